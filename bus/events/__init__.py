@@ -1,0 +1,17 @@
+"""The vocabulary: every fact that may stand in a history, by its name on the wire."""
+
+from bus.events import namespaces, nodes, observations, pods, workloads
+from bus.events.vocabulary import Fact, vocabulary
+
+VOCABULARY: dict[str, type[Fact]] = vocabulary(
+    pods.PodObserved,
+    pods.PodVanished,
+    pods.PodsListed,
+    namespaces.NamespaceObserved,
+    namespaces.NamespaceVanished,
+    nodes.NodeObserved,
+    nodes.NodeVanished,
+    workloads.WorkloadObserved,
+    workloads.WorkloadVanished,
+    observations.ObservationRefused,
+)

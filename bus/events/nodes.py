@@ -1,0 +1,38 @@
+"""Facts about nodes: what they offer and which GPU they carry.
+
+Source: Kubernetes API reference, core/v1 Node; ``accounting.md`` section 4 (GPU model).
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bus.events.vocabulary import Fact
+
+
+class NodeObserved(Fact, frozen=True, kw_only=True):
+    """A node was seen. Key: its name, since pods refer to it by name."""
+
+    wire_type: ClassVar[str] = "node.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    created: str | None = None
+    #: The first of the known GPU model labels that is there; None = none is.
+    model: str | None = None
+    #: status.allocatable, as written by the node agent.
+    allocatable: dict[str, str] = {}
+    ready: bool = False
+    unschedulable: bool = False
+    labels: dict[str, str] = {}
+
+
+class NodeVanished(Fact, frozen=True, kw_only=True):
+    """A node was deleted. Its pods hold until they end themselves. Key: its name."""
+
+    wire_type: ClassVar[str] = "node.vanished"
+
+    uid: str
+    name: str
+    resource_version: str

@@ -1,0 +1,28 @@
+"""Facts about observing itself: what a source was shown and could not use.
+
+Nothing that a source receives is dropped in silence: a record that cannot be translated becomes such a fact, with the
+reason and a digest, never with the content (it may hold secrets). A relist follows it, since it could have been a delete.
+
+Source: ``reliability.md`` section 4 A (PARK at the edge), promise P30.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bus.events.vocabulary import Fact
+
+
+class ObservationRefused(Fact, frozen=True, kw_only=True):
+    """A watch or list record could not be translated. Key: the digest's first 32 characters."""
+
+    wire_type: ClassVar[str] = "observation.refused"
+
+    #: The resource that was watched, e.g. ``pods``.
+    resource: str
+    #: The error class and message, without content of the record.
+    reason: str
+    #: SHA-256 of the raw record, hex.
+    digest: str
+    #: Size of the raw record in bytes.
+    size_bytes: int

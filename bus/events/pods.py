@@ -1,0 +1,96 @@
+"""Facts about pods: seen, gone, and the complete lists that close what disappeared unseen.
+
+Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
+that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
+
+Source: Kubernetes API reference, core/v1 Pod; ``house.md`` 3.2, 3.3, 3.7; ``accounting.md`` sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from bus.amounts import PodResources
+from bus.events.vocabulary import Fact
+
+
+class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The controller of an object (its ``ownerReferences`` entry with ``controller: true``)."""
+
+    kind: str
+    name: str
+    uid: str
+
+
+class PodState(Fact, frozen=True, kw_only=True):
+    """A pod as one watch or list record showed it. All fields come from the API server.
+
+    ``created``, ``scheduled``, ``deletion``, ``disrupted`` and ``finished`` are RFC 3339 as written there.
+    ``resources`` is a :class:`bus.amounts.PodResources` object, kept as raw JSON: its charge is cached by these bytes.
+    """
+
+    uid: str
+    namespace: str
+    name: str
+    #: Opaque but for the order rule of ``accounting.md`` section 1.
+    resource_version: str
+    created: str | None = None
+    phase: str = ""
+    #: spec.nodeName; absent while not bound.
+    node: str | None = None
+    #: lastTransitionTime of PodScheduled=True; absent on pods created with a node name.
+    scheduled: str | None = None
+    #: metadata.deletionTimestamp: a deadline while ``grace_seconds`` is above 0, the time of the delete at 0.
+    deletion: str | None = None
+    grace_seconds: int | None = None
+    #: lastTransitionTime of DisruptionTarget=True.
+    disrupted: str | None = None
+    #: finishedAt of terminated containers, init containers too; only in phase Succeeded or Failed.
+    finished: tuple[str, ...] = ()
+    owner: Owner | None = None
+    #: The team and user labels' values, found by the source under its configured keys; None = no such label.
+    team: str | None = None
+    user: str | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    resources: msgspec.Raw = msgspec.Raw(b"{}")
+    #: What the source had to bound or repair, e.g. ``labels_cut``.
+    notes: tuple[str, ...] = ()
+
+
+class PodObserved(PodState, frozen=True, kw_only=True):
+    """A pod was seen: ADDED, MODIFIED, or in a list. Key: its uid."""
+
+    wire_type: ClassVar[str] = "pod.observed"
+
+
+class PodVanished(PodState, frozen=True, kw_only=True):
+    """A pod was deleted: the last state, as the DELETED record carried it. Key: its uid."""
+
+    wire_type: ClassVar[str] = "pod.vanished"
+
+
+class PodsListed(Fact, frozen=True, kw_only=True):
+    """Every pod whose uid lies in [``first``, ``until``) at one moment: who is not in ``uids`` did not exist.
+
+    One list of a cluster is cut into parts by uid ranges, each complete in itself, so that a part needs no other
+    part to be folded and none is larger than a message may be. ``first`` "" and ``until`` "" are open ends.
+    Key: ``<resource version>-<part>``.
+    """
+
+    wire_type: ClassVar[str] = "pods.listed"
+
+    #: The list's resourceVersion: it shows the cluster as of that version; "" where a recording has none.
+    resource_version: str = ""
+    first: str = ""
+    until: str = ""
+    uids: tuple[str, ...] = ()
+    part: int = 1
+    parts: int = 1
+
+
+def encoded_resources(resources: PodResources) -> msgspec.Raw:
+    """``resources`` in the one form that bodies carry: equal resources give equal bytes."""
+    return msgspec.Raw(msgspec.json.encode(resources, order="sorted"))

@@ -1,0 +1,76 @@
+"""The contract of a bus: publish, read in order, look at one place.
+
+Two doors keep it, and one suite (``tests/bus/test_transport_contract.py``) holds both to it:
+:mod:`bus.jetstream` (NATS JetStream) and :mod:`bus.memory` (in process, for tests and small tools).
+Projections and sources know only this page.
+
+Source: ``house.md`` sections 1 and 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from bus.envelope import Event
+
+
+class Head(msgspec.Struct, frozen=True):
+    """Where a stream begins and ends, and which stream it is.
+
+    ``created_us`` tells a re-created stream from the one that was there before. An empty stream has
+    ``last_sequence`` = ``first_sequence`` - 1.
+    """
+
+    stream: str
+    created_us: int
+    first_sequence: int
+    last_sequence: int
+
+
+class Expectation(msgspec.Struct, frozen=True):
+    """Publish only if the last event under ``subject`` (wildcards allowed) has this sequence; 0 = none yet."""
+
+    subject: str
+    last_sequence: int
+
+
+class Transport(Protocol):
+    """What a bus can do. All methods may raise BusUnavailableError (try again) after the door's own retries."""
+
+    async def publish(
+        self, events: Sequence[Event], *, expect: Expectation | None = None
+    ) -> list[int]:
+        """Store ``events`` in order and return their sequences, one each.
+
+        An event whose id is in the duplicate window is not stored again; its place in the answer is the sequence of
+        the one that is stored, or 0 where the bus does not tell. When this returns, all of them are durable.
+        With ``expect``, all are stored or none: WrongExpectationError when another writer was faster.
+        Raises PublishUnknownError when it is not known whether they were stored: publish the same ids again.
+        """
+        ...
+
+    def read(
+        self, *, after: int, batch: int = 1000, linger_seconds: float = 0.02, live: bool = True
+    ) -> AsyncIterator[list[Event]]:
+        """Events after sequence ``after`` in order, in lists of 1 to ``batch``.
+
+        Live reading never ends: a list is handed over when it is full or ``linger_seconds`` after its first
+        event. With ``live=False`` reading ends at the last event there was when it began. Each event is yielded
+        once, with no gap: HistoryDivergedError when a sequence is missing or the stream went backwards.
+        """
+        ...
+
+    async def head(self) -> Head:
+        """The stream's first and last sequence, now."""
+        ...
+
+    async def at(self, sequence: int) -> Event | None:
+        """The event at one sequence; None where there is none."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of the connection. Closing twice is fine."""
+        ...
