@@ -71,11 +71,11 @@ class Api:
             connection.request(
                 "GET", f"{path}{separator}{urlencode(query)}", headers=self._headers("")
             )
-            answer = connection.getresponse()
-            if answer.status != http.client.OK:
-                _decoded(answer.status, answer.read())
-            for line in answer:
-                yield json.loads(line)
+            with connection.getresponse() as answer:
+                if answer.status != http.client.OK:
+                    _decoded(answer.status, answer.read())
+                for line in answer:
+                    yield json.loads(line)
         finally:
             connection.close()
 

@@ -162,6 +162,10 @@ class ControlPlane:
                 # Somebody took a port between our look and the server's.
                 if "address already in use" not in str(error) or attempt == 2:
                     raise
+            except BaseException:
+                # Interrupted half-way: a `with` block never begun is never left either.
+                self.stop()
+                raise
 
     def stop(self) -> None:
         """Ends all of it, at once. The folder stays if it was given."""
