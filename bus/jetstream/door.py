@@ -1,0 +1,250 @@
+"""The transport that is a JetStream stream: made if missing, checked, published to, read from.
+
+Source: `bus.transport` (the contract), `bus.streams` (what the stream must promise).
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import msgspec
+
+from bus.clock import parse_stamp
+from bus.envelope import Event, event_of
+from bus.errors import BusUnavailableError, HistoryDivergedError
+from bus.jetstream import wire
+from bus.jetstream.connection import ApiError, Connection, Credentials
+from bus.jetstream.exchange import Exchange
+from bus.jetstream.guard import GuardLine, guard_lines, varz_of
+from bus.jetstream.publisher import Publisher
+from bus.jetstream.reader import Reader
+from bus.streams import Stream
+from bus.transport import Expectation, Head
+
+_NOT_FOUND = 10059
+_NAME_IN_USE = 10058
+_NANO = 1_000_000_000
+
+
+class _State(msgspec.Struct):
+    messages: int
+    first_seq: int
+    last_seq: int
+
+
+class _Info(msgspec.Struct):
+    created: str
+    state: _State
+
+
+class _Stored(msgspec.Struct):
+    subject: str
+    seq: int
+    hdrs: bytes = b""
+    data: bytes = b""
+
+
+class _Got(msgspec.Struct):
+    message: _Stored
+
+
+class JetStream:
+    """A history on a NATS server. Fulfils :class:`bus.transport.Transport`.
+
+    One connection serves any number of concurrent readers and publishers of one event loop.
+    """
+
+    def __init__(self, connection: Connection, stream: Stream, publisher: Publisher) -> None:
+        self.stream = stream
+        self._connection = connection
+        self._publisher = publisher
+
+    @classmethod
+    async def connect(
+        cls,
+        url: str,
+        stream: Stream,
+        *,
+        credentials: Credentials = None,
+        name: str = "bursar",
+        inbox_prefix: str = "_INBOX_bursar",
+        create: bool = True,
+        connect_seconds: float = 10.0,
+        ack_seconds: float = 5.0,
+        attempts: int = 5,
+    ) -> JetStream:
+        """A transport that is connected and whose stream exists.
+
+        A missing stream is made as `stream` says, unless `create` is off; one that is there is
+        left as it is, and :meth:`guard` says what is wrong with it. `inbox_prefix` is the only
+        subject tree that this user needs leave to subscribe to. A publish is tried `attempts`
+        times of `ack_seconds` each.
+
+        Raises BusUnavailableError without a server or stream, PermissionDeniedError for a refused
+        log-in.
+        """
+        connection = await Connection.open(
+            url,
+            credentials=credentials,
+            name=name,
+            inbox_prefix=inbox_prefix,
+            connect_seconds=connect_seconds,
+            api_seconds=connect_seconds,
+        )
+        try:
+            await _ensure(connection, stream, create)
+            exchange = Exchange(connection)
+            await exchange.open()
+        except BaseException:
+            await connection.close()
+            raise
+        publisher = Publisher(
+            connection, exchange, stream, ack_seconds=ack_seconds, attempts=attempts
+        )
+        return cls(connection, stream, publisher)
+
+    @property
+    def connected(self) -> bool:
+        """Whether the connection is up now; it comes back by itself."""
+        return self._connection.connected
+
+    @property
+    def last_error(self) -> str:
+        """The last thing the connection reported, such as a missing permission; else empty."""
+        return self._connection.last_error
+
+    async def publish(
+        self, events: Sequence[Event], *, expect: Expectation | None = None
+    ) -> list[int]:
+        """Store `events` in windows of at most 1000, each all or nothing. See the contract.
+
+        Raises DuplicateIdError when an id is stored with another content, EnvelopeError for an
+        event that may not enter; windows before the one that failed are stored.
+        """
+        return await self._publisher.publish(events, expect=expect)
+
+    def read(
+        self, *, after: int, batch: int = 1000, linger_seconds: float = 0.02, live: bool = True
+    ) -> AsyncIterator[list[Event]]:
+        """Events in order, across reconnects. See the contract.
+
+        A live read waits for a server that is away; a finite one raises BusUnavailableError after
+        30 s.
+        """
+        reader = Reader(
+            self._connection,
+            self,
+            self.stream.name,
+            after=after,
+            batch=batch,
+            linger_seconds=linger_seconds,
+            live=live,
+        )
+        return reader.batches()
+
+    async def head(self) -> Head:
+        """First and last sequence, as the stream's leader knows them. See the contract.
+
+        Raises HistoryDivergedError when the stream is no longer there.
+        """
+        info = msgspec.json.decode(await self._info(), type=_Info)
+        last = info.state.last_seq
+        # An empty stream says 0 for the first as well as for the last.
+        first = info.state.first_seq if info.state.messages else last + 1
+        return Head(self.stream.name, parse_stamp(info.created), first, last)
+
+    async def at(self, sequence: int) -> Event | None:
+        """The event at one sequence. See the contract.
+
+        Any replica may answer that it has it; only the leader's word counts that there is none.
+        """
+        if sequence < 1:
+            return None
+        message = await self._connection.request(
+            f"$JS.API.DIRECT.GET.{self.stream.name}", b'{"seq":%d}' % sequence
+        )
+        headers = message.headers or {}
+        if headers.get("Status") is None:
+            return event_of(headers.get("Nats-Subject", ""), headers, message.data, sequence)
+        return await self._leaders(sequence)
+
+    async def _leaders(self, sequence: int) -> Event | None:
+        try:
+            answer = await self._connection.ask(
+                f"STREAM.MSG.GET.{self.stream.name}", b'{"seq":%d}' % sequence
+            )
+        except ApiError as error:
+            if error.code == 10037:
+                return None
+            raise BusUnavailableError(reason=str(error)) from error
+        got = msgspec.json.decode(answer, type=_Got).message
+        return wire.read(got.subject.encode(), got.hdrs, got.data, sequence)
+
+    async def guard(self, *monitor_urls: str) -> list[GuardLine]:
+        """What is and what is not safe about this bus, one line per property.
+
+        `monitor_urls` are the HTTP monitoring addresses of all its servers; without them the
+        property `sync_interval` stays UNKNOWN, as no client can ask for it.
+        """
+        info: dict[str, Any] = msgspec.json.decode(await self._info())
+        varz = [await varz_of(url) for url in monitor_urls]
+        return guard_lines(self.stream, info, self._connection.server_info, varz)
+
+    async def close(self) -> None:
+        """Let go of the connection. Closing twice is fine."""
+        await self._connection.close()
+
+    async def _info(self) -> bytes:
+        try:
+            return await self._connection.ask(f"STREAM.INFO.{self.stream.name}")
+        except ApiError as error:
+            if error.code == _NOT_FOUND:
+                raise HistoryDivergedError(
+                    "the stream is not there", stream=self.stream.name
+                ) from error
+            raise BusUnavailableError(reason=str(error)) from error
+
+
+async def _ensure(connection: Connection, stream: Stream, create: bool) -> None:
+    try:
+        await connection.ask(f"STREAM.INFO.{stream.name}")
+    except ApiError as error:
+        if error.code != _NOT_FOUND or not create:
+            raise BusUnavailableError(reason=str(error), stream=stream.name) from error
+    else:
+        return
+    try:
+        await connection.ask(
+            f"STREAM.CREATE.{stream.name}", msgspec.json.encode(configuration(stream))
+        )
+    except ApiError as error:
+        # Another process of ours was faster, with its own idea of the stream: the guard compares.
+        if error.code != _NAME_IN_USE:
+            raise BusUnavailableError(reason=str(error), stream=stream.name) from error
+
+
+def configuration(stream: Stream) -> dict[str, Any]:
+    """`stream` in the words of JetStream's API. Everything that could drop an event is off."""
+    return {
+        "name": stream.name,
+        "subjects": list(stream.subjects),
+        "retention": "limits",
+        "storage": "file",
+        "discard": "new",
+        "max_consumers": -1,
+        "max_msgs": -1,
+        "max_bytes": -1,
+        "max_age": 0,
+        "max_msgs_per_subject": -1,
+        "max_msg_size": stream.max_message_bytes,
+        "num_replicas": stream.replicas,
+        "duplicate_window": stream.duplicate_window_seconds * _NANO,
+        "deny_delete": True,
+        "deny_purge": True,
+        "allow_rollup_hdrs": False,
+        "allow_msg_ttl": False,
+        "allow_atomic": True,
+        "allow_batched": True,
+        "allow_direct": True,
+    }

@@ -1,0 +1,209 @@
+"""The start-up guard: what a bus must be to lose no acknowledged event, and what this one is.
+
+Pure comparison of what the server says (stream info, greeting, `/varz`) with what Bursar needs.
+Two switches have to agree for durability: the server's `sync_interval: always`, which only the
+monitoring port tells, and the stream's `persist_mode`, which silently overrides it
+(reliability.md facts 1 and 2).
+
+Source: house.md section 3.8; reliability.md promise P3, sections 1.2 and 1.5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+from urllib.parse import urlsplit
+
+import msgspec
+
+from bus.errors import UnsafeBusError
+from bus.streams import Stream
+
+#: The oldest nats-server whose atomic batches, header checks and disk formats were measured.
+PINNED_VERSION = (2, 14)
+
+#: The longest time over which this code repeats an id: five attempts of 5 s and a reconnect, with
+#: room.
+RETRY_HORIZON_SECONDS = 120
+
+_NANO = 1_000_000_000
+_MONITOR_SECONDS = 3.0
+_MONITOR_BYTES = 4 * 1024 * 1024
+
+
+class State(StrEnum):
+    """How safe one property is. UNSAFE refuses to start; UNKNOWN and WEAK are shown."""
+
+    OK = "OK"
+    WEAK = "WEAK"
+    UNKNOWN = "UNKNOWN"
+    UNSAFE = "UNSAFE"
+
+
+class GuardLine(msgspec.Struct, frozen=True):
+    """One property of the bus: found, wanted, and a stable code for alarms and docs."""
+
+    property: str
+    state: State
+    found: str
+    wanted: str
+    code: str
+
+
+def guard_lines(
+    stream: Stream,
+    info: Mapping[str, Any],
+    server: Mapping[str, Any],
+    varz: Sequence[Mapping[str, Any] | None],
+) -> list[GuardLine]:
+    """The lines of a stream, in a fixed order.
+
+    `info` is JetStream's stream info, `server` the greeting of the server connected to, `varz`
+    what each monitoring port answered (None for one that did not).
+    """
+    config: Mapping[str, Any] = info.get("config", {})
+    return [
+        _version(server),
+        _sync(stream, varz),
+        *(
+            _equal(name, config.get(name, default), want, bad)
+            for name, default, want, bad in _FIXED
+        ),
+        _subjects(stream, config),
+        _replicas(stream, info),
+        _window(stream, config),
+        _message_size(stream, config),
+    ]
+
+
+def require_safe(lines: Sequence[GuardLine]) -> None:
+    """Raise UnsafeBusError naming the first unsafe property, its code, found and wanted value."""
+    for line in lines:
+        if line.state is State.UNSAFE:
+            raise UnsafeBusError(
+                property=line.property, found=line.found, wanted=line.wanted, code=line.code
+            )
+
+
+#: Property, value when absent, wanted value, state otherwise. Each UNSAFE one can lose or alter
+#: said events.
+_FIXED: tuple[tuple[str, object, object, State], ...] = (
+    ("persist_mode", "default", "default", State.UNSAFE),
+    ("storage", "", "file", State.UNSAFE),
+    ("retention", "limits", "limits", State.UNSAFE),
+    ("discard", "old", "new", State.UNSAFE),
+    ("max_age", 0, 0, State.UNSAFE),
+    ("max_msgs", -1, -1, State.UNSAFE),
+    ("max_bytes", -1, -1, State.UNSAFE),
+    ("max_msgs_per_subject", -1, -1, State.UNSAFE),
+    ("deny_delete", False, True, State.UNSAFE),
+    ("deny_purge", False, True, State.UNSAFE),
+    ("allow_rollup_hdrs", False, False, State.UNSAFE),
+    ("allow_msg_ttl", False, False, State.UNSAFE),
+    ("allow_msg_counter", False, False, State.UNSAFE),
+    ("allow_msg_schedules", False, False, State.UNSAFE),
+    ("no_ack", False, False, State.UNSAFE),
+    ("sealed", False, False, State.UNSAFE),
+    ("mirror", None, None, State.UNSAFE),
+    ("sources", None, None, State.UNSAFE),
+    ("subject_transform", None, None, State.UNSAFE),
+    # Without these the bus is slow, or refuses batches, but keeps what it acknowledged.
+    ("allow_atomic", False, True, State.UNSAFE),
+    ("allow_direct", False, True, State.WEAK),
+)
+
+
+def _line(name: str, state: State, found: object, wanted: object) -> GuardLine:
+    code = "bus-" + name.replace("_", "-")
+    return GuardLine(name, state, str(found)[:200], str(wanted), code)
+
+
+def _equal(name: str, found: object, wanted: object, bad: State) -> GuardLine:
+    shown = "none" if found is None else found
+    state = State.OK if found == wanted or (not found and not wanted) else bad
+    return _line(name, state, shown, "none" if wanted is None else wanted)
+
+
+def _version(server: Mapping[str, Any]) -> GuardLine:
+    found = str(server.get("version", ""))
+    wanted = ">= " + ".".join(map(str, PINNED_VERSION))
+    parts = re.match(r"v?(\d{1,4})\.(\d{1,4})", found)
+    if parts is None:
+        return _line("version", State.UNKNOWN, found or "not told", wanted)
+    new_enough = (int(parts[1]), int(parts[2])) >= PINNED_VERSION
+    return _line("version", State.OK if new_enough else State.UNSAFE, found, wanted)
+
+
+def _sync(stream: Stream, varz: Sequence[Mapping[str, Any] | None]) -> GuardLine:
+    """Every server must flush before it acknowledges; one that was not asked leaves it unknown."""
+    told = [answer for answer in varz if answer is not None]
+    syncs = [_synced(answer) for answer in told]
+    if not all(syncs):
+        return _line("sync_interval", State.UNSAFE, "default", "always")
+    servers = {answer.get("server_id", index) for index, answer in enumerate(told)}
+    if len(told) < len(varz) or len(servers) < stream.replicas:
+        found = f"{len(servers)} of {max(stream.replicas, len(varz))} servers told"
+        return _line("sync_interval", State.UNKNOWN, found, "always")
+    return _line("sync_interval", State.OK, "always", "always")
+
+
+def _synced(varz: Mapping[str, Any]) -> bool:
+    config = (varz.get("jetstream") or {}).get("config") or {}
+    return bool(config.get("sync_always", False))
+
+
+def _subjects(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
+    found, wanted = sorted(config.get("subjects") or ()), sorted(stream.subjects)
+    state = State.OK if found == wanted else State.UNSAFE
+    return _line("subjects", state, " ".join(found) or "none", " ".join(wanted))
+
+
+def _replicas(stream: Stream, info: Mapping[str, Any]) -> GuardLine:
+    config: Mapping[str, Any] = info.get("config", {})
+    count = int(config.get("num_replicas", 1))
+    if count < stream.replicas:
+        return _line("num_replicas", State.UNSAFE, count, stream.replicas)
+    peers = (info.get("cluster") or {}).get("replicas") or ()
+    behind = [peer.get("name", "?") for peer in peers if not peer.get("current", False)]
+    if behind:
+        return _line("num_replicas", State.WEAK, "behind: " + " ".join(behind), stream.replicas)
+    return _line("num_replicas", State.OK, count, stream.replicas)
+
+
+def _window(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
+    seconds = int(config.get("duplicate_window", 0)) // _NANO
+    state = State.OK
+    if seconds < stream.duplicate_window_seconds:
+        state = State.WEAK if seconds >= RETRY_HORIZON_SECONDS else State.UNSAFE
+    return _line("duplicate_window", state, f"{seconds} s", f"{stream.duplicate_window_seconds} s")
+
+
+def _message_size(stream: Stream, config: Mapping[str, Any]) -> GuardLine:
+    found = int(config.get("max_msg_size", -1))
+    wanted = stream.max_message_bytes
+    state = State.OK if found == wanted else State.WEAK
+    return _line("max_msg_size", state, "none" if found < 0 else found, wanted)
+
+
+async def varz_of(monitor_url: str) -> dict[str, Any] | None:
+    """`/varz` of one server, past any proxy of the environment; None when it cannot be had."""
+    return await asyncio.to_thread(_varz, monitor_url)
+
+
+def _varz(monitor_url: str) -> dict[str, Any] | None:
+    parts = urlsplit(monitor_url)
+    kind = http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+    connection = kind(parts.hostname or "", parts.port or 8222, timeout=_MONITOR_SECONDS)
+    try:
+        connection.request("GET", parts.path.rstrip("/") + "/varz")
+        answer = connection.getresponse().read(_MONITOR_BYTES)
+        decoded = msgspec.json.decode(answer)
+    except (OSError, http.client.HTTPException, msgspec.DecodeError):
+        return None
+    finally:
+        connection.close()
+    return decoded if isinstance(decoded, dict) else None

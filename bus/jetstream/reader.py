@@ -1,0 +1,326 @@
+"""The ordered read: own pull requests ahead, raw messages in a list, one wake-up per batch.
+
+An ephemeral consumer without acknowledgements starts at a sequence; the ledger's checkpoint is
+the only memory of how far was read (reliability.md fact 5). Two pull requests are kept open, so
+the server always has leave to send; what it may send is counted, so a slow reader holds at most
+two batches, and each request is bounded in bytes as well. Nothing runs in the background: a read
+that is dropped leaves no task behind.
+
+The consumer is only a pipe and is thrown away at the first doubt: a broken connection, a silent
+server (no heartbeat), a deleted consumer, a gap. The next one starts behind the last message
+received, after a look at whether it is still the same history: created at the same time, at least
+as long, and with the same message at that place. Sequences are used again after a lost tail, so
+length alone proves nothing (reliability.md fact 3).
+
+Source: ADR-37 (pull requests, heartbeats, status codes); performance.md section 1, row "own pull".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from typing import Protocol
+
+import msgspec
+
+from bus.envelope import Event, digest
+from bus.errors import BusUnavailableError, HistoryDivergedError
+from bus.jetstream import wire
+from bus.jetstream.connection import ApiError, Connection, Inbox, token
+from bus.transport import Head
+
+#: Largest pull request; also bounds what is held for a reader that asks for larger batches.
+MAX_REQUEST = 1000
+
+#: Bytes after which the server ends a pull request: two of them bound the memory of a slow reader.
+REQUEST_BYTES = 8 * 1024 * 1024
+
+#: How often a waiting pull request says that it is alive, and how much silence is believed.
+HEARTBEAT_SECONDS = 2.0
+SILENCE_SECONDS = 5.0
+
+#: A pull request is forgotten by the server after this time and asked anew.
+EXPIRES_SECONDS = 30
+
+#: A finite read gives up after so long without a connection; a live one never does.
+OUTAGE_SECONDS = 30.0
+
+_NANO = 1_000_000_000
+_log = logging.getLogger(__name__)
+
+
+class _Raw(msgspec.Struct, gc=False):
+    """A message as received: nothing is decoded inside the socket's reader."""
+
+    subject: bytes
+    reply: bytes
+    body: bytes
+    headers: bytes
+
+
+class History(Protocol):
+    """What the reader asks the door about the stream itself."""
+
+    async def head(self) -> Head:
+        """First and last sequence, and when it was created."""
+        ...
+
+    async def at(self, sequence: int) -> Event | None:
+        """The event at one sequence."""
+        ...
+
+
+class Reader:
+    """One ordered read. Use :meth:`batches` once."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        history: History,
+        stream: str,
+        *,
+        after: int,
+        batch: int,
+        linger_seconds: float,
+        live: bool,
+    ) -> None:
+        if after < 0 or batch < 1:
+            raise ValueError(f"cannot read batches of {batch} after {after}")
+        self._connection = connection
+        self._history = history
+        self._stream = stream
+        self._received = after
+        self._batch = batch
+        self._request = min(batch, MAX_REQUEST)
+        self._linger = linger_seconds
+        self._live = live
+        self._until: int | None = None
+        self._created_us = 0
+        self._last: Event | None = None
+        self._raw: list[_Raw] = []
+        self._outstanding = 0
+        self._inbox: Inbox | None = None
+        self._consumer = ""
+        self._ack_start = b""
+        self._doubtful = ""
+        self._suspect = 0
+        self._waiter: asyncio.Future[None] | None = None
+        self._wanted = 1
+
+    async def batches(self) -> AsyncIterator[list[Event]]:
+        """Lists of 1 to `batch` events. See :class:`bus.transport.Transport`."""
+        self._connection.on_lost.add(self._lost)
+        try:
+            while self._until is None or self._received < self._until:
+                if not self._consumer or self._doubtful:
+                    await self._open()
+                    continue
+                await self._refill()
+                if await self._arrived():
+                    events = self._decoded()
+                    if events:
+                        yield events
+        finally:
+            self._connection.on_lost.discard(self._lost)
+            await self._drop()
+
+    # --- the pipe --------------------------------------------------------------------------------
+
+    async def _open(self) -> None:
+        """A new consumer behind what was received, as soon as the bus allows."""
+        if self._doubtful:
+            _log.info("reading again after sequence %d: %s", self._received, self._doubtful)
+        await self._drop()
+        deadline = None if self._live else OUTAGE_SECONDS
+        while True:
+            self._doubtful = ""
+            try:
+                await self._connection.ready(deadline)
+                await self._check_history()
+                await self._create()
+                return
+            except (BusUnavailableError, ApiError) as error:
+                if not self._live:
+                    raise BusUnavailableError(reason=str(error)) from error
+                _log.warning("the history cannot be read now: %s", error)
+                await asyncio.sleep(1.0)
+
+    async def _check_history(self) -> None:
+        head = await self._history.head()
+        if self._created_us and head.created_us != self._created_us:
+            raise HistoryDivergedError("the stream was created anew", created_us=head.created_us)
+        if head.last_sequence < self._received:
+            raise HistoryDivergedError(
+                "the stream went back", read=self._received, last=head.last_sequence
+            )
+        if self._received and self._received + 1 < head.first_sequence:
+            raise HistoryDivergedError(
+                "the stream begins later", read=self._received, first=head.first_sequence
+            )
+        if self._last is not None:
+            stored = await self._history.at(self._received)
+            if stored is None or digest(stored) != digest(self._last):
+                raise HistoryDivergedError("another event stands here", sequence=self._received)
+        if not self._created_us:
+            self._created_us = head.created_us
+            self._received = max(self._received, head.first_sequence - 1)
+            self._until = None if self._live else head.last_sequence
+
+    async def _create(self) -> None:
+        name = "read-" + token()
+        config = {
+            "name": name,
+            "deliver_policy": "by_start_sequence",
+            "opt_start_seq": self._received + 1,
+            "ack_policy": "none",
+            "replay_policy": "instant",
+            "mem_storage": True,
+            "num_replicas": 1,
+            "inactive_threshold": EXPIRES_SECONDS * _NANO,
+        }
+        body = msgspec.json.encode({"stream_name": self._stream, "config": config})
+        self._inbox = await self._connection.listen(self._take)
+        await self._connection.ask(f"CONSUMER.CREATE.{self._stream}.{name}", body)
+        self._consumer = name
+        self._ack_start = f"$JS.ACK.{self._stream}.{name}.1.".encode()
+
+    async def _drop(self) -> None:
+        """Forget the consumer, without waiting for the server, which forgets it by itself too."""
+        inbox, self._inbox = self._inbox, None
+        name, self._consumer = self._consumer, ""
+        self._outstanding = 0
+        if inbox is not None:
+            await inbox.close()
+        if name and self._connection.connected:
+            command = f"PUB $JS.API.CONSUMER.DELETE.{self._stream}.{name} 0\r\n\r\n"
+            await self._connection.send(command.encode())
+
+    async def _refill(self) -> None:
+        """Keep up to two requests open, as far as the list is empty enough to take them."""
+        held = self._outstanding + len(self._raw)
+        commands = []
+        while held <= self._request and self._inbox is not None:
+            size = self._request
+            if self._until is not None:
+                size = min(size, self._until - self._received - held)
+            if size <= 0:
+                break
+            commands.append(self._pull(size))
+            held += size
+            self._outstanding += size
+        if commands:
+            await self._connection.send(b"".join(commands))
+
+    def _pull(self, size: int) -> bytes:
+        assert self._inbox is not None
+        body = (
+            f'{{"batch":{size},"expires":{EXPIRES_SECONDS * _NANO},"max_bytes":{REQUEST_BYTES},'
+            f'"idle_heartbeat":{int(HEARTBEAT_SECONDS * _NANO)}}}'
+        )
+        subject = f"$JS.API.CONSUMER.MSG.NEXT.{self._stream}.{self._consumer}"
+        return f"PUB {subject} {self._inbox.prefix.decode()}m {len(body)}\r\n{body}\r\n".encode()
+
+    # --- called by the socket's reader -----------------------------------------------------------
+
+    def _take(self, subject: bytes, reply: bytes, body: bytes, headers: bytes) -> None:
+        if reply.startswith(b"$JS.ACK."):
+            self._raw.append(_Raw(subject, reply, body, headers))
+            self._outstanding -= 1
+            if len(self._raw) >= self._wanted:
+                self._wake()
+            return
+        code = wire.status(headers)
+        if code != 100:
+            self._ended(code, wire.fields(headers).get("Nats-Pending-Messages", ""), headers)
+        # Also for a heartbeat: it ends the wait, and with it the measured silence.
+        self._wake()
+
+    def _ended(self, code: int, pending: str, headers: bytes) -> None:
+        """A pull request is over: give back what it will not deliver, or doubt the consumer."""
+        if code in (404, 408, 409) and pending.isdigit():
+            self._outstanding -= int(pending)
+        else:
+            self._doubtful = (
+                headers[9:80].partition(b"\r\n")[0].decode("utf-8", "replace") or "ended"
+            )
+
+    def _lost(self) -> None:
+        self._doubtful = "the connection broke"
+        self._wake()
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    # --- from messages to events -----------------------------------------------------------------
+
+    async def _arrived(self) -> bool:
+        """Whether there is a batch to hand over: full, or lingered for since its first message."""
+        if not self._raw:
+            await self._wait(1, SILENCE_SECONDS, silence=True)
+        if not self._raw:
+            return False
+        wanted = self._batch
+        if self._until is not None:
+            wanted = min(wanted, self._until - self._received)
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._linger
+        # A full pull request means that more is on its way: lingering must not stop the flow.
+        while len(self._raw) < wanted and not self._doubtful:
+            left = deadline - loop.time()
+            if left <= 0 or not await self._wait(wanted, left):
+                break
+            await self._refill()
+        return True
+
+    async def _wait(self, wanted: int, seconds: float, *, silence: bool = False) -> bool:
+        """Whether something happened within `seconds`; `silence` makes its absence a doubt."""
+        self._wanted = wanted
+        self._waiter = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._waiter
+            return True
+        except TimeoutError:
+            if silence:
+                self._doubtful = "no heartbeat"
+            return False
+        finally:
+            self._waiter = None
+
+    def _decoded(self) -> list[Event]:
+        """The next batch, in order and without a gap; empty when the pipe is in doubt."""
+        taken = self._raw[: self._batch]
+        del self._raw[: len(taken)]
+        events: list[Event] = []
+        start, length, expected = self._ack_start, len(self._ack_start), self._received + 1
+        for raw in taken:
+            reply = raw.reply
+            if reply.startswith(start):
+                sequence = int(reply[length:].partition(b".")[0])
+            else:
+                sequence = _sequence(reply)
+            if sequence != expected:
+                self._gap(expected, sequence)
+                break
+            events.append(wire.read(raw.subject, raw.headers, raw.body, sequence))
+            expected += 1
+        self._received = expected - 1
+        if events:
+            self._last = events[-1]
+        return events
+
+    def _gap(self, expected: int, found: int) -> None:
+        """Doubt the pipe once; the same gap from a new consumer is one in the history itself."""
+        if self._suspect == expected:
+            raise HistoryDivergedError("a sequence is missing", expected=expected, found=found)
+        self._suspect = expected
+        self._raw.clear()
+        self._doubtful = f"sequence {found} came instead of {expected}"
+
+
+def _sequence(reply: bytes) -> int:
+    """The stream sequence in a reply subject of any of its forms (9, 11 or 12 tokens)."""
+    tokens = reply.split(b".")
+    return int(tokens[5] if len(tokens) == 9 else tokens[7])
