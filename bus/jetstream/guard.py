@@ -111,8 +111,9 @@ _FIXED: tuple[tuple[str, object, object, State], ...] = (
     ("mirror", None, None, State.UNSAFE),
     ("sources", None, None, State.UNSAFE),
     ("subject_transform", None, None, State.UNSAFE),
-    # Without these the bus is slow, or refuses batches, but keeps what it acknowledged.
+    # Windows are atomic batches: without them there is no all-or-nothing.
     ("allow_atomic", False, True, State.UNSAFE),
+    # Only slower: the leader answers instead of any replica.
     ("allow_direct", False, True, State.WEAK),
 )
 

@@ -138,7 +138,7 @@ class Publisher:
             async for attempt in AsyncRetrying(
                 retry=retry_if_exception_type(RetryableError),
                 stop=stop_after_attempt(self._attempts),
-                wait=wait_exponential_jitter(initial=0.05, max=1.0),
+                wait=wait_exponential_jitter(multiplier=0.05, max=1.0),
                 reraise=True,
             ):
                 with attempt:
