@@ -1,0 +1,54 @@
+"""Namespaces as facts: whose they are. Pure: one record in, one event out.
+
+Source: Kubernetes API reference, core/v1 Namespace; ``accounting.md`` section 4 (team, user).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.namespaces import NamespaceObserved, NamespaceVanished
+from bus.sources import records
+from bus.sources.labels import LabelPolicy, kept_labels, named
+from bus.sources.records import Metadata, Record
+
+
+class Namespace(msgspec.Struct):
+    """What is decoded of a namespace."""
+
+    metadata: Metadata
+
+
+_decoder = msgspec.json.Decoder(Namespace)
+
+
+def translate(record: Record, labels: LabelPolicy) -> Event:
+    """``namespace.observed`` or ``namespace.vanished``; its user is the label's, else the owner
+    annotation's.
+
+    Raises MalformedJsonError or ObservationError: park the record and list again.
+    """
+    metadata = records.identified(records.decoded(record.object, _decoder).metadata)
+    if records.is_delete(record):
+        vanished = NamespaceVanished(
+            uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
+        )
+        return _said(vanished, record)
+    observed = NamespaceObserved(
+        uid=metadata.uid,
+        name=metadata.name,
+        resource_version=metadata.resource_version,
+        created=records.stamp(metadata.creation_timestamp),
+        team=named(labels.team, metadata.labels),
+        user=named(labels.user, metadata.labels)
+        or named(labels.owner_annotation, metadata.annotations),
+        labels=kept_labels(metadata.labels, labels)[0],
+    )
+    return _said(observed, record)
+
+
+def _said(fact: NamespaceObserved | NamespaceVanished, record: Record) -> Event:
+    return records.said(
+        fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
+    )

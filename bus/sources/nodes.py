@@ -1,0 +1,99 @@
+"""Nodes as facts: what they offer and which GPU they carry. Pure: one record in, one event out.
+
+A node writes its status every few minutes; the source leaves out those whose fact says nothing new.
+
+Source: Kubernetes API reference, core/v1 Node; ``accounting.md`` section 4 (GPU model).
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.nodes import NodeObserved, NodeVanished
+from bus.sources import records
+from bus.sources.labels import LONGEST_KEY, LabelPolicy, gpu_model, kept_labels
+from bus.sources.records import Metadata, Record
+
+#: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
+#: characters.
+MOST_RESOURCES = 128
+LONGEST_QUANTITY = 32
+
+
+class Condition(msgspec.Struct):
+    """An entry of ``status.conditions``."""
+
+    type: str = ""
+    status: str = ""
+
+
+class Spec(msgspec.Struct):
+    """What is decoded of ``spec``."""
+
+    unschedulable: bool | None = None
+
+
+class Status(msgspec.Struct):
+    """What is decoded of ``status``."""
+
+    allocatable: dict[str, str] | None = None
+    conditions: list[Condition] | None = None
+
+
+class Node(msgspec.Struct):
+    """What is decoded of a node."""
+
+    metadata: Metadata
+    spec: Spec | None = None
+    status: Status | None = None
+
+
+_decoder = msgspec.json.Decoder(Node)
+_NO_SPEC = Spec()
+_NO_STATUS = Status()
+
+
+def translate(record: Record, labels: LabelPolicy) -> Event:
+    """``node.observed`` or ``node.vanished``.
+
+    Raises MalformedJsonError or ObservationError: park the record and list again.
+    """
+    node = records.decoded(record.object, _decoder)
+    metadata = records.identified(node.metadata)
+    if records.is_delete(record):
+        vanished = NodeVanished(
+            uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
+        )
+        return _said(vanished, record)
+    status = node.status or _NO_STATUS
+    observed = NodeObserved(
+        uid=metadata.uid,
+        name=metadata.name,
+        resource_version=metadata.resource_version,
+        created=records.stamp(metadata.creation_timestamp),
+        model=gpu_model(metadata.labels, labels),
+        allocatable=_allocatable(status.allocatable or {}),
+        ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
+        unschedulable=bool((node.spec or _NO_SPEC).unschedulable),
+        labels=kept_labels(metadata.labels, labels)[0],
+    )
+    return _said(observed, record)
+
+
+def _allocatable(quantities: dict[str, str]) -> dict[str, str]:
+    """Sorted by name, so that equal nodes give equal bytes; what no quantity or name can be is
+    left out.
+    """
+    usable = sorted(
+        name
+        for name, quantity in quantities.items()
+        if len(name) <= LONGEST_KEY and len(quantity) <= LONGEST_QUANTITY
+    )
+    return {name: quantities[name] for name in usable[:MOST_RESOURCES]}
+
+
+def _said(fact: NodeObserved | NodeVanished, record: Record) -> Event:
+    return records.said(
+        fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
+    )

@@ -1,0 +1,281 @@
+"""Pods as facts: every observation that the books rest on. Pure: one record in, one event out.
+
+The hot path of Bursar: only listed fields are decoded, and what is charged travels as the API
+server wrote it, so that better rules need no new observation. :func:`listed` cuts a complete list
+into parts that close what disappeared unseen.
+
+Source: Kubernetes API reference, core/v1 Pod; ``accounting.md`` sections 2 and 3;
+``reliability.md`` A6 to A28.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bus.amounts import ContainerResources, PodResources, observed_quantity
+from bus.envelope import Event
+from bus.errors import ObservationError, QuantityError
+from bus.events.pods import PodObserved, PodsListed, PodVanished, encoded_resources
+from bus.sources import records
+from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels, named
+from bus.sources.records import LONGEST_NAME, Metadata, Record
+
+#: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
+#: rewritten.
+LONGEST_QUANTITY = 32
+#: Longest phase that is carried on; Kubernetes has five words for it.
+LONGEST_PHASE = 63
+#: Most bytes of uids in one part of a list: with everything around them they fit a message.
+LARGEST_PART = 48 * 1024
+
+_FINISHED = ("Succeeded", "Failed")
+
+Quantities = dict[str, str]
+
+
+class Resources(msgspec.Struct):
+    """``resources`` of a container, of its status or of a pod."""
+
+    requests: Quantities | None = None
+
+
+class Container(msgspec.Struct, rename="camel"):
+    """What is decoded of a container: no image, command, arguments, environment or mounts."""
+
+    name: str = ""
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class Terminated(msgspec.Struct, rename="camel"):
+    """``state.terminated`` of a container."""
+
+    finished_at: str | None = None
+
+
+class State(msgspec.Struct):
+    """``state`` of a container."""
+
+    terminated: Terminated | None = None
+
+
+class ContainerStatus(msgspec.Struct, rename="camel"):
+    """What is decoded of a container's status."""
+
+    name: str = ""
+    state: State | None = None
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class Condition(msgspec.Struct, rename="camel"):
+    """An entry of ``status.conditions``."""
+
+    type: str = ""
+    status: str = ""
+    reason: str | None = None
+    last_transition_time: str | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """What is decoded of ``spec``."""
+
+    node_name: str | None = None
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: Quantities | None = None
+    resources: Resources | None = None
+
+
+class Status(msgspec.Struct, rename="camel"):
+    """What is decoded of ``status``."""
+
+    phase: str | None = None
+    conditions: list[Condition] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
+    resources: Resources | None = None
+    allocated_resources: Quantities | None = None
+
+
+class Pod(msgspec.Struct):
+    """What is decoded of a pod."""
+
+    metadata: Metadata
+    spec: Spec | None = None
+    status: Status | None = None
+
+
+_decoder = msgspec.json.Decoder(Pod)
+_NO_SPEC = Spec()
+_NO_STATUS = Status()
+
+
+def translate(record: Record, labels: LabelPolicy) -> Event:
+    """``pod.observed``, or ``pod.vanished`` with the last state that the DELETED record carried.
+
+    Raises MalformedJsonError or ObservationError: park the record and list again.
+    """
+    pod = records.decoded(record.object, _decoder)
+    metadata = records.identified(pod.metadata)
+    spec = pod.spec or _NO_SPEC
+    status = pod.status or _NO_STATUS
+    scheduled = disrupted = None
+    infeasible = False
+    for condition in status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            scheduled = condition.last_transition_time
+        elif condition.type == "DisruptionTarget" and condition.status == "True":
+            disrupted = condition.last_transition_time
+        elif condition.type == "PodResizePending" and condition.reason == "Infeasible":
+            infeasible = True
+    phase = (status.phase or "")[:LONGEST_PHASE]
+    kept, labels_cut = kept_labels(metadata.labels, labels)
+    annotations, annotations_cut = kept_annotations(metadata.annotations, labels)
+    fact = (PodVanished if records.is_delete(record) else PodObserved)(
+        uid=metadata.uid,
+        namespace=records.namespaced(metadata),
+        name=metadata.name,
+        resource_version=metadata.resource_version,
+        created=records.stamp(metadata.creation_timestamp),
+        phase=phase,
+        node=_node(spec),
+        scheduled=records.stamp(scheduled),
+        deletion=records.stamp(metadata.deletion_timestamp),
+        grace_seconds=metadata.deletion_grace_period_seconds,
+        disrupted=records.stamp(disrupted),
+        finished=_finished(status) if phase in _FINISHED else (),
+        owner=records.controller(metadata),
+        team=named(labels.team, metadata.labels),
+        user=named(labels.user, metadata.labels),
+        labels=kept,
+        annotations=annotations,
+        resources=encoded_resources(_resources(spec, status, infeasible)),
+        notes=()
+        if not (labels_cut or annotations_cut)
+        else records.notes(("labels_cut", labels_cut), ("annotations_cut", annotations_cut)),
+    )
+    return records.said(
+        fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
+    )
+
+
+def listed(
+    uids: Iterable[str],
+    *,
+    resource_version: str,
+    time_us: int,
+    cluster: str,
+    source: str,
+    per_part: int = 1000,
+) -> list[Event]:
+    """One complete list as ``pods.listed`` events, each complete for its own range of uids.
+
+    The ranges follow each other without gap or overlap from the open start to the open end, also
+    when the list is empty: then one part says that there is no pod at all. ``time_us`` is when the
+    list was asked for.
+    """
+    parts = list(_parts(sorted(set(uids)), per_part))
+    events = []
+    for number, part in enumerate(parts, 1):
+        following = parts[number] if number < len(parts) else None
+        fact = PodsListed(
+            resource_version=resource_version,
+            first=part[0] if number > 1 else "",
+            until=following[0] if following else "",
+            uids=tuple(part),
+            part=number,
+            parts=len(parts),
+        )
+        events.append(
+            fact.event(
+                cluster=cluster,
+                key=f"{resource_version}-{number}",
+                id=f"pods.listed/{resource_version}/{time_us}/{number}",
+                source=source,
+                time_us=time_us,
+            )
+        )
+    return events
+
+
+def _parts(uids: list[str], per_part: int) -> Iterable[list[str]]:
+    part: list[str] = []
+    size = 0
+    for uid in uids:
+        # A uid of another script takes up to six bytes a character once it is escaped.
+        size += 6 * len(uid) if not uid.isascii() else len(uid) + 3
+        if part and (len(part) == per_part or size > LARGEST_PART):
+            yield part
+            part, size = [], len(uid) + 3
+        part.append(uid)
+    yield part
+
+
+def _node(spec: Spec) -> str | None:
+    if not spec.node_name:
+        return None
+    if not records.usable(spec.node_name, LONGEST_NAME):
+        raise ObservationError("a field is no name", field="nodeName", length=len(spec.node_name))
+    return spec.node_name
+
+
+def _finished(status: Status) -> tuple[str, ...]:
+    statuses = (status.init_container_statuses or []) + (status.container_statuses or [])
+    return records.unique(
+        one.state.terminated.finished_at for one in statuses if one.state and one.state.terminated
+    )
+
+
+def _resources(spec: Spec, status: Status, infeasible: bool) -> PodResources:
+    """Everything that decides the charge. A container's status is found by its name."""
+    pod = spec.resources.requests if spec.resources else None
+    return PodResources(
+        containers=_containers(spec.containers, status.container_statuses),
+        init_containers=_containers(spec.init_containers, status.init_container_statuses),
+        overhead=_written(spec.overhead),
+        requests=_written(pod),
+        actual=_written(status.resources.requests) if status.resources else None,
+        allocated=_written(status.allocated_resources) if status.allocated_resources else None,
+        infeasible=infeasible,
+    )
+
+
+def _containers(
+    containers: list[Container] | None, statuses: list[ContainerStatus] | None
+) -> tuple[ContainerResources, ...]:
+    if not containers:
+        return ()
+    by_name: Mapping[str, ContainerStatus] = {one.name: one for one in statuses or ()}
+    return tuple(_container(one, by_name.get(one.name)) for one in containers)
+
+
+def _container(container: Container, status: ContainerStatus | None) -> ContainerResources:
+    actual = status.resources if status else None
+    allocated = status.allocated_resources if status else None
+    return ContainerResources(
+        requests=_written(container.resources.requests if container.resources else None),
+        actual=_written(actual.requests) if actual else None,
+        allocated=_written(allocated) if allocated else None,
+        restartable=container.restart_policy == "Always",
+    )
+
+
+def _written(quantities: Quantities | None) -> Quantities:
+    """The quantities as they were written; one that is too long to be carried is said shorter, with
+    the same value.
+
+    The API server keeps leading zeros in any number, and with them a pod could grow beyond a
+    message and so out of the books. Raises ObservationError for a long text that is no quantity.
+    """
+    if not quantities:
+        return {}
+    for name, text in quantities.items():
+        if len(text) > LONGEST_QUANTITY:
+            try:
+                quantities[name] = f"{observed_quantity(text)}n"
+            except QuantityError:
+                raise ObservationError("a quantity cannot be read", resource=name[:253]) from None
+    return quantities
