@@ -20,7 +20,9 @@ from bus.transport import Expectation, Head
 class MemoryTransport:
     """A history in a list. ``events[n].sequence == first_sequence + n`` unless a test breaks it."""
 
-    def __init__(self, stream: str = "HISTORY", created_us: int = 1, first_sequence: int = 1) -> None:
+    def __init__(
+        self, stream: str = "HISTORY", created_us: int = 1, first_sequence: int = 1
+    ) -> None:
         self.stream = stream
         self.created_us = created_us
         self.first_sequence = first_sequence
@@ -35,7 +37,9 @@ class MemoryTransport:
         for event in events:
             checked(event)
         if expect is not None:
-            last = max((e.sequence for e in self.events if _under(e.subject, expect.subject)), default=0)
+            last = max(
+                (e.sequence for e in self.events if _under(e.subject, expect.subject)), default=0
+            )
             if last != expect.last_sequence:
                 raise WrongExpectationError(subject=expect.subject, last_sequence=last)
         sequences = []
@@ -58,7 +62,9 @@ class MemoryTransport:
         expected = max(after + 1, self.first_sequence)
         while True:
             stored = self._stored
-            found = [e for e in self.events if e.sequence >= expected and (live or e.sequence <= until)]
+            found = [
+                e for e in self.events if e.sequence >= expected and (live or e.sequence <= until)
+            ]
             for start in range(0, len(found), batch):
                 part = found[start : start + batch]
                 for event in part:

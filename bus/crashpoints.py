@@ -1,0 +1,47 @@
+"""Names of the places where a crash would hurt, so that tests can crash there.
+
+``crashpoint(label)`` does nothing in production. A test installs a hook and kills, raises, pauses or stops at the label
+it wants; the list below is a golden file, and a test asserts that each label was reached.
+
+Source: ``house.md`` section 5, ``reliability.md`` section 6.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+#: Every label there is, in the order of the flow.
+LABELS = (
+    "source.before_publish",
+    "source.after_publish",
+    "runner.after_read",
+    "runner.after_fold",
+    "store.after_begin",
+    "store.after_archive",
+    "store.after_rows",
+    "store.after_sums",
+    "store.before_commit",
+    "store.after_commit",
+    "migrate.before_upgrade",
+    "migrate.after_upgrade",
+    "recover.before_publish",
+    "recover.after_publish",
+    "recover.before_checkpoint",
+    "recover.after_checkpoint",
+    "replay.before_swap",
+    "replay.after_swap",
+)
+
+_hook: Callable[[str], None] | None = None
+
+
+def crashpoint(label: str) -> None:
+    """Say that the code has come to ``label``."""
+    if _hook is not None:
+        _hook(label)
+
+
+def install(hook: Callable[[str], None] | None) -> None:
+    """Call ``hook`` with every label reached from now on; None for nothing. For tests only."""
+    global _hook
+    _hook = hook

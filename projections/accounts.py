@@ -1,0 +1,108 @@
+"""What is on one pod's account at a moment: waiting, held segments, unknown time, flags.
+
+The rows behind `bursar acct`, and what every aggregate must add up to.
+
+Source: ``accounting.md`` sections 2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from projections.pod_runs import held_segments, pod_runs
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+
+class Holding(msgspec.Struct, frozen=True):
+    """One segment as of a moment: [start_s, end_s), closed there if it is open."""
+
+    start_s: int
+    end_s: int
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    extended: str
+    team: str
+    user: str
+    node: str
+    model: str | None
+    sequence: int
+
+
+class Account(msgspec.Struct, frozen=True):
+    """One pod as of a moment. All seconds whole; ``is_open`` means it still holds or waits then."""
+
+    uid: str
+    cluster: str
+    namespace: str
+    name: str
+    workload: str
+    phase: str
+    created_s: int
+    waiting_s: int
+    unknown_s: int
+    is_open: bool
+    flags: tuple[str, ...]
+    labels: dict[str, str]
+    holdings: tuple[Holding, ...]
+    sequence: int
+
+
+_flags = msgspec.json.Decoder(tuple[str, ...])
+_labels = msgspec.json.Decoder(dict[str, str])
+
+
+def accounts(
+    select: Select, *, as_of_s: int, where: tuple[sa.ColumnElement[bool], ...] = ()
+) -> list[Account]:
+    """The account of every pod that was created before ``as_of_s``, by creation and uid.
+
+    What happened at or after that second is not in it: a run that ended later is open, a segment that began
+    later is not there.
+    """
+    runs = pod_runs.c
+    chosen = (runs.created_s <= as_of_s, *where)
+    columns = (
+        runs.uid, runs.cluster, runs.namespace, runs.name, runs.workload, runs.phase, runs.created_s,
+        runs.start_s, runs.end_s, runs.unknown_s, runs.flags, runs.labels, runs.sequence,
+    )  # fmt: skip
+    held: dict[str, list[Holding]] = defaultdict(list)
+    segments = held_segments.c
+    query = sa.select(held_segments).where(
+        segments.start_s < as_of_s, segments.uid.in_(sa.select(runs.uid).where(*chosen))
+    )
+    for row in select(query.order_by(segments.uid, segments.start_s)):
+        end_s = as_of_s if row[2] is None else min(row[2], as_of_s)
+        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:15]))
+    rows = select(sa.select(*columns).where(*chosen).order_by(runs.created_s, runs.uid))
+    return [_account(row, tuple(held[row[0]]), as_of_s) for row in rows]
+
+
+def _account(row: tuple[Any, ...], holdings: tuple[Holding, ...], as_of_s: int) -> Account:
+    created_s, start_s, end_s, unknown_s = row[6:10]
+    is_open = end_s is None or end_s > as_of_s
+    stops = [second for second in (start_s, end_s, as_of_s) if second is not None]
+    waited_until = start_s if start_s is not None and start_s <= as_of_s else min(stops[-2:])
+    uid, cluster, namespace, name, workload, phase = row[:6]
+    return Account(
+        uid,
+        cluster,
+        namespace,
+        name,
+        workload,
+        phase,
+        created_s,
+        waited_until - created_s,
+        0 if is_open else min(unknown_s, as_of_s - end_s),
+        is_open,
+        _flags.decode(row[10]),
+        _labels.decode(row[11]),
+        holdings,
+        row[12],
+    )

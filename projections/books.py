@@ -1,0 +1,422 @@
+"""All folds of the ledger over one batch of events: rows in memory, changes out.
+
+The books hold the rows that are in use (what is live, what a batch touches, the most recent of what ended) and ask a
+:class:`Shelf` for the rest. They know no transaction: the runner stores what :meth:`Books.fold` returns, reactors keep
+books of their own over the same folds, a replay fills empty ones.
+
+One event at a time is folded, and what follows from it is derived at once, so that rows, their ``sequence`` included, do
+not depend on where batches end.
+
+Source: ``house.md`` sections 1, 4 and 5.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.errors import BursarError
+from bus.events import VOCABULARY
+from bus.events.pods import Owner, PodsListed, PodState
+from bus.events.vocabulary import Fact, read
+from projections import namespaces, nodes, pod_runs, usage, workloads
+from projections.catalogue import PROJECTIONS
+from projections.engine.contract import Key, Projection
+from projections.pod_runs import Absence, Pod, PodRun, lists, queries
+
+#: Ended pods that stay in memory, so that a repeated or late event asks no database.
+ENDED_KEPT = 20_000
+
+#: Parts of complete lists that stay in memory.
+PARTS_KEPT = 64
+
+
+class Shelf(Protocol):
+    """Where rows lie that are not in memory."""
+
+    def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
+        """The rows of ``table`` with these primary keys, those that there are, in any order."""
+        ...
+
+    def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        ...
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """An event that could not be decoded or folded, and why."""
+
+    sequence: int
+    type: str
+    key: str
+    reason: str
+
+
+class Changes(msgspec.Struct):
+    """What a batch changed: whole rows by table, differences of sums, and what was parked."""
+
+    #: (table, column, values): rows that are written anew or not at all
+    deletes: list[tuple[sa.Table, str, list[str]]] = []
+    upserts: dict[sa.Table, list[tuple[Any, ...]]] = {}
+    restatements: list[usage.Restatement] = []
+    parked: list[Parked] = []
+
+
+class Books:
+    """Rows of every projection, folded event by event. Not thread-safe."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self._shelf = shelf
+        self._projections: dict[type[Fact], Projection] = {
+            fact: projection for projection in PROJECTIONS for fact in projection.facts
+        }
+        self._rows: dict[str, dict[Key, Any]] = {p.name: {} for p in PROJECTIONS}
+        self._pods: dict[str, PodRun | None] = {}
+        self._live: dict[str, set[str]] = defaultdict(set)
+        self._by_namespace: dict[Key, set[str]] = defaultdict(set)
+        self._by_node: dict[Key, set[str]] = defaultdict(set)
+        self._by_owner: dict[str, set[str]] = defaultdict(set)
+        self._parts: dict[str, list[lists.Part]] = defaultdict(list)
+        self._parts_complete = False
+        self._touched: dict[str, PodRun] = {}
+        self._touched_rows: dict[tuple[str, Key], Any] = {}
+        self._resegmented: set[str] = set()
+        self._listed: list[lists.Part] = []
+        self._restatements: list[usage.Restatement] = []
+
+    def open(self) -> None:
+        """Take in what is live. Call once before the first batch."""
+        for projection in (namespaces.projection, nodes.projection):
+            for columns in self._shelf.select(sa.select(projection.table)):
+                row = projection.from_columns(columns)
+                self._rows[projection.name][(row.cluster, row.name)] = row
+        for row in queries.live(self._shelf.select):
+            self._keep(row)
+        for part in queries.newest_parts(self._shelf.select, PARTS_KEPT):
+            self._parts[part.cluster].append(part)
+
+    def fold(self, events: Sequence[Event]) -> Changes:
+        """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
+        self._touched, self._touched_rows = {}, {}
+        self._resegmented, self._listed = set(), []
+        self._restatements = [
+            usage.Restatement(usage.usage_hours, usage.HOUR),
+            usage.Restatement(usage.usage_days, usage.DAY),
+        ]
+        parked: list[Parked] = []
+        facts: list[tuple[Event, Fact]] = []
+        for event in events:
+            try:
+                facts.append((event, read(event, VOCABULARY)))
+            except BursarError as error:
+                parked.append(Parked(event.sequence, event.type, event.key, str(error)))
+        self._fetch(facts)
+        for event, fact in facts:
+            try:
+                self._one(event, fact)
+            except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
+                reason = f"{type(error).__name__}: {error}"
+                parked.append(Parked(event.sequence, event.type, event.key, reason))
+        return self._changes(parked)
+
+    def settle(self) -> None:
+        """Let go of ended pods beyond :data:`ENDED_KEPT`. Call when the last changes are stored."""
+        excess = len(self._pods) - ENDED_KEPT - sum(map(len, self._live.values()))
+        if excess <= ENDED_KEPT // 4:
+            return
+        ended = [uid for uid, row in self._pods.items() if row is None or row.run.end_s is not None]
+        for uid in ended[:excess]:
+            self._forget(uid)
+
+    @property
+    def live_pods(self) -> int:
+        """Pods that are not ended."""
+        return sum(map(len, self._live.values()))
+
+    # one event
+
+    def _one(self, event: Event, fact: Fact) -> None:
+        if isinstance(fact, PodState):
+            self._pod(event, fact)
+        elif isinstance(fact, PodsListed):
+            self._list(event, fact)
+        elif (projection := self._projections.get(type(fact))) is not None:
+            for key in projection.keys(fact, event):
+                before = self._rows[projection.name].get(key)
+                after = projection.fold(before, fact, event)
+                if after is not before:
+                    self._rows[projection.name][key] = after
+                    self._touched_rows[(projection.name, key)] = after
+                    self._follow(projection, before, after, event.sequence)
+
+    def _pod(self, event: Event, fact: PodState) -> None:
+        known = self._pods.get(fact.uid)
+        before = known.pod if known else None
+        pod = pod_runs.fold(before, fact, event)
+        if pod is before:
+            return
+        if known is not None and not known.run.vanished and pod_runs.is_same_run(before, pod):
+            self._put(PodRun(pod, known.run, event.sequence, known.run_sequence))
+        else:
+            self._derive(known, pod, event.sequence)
+
+    def _list(self, event: Event, fact: PodsListed) -> None:
+        part = lists.Part(
+            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
+            event.sequence, frozenset(fact.uids),
+        )  # fmt: skip
+        known = self._parts[event.cluster]
+        if any(p.time_us == part.time_us and p.first == part.first for p in known):
+            return
+        is_late = bool(known) and known[-1].time_us > part.time_us
+        bisect.insort(known, part, key=lambda p: (p.time_us, p.first))
+        self._listed.append(part)
+        missing = {uid for uid in self._live[event.cluster] if part.covers(uid)} - part.uids
+        vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
+        for uid in sorted(missing | vanished):
+            row = self._pods[uid]
+            if row is not None:
+                self._derive(row, row.pod, event.sequence)
+
+    def _vanished(self, part: lists.Part) -> set[str]:
+        """Pods that ``part`` covers whose end is known only from a list, brought into memory."""
+        stored = queries.vanished(self._shelf.select, part)
+        self._load_pods([uid for uid in stored if uid not in self._pods])
+        touched = [uid for uid in self._touched if part.covers(uid)]
+        return {
+            uid
+            for uid in (*stored, *touched)
+            if (row := self._pods.get(uid)) is not None
+            and row.run.vanished
+            and row.pod.cluster == part.cluster
+        }
+
+    # what follows
+
+    def _follow(self, projection: Projection, before: Any, after: Any, sequence: int) -> None:
+        """Derive again every pod whose run a changed row may touch."""
+        if isinstance(after, namespaces.Namespace):
+            since = _first_difference(before.owners() if before else [], after.owners())
+            key = (after.cluster, after.name)
+            affected = self._by_namespace.get(key, set())
+            query = queries.of_namespace(key, since)
+        elif isinstance(after, nodes.Node):
+            since = _first_difference(before.models() if before else [], after.models())
+            key = (after.cluster, after.name)
+            affected = self._by_node.get(key, set())
+            query = queries.on_node(key, since)
+        else:
+            if (before.owner if before else None) == after.owner:
+                return
+            self._follow_owner(after.uid, sequence)
+            return
+        if since is None:
+            return
+        self._derive_again({*affected, *self._stored(query)}, sequence)
+
+    def _follow_owner(self, uid: str, sequence: int) -> None:
+        reached = {uid}
+        frontier = {uid}
+        for _ in range(workloads.DEPTH):
+            below = {row[0] for row in self._shelf.select(queries.workloads_below(frontier))}
+            below |= {
+                key[0]
+                for (name, key), row in self._touched_rows.items()
+                if name == workloads.projection.name
+                and row.owner is not None
+                and row.owner.uid in frontier
+            }
+            frontier = below - reached
+            if not frontier:
+                break
+            reached |= frontier
+        affected = {pod for owner in reached for pod in self._by_owner.get(owner, ())}
+        self._derive_again({*affected, *self._stored(queries.of_owners(reached))}, sequence)
+
+    def _derive_again(self, uids: Iterable[str], sequence: int) -> None:
+        for uid in sorted(uids):
+            row = self._pods.get(uid)
+            if row is not None:
+                self._derive(row, row.pod, sequence)
+
+    def _stored(self, query: sa.Select[Any]) -> set[str]:
+        uids = {row[0] for row in self._shelf.select(query)}
+        self._load_pods([uid for uid in uids if uid not in self._pods])
+        return uids
+
+    def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
+        namespace = self._rows["namespaces"].get((pod.cluster, pod.namespace))
+        run = pod_runs.derive(
+            pod,
+            namespace.owners() if namespace else [],
+            lambda node: self._models(pod.cluster, node),
+            workloads.top(pod.owner, self._workload),
+            self._absence,
+        )
+        if known is not None and known.run == run:
+            if pod is not known.pod:
+                self._put(PodRun(pod, run, sequence, known.run_sequence))
+            return
+        is_resegmented = known is None or (
+            known.run.segments != run.segments or known.run.workload != run.workload
+        )
+        row = PodRun(
+            pod, run, sequence, sequence if is_resegmented or known is None else known.run_sequence
+        )
+        if is_resegmented:
+            self._resegmented.add(pod.uid)
+            for restatement in self._restatements:
+                restatement.restate(known, row)
+        self._put(row)
+
+    def _models(self, cluster: str, node: str) -> list[tuple[int, str | None]]:
+        row = self._rows["nodes"].get((cluster, node))
+        return row.models() if row else []
+
+    def _workload(self, uid: str) -> workloads.Workload | None:
+        rows = self._rows["workloads"]
+        if (uid,) not in rows:
+            self._load(workloads.projection, [(uid,)])
+        row: workloads.Workload | None = rows[(uid,)]
+        return row
+
+    def _absence(self, pod: Pod) -> Absence:
+        parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
+        time_us = pod.history[-1][1]
+        if not parts or parts[0].time_us > time_us:
+            older = queries.parts_after(self._shelf.select, pod, time_us)
+            held = {(p.time_us, p.first) for p in parts}
+            parts = sorted(
+                [*parts, *(p for p in older if (p.time_us, p.first) not in held)],
+                key=lambda p: p.time_us,
+            )
+        return lists.absence(pod, reversed(parts))
+
+    # rows in memory
+
+    def _put(self, row: PodRun) -> None:
+        uid = row.pod.uid
+        row_before = self._pods.get(uid)
+        self._touched[uid] = row
+        self._keep(row, row_before)
+
+    def _keep(self, row: PodRun, before: PodRun | None = None) -> None:
+        pod = row.pod
+        self._pods[pod.uid] = row
+        live = self._live[pod.cluster]
+        if row.run.end_s is None:
+            live.add(pod.uid)
+        else:
+            live.discard(pod.uid)
+        if before is None or before.run is not row.run or before.pod.owner != pod.owner:
+            self._by_namespace[(pod.cluster, pod.namespace)].add(pod.uid)
+            if pod.owner is not None:
+                self._by_owner[pod.owner.uid].add(pod.uid)
+            for segment in row.run.segments:
+                self._by_node[(pod.cluster, segment.node)].add(pod.uid)
+
+    def _forget(self, uid: str) -> None:
+        row = self._pods.pop(uid)
+        if row is None:
+            return
+        pod = row.pod
+        _drop(self._by_namespace, (pod.cluster, pod.namespace), uid)
+        if pod.owner is not None:
+            _drop(self._by_owner, pod.owner.uid, uid)
+        for segment in row.run.segments:
+            _drop(self._by_node, (pod.cluster, segment.node), uid)
+
+    def _fetch(self, facts: list[tuple[Event, Fact]]) -> None:
+        uids: dict[str, None] = {}
+        wanted: dict[str, dict[Key, None]] = defaultdict(dict)
+        for event, fact in facts:
+            if isinstance(fact, PodState):
+                if fact.uid not in self._pods:
+                    uids[fact.uid] = None
+                if fact.owner is not None:
+                    wanted["workloads"][(fact.owner.uid,)] = None
+            elif (projection := self._projections.get(type(fact))) is not None:
+                for key in projection.keys(fact, event):
+                    wanted[projection.name][key] = None
+        self._load_pods(list(uids))
+        for projection in PROJECTIONS:
+            rows = self._rows[projection.name]
+            self._load(projection, [k for k in wanted[projection.name] if k not in rows])
+
+    def _load(self, projection: Projection, keys: list[Key]) -> None:
+        if not keys:
+            return
+        rows = self._rows[projection.name]
+        rows.update(dict.fromkeys(keys))
+        for columns in self._shelf.rows(projection.table, keys):
+            rows[columns[: len(keys[0])]] = projection.from_columns(columns)
+
+    def _load_pods(self, uids: list[str]) -> None:
+        if not uids:
+            return
+        self._pods.update(dict.fromkeys(uids))
+        for row in queries.by_uid(self._shelf, uids):
+            self._keep(row)
+
+    def _changes(self, parked: list[Parked]) -> Changes:
+        upserts: dict[sa.Table, list[tuple[Any, ...]]] = {}
+        for projection in PROJECTIONS:
+            touched = [
+                row for (name, _), row in self._touched_rows.items() if name == projection.name
+            ]
+            if touched:
+                upserts[projection.table] = [projection.to_columns(row) for row in touched]
+        if self._touched:
+            upserts[pod_runs.pod_runs] = [pod_runs.to_columns(r) for r in self._touched.values()]
+        segments = [
+            columns
+            for uid in sorted(self._resegmented)
+            for columns in pod_runs.segment_columns(self._touched[uid])
+        ]
+        if segments:
+            upserts[pod_runs.held_segments] = segments
+        if self._listed:
+            upserts[pod_runs.pod_lists] = [
+                (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
+                for p in self._listed
+            ]
+        for parts in self._parts.values():
+            del parts[:-PARTS_KEPT]
+        deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
+        return Changes(deletes, upserts, self._restatements, parked)
+
+
+def _first_difference(before: list[tuple[int, Any]], after: list[tuple[int, Any]]) -> int | None:
+    """The first second from which two lists of changes differ; None where they are equal. The first value holds for ever before."""
+    if before == after:
+        return None
+    if not before or not after or before[0][1] != after[0][1]:
+        return -(2**62)
+    seconds = {second for second, _ in (*before[1:], *after[1:])}
+    for second in sorted(seconds):
+        if _at(before, second) != _at(after, second):
+            return second
+    return None
+
+
+def _at(changes: list[tuple[int, Any]], second: int) -> Any:
+    return [value for begin, value in changes if begin <= second or (begin, value) == changes[0]][
+        -1
+    ]
+
+
+def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:
+    found = index.get(key)
+    if found is not None:
+        found.discard(uid)
+        if not found:
+            del index[key]
+
+
+__all__ = ["Books", "Changes", "Owner", "Parked", "Shelf"]

@@ -1,0 +1,34 @@
+"""The projections of this ledger, one line each, and everything that is a table."""
+
+from projections import namespaces, nodes, pod_runs, usage, workloads
+from projections.engine import tables
+from projections.engine.contract import METADATA, Projection
+
+#: Folds of one row each. Pod runs and usage follow from them (:mod:`projections.engine.books`).
+PROJECTIONS: tuple[Projection, ...] = (
+    namespaces.projection,
+    nodes.projection,
+    workloads.projection,
+)
+
+#: Tables whose rows are a function of the history: rebuilt by replay, compared by digest.
+ROW_TABLES = (
+    *(projection.table for projection in PROJECTIONS),
+    pod_runs.pod_runs,
+    pod_runs.held_segments,
+    pod_runs.pod_lists,
+    usage.usage_hours,
+    usage.usage_days,
+)
+
+#: Version of all rules together; a checkpoint of another version means: rebuild from the archive.
+VERSION = "-".join(
+    str(version)
+    for version in (
+        *(projection.version for projection in PROJECTIONS),
+        pod_runs.VERSION,
+        usage.VERSION,
+    )
+)
+
+__all__ = ["METADATA", "PROJECTIONS", "ROW_TABLES", "VERSION", "tables"]

@@ -1,0 +1,79 @@
+"""How far a ledger is in its history, and how it knows that it is still the same history.
+
+Sequence numbers are reused after a stream lost its tail, so a number alone is no proof: the checkpoint holds the digest of
+the event at its sequence and the chain over all before it.
+
+Source: ``house.md`` 3.9; ``reliability.md`` section 0, fact 3.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.envelope import GENESIS, Event, digest
+from bus.errors import HistoryDivergedError
+from bus.transport import Transport
+
+
+class Checkpoint(msgspec.Struct, frozen=True):
+    """The last event in the ledger. ``sequence`` 0: none yet. ``observed_us``: the newest observation time so far."""
+
+    version: str
+    stream: str = ""
+    stream_created_us: int = 0
+    incarnation: int = 1
+    sequence: int = 0
+    digest: bytes = b""
+    chain: bytes = GENESIS
+    observed_us: int = 0
+
+
+async def confirm(checkpoint: Checkpoint, transport: Transport) -> Checkpoint:
+    """The checkpoint, bound to the stream it was found to belong to.
+
+    Raises HistoryDivergedError naming what does not fit: the stream is shorter than the ledger, was created anew, or has
+    another event at the checkpoint. The caller stops; ``bursar recover`` brings both together.
+    """
+    head = await transport.head()
+    if checkpoint.sequence == 0:
+        if head.first_sequence > 1:
+            raise HistoryDivergedError(
+                "the stream's beginning is gone and the ledger has none of it",
+                first_sequence=head.first_sequence,
+            )
+        return msgspec.structs.replace(
+            checkpoint, stream=head.stream, stream_created_us=head.created_us
+        )
+    if head.last_sequence < checkpoint.sequence:
+        raise HistoryDivergedError(
+            "the stream ends before the ledger",
+            stream_last=head.last_sequence,
+            ledger_last=checkpoint.sequence,
+        )
+    if checkpoint.stream and (head.stream, head.created_us) != (
+        checkpoint.stream,
+        checkpoint.stream_created_us,
+    ):
+        raise HistoryDivergedError(
+            "the stream was created anew", stream=head.stream, created_us=head.created_us
+        )
+    event = await transport.at(checkpoint.sequence)
+    if event is None or digest(event) != checkpoint.digest:
+        raise HistoryDivergedError(
+            "the stream has another event at the ledger's checkpoint", sequence=checkpoint.sequence
+        )
+    return msgspec.structs.replace(
+        checkpoint, stream=head.stream, stream_created_us=head.created_us
+    )
+
+
+def after(checkpoint: Checkpoint, events: list[Event], chain: bytes) -> Checkpoint:
+    """The checkpoint when ``events`` are in the ledger and ``chain`` is the chain's value at the last of them."""
+    last = events[-1]
+    return msgspec.structs.replace(
+        checkpoint,
+        sequence=last.sequence,
+        digest=digest(last),
+        chain=chain,
+        observed_us=max(checkpoint.observed_us, *(event.time_us for event in events)),
+    )

@@ -1,0 +1,59 @@
+"""What a projection is: a name, a version, a table, and two pure functions.
+
+``keys(fact, event)`` names the rows an event touches, ``fold(row, fact, event)`` gives the row after it. A fold is
+*total* and *set-like*: an unknown or repeated event gives the same row (the identical object, so that nothing is
+written), and the row depends on which events were folded, never on their order. So any arrival order, any batch size and any
+replay end in the same ledger.
+
+What follows from several rows (the held segments of a pod follow from the pod, its namespace, its node and its owners)
+is a *derivation*: a pure function over rows, run again for what a change may have touched
+(:mod:`projections.pod_runs`).
+
+Source: ``house.md`` sections 2, 4, 6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.events.vocabulary import Fact
+
+#: Every table of the ledger is declared on this catalogue; the migrations are tested equal to it.
+METADATA = sa.MetaData()
+
+#: 64-bit integers under the one name that SQLite's STRICT tables accept.
+Integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+
+Key = tuple[str, ...]
+
+
+def row_table(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
+    """A table of rows: the columns given, and ``sequence``, the last event that touched the row."""
+    return sa.Table(
+        name,
+        METADATA,
+        *columns,
+        sa.Column("sequence", Integer, nullable=False),
+        sqlite_strict=True,
+    )
+
+
+class Projection(msgspec.Struct, frozen=True, kw_only=True):
+    """One question, answered by rows of one table.
+
+    ``to_columns`` gives the table's columns in order; ``from_columns`` reads them back to an equal row.
+    ``version`` grows when the rows of the same history would differ: the table is then built anew from the archive.
+    """
+
+    name: str
+    version: int
+    table: sa.Table
+    facts: tuple[type[Fact], ...]
+    keys: Callable[[Any, Any], Iterable[Key]]
+    fold: Callable[[Any, Any, Any], Any]
+    to_columns: Callable[[Any], tuple[Any, ...]]
+    from_columns: Callable[[tuple[Any, ...]], Any]

@@ -1,0 +1,68 @@
+"""The tables of the machinery itself: the archive, the checkpoint, what is parked.
+
+Source: ``house.md`` 3.8 to 3.10.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from projections.engine.contract import METADATA, Integer
+
+#: Every event, exact bytes, in order, with the hash chain. Append only.
+events = sa.Table(
+    "events",
+    METADATA,
+    sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("id", sa.Text, nullable=False),
+    sa.Column("source", sa.Text, nullable=False),
+    sa.Column("time_us", Integer, nullable=False),
+    sa.Column("version", sa.Integer, nullable=False),
+    sa.Column("defect", sa.Text, nullable=False),
+    sa.Column("body", sa.LargeBinary, nullable=False),
+    sa.Column("chain", sa.LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+#: How far the ledger is: one row, moved in the transaction that writes the rows.
+checkpoints = sa.Table(
+    "checkpoints",
+    METADATA,
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("version", sa.Text, nullable=False),
+    sa.Column("stream", sa.Text, nullable=False),
+    sa.Column("stream_created_us", Integer, nullable=False),
+    sa.Column("incarnation", sa.Integer, nullable=False),
+    sa.Column("sequence", Integer, nullable=False),
+    # SHA-256 of the event at ``sequence``, and the chain's value there.
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    sa.Column("chain", sa.LargeBinary, nullable=False),
+    # The newest observation's time so far: what open runs are valued at by default.
+    sa.Column("observed_us", Integer, nullable=False),
+    sqlite_strict=True,
+)
+
+#: Events that could not be decoded or folded, until they are driven again. The event itself is in the archive.
+parked = sa.Table(
+    "parked",
+    METADATA,
+    sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
+    sa.Column("type", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sqlite_strict=True,
+)
+
+#: Heads of the chain, signed: what a copy kept elsewhere is compared with.
+heads = sa.Table(
+    "heads",
+    METADATA,
+    sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
+    sa.Column("chain", sa.LargeBinary, nullable=False),
+    sa.Column("signature", sa.LargeBinary, nullable=False),
+    sa.Column("public_key", sa.LargeBinary, nullable=False),
+    sqlite_strict=True,
+)

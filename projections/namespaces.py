@@ -1,0 +1,97 @@
+"""Whose is a namespace, and since when?
+
+Source: ``accounting.md`` section 4: the first labels ever seen hold for all time before, a later change cuts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.namespaces import NamespaceObserved, NamespaceVanished
+from projections import histories
+from projections.engine.contract import Key, Projection, row_table
+
+namespaces = row_table(
+    "namespaces",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("namespace", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text),
+    sa.Column("team", sa.Text),
+    sa.Column("user_name", sa.Text),
+    sa.Column("vanished", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+#: uid, team, user
+Value = tuple[str, str | None, str | None]
+
+
+class Namespace(msgspec.Struct, frozen=True):
+    """A namespace by name, over all its lives. ``gone`` is its newest delete (resourceVersion, microseconds)."""
+
+    cluster: str
+    name: str
+    history: tuple[tuple[str, int, Value], ...] = ()
+    gone: tuple[str, int] | None = None
+    sequence: int = 0
+
+    def owners(self) -> list[tuple[int, tuple[str | None, str | None]]]:
+        """(second from which it holds, (team, user)), oldest first."""
+        return histories.distinct(
+            (second, value[1:]) for second, value in histories.changes(self.history)
+        )
+
+
+def keys(fact: NamespaceObserved | NamespaceVanished, event: Event) -> tuple[Key]:
+    """One namespace: (cluster, name)."""
+    return ((event.cluster, fact.name),)
+
+
+def fold(
+    row: Namespace | None, fact: NamespaceObserved | NamespaceVanished, event: Event
+) -> Namespace:
+    """The namespace with one more observation. A delete changes no attribution: its pods keep their team."""
+    row = row or Namespace(event.cluster, fact.name)
+    history, gone = row.history, row.gone
+    if isinstance(fact, NamespaceVanished):
+        gone = histories.later(gone, (fact.resource_version, event.time_us))
+    else:
+        value = (fact.uid, fact.team, fact.user)
+        history = histories.added(history, fact.resource_version, event.time_us, value)
+    if history == row.history and gone == row.gone:
+        return row
+    return Namespace(row.cluster, row.name, history, gone, event.sequence)
+
+
+_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None]
+_decoder = msgspec.json.Decoder(_State)
+
+
+def to_columns(row: Namespace) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    uid, team, user = row.history[-1][2] if row.history else (None, None, None)
+    vanished = int(histories.is_gone(row.history, row.gone))
+    state = msgspec.json.encode((row.history, row.gone)).decode()
+    return (row.cluster, row.name, uid, team, user, vanished, state, row.sequence)
+
+
+def from_columns(columns: tuple[Any, ...]) -> Namespace:
+    """The row that was stored."""
+    history, gone = _decoder.decode(columns[6])
+    return Namespace(columns[0], columns[1], history, gone, columns[7])
+
+
+projection = Projection(
+    name="namespaces",
+    version=1,
+    table=namespaces,
+    facts=(NamespaceObserved, NamespaceVanished),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)

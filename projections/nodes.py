@@ -1,0 +1,98 @@
+"""Which GPU does a node carry, what does it offer, and since when?
+
+Source: ``accounting.md`` section 4 (GPU model: first seen holds for all time before, a later change cuts).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.nodes import NodeObserved, NodeVanished
+from projections import histories
+from projections.engine.contract import Key, Projection, row_table
+
+nodes = row_table(
+    "nodes",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("node", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text),
+    sa.Column("model", sa.Text),
+    sa.Column("allocatable", sa.Text),
+    sa.Column("ready", sa.Integer, nullable=False),
+    sa.Column("unschedulable", sa.Integer, nullable=False),
+    sa.Column("vanished", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+#: uid, model, allocatable (JSON, sorted), ready, unschedulable
+Value = tuple[str, str | None, str, int, int]
+
+
+class Node(msgspec.Struct, frozen=True):
+    """A node by name, over all its lives. ``gone`` is its newest delete (resourceVersion, microseconds)."""
+
+    cluster: str
+    name: str
+    history: tuple[tuple[str, int, Value], ...] = ()
+    gone: tuple[str, int] | None = None
+    sequence: int = 0
+
+    def models(self) -> list[tuple[int, str | None]]:
+        """(second from which it holds, GPU model), oldest first."""
+        return histories.distinct(
+            (second, value[1]) for second, value in histories.changes(self.history)
+        )
+
+
+def keys(fact: NodeObserved | NodeVanished, event: Event) -> tuple[Key]:
+    """One node: (cluster, name)."""
+    return ((event.cluster, fact.name),)
+
+
+def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> Node:
+    """The node with one more observation. Pods of a deleted node hold until they end themselves."""
+    row = row or Node(event.cluster, fact.name)
+    history, gone = row.history, row.gone
+    if isinstance(fact, NodeVanished):
+        gone = histories.later(gone, (fact.resource_version, event.time_us))
+    else:
+        allocatable = msgspec.json.encode(fact.allocatable, order="sorted").decode()
+        value = (fact.uid, fact.model, allocatable, int(fact.ready), int(fact.unschedulable))
+        history = histories.added(history, fact.resource_version, event.time_us, value)
+    if history == row.history and gone == row.gone:
+        return row
+    return Node(row.cluster, row.name, history, gone, event.sequence)
+
+
+_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None]
+_decoder = msgspec.json.Decoder(_State)
+
+
+def to_columns(row: Node) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    latest = row.history[-1][2] if row.history else (None, None, None, 0, 0)
+    vanished = int(histories.is_gone(row.history, row.gone))
+    state = msgspec.json.encode((row.history, row.gone)).decode()
+    return (row.cluster, row.name, *latest, vanished, state, row.sequence)
+
+
+def from_columns(columns: tuple[Any, ...]) -> Node:
+    """The row that was stored."""
+    history, gone = _decoder.decode(columns[8])
+    return Node(columns[0], columns[1], history, gone, columns[9])
+
+
+projection = Projection(
+    name="nodes",
+    version=1,
+    table=nodes,
+    facts=(NodeObserved, NodeVanished),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)

@@ -1,0 +1,45 @@
+"""Who held what, from when to when? Pods by uid, their held segments, their waiting and their unknown time.
+
+``shape`` has the rows, ``fold`` what is observed of one pod, ``derive`` the run that follows, ``lists`` what complete
+lists say of pods that were not seen to end.
+
+Source: ``accounting.md``, the heart of the ledger.
+"""
+
+from projections.pod_runs.derive import UNASSIGNED, Absence, derive
+from projections.pod_runs.fold import FACTS, fold, is_same_run, keys
+from projections.pod_runs.shape import (
+    Pod,
+    PodRun,
+    Run,
+    Segment,
+    from_columns,
+    held_segments,
+    pod_lists,
+    pod_runs,
+    segment_columns,
+    to_columns,
+)
+
+__all__ = [
+    "FACTS",
+    "UNASSIGNED",
+    "Absence",
+    "Pod",
+    "PodRun",
+    "Run",
+    "Segment",
+    "derive",
+    "fold",
+    "from_columns",
+    "held_segments",
+    "is_same_run",
+    "keys",
+    "pod_lists",
+    "pod_runs",
+    "segment_columns",
+    "to_columns",
+]
+
+#: Grows when the same history would give other rows: the tables are then built anew from the archive.
+VERSION = 1

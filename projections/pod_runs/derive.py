@@ -1,0 +1,119 @@
+"""The run that follows from a pod, its namespace, its nodes, its owners and the complete lists.
+
+A pure function of rows: run again whenever one of them changed, it restates what a late fact changes.
+
+Source: ``accounting.md`` sections 2 (end, vanished, waiting) and 4 (cuts and attribution).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bus.events.pods import Owner
+from projections import histories
+from projections.histories import MICROSECONDS
+from projections.pod_runs.shape import Pod, Run, Segment
+
+#: Group of what nobody is named for.
+UNASSIGNED = "unassigned"
+
+Changes = list[tuple[int, object]]
+
+
+class Absence(msgspec.Struct, frozen=True):
+    """What the complete lists say of a pod of which no end is known.
+
+    ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list
+    after that without it; None while there is none.
+    """
+
+    seen_us: int
+    missed_us: int | None
+
+
+def derive(
+    pod: Pod,
+    owners: list[tuple[int, tuple[str | None, str | None]]],
+    models: Callable[[str], list[tuple[int, str | None]]],
+    top: Owner | None,
+    absence: Callable[[Pod], Absence],
+) -> Run:
+    """The run of ``pod``. ``owners`` is its namespace's (team, user) over time, ``models`` a node's GPU model over time.
+
+    ``top`` is the end of its owner chain. ``absence`` is asked only where no end is known.
+    """
+    flags = set(pod.flags)
+    created_s = pod.created_us // MICROSECONDS
+    start_s = None if pod.started_us is None else max(pod.started_us // MICROSECONDS, created_s)
+    end_s, unknown_s = _end(pod, flags, absence)
+    if end_s is not None and end_s < (floor := created_s if start_s is None else start_s):
+        end_s = floor
+        flags.add("clamped")
+    segments: tuple[Segment, ...] = ()
+    if start_s is not None:
+        segments = _segments(pod, owners, models, start_s, end_s)
+    workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
+    return Run(created_s, start_s, end_s, unknown_s, tuple(sorted(flags)), workload, segments)
+
+
+def _end(pod: Pod, flags: set[str], absence: Callable[[Pod], Absence]) -> tuple[int | None, int]:
+    """(end, unknown seconds): the earliest of finish, delete stamp and DELETED; the lists only where none is known."""
+    # In this order, so that of two ends in one second the finish gives its flags.
+    ends = [(t[2] // MICROSECONDS, t[3]) for t in pod.terminals]
+    if pod.deleted_us is not None:
+        ends.append((pod.deleted_us // MICROSECONDS, ()))
+    elif pod.vanished_us is not None:
+        ends.append((pod.vanished_us // MICROSECONDS, ("end_observed",)))
+    if ends:
+        end_s, reasons = min(ends, key=lambda end: end[0])
+        flags.update(reasons)
+        return end_s, 0
+    seen = absence(pod)
+    if seen.missed_us is None:
+        return None, 0
+    flags.add("vanished")
+    missed_s = seen.missed_us // MICROSECONDS
+    end_s = min(seen.seen_us // MICROSECONDS, missed_s)
+    return end_s, missed_s - end_s
+
+
+def _segments(
+    pod: Pod,
+    owners: list[tuple[int, tuple[str | None, str | None]]],
+    models: Callable[[str], list[tuple[int, str | None]]],
+    start_s: int,
+    end_s: int | None,
+) -> tuple[Segment, ...]:
+    values = histories.changes(tuple(p for p in pod.history if p[2][6] is not None))
+    node_models = {value[6]: models(value[6]) for _, value in values}
+    cuts = {start_s}
+    for changes in (values, owners, *node_models.values()):
+        cuts.update(second for second, _ in changes[1:] if second > start_s)
+    segments: list[Segment] = []
+    for second in sorted(cuts):
+        if end_s is not None and second >= end_s:
+            break
+        cpu, memory, gpu, extended, team, user, node = histories.at(values, second)
+        named = histories.at(owners, second) or (None, None)
+        segment = Segment(
+            second,
+            None,
+            cpu,
+            memory,
+            gpu,
+            extended,
+            team or named[0] or UNASSIGNED,
+            user or named[1] or UNASSIGNED,
+            node,
+            histories.at(node_models[node], second),
+        )
+        if segments and msgspec.structs.replace(segments[-1], start_s=second) == segment:
+            continue
+        if segments:
+            segments[-1] = msgspec.structs.replace(segments[-1], end_s=second)
+        segments.append(segment)
+    if segments and end_s is not None:
+        segments[-1] = msgspec.structs.replace(segments[-1], end_s=end_s)
+    return tuple(segments)

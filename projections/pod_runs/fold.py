@@ -1,0 +1,151 @@
+"""What was observed of one pod, folded so that neither order nor repetition matters.
+
+Every field of a :class:`Pod` is a minimum, a maximum or a set over the observations: starts and deletes keep the
+smallest stamp, descriptive fields the newest observation's, amounts and labels a history.
+
+Source: ``accounting.md`` sections 1 and 2.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.amounts import charged_bytes
+from bus.clock import parse_stamp
+from bus.envelope import Event
+from bus.errors import TimestampError
+from bus.events.pods import PodObserved, PodState, PodVanished
+from projections.engine.contract import Key
+from projections.histories import added, precedes
+from projections.pod_runs.shape import Pod, Terminal, Value
+
+#: Phases after which a pod holds nothing.
+TERMINAL = frozenset({"Succeeded", "Failed"})
+
+_encoder = msgspec.json.Encoder(order="sorted")
+
+
+def keys(fact: PodState, event: Event) -> tuple[Key]:
+    """One pod: (uid,)."""
+    return ((fact.uid,),)
+
+
+def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
+    """The pod with one more observation. What was seen before gives the same row.
+
+    A stamp that cannot be read counts as absent, flag ``clamped``; a missing creation is the observation's time.
+    """
+    version, time_us = fact.resource_version, event.time_us
+    flags = row.flags if row else ()
+    created_us, flags = _stamp(fact.created, flags)
+    if created_us is None:
+        created_us = time_us
+    if row is None:
+        row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, created_us)
+    history = added(row.history, version, time_us, _value(fact))
+    started_us, flags = _started(row.started_us, fact, created_us, flags)
+    deletion_us, flags = _stamp(fact.deletion, flags)
+    deleted_us, vanished_us = row.deleted_us, row.vanished_us
+    if deletion_us is not None and fact.grace_seconds == 0:
+        deleted_us = _least(deleted_us, deletion_us)
+    elif isinstance(fact, PodVanished):
+        vanished_us = _least(vanished_us, time_us)
+    terminals = row.terminals
+    if fact.phase in TERMINAL:
+        terminals = _first(terminals, _terminal(fact, time_us))
+    latest, phase, owner, labels = row.latest, row.phase, row.owner, row.labels
+    if not latest[0] or precedes(latest[0], latest[1], version, time_us):
+        latest, phase = (version, time_us), fact.phase
+        owner, labels = fact.owner or owner, _encoder.encode(fact.labels).decode()
+    elif owner is None:
+        owner = fact.owner
+    folded = Pod(
+        row.uid, row.cluster, row.namespace, row.name, min(row.created_us, created_us), flags, history,
+        started_us, deleted_us, vanished_us, terminals, latest, phase, owner, labels, row.sequence,
+    )  # fmt: skip
+    return row if folded == row else msgspec.structs.replace(folded, sequence=event.sequence)
+
+
+def is_same_run(before: Pod | None, after: Pod) -> bool:
+    """Whether nothing changed from which the run follows, except evidence that it is still there."""
+    return (
+        before is not None
+        and before.history[-1][2] == after.history[-1][2]
+        and before.history == after.history[: len(before.history)]
+        and before.started_us == after.started_us
+        and before.deleted_us == after.deleted_us
+        and before.vanished_us == after.vanished_us
+        and before.terminals == after.terminals
+        and before.created_us == after.created_us
+        and before.owner == after.owner
+        and before.flags == after.flags
+    )
+
+
+def _value(fact: PodState) -> Value:
+    amounts = charged_bytes(bytes(fact.resources))
+    extended = _encoder.encode(dict(amounts.extended)).decode() if amounts.extended else ""
+    return (
+        amounts.cpu_millicores,
+        amounts.memory_mib,
+        amounts.gpu_milligpus,
+        extended,
+        fact.team,
+        fact.user,
+        fact.node,
+    )
+
+
+def _stamp(text: str | None, flags: tuple[str, ...]) -> tuple[int | None, tuple[str, ...]]:
+    if text is None:
+        return None, flags
+    try:
+        return parse_stamp(text), flags
+    except TimestampError:
+        return None, flags if "clamped" in flags else (*flags, "clamped")
+
+
+def _started(
+    known: int | None, fact: PodState, created_us: int, flags: tuple[str, ...]
+) -> tuple[int | None, tuple[str, ...]]:
+    if fact.node is None:
+        return known, flags
+    scheduled_us, flags = _stamp(fact.scheduled, flags)
+    started_us = created_us if scheduled_us is None else max(scheduled_us, created_us)
+    return _least(known, started_us), flags
+
+
+def _terminal(fact: PodState, time_us: int) -> Terminal:
+    """When a finished pod stopped holding, by the best stamp there is, never after it was seen."""
+    stamps = [_stamp(text, ())[0] for text in fact.finished]
+    known = [stamp for stamp in stamps if stamp is not None]
+    disrupted_us = _stamp(fact.disrupted, ())[0]
+    if known:
+        end_us = max(known)
+    elif disrupted_us is not None:
+        end_us = disrupted_us
+    else:
+        return (fact.resource_version, time_us, time_us, ("end_observed",))
+    if end_us > time_us:
+        return (fact.resource_version, time_us, time_us, ("clamped",))
+    return (fact.resource_version, time_us, end_us, ())
+
+
+def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Terminal, ...]:
+    if not terminals:
+        return (terminal,)
+    candidates = sorted({*terminals, terminal})
+    by_version = candidates[0]
+    for other in candidates[1:]:
+        if precedes(other[0], other[1], by_version[0], by_version[1]) or (
+            other[0] == by_version[0] and other[1] < by_version[1]
+        ):
+            by_version = other
+    return (by_version,)
+
+
+def _least(known: int | None, new: int) -> int:
+    return new if known is None or new < known else known
+
+
+FACTS = (PodObserved, PodVanished)

@@ -1,0 +1,46 @@
+"""What the complete lists of pods say: who was still there, and who was missing.
+
+A list is kept as one small row per part (:data:`projections.pod_runs.pod_lists`); its uids stay in the archive. The
+newest parts are also held in memory, since almost every question is about them.
+
+Source: ``accounting.md`` section 2 (end unseen).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from projections.histories import precedes
+from projections.pod_runs.derive import Absence
+from projections.pod_runs.shape import Pod
+
+
+class Part(msgspec.Struct, frozen=True):
+    """One part of a complete list: every pod of [first, until) at ``time_us``. ``until`` "" is no upper end."""
+
+    cluster: str
+    time_us: int
+    first: str
+    until: str
+    resource_version: str
+    sequence: int
+    uids: frozenset[str]
+
+    def covers(self, uid: str) -> bool:
+        """Whether the part speaks of this uid."""
+        return self.first <= uid and (not self.until or uid < self.until)
+
+
+def absence(pod: Pod, parts: Iterable[Part]) -> Absence:
+    """What ``parts`` (those that cover the pod, newest first) say of it."""
+    version, time_us, _ = pod.history[-1]
+    missed_us = None
+    for part in parts:
+        if not precedes(version, time_us, part.resource_version, part.time_us):
+            break
+        if pod.uid in part.uids:
+            return Absence(part.time_us, missed_us)
+        missed_us = part.time_us
+    return Absence(time_us, missed_us)

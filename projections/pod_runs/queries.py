@@ -1,0 +1,136 @@
+"""What is asked of the stored rows of pods: by uid, by what may touch them, and what lists said.
+
+Every function takes the shelf's ``select`` (or returns a query for it): nothing here holds a connection.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.events.pods import PodsListed
+from projections.engine.contract import Key
+from projections.engine.tables import events
+from projections.pod_runs.lists import Part
+from projections.pod_runs.shape import Pod, PodRun, from_columns, held_segments, pod_lists, pod_runs
+from projections.workloads import workloads
+
+if TYPE_CHECKING:
+    from projections.books import Shelf
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+#: Parameters of one query; SQLite allows 32,766, PostgreSQL 65,535.
+CHUNK = 5_000
+
+
+def by_uid(shelf: Shelf, uids: Sequence[str]) -> list[PodRun]:
+    """The pods of these uids that are stored, with their segments."""
+    rows = shelf.rows(pod_runs, [(uid,) for uid in uids])
+    if not rows:
+        return []
+    segments: list[tuple[Any, ...]] = []
+    for start in range(0, len(rows), CHUNK):
+        known = [row[0] for row in rows[start : start + CHUNK]]
+        segments += shelf.select(sa.select(held_segments).where(held_segments.c.uid.in_(known)))
+    return _joined(rows, segments)
+
+
+def live(select: Select) -> list[PodRun]:
+    """Every pod that is not ended."""
+    is_live = pod_runs.c.end_s.is_(None)
+    rows = select(sa.select(pod_runs).where(is_live))
+    uids = sa.select(pod_runs.c.uid).where(is_live)
+    return _joined(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
+
+
+def _joined(rows: Sequence[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]]) -> list[PodRun]:
+    held: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
+    for segment in segments:
+        held[segment[0]].append(segment)
+    return [from_columns(row, sorted(held[row[0]], key=lambda s: s[1])) for row in rows]
+
+
+def of_namespace(key: Key, since: int | None) -> sa.Select[Any]:
+    """Uids of pods of a (cluster, namespace) that held or waited after second ``since``."""
+    return sa.select(pod_runs.c.uid).where(
+        pod_runs.c.cluster == key[0], pod_runs.c.namespace == key[1], _after(pod_runs, since)
+    )
+
+
+def on_node(key: Key, since: int | None) -> sa.Select[Any]:
+    """Uids of pods that held on a (cluster, node) after second ``since``."""
+    return (
+        sa.select(held_segments.c.uid)
+        .where(
+            held_segments.c.cluster == key[0],
+            held_segments.c.node == key[1],
+            _after(held_segments, since),
+        )
+        .distinct()
+    )
+
+
+def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
+    return sa.or_(table.c.end_s.is_(None), table.c.end_s > (since or 0))
+
+
+def of_owners(uids: Iterable[str]) -> sa.Select[Any]:
+    """Uids of pods whose controller is one of ``uids``."""
+    return sa.select(pod_runs.c.uid).where(pod_runs.c.owner_uid.in_(sorted(uids)))
+
+
+def workloads_below(uids: Iterable[str]) -> sa.Select[Any]:
+    """Uids of workloads whose controller is one of ``uids``."""
+    return sa.select(workloads.c.uid).where(workloads.c.owner_uid.in_(sorted(uids)))
+
+
+def vanished(select: Select, part: Part) -> list[str]:
+    """Uids that ``part`` covers whose end is known only from a list."""
+    query = sa.select(pod_runs.c.uid).where(
+        pod_runs.c.vanished == 1, pod_runs.c.cluster == part.cluster, pod_runs.c.uid >= part.first
+    )
+    if part.until:
+        query = query.where(pod_runs.c.uid < part.until)
+    return [row[0] for row in select(query)]
+
+
+def newest_parts(select: Select, count: int) -> list[Part]:
+    """The newest parts of complete lists, oldest first."""
+    query = _parts().order_by(pod_lists.c.time_us.desc(), pod_lists.c.first_uid.desc())
+    return [_part(row) for row in reversed(select(query.limit(count)))]
+
+
+def parts_after(select: Select, pod: Pod, time_us: int) -> list[Part]:
+    """The parts that cover a pod and were taken after ``time_us``, and the one before: oldest first."""
+    covering = (
+        pod_lists.c.cluster == pod.cluster,
+        pod_lists.c.first_uid <= pod.uid,
+        sa.or_(pod_lists.c.until_uid == "", pod_lists.c.until_uid > pod.uid),
+    )
+    after = _parts().where(*covering, pod_lists.c.time_us > time_us).order_by(pod_lists.c.time_us)
+    return [_part(row) for row in select(after)]
+
+
+def _parts() -> sa.Select[Any]:
+    return sa.select(
+        pod_lists.c.cluster,
+        pod_lists.c.time_us,
+        pod_lists.c.first_uid,
+        pod_lists.c.until_uid,
+        pod_lists.c.resource_version,
+        pod_lists.c.sequence,
+        events.c.body,
+    ).join(events, events.c.sequence == pod_lists.c.sequence)
+
+
+_listed = msgspec.json.Decoder(PodsListed)
+
+
+def _part(row: tuple[Any, ...]) -> Part:
+    uids = frozenset(_listed.decode(row[6]).uids)
+    return Part(row[0], row[1], row[2], row[3], row[4], row[5], uids)

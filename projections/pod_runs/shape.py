@@ -1,0 +1,255 @@
+"""The rows of a pod: what was observed of it (:class:`Pod`), and what follows from that (:class:`Run`, :class:`Segment`)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.events.pods import Owner
+from projections.engine.contract import Integer, row_table
+
+#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node
+Value = tuple[int, int, int, str, str | None, str | None, str | None]
+
+#: Observation of a phase Succeeded or Failed: resourceVersion, time, end of the run (microseconds), flags
+Terminal = tuple[str, int, int, tuple[str, ...]]
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """All that was observed of one pod, by uid, as a function of the set of observations.
+
+    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node. ``deleted_us``: the
+    smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
+    ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
+    another. ``latest`` orders the descriptive fields (phase, labels, owner): those of the newest observation.
+    """
+
+    uid: str
+    cluster: str
+    namespace: str
+    name: str
+    created_us: int
+    flags: tuple[str, ...] = ()
+    history: tuple[tuple[str, int, Value], ...] = ()
+    started_us: int | None = None
+    deleted_us: int | None = None
+    vanished_us: int | None = None
+    terminals: tuple[Terminal, ...] = ()
+    latest: tuple[str, int] = ("", 0)
+    phase: str = ""
+    owner: Owner | None = None
+    labels: str = "{}"
+    sequence: int = 0
+
+
+class Segment(msgspec.Struct, frozen=True):
+    """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open."""
+
+    start_s: int
+    end_s: int | None
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    extended: str
+    team: str
+    user: str
+    node: str
+    model: str | None
+
+
+class Run(msgspec.Struct, frozen=True):
+    """What follows for one pod: when it waited and held, for whom, and what is unknown. Whole seconds UTC.
+
+    ``start_s`` None: never bound. ``end_s`` None: open. Waiting is [created_s, start_s), or until the end, or until now.
+    """
+
+    created_s: int
+    start_s: int | None
+    end_s: int | None
+    unknown_s: int
+    flags: tuple[str, ...]
+    workload: str
+    segments: tuple[Segment, ...]
+
+    @property
+    def vanished(self) -> bool:
+        """Whether the end is known only from a complete list that lacked the pod."""
+        return "vanished" in self.flags
+
+
+class PodRun(msgspec.Struct, frozen=True):
+    """A pod and its run: one row of ``pod_runs`` and its rows of ``held_segments``.
+
+    ``sequence`` is the last event that touched the pod's row, ``run_sequence`` the last that changed its segments.
+    """
+
+    pod: Pod
+    run: Run
+    sequence: int
+    run_sequence: int
+
+
+pod_runs = row_table(
+    "pod_runs",
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("owner_uid", sa.Text),
+    sa.Column("team", sa.Text, nullable=False),
+    sa.Column("user_name", sa.Text, nullable=False),
+    sa.Column("node", sa.Text),
+    sa.Column("phase", sa.Text, nullable=False),
+    sa.Column("labels", sa.Text, nullable=False),
+    sa.Column("created_us", Integer, nullable=False),
+    sa.Column("started_us", Integer),
+    sa.Column("deleted_us", Integer),
+    sa.Column("created_s", Integer, nullable=False),
+    sa.Column("start_s", Integer),
+    sa.Column("end_s", Integer),
+    sa.Column("unknown_s", Integer, nullable=False),
+    sa.Column("flags", sa.Text, nullable=False),
+    # 1 where the end is known only from a list: such an end is taken back when evidence arrives.
+    sa.Column("vanished", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    # What a change of a namespace or an owner touches; and who is still there.
+    sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
+    sa.Index("pod_runs_by_owner", "owner_uid"),
+    sa.Index(
+        "pod_runs_vanished",
+        "cluster",
+        "uid",
+        sqlite_where=sa.text("vanished = 1"),
+        postgresql_where=sa.text("vanished = 1"),
+    ),
+    sa.Index(
+        "pod_runs_open",
+        "cluster",
+        "uid",
+        sqlite_where=sa.text("end_s IS NULL"),
+        postgresql_where=sa.text("end_s IS NULL"),
+    ),
+)
+
+held_segments = row_table(
+    "held_segments",
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("start_s", Integer, primary_key=True),
+    sa.Column("end_s", Integer),
+    sa.Column("cpu_milli", Integer, nullable=False),
+    sa.Column("memory_mib", Integer, nullable=False),
+    sa.Column("gpu_milli", Integer, nullable=False),
+    sa.Column("extended", sa.Text, nullable=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("workload", sa.Text, nullable=False),
+    sa.Column("team", sa.Text, nullable=False),
+    sa.Column("user_name", sa.Text, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
+    sa.Index("held_segments_by_node", "cluster", "node"),
+)
+
+pod_lists = row_table(
+    "pod_lists",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("time_us", Integer, primary_key=True),
+    sa.Column("first_uid", sa.Text, primary_key=True),
+    sa.Column("until_uid", sa.Text, nullable=False),
+    sa.Column("resource_version", sa.Text, nullable=False),
+    # Its uids are in the archive, in the body of the event ``sequence``.
+)
+
+
+class _State(msgspec.Struct, frozen=True, array_like=True):
+    """What of a :class:`Pod` has no column of its own."""
+
+    values: list[Value]
+    points: list[tuple[str, int, int]]
+    flags: tuple[str, ...]
+    vanished_us: int | None
+    terminals: tuple[Terminal, ...]
+    latest: tuple[str, int]
+    owner: Owner | None
+
+
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(_State)
+_flags = msgspec.json.Decoder(tuple[str, ...])
+
+
+def state_of(pod: Pod) -> str:
+    """The ``state`` column: observations point to their distinct values, most pods have two or three."""
+    values: dict[Value, int] = {}
+    points = [
+        (version, time_us, values.setdefault(value, len(values)))
+        for version, time_us, value in pod.history
+    ]
+    return _encoder.encode(
+        (list(values), points, pod.flags, pod.vanished_us, pod.terminals, pod.latest, pod.owner)
+    ).decode()
+
+
+def to_columns(row: PodRun) -> tuple[Any, ...]:
+    """The row as columns of ``pod_runs``, in order."""
+    pod, run = row.pod, row.run
+    last = run.segments[-1] if run.segments else None
+    return (
+        pod.uid,
+        pod.cluster,
+        pod.namespace,
+        pod.name,
+        run.workload,
+        pod.owner.uid if pod.owner else None,
+        last.team if last else "",
+        last.user if last else "",
+        pod.history[-1][2][6],
+        pod.phase,
+        pod.labels,
+        pod.created_us,
+        pod.started_us,
+        pod.deleted_us,
+        run.created_s,
+        run.start_s,
+        run.end_s,
+        run.unknown_s,
+        _encoder.encode(run.flags).decode(),
+        int(run.vanished),
+        state_of(pod),
+        row.sequence,
+    )
+
+
+def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
+    """The row's segments as columns of ``held_segments``, in order."""
+    pod, run = row.pod, row.run
+    return [
+        (
+            pod.uid, s.start_s, s.end_s, s.cpu_milli, s.memory_mib, s.gpu_milli, s.extended,
+            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model,
+            row.run_sequence,
+        )
+        for s in run.segments
+    ]  # fmt: skip
+
+
+def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> PodRun:
+    """The row that was stored, with its segments (columns of ``held_segments``, by start)."""
+    (uid, cluster, namespace, name, workload, _, _, _, _, phase, labels, created_us, started_us,
+     deleted_us, created_s, start_s, end_s, unknown_s, flags, _, state, sequence) = columns  # fmt: skip
+    held = _decoder.decode(state)
+    history = tuple((v, t, held.values[n]) for v, t, n in held.points)
+    pod = Pod(
+        uid, cluster, namespace, name, created_us, held.flags, history, started_us, deleted_us,
+        held.vanished_us, held.terminals, held.latest, phase, held.owner, labels, sequence,
+    )  # fmt: skip
+    run = Run(
+        created_s, start_s, end_s, unknown_s, _flags.decode(flags), workload,
+        tuple(
+            Segment(s[1], s[2], s[3], s[4], s[5], s[6], s[10], s[11], s[12], s[13]) for s in segments
+        ),
+    )  # fmt: skip
+    return PodRun(pod, run, sequence, segments[0][14] if segments else sequence)
