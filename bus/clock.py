@@ -1,0 +1,138 @@
+"""Time stamps as integer microseconds UTC since 1970, and the one reader of the wall clock.
+
+Stands at both ends of the flow: sources and envelopes read RFC 3339 stamps, everything behind them
+counts in integers. `datetime.fromisoformat` is not used for reading: it accepts forms that the API
+server never writes and refuses the leap second (catalogue A23 of reliability.md). The fold of a
+history never asks for the present; time comes to it as an event (house.md section 3.5).
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from datetime import date, datetime, timedelta
+from functools import lru_cache
+from typing import Protocol
+
+from bus.errors import TimestampError
+
+SECOND_US = 1_000_000
+
+_EPOCH = datetime(1970, 1, 1)
+_EPOCH_DAY = _EPOCH.toordinal()
+_FIRST_US = (1 - _EPOCH_DAY) * 86_400 * SECOND_US
+_END_US = (date.max.toordinal() + 1 - _EPOCH_DAY) * 86_400 * SECOND_US
+
+# The longest form: nine digits of fraction and a numeric offset.
+_LONGEST = len("2026-10-26T07:55:25.123456789+05:30")
+_STAMP = re.compile(
+    r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})"
+    r"(?:\.([0-9]{1,9}))?(?:Z|([+-])([0-9]{2}):([0-9]{2}))"
+)
+
+
+# Second 60 is not here: the general form knows it.
+_SECONDS = {f"{second:02d}": second * SECOND_US for second in range(60)}
+
+
+@lru_cache(maxsize=65_536)
+def parse_stamp(text: str) -> int:
+    """The instant of an RFC 3339 stamp, in microseconds UTC since 1970; before that, negative.
+
+    Accepted is what Kubernetes and Jupyter write: upper-case `T`, a zone (`Z` or `+hh:mm`), up to
+    nine digits of fraction, of which the last three are cut off. The second 60 of any minute reads
+    as 59.999999, so that a leap second stays inside its minute. Years 0001 to 9999.
+    Raises TimestampError: the caller then uses the time of receipt and flags it, or parks the
+    record. Source: RFC 3339 section 5.6; catalogue A23.
+    """
+    second, tail = _SECONDS.get(text[17:19]), text[19:]
+    if second is not None:
+        if tail == "Z":
+            minute = _minute_us(text[:17])
+            if minute is not None:
+                return minute + second
+        elif len(tail) == 8 and tail[0] == "." and tail[7] == "Z":
+            micros = tail[1:7]
+            minute = _minute_us(text[:17])
+            if minute is not None and micros.isascii() and micros.isdigit():
+                return minute + second + int(micros)
+    return _general(text)
+
+
+@lru_cache(maxsize=4_096)
+def _minute_us(prefix: str) -> int | None:
+    """The start of the minute `YYYY-MM-DDTHH:MM:`; None where the general form has to judge."""
+    try:
+        return _general(prefix + "00Z")
+    except TimestampError:
+        return None
+
+
+def _general(text: str) -> int:
+    if len(text) > _LONGEST:
+        raise TimestampError(text=text[:_LONGEST], reason="too long")
+    parts = _STAMP.fullmatch(text)
+    if parts is None:
+        raise TimestampError(text=text, reason="not RFC 3339 with a zone")
+    year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = parts.groups()
+    if hour > "23" or minute > "59" or second > "60":
+        raise TimestampError(text=text, reason="no such time of day")
+    seconds, micros = int(second), int(fraction[:6].ljust(6, "0")) if fraction else 0
+    if seconds == 60:
+        seconds, micros = 59, SECOND_US - 1
+    try:
+        days = date(int(year), int(month), int(day)).toordinal() - _EPOCH_DAY
+    except ValueError:
+        raise TimestampError(text=text, reason="no such day") from None
+    seconds += days * 86_400 + int(hour) * 3_600 + int(minute) * 60
+    if sign:
+        if off_hours > "23" or off_minutes > "59":
+            raise TimestampError(text=text, reason="no such offset")
+        offset = int(off_hours) * 3_600 + int(off_minutes) * 60
+        seconds += offset if sign == "-" else -offset
+    stamp = seconds * SECOND_US + micros
+    if not _FIRST_US <= stamp < _END_US:
+        raise TimestampError(text=text, reason="outside the years 0001 to 9999 UTC")
+    return stamp
+
+
+def format_stamp(us: int) -> str:
+    """`us` as RFC 3339 UTC: `2026-10-26T07:55:25Z`, with six digits of fraction unless it is zero.
+
+    The inverse of `parse_stamp`, and one text per instant, so it may be part of hashed bytes.
+    Raises TimestampError outside the years 0001 to 9999.
+    """
+    seconds, micros = divmod(us, SECOND_US)
+    whole = _format_seconds(seconds)
+    return f"{whole}.{micros:06d}Z" if micros else f"{whole}Z"
+
+
+@lru_cache(maxsize=16_384)
+def _format_seconds(seconds: int) -> str:
+    try:
+        return (_EPOCH + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        raise TimestampError(seconds=seconds, reason="outside the years 0001 to 9999") from None
+
+
+def floor_seconds(us: int) -> int:
+    """Accounting time of an instant: whole seconds UTC since 1970, rounded down, also before 1970.
+
+    Source: accounting.md section 1.
+    """
+    return us // SECOND_US
+
+
+class Clock(Protocol):
+    """The present, as sources, publishers and effectors ask for it; tests give a fixed one."""
+
+    def now_us(self) -> int:
+        """Microseconds UTC since 1970. May step back when the machine's clock is set."""
+
+
+class SystemClock:
+    """The machine's wall clock. No other code of Bursar reads it."""
+
+    def now_us(self) -> int:
+        """Microseconds UTC since 1970, rounded down."""
+        return time.time_ns() // 1_000

@@ -1,0 +1,199 @@
+"""Every error of Bursar, sorted by what its catcher should do.
+
+One root, two branches: a `RetryableError` may pass by itself, so the door that raised it tries
+again; a `PermanentError` will not, so the message is parked, the component stops, or the asker is
+told, as the class says. A refused request is a decision in the history and no exception.
+
+The first line of a class's docstring is its message; what the raiser knows is given as keyword
+fields, kept as attributes and appended as `name=value`, so a log line is readable and a handler
+needs no parsing. Texts are shown by `repr`, so foreign input cannot start a new log line. Shape:
+procrastinate's `exceptions.py`; the reactions: house.md sections 3.9 and 3.10, reliability.md
+section 4.
+"""
+
+from __future__ import annotations
+
+
+class BursarError(Exception):
+    """Something in Bursar failed.
+
+    Never raised itself; caught only where a process ends or a task is supervised.
+    """
+
+    fields: dict[str, object]
+
+    def __init__(self, message: str | None = None, /, **fields: object) -> None:
+        self.fields = fields
+        for name, value in fields.items():
+            setattr(self, name, value)
+        # Docstrings are absent under `python -OO`; the class name still says what happened.
+        said = message or (type(self).__doc__ or type(self).__name__).partition("\n")[0].rstrip(".")
+        if fields:
+            said += ": " + " ".join(f"{name}={value!r}" for name, value in fields.items())
+        super().__init__(said)
+
+
+class RetryableError(BursarError):
+    """Something outside did not answer as it should, and may do so later.
+
+    Only doors retry. `delay_seconds` is the shortest wait before the next attempt: what the other
+    side asked for (`Retry-After`), else one second; the door adds its own growth and jitter.
+    """
+
+    delay_seconds: float
+
+    def __init__(
+        self, message: str | None = None, /, *, delay_seconds: float = 1.0, **fields: object
+    ) -> None:
+        super().__init__(message, **fields)
+        self.delay_seconds = delay_seconds
+
+
+class PermanentError(BursarError):
+    """Trying again would fail in the same way.
+
+    Park the message, refuse the request or stop the component; the subclass says which.
+    """
+
+
+# --- what is said cannot be read -----------------------------------------------------------------
+
+
+class QuantityError(PermanentError):
+    """A quantity or amount is not acceptable.
+
+    Deny the request, or park the event. Fields: `text` (shortened) or `resource` and `value`;
+    `reason`.
+    """
+
+    reason: str = ""
+
+
+class MalformedJsonError(PermanentError):
+    """The bytes are not strict JSON.
+
+    Park them raw; a watch line also asks for a new list, as it may have been a delete. Fields:
+    `reason`, and `offset` in bytes where it is known. Nothing of the content is repeated: it may
+    hold secrets.
+    """
+
+    reason: str = ""
+    offset: int | None = None
+
+
+class EnvelopeError(PermanentError):
+    """A message is not an event of this history.
+
+    Park it; a wrong source or cluster also counts as a security matter (catalogue E3).
+    """
+
+
+class UnknownEventTypeError(PermanentError):
+    """No event type of this name is known.
+
+    Park the message; it can be driven again once the code knows the type.
+    """
+
+
+class UnsupportedVersionError(PermanentError):
+    """The event was written by newer code: upgrade this one.
+
+    Park it and stop the projection (catalogue E2): going on would book less than was said.
+    """
+
+
+class ObservationError(PermanentError):
+    """A watch record cannot be translated into a fact.
+
+    Park the raw record and list again, so that the object is not lost.
+    """
+
+
+class TimestampError(PermanentError):
+    """A time stamp is not acceptable RFC 3339.
+
+    Use the time of receipt and flag it where a rule allows that (catalogue A23), else park the
+    record.
+    """
+
+    reason: str = ""
+
+
+# --- the other side is away ----------------------------------------------------------------------
+
+
+class BusUnavailableError(RetryableError):
+    """The bus cannot be reached.
+
+    Nothing was said: wait and try again; go unready when it lasts.
+    """
+
+
+class PublishUnknownError(RetryableError):
+    """A publish got no answer in time: whether it was stored is unknown.
+
+    Publish again with the same id and the same body; another id could double the event.
+    """
+
+
+class ClusterUnavailableError(RetryableError):
+    """The cluster's API server cannot be reached or is overloaded.
+
+    Wait and try again. Until then what is known grows old, and no destructive decision may rest on
+    it.
+    """
+
+
+# --- going on would be wrong ---------------------------------------------------------------------
+
+
+class UnsafeBusError(PermanentError):
+    """The bus is set up in a way that can lose acknowledged events.
+
+    Refuse to start, and show the property, its value and the wanted one (house.md section 3.8).
+    """
+
+
+class HistoryDivergedError(PermanentError):
+    """The history is not the one that the ledger was folded from.
+
+    The log went back, has a gap, or has another digest at the checkpoint. Stop, alarm, `bursar
+    recover`.
+    """
+
+
+class WrongExpectationError(PermanentError):
+    """The expected last sequence is stale: another writer was first.
+
+    Nothing was stored. Read on to the present, decide again, and publish the new decision.
+    """
+
+
+class DuplicateIdError(PermanentError):
+    """The same event id was used for another body.
+
+    Stop: one writer is faulty or forged (catalogue E4). Same id and same body is no error.
+    """
+
+
+class LedgerError(PermanentError):
+    """The ledger refuses or contradicts what it is asked to do.
+
+    Stop the writer; the ledger may be checked (`bursar verify`) and rebuilt by replay.
+    """
+
+
+class LedgerNewerError(LedgerError):
+    """The ledger's schema is newer than this code: upgrade it.
+
+    Refuse to start; older code would read the tables wrongly.
+    """
+
+
+class PermissionDeniedError(PermanentError):
+    """A permission is missing.
+
+    Go unready and show the field `permission`, as verb and resource, so that it can be granted.
+    """
+
+    permission: str = ""
