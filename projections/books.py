@@ -83,7 +83,8 @@ class Books:
         self._by_node: dict[Key, set[str]] = defaultdict(set)
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._parts: dict[str, list[lists.Part]] = defaultdict(list)
-        self._parts_complete = False
+        #: Parts of this time or before may be missing in memory.
+        self._parts_dropped_us = -1
         self._touched: dict[str, PodRun] = {}
         self._touched_rows: dict[tuple[str, Key], Any] = {}
         self._resegmented: set[str] = set()
@@ -98,8 +99,11 @@ class Books:
                 self._rows[projection.name][(row.cluster, row.name)] = row
         for row in queries.live(self._shelf.select):
             self._keep(row)
-        for part in queries.newest_parts(self._shelf.select, PARTS_KEPT):
+        newest = queries.newest_parts(self._shelf.select, PARTS_KEPT)
+        for part in newest:
             self._parts[part.cluster].append(part)
+        if len(newest) == PARTS_KEPT:
+            self._parts_dropped_us = newest[0].time_us
 
     def fold(self, events: Sequence[Event]) -> Changes:
         """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
@@ -289,7 +293,7 @@ class Books:
     def _absence(self, pod: Pod) -> Absence:
         parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
         time_us = pod.history[-1][1]
-        if not parts or parts[0].time_us > time_us:
+        if time_us <= self._parts_dropped_us:
             older = queries.parts_after(self._shelf.select, pod, time_us)
             held = {(p.time_us, p.first) for p in parts}
             parts = sorted(
@@ -387,7 +391,9 @@ class Books:
                 for p in self._listed
             ]
         for parts in self._parts.values():
-            del parts[:-PARTS_KEPT]
+            if len(parts) > PARTS_KEPT:
+                self._parts_dropped_us = max(self._parts_dropped_us, parts[-PARTS_KEPT - 1].time_us)
+                del parts[:-PARTS_KEPT]
         deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
         return Changes(deletes, upserts, self._restatements, parked)
 
