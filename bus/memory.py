@@ -13,8 +13,8 @@ from fnmatch import fnmatchcase
 import msgspec
 
 from bus.envelope import Event, checked
-from bus.errors import HistoryDivergedError, WrongExpectationError
-from bus.transport import Expectation, Head
+from bus.errors import DuplicateIdError, HistoryDivergedError, WrongExpectationError
+from bus.transport import Expectation, Head, says_the_same
 
 
 class MemoryTransport:
@@ -27,7 +27,7 @@ class MemoryTransport:
         self.created_us = created_us
         self.first_sequence = first_sequence
         self.events: list[Event] = []
-        self._known: dict[str, int] = {}
+        self._known: dict[str, Event] = {}
         self._stored = asyncio.Event()
 
     async def publish(
@@ -36,20 +36,15 @@ class MemoryTransport:
         """Store events, skipping known ids. See :class:`bus.transport.Transport`."""
         for event in events:
             checked(event)
-        if expect is not None:
-            last = max(
-                (e.sequence for e in self.events if _under(e.subject, expect.subject)), default=0
-            )
-            if last != expect.last_sequence:
-                raise WrongExpectationError(subject=expect.subject, last_sequence=last)
+        self._check(events, expect)
         sequences = []
         for event in events:
-            sequence = self._known.get(event.id, 0)
-            if not sequence:
-                sequence = self._last() + 1
-                self._known[event.id] = sequence
-                self.events.append(msgspec.structs.replace(event, sequence=sequence))
-            sequences.append(sequence)
+            stored = self._known.get(event.id)
+            if stored is None:
+                stored = msgspec.structs.replace(event, sequence=self._last() + 1)
+                self._known[event.id] = stored
+                self.events.append(stored)
+            sequences.append(stored.sequence)
         self._stored.set()
         self._stored = asyncio.Event()
         return sequences
@@ -59,8 +54,12 @@ class MemoryTransport:
     ) -> AsyncIterator[list[Event]]:
         """Events in order, checked for gaps. See :class:`bus.transport.Transport`."""
         until = self._last()
+        if after and after + 1 < self.first_sequence:
+            raise HistoryDivergedError("the stream begins later", read=after)
         expected = max(after + 1, self.first_sequence)
         while True:
+            if self._last() < expected - 1:
+                raise HistoryDivergedError("the stream went back", last=self._last())
             stored = self._stored
             found = [
                 e for e in self.events if e.sequence >= expected and (live or e.sequence <= until)
@@ -88,6 +87,21 @@ class MemoryTransport:
 
     async def close(self) -> None:
         """Nothing to let go."""
+
+    def _check(self, events: Sequence[Event], expect: Expectation | None) -> None:
+        seen: dict[str, Event] = {}
+        other = None
+        for event in events:
+            first = self._known.get(event.id) or seen.setdefault(event.id, event)
+            if not says_the_same(first, event):
+                other = event
+        if expect is not None and (other or not all(e.id in self._known for e in events)):
+            under = (e.sequence for e in self.events if _under(e.subject, expect.subject))
+            last = max(under, default=0)
+            if last != expect.last_sequence:
+                raise WrongExpectationError(subject=expect.subject, last_sequence=last)
+        if other is not None:
+            raise DuplicateIdError(id=other.id)
 
     def _last(self) -> int:
         return self.events[-1].sequence if self.events else self.first_sequence - 1

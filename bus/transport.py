@@ -37,6 +37,18 @@ class Expectation(msgspec.Struct, frozen=True):
     last_sequence: int
 
 
+def says_the_same(stored: Event, ours: Event) -> bool:
+    """Whether two events of one id are one event, so that storing ours again may be left out.
+
+    They are when cluster, type, key and body agree. `time` and `source` may differ, as two watchers of one
+    cluster report the same change; so may the body when the version does, as a writer and its newer self do
+    during an upgrade. Anything else is an id used twice (reliability.md catalogue E4).
+    """
+    return (stored.cluster, stored.type, stored.key) == (ours.cluster, ours.type, ours.key) and (
+        stored.version != ours.version or stored.body == ours.body
+    )
+
+
 class Transport(Protocol):
     """What a bus can do. All methods may raise BusUnavailableError (try again) after the door's own retries."""
 
@@ -47,7 +59,9 @@ class Transport(Protocol):
 
         An event whose id is in the duplicate window is not stored again; its place in the answer is the sequence of
         the one that is stored, or 0 where the bus does not tell. When this returns, all of them are durable.
-        With ``expect``, all are stored or none: WrongExpectationError when another writer was faster.
+        With ``expect``, all are stored or none: WrongExpectationError when another writer was faster. What is already
+        stored under the same ids is no other writer: publishing again after an unknown outcome answers as the first
+        time would have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`).
         Raises PublishUnknownError when it is not known whether they were stored: publish the same ids again.
         """
         ...
@@ -57,7 +71,8 @@ class Transport(Protocol):
     ) -> AsyncIterator[list[Event]]:
         """Events after sequence ``after`` in order, in lists of 1 to ``batch``.
 
-        Live reading never ends: a list is handed over when it is full or ``linger_seconds`` after its first
+        After 0 means from the beginning, wherever the stream begins; after any other sequence, that one or the next
+        must be there. Live reading never ends: a list is handed over when it is full or ``linger_seconds`` after its first
         event. With ``live=False`` reading ends at the last event there was when it began. Each event is yielded
         once, with no gap: HistoryDivergedError when a sequence is missing or the stream went backwards.
         """

@@ -107,7 +107,7 @@ class Connection:
         self.on_lost: set[Callable[[], None]] = set()
         self.on_back: set[Callable[[], None]] = set()
         self.last_error = ""
-        self.errors_seen = 0
+        self.violations = 0
         self._api_seconds = api_seconds
         self._client = _RawClient()
         self._up = asyncio.Event()
@@ -162,8 +162,8 @@ class Connection:
         return options
 
     async def _failed(self, error: Exception) -> None:
-        self.errors_seen += 1
         self.last_error = str(error) or type(error).__name__
+        self.violations += "permissions violation" in self.last_error.lower()
         _log.warning("the bus connection reports: %s", self.last_error)
 
     async def _lost(self) -> None:
@@ -222,7 +222,8 @@ class Connection:
         """The answer of JetStream's API under `$JS.API.`.
 
         Tries again while the bus is away or not ready, for `api_seconds` in all, then raises
-        BusUnavailableError; ApiError when the answer is a refusal.
+        BusUnavailableError; ApiError when the answer is a refusal, PermissionDeniedError when this
+        user may not ask.
         """
         message = await self.request("$JS.API." + subject, body)
         answer = _answer.decode(message.data)
@@ -244,13 +245,23 @@ class Connection:
 
     async def _request_once(self, subject: str, body: bytes) -> Any:
         await self.ready(self._api_seconds)
+        violations = self.violations
         try:
             return await self._client.request(subject, body, timeout=2.0)
         except nats.errors.NoRespondersError as error:
             raise BusUnavailableError(reason="nobody answers", subject=subject) from error
         except (nats.errors.Error, TimeoutError) as error:
+            self.raise_for_violation(violations)
             reason = self.last_error or type(error).__name__
             raise BusUnavailableError(reason=reason, subject=subject) from error
+
+    def raise_for_violation(self, seen: int) -> None:
+        """Raise PermissionDeniedError when the server reported a violation after the first `seen`.
+
+        It tells only the connection, not the request: an unanswered request has to ask here.
+        """
+        if self.violations > seen:
+            raise PermissionDeniedError(permission=self.last_error)
 
     async def close(self) -> None:
         """Close the socket and forget all listeners. Closing twice is fine."""

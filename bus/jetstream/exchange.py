@@ -56,15 +56,17 @@ class Exchange:
         """The replies to `count` questions, in their order.
 
         `commands` gets as many reply subjects as it takes and returns the bytes to send. Raises
-        PublishUnknownError when not all replies came within `seconds` or the connection broke.
+        PublishUnknownError when not all replies came within `seconds` or the connection broke,
+        PermissionDeniedError when this user may not ask.
         """
-        round = Round(count)
+        round, violations = Round(count), self._connection.violations
         tokens: list[bytes] = []
         try:
             await self._connection.send(commands(self._replies_to(round, tokens)))
             async with asyncio.timeout(seconds):
                 await round.done
         except TimeoutError:
+            self._connection.raise_for_violation(violations)
             raise PublishUnknownError(reason="no answer", missing=round.missing) from None
         finally:
             round.end()
