@@ -1,0 +1,48 @@
+# Every target does its own set-up; on a fresh machine Python is enough (Go too, for the control plane of the tests).
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# What the locked installation needs to install itself.
+UV := uv==0.13.9
+
+.PHONY: help run test lint unit acceptance cluster recording benchmarks docs clean
+
+help: ## Show this list
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(VENV)/.installed: pyproject.toml uv.lock
+	@echo "installing into $(VENV) ..."
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(UV)'
+	@$(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
+	@touch $@
+
+run: $(VENV)/.installed ## Start Bursar: follow the cluster there is, or play the bundled recording
+	@$(BIN)/bursar up
+
+test: lint unit ## Everything that answers in minutes: contracts, types, tests on both databases and a real API server
+
+lint: $(VENV)/.installed ## Format, rules, types, import contracts
+	@$(BIN)/ruff format --check .
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+unit: $(VENV)/.installed ## The tests alone
+	@$(BIN)/pytest
+
+acceptance: $(VENV)/.installed ## Minutes to an hour: kills, crash points, large replays
+	@$(BIN)/pytest -m slow
+
+cluster: $(VENV)/.installed ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
+	@$(BIN)/python -m tests.cluster.demo
+
+benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
+	@$(BIN)/python -m tests.benchmarks
+
+docs: $(VENV)/.installed ## Write docs/views.md from the views themselves
+	@$(BIN)/python -m projections.views > docs/views.md
+
+clean: ## Remove the virtual environment and caches
+	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
