@@ -1,0 +1,335 @@
+"""What a pod asks for and what it is charged: Kubernetes quantities to exact integers.
+
+Pure. Sources put `PodResources` into `pod.observed`; folds, admission and reports turn it into
+`Amounts`. `spec/accounting.md` section 3 is the law; `effective_request` follows it and upstream's
+`PodRequests` (k8s.io/component-helpers v0.36.3, `resource/helpers.go`), against which it was
+compared on random pods. Three readings are decided here:
+
+- *Strict and observed quantities.* What people give to Bursar (quotas, budgets, policies) is read
+by
+  `parse_quantity`, stricter than Kubernetes (catalogue C1 to C5 of reliability.md). But the API
+  server keeps `+1`, `5.` and forty leading zeros in a pod as they were written, and runs that pod;
+  refusing them would let a tenant hide from the books. Pods are read by `observed_quantity`.
+- *`extended` holds counts, but for resources valued in bytes*: `hugepages-*` (held exclusively, so
+  not to be lost, and not part of memory) and Koordinator's `batch-memory`, `mid-memory` and
+  `gpu-memory` are kept in MiB, rounded up. In bytes eight large cards would pass the bound of
+  2**40. `ephemeral-storage` and other native names are left out, as are zeros.
+- *`koordinator.sh/gpu`* (`kubernetes.io/gpu` in v1.0) is no vendor's card: it is percent of one, by
+  Koordinator's `apis/extension/resource.go`, and read like `gpu-core`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from bus.errors import MalformedJsonError, QuantityError
+
+Requests = Mapping[str, int]
+"""Resource name to nano-units (10**-9 of a core, byte or piece), never negative."""
+
+NANO = 1_000_000_000
+MAX_AMOUNT = 2**40
+"""The largest charged amount of one row: sums of rows stay inside 64 bits (catalogue F4)."""
+
+_LONGEST = 32
+_MAX_EXPONENT = 18
+_MILLI = 10**6
+_MAX_NANO = (2**63 - 1) * _MILLI
+_MIB = 2**20 * NANO
+
+_ONE_LETTER = {
+    "n": 1,
+    "u": 10**3,
+    "m": 10**6,
+    "k": 10**12,
+    "M": 10**15,
+    "G": 10**18,
+    "T": 10**21,
+    "P": 10**24,
+    "E": 10**27,
+}
+_TWO_LETTERS = {f"{letter}i": NANO << 10 * (n + 1) for n, letter in enumerate("KMGTPE")}
+_SUFFIXES = {"": NANO, **_ONE_LETTER, **_TWO_LETTERS}
+
+_GRAMMAR = re.compile(r"([0-9]*)(?:\.([0-9]+))?(?:([KMGTPE]i|[numkMGTPE])|[eE]([+-]?[0-9]+))?")
+# Possessive, so that a megabyte of zeros before a wrong letter is read once, not once per zero.
+_AS_WRITTEN = re.compile(
+    r"\+?+(?=\.?[0-9])0*+([0-9]*+)(?:\.([0-9]*+))?"
+    r"(?:([KMGTPE]i|[numkMGTPE])|([eE][+-]?+)(?=[0-9])0*+([0-9]*+))?"
+)
+_TEN_TO: list[int] = [10**power for power in range(_LONGEST + _MAX_EXPONENT)]
+
+
+def _refused(text: str, reason: str) -> QuantityError:
+    return QuantityError(text=text[:_LONGEST], reason=reason)
+
+
+@lru_cache(maxsize=16_384)
+def parse_quantity(text: str) -> int:
+    """The exact value of a Kubernetes quantity in nano-units, a part of a nano-unit rounded up.
+
+    For what is given to Bursar. Refused, although Kubernetes reads them: any sign before the
+    number, a point without digits behind it, more than 32 characters, exponents beyond 18, values
+    above 2**63 - 1 milli-units. `.5` is read; `12E` is exa, `12e3` and `12E3` are exponents. Raises
+    QuantityError: deny the request. Source: apimachinery `resource.Quantity` v0.36.3; catalogue C1
+    to C5 of reliability.md.
+    """
+    # Length first: everything after it is bounded work, whatever was sent.
+    if len(text) > _LONGEST:
+        raise _refused(text, "longer than 32 characters")
+    if not text.isascii():
+        raise _refused(text, "not ASCII")
+    # Of ASCII, isdigit() accepts 0 to 9 only, and int() of such a text is exact.
+    if text.isdigit():
+        nano = int(text) * NANO
+    elif (scale := _ONE_LETTER.get(text[-1:])) and text[:-1].isdigit():
+        nano = int(text[:-1]) * scale
+    elif (scale := _TWO_LETTERS.get(text[-2:])) and text[:-2].isdigit():
+        nano = int(text[:-2]) * scale
+    else:
+        nano = _general(text)
+    if nano > _MAX_NANO:
+        raise _refused(text, "above 2**63 - 1 milli-units")
+    return nano
+
+
+def _general(text: str) -> int:
+    parts = _GRAMMAR.fullmatch(text)
+    if parts is None:
+        raise _refused(text, "not a quantity")
+    whole, fraction, suffix, exponent = parts.groups()
+    if not whole and not fraction:
+        raise _refused(text, "no digits")
+    power = int(exponent or 0)
+    if not -_MAX_EXPONENT <= power <= _MAX_EXPONENT:
+        raise _refused(text, "exponent beyond 18")
+    digits = int(whole + (fraction or "")) * _SUFFIXES[suffix or ""]
+    power -= len(fraction or "")
+    return digits * _TEN_TO[power] if power >= 0 else -(-digits // _TEN_TO[-power])
+
+
+def observed_quantity(text: str) -> int:
+    """The value in nano-units of a quantity as an API server sends it for a pod.
+
+    As `parse_quantity`, and also the spellings that the API server accepts and keeps: a plus sign,
+    a point at the end, leading zeros of number and exponent in any count. Raises QuantityError:
+    park the observation.
+    """
+    try:
+        return parse_quantity(text)
+    except QuantityError:
+        parts = _AS_WRITTEN.fullmatch(text)
+        if parts is None:
+            raise
+        whole, fraction, suffix, marker, exponent = parts.groups()
+        if exponent is not None:
+            suffix = marker + (exponent or "0")
+        plain = (whole or "0") + (f".{fraction}" if fraction else "") + (suffix or "")
+        if plain == text:
+            raise
+    return parse_quantity(plain)
+
+
+class ContainerResources(
+    msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True
+):
+    """One container's share of `PodResources`: resource name to quantity as the API server wrote
+    it.
+
+    `requests` is the spec's; `actual` is `status…resources.requests`, `None` where the container's
+    status has no `resources` at all; `allocated` is `allocatedResources` of the same status, of no
+    effect without `actual`. `restartable`: an init container that stays as a sidecar.
+    """
+
+    requests: dict[str, str] = {}
+    actual: dict[str, str] | None = None
+    allocated: dict[str, str] | None = None
+    restartable: bool = False
+
+
+class PodResources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Everything of a pod that decides its charge; the `resources` field of `pod.observed`.
+
+    `containers` and `init_containers` (`init` in JSON) in the order of the spec; `requests`,
+    `actual` and `allocated` are pod-level (`spec.resources.requests`, `status.resources.requests`,
+    `status.allocatedResources`), with `actual` `None` where `status.resources` is absent;
+    `infeasible`: the condition `PodResizePending` has the reason `Infeasible`.
+    """
+
+    containers: tuple[ContainerResources, ...] = ()
+    init_containers: tuple[ContainerResources, ...] = msgspec.field(default=(), name="init")
+    overhead: dict[str, str] = {}
+    requests: dict[str, str] = {}
+    actual: dict[str, str] | None = None
+    allocated: dict[str, str] | None = None
+    infeasible: bool = False
+
+
+class Amounts(msgspec.Struct, frozen=True):
+    """What one pod is charged per second while it holds: exact integers, each 0 to 2**40.
+
+    `extended`: (resource name, count) sorted by name, each name once, no zeros; MiB instead of a
+    count where the resource is valued in bytes (see the module). Equal amounts compare equal.
+    """
+
+    cpu_millicores: int = 0
+    memory_mib: int = 0
+    gpu_milligpus: int = 0
+    extended: tuple[tuple[str, int], ...] = ()
+
+
+def effective_request(resources: PodResources) -> dict[str, int]:
+    """What the scheduler counts for a pod, per resource name in nano-units; zeros are kept.
+
+    The larger of (all containers and sidecars) and (the largest step of initialisation), with
+    pod-level requests in place of these for cpu, memory and hugepages, plus overhead.
+    Raises QuantityError for an unreadable quantity: park the observation.
+    Source: accounting.md section 3, rules 1 to 4, which is the law; `PodRequests` as in the module.
+    """
+    infeasible = resources.infeasible
+    total: dict[str, int] = {}
+    for container in resources.containers:
+        _add(total, _counted(container, infeasible))
+    if resources.init_containers:
+        sidecars: dict[str, int] = {}
+        largest: dict[str, int] = {}
+        for container in resources.init_containers:
+            if container.restartable:
+                asked = _counted(container, infeasible)
+                _add(total, asked)
+                _add(sidecars, asked)
+                _raise_to(largest, sidecars)
+            else:
+                # Upstream reads the status of sidecars only: a plain one cannot be resized.
+                step = _read(container.requests)
+                _add(step, sidecars)
+                _raise_to(largest, step)
+        _raise_to(total, largest)
+    if resources.requests:
+        total.update(_pod_level(resources))
+    _add(total, _read(resources.overhead))
+    return total
+
+
+def _read(written: Mapping[str, str]) -> dict[str, int]:
+    return {name: observed_quantity(text) for name, text in written.items()}
+
+
+def _add(total: dict[str, int], more: Requests) -> None:
+    for name, nano in more.items():
+        total[name] = total.get(name, 0) + nano
+
+
+def _raise_to(least: dict[str, int], other: Requests) -> None:
+    for name, nano in other.items():
+        if nano >= least.get(name, 0):
+            least[name] = nano
+
+
+def _largest(written: Iterable[Mapping[str, str] | None]) -> dict[str, int]:
+    result: dict[str, int] = {}
+    for one in written:
+        if one:
+            _raise_to(result, _read(one))
+    return result
+
+
+def _counted(container: ContainerResources, infeasible: bool) -> dict[str, int]:
+    if container.actual is None:
+        return _read(container.requests)
+    spec = None if infeasible else container.requests
+    return _largest((spec, container.actual, container.allocated))
+
+
+def _pod_level(resources: PodResources) -> dict[str, int]:
+    requests = resources.requests
+    names = [
+        name for name in requests if name in ("cpu", "memory") or name.startswith("hugepages-")
+    ]
+    if resources.actual is None:
+        return {name: observed_quantity(requests[name]) for name in names}
+    spec = None if resources.infeasible else requests
+    found = _largest((spec, resources.actual, resources.allocated))
+    # Upstream counts a name that only the infeasible spec has as zero, not by its containers.
+    return {name: found.get(name, 0) for name in names}
+
+
+_PERCENT_OF_A_CARD = frozenset({"koordinator.sh/gpu", "kubernetes.io/gpu"})
+_IN_BYTES = frozenset(
+    f"{prefix}/{kind}"
+    for prefix in ("koordinator.sh", "kubernetes.io")
+    for kind in ("batch-memory", "mid-memory", "gpu-memory")
+)
+
+
+def charged(resources: PodResources) -> Amounts:
+    """The amounts of a pod: its effective request, each resource rounded up once, at the total.
+
+    GPU: whole cards of any vendor count 1,000 each; where there are none (or zero), percent points
+    of `gpu-core` 10 each; where there are none, points of `gpu-memory-ratio` 10 each: one pod never
+    sums a device twice. These names are not in `extended`; MIG slices are.
+    Raises QuantityError for an unreadable quantity (fields `text`, `reason`) or an amount above
+    2**40 (fields `resource`, `value`): park the observation, deny the request (catalogue D2, F4).
+    Source: accounting.md section 3.
+    """
+    request = effective_request(resources)
+    cards = core = ratio = 0
+    extended: list[tuple[str, int]] = []
+    for name, nano in request.items():
+        if name.startswith("hugepages-") or name in _IN_BYTES:
+            extended.append((name, _bounded(name, nano, _MIB)))
+        elif "/" in name and nano:
+            kind = name.rpartition("/")[2]
+            if kind == "gpu-core" or name in _PERCENT_OF_A_CARD:
+                core += nano
+            elif kind == "gpu":
+                cards += nano
+            elif kind == "gpu-memory-ratio":
+                ratio += nano
+            else:
+                extended.append((name, _bounded(name, nano, NANO)))
+    gpu, unit = (cards, _MILLI) if cards else (core or ratio, NANO // 10)
+    return Amounts(
+        _bounded("cpu", request.get("cpu", 0), _MILLI),
+        _bounded("memory", request.get("memory", 0), _MIB),
+        _bounded("gpu", gpu, unit),
+        tuple(sorted(row for row in extended if row[1])),
+    )
+
+
+def _bounded(name: str, nano: int, unit: int) -> int:
+    amount = -(-nano // unit)
+    if amount > MAX_AMOUNT:
+        raise QuantityError(resource=name[:253], value=amount, reason="above 2**40")
+    return amount
+
+
+_decode = msgspec.json.Decoder(PodResources).decode
+_CACHED_BYTES = 4_096
+
+
+def charged_bytes(raw: bytes) -> Amounts:
+    """`charged` of a `PodResources` object in JSON; replicas and repeats cost one look-up.
+
+    The bytes must have passed `bus.strict` before (duplicate keys are not looked for here).
+    Raises MalformedJsonError where they are not that shape, QuantityError as `charged`.
+    """
+    # Large objects are rare and would let a few tenants hold the cache's memory.
+    return _charged_cached(raw) if len(raw) <= _CACHED_BYTES else _charged_bytes(raw)
+
+
+def _charged_bytes(raw: bytes) -> Amounts:
+    try:
+        resources = _decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        resources = None
+    if resources is None:
+        raise MalformedJsonError(reason="not the shape of a pod's resources")
+    return charged(resources)
+
+
+_charged_cached = lru_cache(maxsize=16_384)(_charged_bytes)
