@@ -36,6 +36,9 @@ ENDED_KEPT = 20_000
 #: Parts of complete lists that stay in memory.
 PARTS_KEPT = 64
 
+#: Rows of each other projection that stay in memory; the cache is emptied when it is full.
+ROWS_KEPT = 50_000
+
 
 class Shelf(Protocol):
     """Where rows lie that are not in memory."""
@@ -93,10 +96,6 @@ class Books:
 
     def open(self) -> None:
         """Take in what is live. Call once before the first batch."""
-        for projection in (namespaces.projection, nodes.projection):
-            for columns in self._shelf.select(sa.select(projection.table)):
-                row = projection.from_columns(columns)
-                self._rows[projection.name][(row.cluster, row.name)] = row
         for row in queries.live(self._shelf.select):
             self._keep(row)
         newest = queries.newest_parts(self._shelf.select, PARTS_KEPT)
@@ -130,7 +129,10 @@ class Books:
         return self._changes(parked)
 
     def settle(self) -> None:
-        """Let go of ended pods beyond :data:`ENDED_KEPT`. Call when the last changes are stored."""
+        """Let go of ended pods beyond :data:`ENDED_KEPT` and of full caches. Call when the last changes are stored."""
+        for rows in self._rows.values():
+            if len(rows) > ROWS_KEPT:
+                rows.clear()
         excess = len(self._pods) - ENDED_KEPT - sum(map(len, self._live.values()))
         if excess <= ENDED_KEPT // 4:
             return
@@ -255,7 +257,7 @@ class Books:
         return uids
 
     def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
-        namespace = self._rows["namespaces"].get((pod.cluster, pod.namespace))
+        namespace = self._row(namespaces.projection, (pod.cluster, pod.namespace))
         run = pod_runs.derive(
             pod,
             namespace.owners() if namespace else [],
@@ -280,15 +282,18 @@ class Books:
         self._put(row)
 
     def _models(self, cluster: str, node: str) -> list[tuple[int, str | None]]:
-        row = self._rows["nodes"].get((cluster, node))
+        row = self._row(nodes.projection, (cluster, node))
         return row.models() if row else []
 
     def _workload(self, uid: str) -> workloads.Workload | None:
-        rows = self._rows["workloads"]
-        if (uid,) not in rows:
-            self._load(workloads.projection, [(uid,)])
-        row: workloads.Workload | None = rows[(uid,)]
+        row: workloads.Workload | None = self._row(workloads.projection, (uid,))
         return row
+
+    def _row(self, projection: Projection, key: Key) -> Any:
+        rows = self._rows[projection.name]
+        if key not in rows:
+            self._load(projection, [key])
+        return rows[key]
 
     def _absence(self, pod: Pod) -> Absence:
         parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
@@ -343,6 +348,9 @@ class Books:
             if isinstance(fact, PodState):
                 if fact.uid not in self._pods:
                     uids[fact.uid] = None
+                wanted["namespaces"][(event.cluster, fact.namespace)] = None
+                if fact.node is not None:
+                    wanted["nodes"][(event.cluster, fact.node)] = None
                 if fact.owner is not None:
                     wanted["workloads"][(fact.owner.uid,)] = None
             elif (projection := self._projections.get(type(fact))) is not None:
