@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import msgspec
 
-from bus.amounts import charged_bytes
+from bus.amounts import Amounts, charged_bytes
 from bus.clock import parse_stamp
 from bus.envelope import Event
-from bus.errors import TimestampError
+from bus.errors import QuantityError, TimestampError
 from bus.events.pods import PodObserved, PodState, PodVanished
 from projections.engine.contract import Key
 from projections.histories import added, precedes
@@ -34,6 +34,8 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     """The pod with one more observation. What was seen before gives the same row.
 
     A stamp that cannot be read counts as absent, flag ``clamped``; a missing creation is the observation's time.
+    Requests beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) are charged as nothing,
+    flag ``amounts_refused``: parking them would let one tenant stop the books of all.
     """
     version, time_us = fact.resource_version, event.time_us
     flags = row.flags if row else ()
@@ -42,7 +44,8 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         created_us = time_us
     if row is None:
         row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, created_us)
-    history = added(row.history, version, time_us, _value(fact))
+    value, flags = _value(fact, flags)
+    history = added(row.history, version, time_us, value)
     started_us, flags = _started(row.started_us, fact, created_us, flags)
     deletion_us, flags = _stamp(fact.deletion, flags)
     deleted_us, vanished_us = row.deleted_us, row.vanished_us
@@ -82,10 +85,13 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
     )
 
 
-def _value(fact: PodState) -> Value:
-    amounts = charged_bytes(bytes(fact.resources))
+def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ...]]:
+    try:
+        amounts = charged_bytes(bytes(fact.resources))
+    except QuantityError:
+        amounts, flags = Amounts(), _flagged(flags, "amounts_refused")
     extended = _encoder.encode(dict(amounts.extended)).decode() if amounts.extended else ""
-    return (
+    value = (
         amounts.cpu_millicores,
         amounts.memory_mib,
         amounts.gpu_milligpus,
@@ -94,6 +100,11 @@ def _value(fact: PodState) -> Value:
         fact.user,
         fact.node,
     )
+    return value, flags
+
+
+def _flagged(flags: tuple[str, ...], flag: str) -> tuple[str, ...]:
+    return flags if flag in flags else tuple(sorted((*flags, flag)))
 
 
 def _stamp(text: str | None, flags: tuple[str, ...]) -> tuple[int | None, tuple[str, ...]]:
@@ -102,7 +113,7 @@ def _stamp(text: str | None, flags: tuple[str, ...]) -> tuple[int | None, tuple[
     try:
         return parse_stamp(text), flags
     except TimestampError:
-        return None, flags if "clamped" in flags else (*flags, "clamped")
+        return None, _flagged(flags, "clamped")
 
 
 def _started(
