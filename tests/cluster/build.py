@@ -142,6 +142,8 @@ def build(*, quiet: bool = False) -> Path:
         raise BuildError(missing())
     folder.mkdir(parents=True, exist_ok=True)
     with _locked(folder / ".lock", say):
+        if not missing():  # another run built it while this one waited
+            return folder
         wanted = [tool for tool in TOOLS if not binary(tool.name).is_file()]
         say(f"control plane: {len(wanted)} to build into {folder} (minutes, the first time)")
         began = time.monotonic()

@@ -25,6 +25,7 @@ from tests.cluster.processes import Processes, StartError, free_port, until
 
 OWN_STAGES = Path(__file__).parent / "stages"
 SERVICE_ADDRESSES = "10.0.0.0/16"
+NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
 START_SECONDS = 60
 """Generous: 3 s on an idle machine, but a test machine may be anything but idle."""
 
@@ -178,11 +179,16 @@ class ControlPlane:
         self._processes.stop("kube-apiserver", kill=True)
 
     def start_apiserver(self) -> None:
-        """The API server again, at the same address and on the same data; returns when ready."""
+        """The API server again, at the same address and on the same data; returns when ready.
+
+        Controllers, scheduler and simulator start anew with it: left alone they come back when
+        their own back-off has run out, which was seen to take 49 s.
+        """
         process = self._processes.start("kube-apiserver", self._apiserver_command())
         until(lambda: self.api.answers("/readyz"), START_SECONDS, process, "readyz")
         default = "/api/v1/namespaces/default"
         until(lambda: self.api.answers(default), START_SECONDS, process, "default namespace")
+        self._start_parts()
 
     def pause_apiserver(self) -> None:
         """SIGSTOP: connections stay open and nothing is answered."""
@@ -224,16 +230,21 @@ class ControlPlane:
         etcd = self._processes.start("etcd", self._etcd_command(peer_port))
         until(lambda: Api(self._etcd_url).answers("/health"), START_SECONDS, etcd, "health")
         self.start_apiserver()
+
+    def _start_parts(self) -> None:
         commands = {
             "kube-controller-manager": self._controllers_command,
             "kube-scheduler": self._scheduler_command,
             "kwok": self._simulator_command,
         }
-        started = [
-            self._processes.start(name, commands[name]())
-            for name, wanted in self._parts.items()
-            if wanted
-        ]
+        wanted = [name for name, wanted in self._parts.items() if wanted]
+        for name in wanted:
+            self._processes.stop(name, kill=True)
+        if "kwok" in wanted:
+            # A simulator's identity is new with each start, and it leaves a node alone until the
+            # lease of the one before has run out.
+            self.api.request("DELETE", NODE_LEASES)
+        started = [self._processes.start(name, commands[name]()) for name in wanted]
         if self._parts["kube-controller-manager"]:
             account = "/api/v1/namespaces/default/serviceaccounts/default"
             until(lambda: self.api.answers(account), START_SECONDS, started[0], "controllers")

@@ -96,6 +96,23 @@ def test_a_running_pod_is_resized_in_place(plane, namespace):
     }
 
 
+def test_a_resize_on_hold_changes_what_is_asked_but_not_what_is_held(plane, namespace):
+    path = create_pod(plane, namespace, "held", annotations={"bursar.test/resize": "hold"})
+    version = plane.api.request("GET", path)["metadata"]["resourceVersion"]
+    more = {"cpu": "2"}
+    patch = {"containers": [{"name": "main", "resources": {"requests": more, "limits": more}}]}
+    plane.api.request("PATCH", f"{path}/resize", {"spec": patch}, content_type=STRATEGIC)
+    seen = [
+        (
+            event["object"]["spec"]["containers"][0]["resources"]["requests"]["cpu"],
+            event["object"]["status"]["containerStatuses"][0]["resources"]["requests"]["cpu"],
+        )
+        for event in plane.api.watch(f"/api/v1/namespaces/{namespace}/pods", version, seconds=2)
+    ]
+
+    assert [("2", "1")] == seen
+
+
 @pytest.mark.parametrize(("code", "ending"), [("0", "Succeeded"), ("3", "Failed")])
 def test_a_pod_finishes_when_its_annotation_says_so(plane, namespace, code, ending):
     annotations = {"bursar.test/run-seconds": "2", "bursar.test/exit-code": code}
@@ -163,6 +180,18 @@ def test_a_killed_api_server_returns_with_its_data(own_plane):
     own_plane.start_apiserver()
 
     assert before == own_plane.api.request("GET", f"{path}/kept")
+
+
+def test_pods_run_again_soon_after_the_api_server_was_killed(start_plane):
+    plane = start_plane(controllers=True, scheduler=True, simulator=True)
+    plane.create_nodes(1)
+    create_pod(plane, "default", "before")
+    plane.kill_apiserver()
+    plane.start_apiserver()
+    began = time.monotonic()
+    create_pod(plane, "default", "after")
+
+    assert time.monotonic() - began < 20
 
 
 def test_a_paused_api_server_is_silent_and_then_answers(own_plane):
