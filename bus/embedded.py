@@ -55,7 +55,7 @@ log_file: {log}
 logfile_size_limit: {log_bytes}
 max_payload: 1048576
 write_deadline: "10s"
-jetstream {{ store_dir: {store}, sync_interval: always }}
+jetstream {{ store_dir: {store}, sync_interval: {sync} }}
 authorization {{ users: [
   {{ user: bursar, password: {password}, permissions: {{ publish: {{ deny: [{denied}] }} }} }}
   {{ user: recovery, password: {recovery_password} }}
@@ -94,7 +94,11 @@ class EmbeddedServer:
     the same ports, so connections come back to it.
     """
 
-    def __init__(self, data_dir: Path, *, binary: Path | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *, binary: Path | None = None, sync_always: bool = True
+    ) -> None:
+        # Off only to measure and to prove that tests see a loss; the start-up guard refuses it.
+        self._sync = "always" if sync_always else "2m"
         self.folder = data_dir.absolute() / "bus"
         self.binary = binary or bundled_binary()
         self.restarts = 0
@@ -220,6 +224,7 @@ class EmbeddedServer:
             log=_quoted(self.folder / "server.log"),
             log_bytes=_LOG_BYTES,
             store=_quoted(self.folder / "store"),
+            sync=self._sync,
             password=_quoted(self._address.password),
             recovery_password=_quoted(self._address.recovery_password),
             denied=", ".join(f'"$JS.API.STREAM.{verb}.>"' for verb in _DENIED),

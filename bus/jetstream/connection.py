@@ -2,8 +2,8 @@
 
 What nats-py does for each message (a header dictionary, a dataclass, a queue, a task switch)
 costs five times the work of reading it, so messages of an :class:`Inbox` are handed to a plain
-function as the bytes they came in. The hook is one overridden method, `_process_msg`; everything
-else is public.
+function as the bytes they came in. For that nats-py's parser has a loop in front of it; log-in,
+pings, errors and all other messages still take nats-py's own way.
 
 Source: performance.md section 1 (costs per path); reliability.md section 1.5 (ping interval,
 endless reconnecting, private inboxes); nats-py 2.16, `nats/aio/client.py`.
@@ -21,6 +21,7 @@ from typing import Any
 import msgspec
 import nats.errors
 from nats.aio.client import Client
+from nats.protocol.parser import Parser
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
@@ -61,12 +62,73 @@ class _Answer(msgspec.Struct):
 _answer = msgspec.json.Decoder(_Answer)
 
 
+class _RawParser(Parser):
+    """nats-py's parser, behind a loop that takes the messages of raw subscriptions off the front.
+
+    Anything else in the stream (pings, answers, errors, log-in) goes to nats-py as it came.
+    """
+
+    def __init__(self, client: _RawClient) -> None:
+        super().__init__(client)
+        self.raw = client.raw
+
+    async def parse(self, data: bytes = b"") -> None:
+        buffer = self.buf
+        if buffer:
+            data = bytes(buffer) + data
+            buffer.clear()
+        place = 0
+        try:
+            while True:
+                place = _taken(data, place, self.raw)
+                end = _end(data, place)
+                if not end:
+                    break
+                await super().parse(data[place:end])
+                if self.buf is not buffer:
+                    return  # Reset by an error: what is left belongs to the old connection.
+                place = end
+        except ValueError as error:
+            raise nats.errors.ProtocolError from error
+        buffer += data[place:]
+
+
+def _taken(data: bytes, place: int, raw: dict[int, Take]) -> int:
+    """Hand over the complete raw messages from `place` on; where the rest begins."""
+    size = len(data)
+    while data.startswith(b"HMSG ", place):
+        end = data.find(b"\r\n", place)
+        if end < 0:
+            break
+        words = data[place:end].split(b" ")
+        if len(words) != 6 or (take := raw.get(int(words[2]))) is None:
+            break
+        start = end + 2
+        middle, stop = start + int(words[4]), start + int(words[5])
+        if stop + 2 > size:
+            break
+        take(words[1], words[3], data[middle:stop], data[start:middle])
+        place = stop + 2
+    return place
+
+
+def _end(data: bytes, place: int) -> int:
+    """The end of the next whole command for nats-py; 0 while it is not all there."""
+    end = data.find(b"\r\n", place) + 2
+    if end < 2:
+        return 0
+    if data.startswith((b"HMSG ", b"MSG "), place):
+        end += int(data[place : end - 2].rpartition(b" ")[2]) + 2
+    return end if end <= len(data) else 0
+
+
 class _RawClient(Client):
     """nats-py, with a way round its per-message work for the subscriptions in `raw`."""
 
     def __init__(self) -> None:
         super().__init__()
         self.raw: dict[int, Take] = {}
+        self._ps = _RawParser(self)
 
     async def _process_msg(
         self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
@@ -96,18 +158,17 @@ class Inbox:
 
 
 class Connection:
-    """A connection that comes back by itself, for ever.
+    """A connection that comes back by itself, until it is closed.
 
-    `on_lost` and `on_back` hold functions that are called when it breaks and when it is there
-    again. `last_error` is the last thing nats-py reported: a missing permission is told nowhere
-    else.
+    `on_lost` holds functions that are called when it breaks. `last_error` is the last thing
+    nats-py reported: a missing permission is told nowhere else.
     """
 
     def __init__(self, api_seconds: float) -> None:
         self.on_lost: set[Callable[[], None]] = set()
-        self.on_back: set[Callable[[], None]] = set()
         self.last_error = ""
         self.violations = 0
+        self.closed = False
         self._api_seconds = api_seconds
         self._client = _RawClient()
         self._up = asyncio.Event()
@@ -173,8 +234,6 @@ class Connection:
 
     async def _back(self) -> None:
         self._up.set()
-        for callback in tuple(self.on_back):
-            callback()
 
     @property
     def connected(self) -> bool:
@@ -189,13 +248,15 @@ class Connection:
     async def ready(self, seconds: float | None) -> None:
         """Return when the connection is up.
 
-        Raises BusUnavailableError after `seconds`; None waits for ever.
+        Raises BusUnavailableError after `seconds`, or when it was closed; None waits for ever.
         """
         try:
             async with asyncio.timeout(seconds):
                 await self._up.wait()
         except TimeoutError:
             raise BusUnavailableError(reason=self.last_error or "not connected") from None
+        if self.closed:
+            raise BusUnavailableError(reason="the connection is closed")
 
     async def listen(self, take: Take) -> Inbox:
         """A new private inbox; `take` is called for each message, inside the socket's reader.
@@ -265,9 +326,10 @@ class Connection:
 
     async def close(self) -> None:
         """Close the socket and forget all listeners. Closing twice is fine."""
-        self.on_lost.clear()
-        self.on_back.clear()
+        self.closed = True
         await self._client.close()
+        self.on_lost.clear()
+        self._up.set()
 
 
 def token() -> str:

@@ -30,7 +30,7 @@ from bus.jetstream import wire
 from bus.jetstream.connection import ApiError, Connection, Inbox, token
 from bus.transport import Head
 
-#: Largest pull request; also bounds what is held for a reader that asks for larger batches.
+#: Largest pull request. A reader holds at most one batch and one request.
 MAX_REQUEST = 1000
 
 #: Bytes after which the server ends a pull request: two of them bound the memory of a slow reader.
@@ -48,15 +48,6 @@ OUTAGE_SECONDS = 30.0
 
 _NANO = 1_000_000_000
 _log = logging.getLogger(__name__)
-
-
-class _Raw(msgspec.Struct, gc=False):
-    """A message as received: nothing is decoded inside the socket's reader."""
-
-    subject: bytes
-    reply: bytes
-    body: bytes
-    headers: bytes
 
 
 class History(Protocol):
@@ -98,7 +89,8 @@ class Reader:
         self._until: int | None = None
         self._created_us = 0
         self._last: Event | None = None
-        self._raw: list[_Raw] = []
+        # As received: subject, reply, body, headers. Nothing is decoded inside the socket's reader.
+        self._raw: list[tuple[bytes, bytes, bytes, bytes]] = []
         self._outstanding = 0
         self._inbox: Inbox | None = None
         self._consumer = ""
@@ -141,7 +133,7 @@ class Reader:
                 await self._create()
                 return
             except (BusUnavailableError, ApiError) as error:
-                if not self._live:
+                if not self._live or self._connection.closed:
                     raise BusUnavailableError(reason=str(error)) from error
                 _log.warning("the history cannot be read now: %s", error)
                 await asyncio.sleep(1.0)
@@ -200,7 +192,7 @@ class Reader:
         """Keep up to two requests open, as far as the list is empty enough to take them."""
         held = self._outstanding + len(self._raw)
         commands = []
-        while held <= self._request and self._inbox is not None:
+        while held <= max(self._request, self._batch) and self._inbox is not None:
             size = self._request
             if self._until is not None:
                 size = min(size, self._until - self._received - held)
@@ -225,7 +217,7 @@ class Reader:
 
     def _take(self, subject: bytes, reply: bytes, body: bytes, headers: bytes) -> None:
         if reply.startswith(b"$JS.ACK."):
-            self._raw.append(_Raw(subject, reply, body, headers))
+            self._raw.append((subject, reply, body, headers))
             self._outstanding -= 1
             if len(self._raw) >= self._wanted:
                 self._wake()
@@ -238,7 +230,7 @@ class Reader:
 
     def _ended(self, code: int, pending: str, headers: bytes) -> None:
         """A pull request is over: give back what it will not deliver, or doubt the consumer."""
-        if code in (404, 408, 409) and pending.isdigit():
+        if code in (404, 408, 409) and pending.isdecimal():
             self._outstanding -= int(pending)
         else:
             self._doubtful = (
@@ -295,8 +287,7 @@ class Reader:
         del self._raw[: len(taken)]
         events: list[Event] = []
         start, length, expected = self._ack_start, len(self._ack_start), self._received + 1
-        for raw in taken:
-            reply = raw.reply
+        for subject, reply, body, headers in taken:
             if reply.startswith(start):
                 sequence = int(reply[length:].partition(b".")[0])
             else:
@@ -304,7 +295,7 @@ class Reader:
             if sequence != expected:
                 self._gap(expected, sequence)
                 break
-            events.append(wire.read(raw.subject, raw.headers, raw.body, sequence))
+            events.append(wire.read(subject, headers, body, sequence))
             expected += 1
         self._received = expected - 1
         if events:

@@ -241,10 +241,14 @@ async def test_what_the_server_could_not_take_is_refused_before_it_is_sent(bus, 
 
 
 @pytest.mark.nats
-async def test_the_largest_event_passes(bus):
+async def test_many_of_the_largest_events_pass(bus):
     body = b'"' + b"x" * (64 * 1024 - 2) + b'"'
 
-    assert await bus.publish([said(n, body=body) for n in range(80)]) == list(range(1, 81))
+    sequences = await bus.publish([said(n, body=body) for n in range(400)])
+    read = [e async for part in bus.read(after=0, live=False) for e in part]
+
+    assert sequences == [e.sequence for e in read] == list(range(1, 401))
+    assert {e.body for e in read} == {body}
 
 
 @pytest.mark.nats
@@ -292,9 +296,11 @@ async def test_an_address_where_nobody_listens_is_an_error():
 # --- a server that is killed or frozen -----------------------------------------------------------
 
 
-async def publish_all(bus, numbers, acked):
-    for start in range(0, len(numbers), 40):
-        part = [said(n) for n in numbers[start : start + 40]]
+async def publish_on(bus, first, acked, enough):
+    """Publish `first`, `first` + 2 … in small batches until `enough`; what the bus answered goes to `acked`."""
+    while not enough.is_set():
+        part = [said(n) for n in range(first, first + 80, 2)]
+        first += 80
         while True:
             try:
                 acked.update(zip((e.id for e in part), await bus.publish(part), strict=True))
@@ -303,34 +309,33 @@ async def publish_all(bus, numbers, acked):
                 await asyncio.sleep(0.05)
 
 
-async def read_until(bus, count):
+async def read_until_last(bus):
     seen = []
     async for part in bus.read(after=0, batch=100):
         seen += part
-        if len(seen) >= count:
-            return seen
+        if part[-1].id == "last":
+            break
     return seen
 
 
 @pytest.mark.nats
 async def test_killing_the_server_loses_and_doubles_nothing(server, bus):
-    acked, chance = {}, random.Random(3)
-    writing = [asyncio.create_task(publish_all(bus, range(a, 6000, 2), acked)) for a in (0, 1)]
-    reading = [asyncio.create_task(read_until(bus, 6000)) for _ in range(2)]
-    kills = 0
-    while not all(task.done() for task in writing):
+    acked, chance, enough = {}, random.Random(3), asyncio.Event()
+    writing = [asyncio.create_task(publish_on(bus, n, acked, enough)) for n in (0, 1)]
+    reading = [asyncio.create_task(read_until_last(bus)) for _ in range(2)]
+    for _ in range(5):
         await asyncio.sleep(chance.uniform(0.05, 0.3))
-        if kills < 5 and server.pid:
-            os.kill(server.pid, signal.SIGKILL)
-            kills += 1
-            await asyncio.sleep(0.8)
+        os.kill(server.pid, signal.SIGKILL)
+        await asyncio.sleep(0.8)
+    enough.set()
     async with asyncio.timeout(60):
         await asyncio.gather(*writing)
+        acked["last"] = (await bus.publish([said(0, id="last")]))[0]
         reads = await asyncio.gather(*reading)
 
-    assert kills == 5
+    assert server.restarts == 5
     for seen in reads:
-        assert [e.sequence for e in seen] == list(range(1, 6001))
+        assert [e.sequence for e in seen] == list(range(1, len(acked) + 1))
         assert {e.id: e.sequence for e in seen} == acked
 
 
@@ -476,6 +481,27 @@ async def test_a_reader_that_paused_longer_than_its_consumer_lives_goes_on(bus, 
     await reading.aclose()
 
     assert [e.sequence for e in seen] == list(range(1, 301))
+
+
+@pytest.mark.nats
+@pytest.mark.parametrize("batch", [1, 999, 5000])
+async def test_a_batch_may_be_larger_than_one_pull_request(bus, batch):
+    await bus.publish([said(n) for n in range(12_000)])
+    parts = [len(part) async for part in bus.read(after=0, batch=batch, live=False)]
+
+    assert sum(parts) == 12_000
+    assert max(parts) == batch
+
+
+@pytest.mark.nats
+async def test_closing_the_door_ends_a_live_reader(bus):
+    reading = asyncio.create_task(read_until_last(bus))
+    await asyncio.sleep(0.1)
+    await bus.close()
+
+    async with asyncio.timeout(5):
+        with pytest.raises(BusUnavailableError, match="closed"):
+            await reading
 
 
 @pytest.mark.nats
