@@ -1,0 +1,186 @@
+"""The numeric cases: every file of a folder, every case of a file, through the product's own path.
+
+Runs the files in this folder, or with ``BURSAR_CASES=DIR`` every case file in DIR (same names, same format, other
+numbers). A case for which there is no runner fails with that reason.
+"""
+
+import json
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from projections.catalogue import METADATA
+from projections.engine.store import engine
+from tests.cases import openb_ledger, pod_accounting
+
+HERE = Path(__file__).parent
+FOLDER = Path(os.environ.get("BURSAR_CASES") or HERE)
+SHARED = Path(os.environ.get("BURSAR_SHARED") or HERE.parents[2] / "shared")
+OPENB = SHARED / "traces" / "openb"
+
+FILES = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))}
+RUNNERS = {"pod_accounting", "openb_ledger"}
+
+#: Parts of one trace's expectation that a test of its own compares.
+TRACE_PARTS = (
+    "stream", "counts", "totals", "peaks", "peak_gpu_milli_if_acquire_first", "checkpoints",
+    "cumulative", "by_day", "deleted_at_last_stamp", "pods",
+)  # fmt: skip
+
+
+def cases_of(name):
+    """(id, case) of every case of a file."""
+    found = FILES.get(name, {})
+    cases = found.get("cases") if isinstance(found, dict) else found
+    if isinstance(cases, list):
+        return [(str(case.get("id", n)), case) for n, case in enumerate(cases)]
+    return [(key, value) for key, value in found.items() if key not in ("notes", "rules")]
+
+
+def params(name):
+    return [pytest.param(case, id=f"{name}-{key}") for key, case in cases_of(name)]
+
+
+def traces():
+    return [trace for trace, _ in cases_of("openb_ledger")]
+
+
+def test_the_folder_holds_case_files():
+    assert FILES, f"no case file in {FOLDER}"
+
+
+UNKNOWN = [f"{name}: {key}" for name in FILES if name not in RUNNERS for key, _ in cases_of(name)]
+
+if UNKNOWN:
+
+    @pytest.mark.parametrize("case", UNKNOWN)
+    def test_a_case_has_a_runner(case):
+        known = ", ".join(sorted(RUNNERS))
+        pytest.fail(f"no runner for {case}; there are runners for {known}", pytrace=False)
+
+
+@pytest.fixture(scope="session")
+def empty_ledger(tmp_path_factory):
+    """A ledger file with tables and nothing in them: to copy one is faster than to make one."""
+    path = tmp_path_factory.mktemp("empty") / "ledger.db"
+    made = engine(f"sqlite:///{path}")
+    METADATA.create_all(made)
+    made.dispose()
+    return path
+
+
+@pytest.mark.parametrize("seed", [None, 1, 2], ids=["as-is", "shuffled-1", "shuffled-2"])
+@pytest.mark.parametrize("case", params("pod_accounting"))
+def test_pods_are_accounted_as_the_case_says(case, seed, tmp_path, empty_ledger):
+    shutil.copy(empty_ledger, tmp_path / "ledger.db")
+    events = pod_accounting.events_of(case["given"])
+    if seed is not None:
+        events = pod_accounting.shuffled(events, seed)
+
+    told = pod_accounting.told(events, case["given"]["as_of"], tmp_path)
+
+    assert case["expect"] == told
+
+
+@pytest.fixture(scope="session")
+def trace_of(tmp_path_factory):
+    """The ledger of a trace by name, folded once a run."""
+    known = {}
+
+    def get(name):
+        pods_file = f"openb_pod_list_{name}.csv"
+        if not (OPENB / pods_file).exists():
+            pytest.skip(
+                f"{OPENB / pods_file} is not there: Alibaba clusterdata, cluster-trace-gpu-v2023 "
+                '("openb"); BURSAR_SHARED names the folder that has traces/openb'
+            )
+        if name not in known:
+            path = tmp_path_factory.mktemp(name) / "ledger.db"
+            known[name] = openb_ledger.Trace(OPENB, pods_file, path)
+        return known[name]
+
+    yield get
+    for trace in known.values():
+        trace.store.close()
+
+
+def trace_expects(trace):
+    return dict(cases_of("openb_ledger"))[trace]
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_every_expectation_of_a_trace_is_compared(trace):
+    known = {*TRACE_PARTS, "events", "sha256", "two_methods_agree"}
+
+    assert set(trace_expects(trace)) - known == set()
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_a_trace_is_the_stream_that_the_case_means(trace, trace_of):
+    expected = trace_expects(trace)
+
+    assert (expected["events"], expected["sha256"]) == trace_of(trace).stream()
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_the_pods_of_a_trace_are_counted(trace, trace_of):
+    expected = trace_expects(trace)
+    found = trace_of(trace)
+
+    assert (expected["pods"], expected["counts"]) == (len(found.pods), found.counts())
+
+
+@pytest.mark.parametrize(
+    ("trace", "group"), [(t, g) for t in traces() for g in trace_expects(t)["totals"]]
+)
+def test_a_group_of_a_trace_is_charged(trace, group, trace_of):
+    expected = trace_expects(trace)["totals"][group]
+    told = trace_of(trace).totals[group]
+
+    assert expected == {name: told[name] for name in expected}
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_a_trace_has_no_other_groups(trace, trace_of):
+    assert set(trace_expects(trace)["totals"]) == set(trace_of(trace).totals)
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_the_peaks_of_a_trace(trace, trace_of):
+    expected = trace_expects(trace)
+    found = trace_of(trace)
+
+    assert expected["peaks"] == found.peaks()
+    assert expected["peak_gpu_milli_if_acquire_first"] == found.peak_if_acquired_first()
+
+
+@pytest.mark.parametrize(
+    ("trace", "expected"),
+    [
+        pytest.param(t, moment, id=f"{t}-{moment['t']}")
+        for t in traces()
+        for moment in trace_expects(t)["checkpoints"]
+    ],
+)
+def test_a_moment_of_a_trace(trace, expected, trace_of):
+    assert expected == trace_of(trace).checkpoint(expected["t"])
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_the_days_of_a_trace(trace, trace_of):
+    assert trace_expects(trace)["by_day"] == trace_of(trace).by_day()
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_everything_a_trace_charges(trace, trace_of):
+    assert trace_expects(trace)["cumulative"] == trace_of(trace).charged(2**40)
+
+
+@pytest.mark.parametrize("trace", traces())
+def test_pods_cut_by_the_end_of_a_trace_are_charged_until_it(trace, trace_of, tmp_path):
+    expected = dict(trace_expects(trace)["deleted_at_last_stamp"])
+    expected.pop("note", None)
+
+    assert expected == trace_of(trace).cut_at(expected["t"], tmp_path / "cut.db")
