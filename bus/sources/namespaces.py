@@ -20,16 +20,13 @@ class Namespace(msgspec.Struct):
     metadata: Metadata
 
 
-_decoder = msgspec.json.Decoder(Namespace)
-
-
 def translate(record: Record, labels: LabelPolicy) -> Event:
     """``namespace.observed`` or ``namespace.vanished``; its user is the label's, else the owner
     annotation's.
 
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
-    metadata = records.identified(records.decoded(record.object, _decoder).metadata)
+    metadata = records.identified(records.decoded(record.object, Namespace).metadata)
     if records.is_delete(record):
         vanished = NamespaceVanished(
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version

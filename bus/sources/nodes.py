@@ -49,7 +49,6 @@ class Node(msgspec.Struct):
     status: Status | None = None
 
 
-_decoder = msgspec.json.Decoder(Node)
 _NO_SPEC = Spec()
 _NO_STATUS = Status()
 
@@ -59,7 +58,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
-    node = records.decoded(record.object, _decoder)
+    node = records.decoded(record.object, Node)
     metadata = records.identified(node.metadata)
     if records.is_delete(record):
         vanished = NodeVanished(

@@ -108,7 +108,6 @@ class Pod(msgspec.Struct):
     status: Status | None = None
 
 
-_decoder = msgspec.json.Decoder(Pod)
 _NO_SPEC = Spec()
 _NO_STATUS = Status()
 
@@ -118,7 +117,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
-    pod = records.decoded(record.object, _decoder)
+    pod = records.decoded(record.object, Pod)
     metadata = records.identified(pod.metadata)
     spec = pod.spec or _NO_SPEC
     status = pod.status or _NO_STATUS
@@ -277,5 +276,5 @@ def _written(quantities: Quantities | None) -> Quantities:
             try:
                 quantities[name] = f"{observed_quantity(text)}n"
             except QuantityError:
-                raise ObservationError("a quantity cannot be read", resource=name[:253]) from None
+                raise ObservationError("a quantity cannot be read") from None
     return quantities

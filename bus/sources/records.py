@@ -19,7 +19,7 @@ import msgspec
 
 from bus import strict
 from bus.envelope import Event
-from bus.errors import MalformedJsonError, ObservationError
+from bus.errors import ObservationError
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
 from bus.sources.labels import LabelPolicy
@@ -93,8 +93,19 @@ class Metadata(msgspec.Struct, rename="camel"):
     owner_references: list[OwnerReference] | None = None
 
 
-def decoded(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
-    """The object in ``raw``, strict JSON and of the decoder's shape.
+class _Identified(msgspec.Struct):
+    uid: str
+
+
+class _Unread(msgspec.Struct):
+    metadata: _Identified
+
+
+_uid_decoder = msgspec.json.Decoder(_Unread)
+
+
+def decoded(raw: bytes, kind: type[T]) -> T:
+    """The object in ``raw``, strict JSON and of the shape of ``kind``.
 
     Raises MalformedJsonError (not strict JSON) or ObservationError (not this shape). Neither
     repeats any content.
@@ -103,13 +114,11 @@ def decoded(raw: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     # pod.
     if b"\\u0000" in raw:
         raw = _NUL.sub(rb"\1\\ufffd", raw)
-    strict.well_formed(raw, max_bytes=LARGEST_RECORD)
+    value = strict.loads(raw, max_bytes=LARGEST_RECORD)
     try:
-        return decoder.decode(raw)
+        return msgspec.convert(value, kind)
     except msgspec.ValidationError as error:
         raise ObservationError("the object does not fit its kind", reason=str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        raise MalformedJsonError(reason="readers disagree") from None
 
 
 def identified(metadata: Metadata) -> Metadata:
@@ -120,6 +129,9 @@ def identified(metadata: Metadata) -> Metadata:
     _plain("uid", metadata.uid, LONGEST_ID)
     _plain("resourceVersion", metadata.resource_version, LONGEST_ID)
     _plain("name", metadata.name, LONGEST_NAME)
+    # Both are parts of the event's id, which a slash takes apart.
+    if "/" in metadata.uid or "/" in metadata.resource_version:
+        raise ObservationError("an identity holds a slash")
     return metadata
 
 
@@ -163,6 +175,24 @@ def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: st
     if len(event.body) > LARGEST_BODY:
         raise ObservationError("the fact is larger than a message may be", size=len(event.body))
     return event
+
+
+def identity(event: Event) -> tuple[str, str]:
+    """The uid and the resourceVersion of the object that an event of :func:`said` is about."""
+    _, uid, version = event.id.split("/")
+    return uid, version
+
+
+def uid_of(raw: bytes) -> str:
+    """The uid of an object that could not be translated; "" where not even that can be read.
+
+    Who is in a list exists, whether or not the rest of it is understood.
+    """
+    try:
+        uid = _uid_decoder.decode(raw).metadata.uid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return uid if usable(uid, LONGEST_ID) else ""
 
 
 def is_delete(record: Record) -> bool:

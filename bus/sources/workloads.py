@@ -23,15 +23,12 @@ class Workload(msgspec.Struct):
     metadata: Metadata
 
 
-_decoder = msgspec.json.Decoder(Workload)
-
-
 def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
     """``workload.observed`` or ``workload.vanished`` of one ``kind``, e.g. ``Deployment``.
 
     Raises MalformedJsonError or ObservationError: park the record and list again.
     """
-    metadata = records.identified(records.decoded(record.object, _decoder).metadata)
+    metadata = records.identified(records.decoded(record.object, Workload).metadata)
     namespace = records.namespaced(metadata)
     fact: WorkloadObserved | WorkloadVanished
     if records.is_delete(record):

@@ -1,0 +1,395 @@
+"""The loop that follows one kind of object: list, then watch from the list's version, for ever.
+
+Everything observed is published, and nothing is dropped: while the bus is away the loop waits, and
+the watch with it. The rules, each with the row of the catalogue it answers:
+
+- A list is asked for at the start, after a version is gone (A3), after silence (A27), after a
+  record that could not be read (A1, A2), and every ten minutes, since a watch may lose a delete and
+  not know. A watch then goes on from where it was, not from the list: what happened in between is
+  still told, delete stamps too.
+- Only a complete list says who is gone: not one that broke off or expired between its pages (A13),
+  not a truncated one (A15), not one older than what was watched (P23), and an empty one only when a
+  second agrees (A14).
+- A version goes forward only (A5, A12). The same version of an object is said once (A7).
+- Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
+  permission that lasts 60 s ends the loop with its name (A4).
+
+Source: ``reliability.md`` section 0 (9), section 4 A, P20 to P24; kubespawner's and client-go's
+reflectors.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import aclosing, suppress
+from typing import NoReturn
+
+from bus.clock import Clock
+from bus.envelope import Event
+from bus.errors import (
+    BursarError,
+    MalformedJsonError,
+    ObservationError,
+    PermissionDeniedError,
+    RetryableError,
+)
+from bus.events.observations import ObservationRefused
+from bus.sources import lines, pods, records
+from bus.sources.contract import (
+    Cluster,
+    GoneError,
+    ReflectorSettings,
+    ReflectorState,
+    Source,
+    resource_of,
+)
+from bus.sources.known import Known, newer
+from bus.sources.labels import LabelPolicy
+from bus.sources.records import LONGEST_ID, Record
+from bus.transport import Transport
+
+#: Versions that may go back in a row before the watch itself is doubted (A12).
+MOST_STALE = 3
+#: Lists that may expire between their pages before one is asked for in a single page (A13).
+MOST_EXPIRED = 2
+#: Shortest time between two lists because of a type of record that nobody knows (A2).
+UNKNOWN_SECONDS = 600.0
+
+
+class Reflector:
+    """Follows one source of one cluster: :meth:`run` it once, as a task, cancelled to end it."""
+
+    def __init__(
+        self,
+        source: Source,
+        cluster: Cluster,
+        transport: Transport,
+        clock: Clock,
+        *,
+        name: str = "default",
+        labels: LabelPolicy | None = None,
+        settings: ReflectorSettings | None = None,
+        known: Mapping[str, str] | None = None,
+        vanished: Callable[[Event], object] | None = None,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        """``name`` is the cluster's in subjects. ``known``: uid to resourceVersion of what is in
+        the history already, so that a restart does not say it again. ``vanished`` is called after
+        such an event was published: pods are listed again when their namespace goes (A24).
+        ``jitter`` gives a number from 0 to 1.
+        """
+        self.state = ReflectorState()
+        self._source = source
+        self._cluster = cluster
+        self._transport = transport
+        self._clock = clock
+        self._name = name
+        self._said_by = f"kube/{source.name}"
+        self._labels = labels or LabelPolicy()
+        self._settings = settings or ReflectorSettings()
+        self._known = Known(known or {}, every_version=source.every_version)
+        self._vanished = vanished
+        self._sleep = sleep
+        self._jitter = jitter
+        self._failures = 0
+        self._denied_at: float | None = None
+        self._due, self._due_at = "start", 0.0
+        self._listed_at = float("-inf")
+        self._waiting: asyncio.Timeout | None = None
+        self._unknown_until = 0.0
+        self._stale_in_a_row = self._expired_in_a_row = self._unbelieved = 0
+        self._doubted = False
+
+    async def run(self) -> NoReturn:
+        """Follows the cluster until cancelled. Raises PermissionDeniedError when a permission stays
+        missing, and what the bus raises when trying again would be wrong.
+        """
+        while True:
+            try:
+                if self._now() >= self._due_at:
+                    await self._list()
+                if self.state.version:
+                    await self._watch()
+                else:
+                    await self._sleep(max(self._due_at - self._now(), 0.0))
+            except GoneError as error:
+                self.state.version = ""
+                self._want("gone")
+                await self._back_off(error)
+            except PermissionDeniedError as error:
+                self._denied_at = self._now() if self._denied_at is None else self._denied_at
+                if self._now() - self._denied_at >= self._settings.denied_seconds:
+                    raise
+                await self._back_off(error)
+            except RetryableError as error:
+                await self._back_off(error, error.delay_seconds)
+
+    def relist(self, reason: str) -> None:
+        """Asks for a list at once, also while the watch is waiting; soon, if there has just been
+        one.
+        """
+        self._want(reason, max(self._listed_at + self._settings.apart_seconds - self._now(), 0.0))
+        if self._waiting is not None and self._due_at <= self._now():
+            # Too late to end it where it ends by itself.
+            with suppress(RuntimeError):
+                self._waiting.reschedule(self._now())
+
+    # Lists.
+
+    async def _list(self) -> None:
+        """Publishes every object that is not known, then, if the list is complete and believed,
+        who is there.
+        """
+        reason = self._due
+        self._due, self._due_at = "period", float("inf")
+        self.state.relists[reason] += 1
+        asked_us = self._clock.now_us()
+        self._listed_at = self._now()
+        try:
+            version, uids = await self._pages()
+        except (RetryableError, PermissionDeniedError):
+            self._want(reason)
+            raise
+        except GoneError as error:
+            self._expired_in_a_row += 1
+            self._want("expired")
+            return await self._back_off(error)
+        except (MalformedJsonError, ObservationError) as error:
+            self._want("unreadable")
+            return await self._back_off(error)
+        self._expired_in_a_row = 0
+        self._heard()
+        doubt = "partial" if uids is None else self._doubt(version, uids)
+        if uids is not None and not doubt:
+            await self._believe(version, uids, asked_us)
+        else:
+            self._unbelieved += 1
+            self._want(doubt, self._growing(self._unbelieved))
+        # Otherwise the watch goes on from where it was, and tells what happened before this list.
+        if not self.state.version:
+            self.state.version = version
+
+    async def _pages(self) -> tuple[str, set[str] | None]:
+        """The list's version, and the uids in it: None where it is not complete. Publishes its
+        news.
+        """
+        uids: set[str] = set()
+        limit = 0 if self._expired_in_a_row >= MOST_EXPIRED else self._settings.page_size
+        version = following = ""
+        complete = True
+        while True:
+            page = await self._cluster.page(self._source.path, limit=limit, following=following)
+            if not 0 < len(page.version) <= LONGEST_ID or version not in ("", page.version):
+                complete = False
+            else:
+                version = page.version
+            received_us = self._clock.now_us()
+            events = []
+            for item in page.items:
+                event, uid = self._translated(self._record("LISTED", item, received_us))
+                complete = complete and bool(uid)
+                uids.add(uid)
+                if self._is_news(event):
+                    events.append(event)
+            await self._publish(events)
+            following = page.following
+            if not following:
+                return version, uids if complete and page.remaining <= 0 else None
+
+    def _doubt(self, version: str, uids: set[str]) -> str:
+        """Why a complete list is not believed yet; "" when it is. The second one in doubt is."""
+        if self._doubted:
+            return ""
+        if newer(self.state.version, version):
+            doubt = "older"
+        elif not uids and len(self._known) >= self._settings.emptied_from:
+            doubt = "emptied"
+        else:
+            return ""
+        self._doubted = True
+        return doubt
+
+    async def _believe(self, version: str, uids: set[str], asked_us: int) -> None:
+        if self._source.says_lists:
+            place = {"cluster": self._name, "source": self._said_by}
+            parts = pods.listed(uids, resource_version=version, time_us=asked_us, **place)
+            await self._publish(parts)
+        self._known.keep_only(uids)
+        if newer(self.state.version, version):
+            # Two lists agree: the store was put back to an older state, and counts on from there.
+            self.state.version = version
+        self._doubted, self._unbelieved = False, 0
+        self.state.listed_us = asked_us
+        self._want("period", self._settings.relist_seconds * (1 - 0.1 * self._jitter()))
+
+    # The watch.
+
+    async def _watch(self) -> None:
+        """Publishes what happens, until a list is due, the connection ends, or it is silent for
+        too long.
+        """
+        heard = False
+        async with aclosing(
+            self._cluster.watch(self._source.path, version=self.state.version)
+        ) as stream:
+            while (rest := self._due_at - self._now()) > 0:
+                try:
+                    async with asyncio.timeout(
+                        min(self._settings.silence_seconds, rest)
+                    ) as self._waiting:
+                        chunk = await anext(stream)
+                except StopAsyncIteration:
+                    # Servers end watches now and then; one that ends each at once is in trouble.
+                    return None if heard else await self._back_off("the watch ended at once")
+                except TimeoutError:
+                    if self._now() + 0.01 < self._due_at:
+                        self._want("silence")
+                    return None
+                finally:
+                    self._waiting = None
+                began = self._now()
+                taken = await self._take(chunk)
+                # Only now: a chunk may hold nothing but a refusal.
+                heard = True
+                self._heard()
+                self._failures = 0
+                if taken < self._settings.window_events:
+                    spent = self._now() - began
+                    await self._sleep(max(self._settings.linger_seconds - spent, 0.0))
+
+    async def _take(self, chunk: list[bytes]) -> int:
+        """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events
+        it were.
+        """
+        events: list[Event] = []
+        failure: BursarError | None = None
+        received_us = self._clock.now_us()
+        for line in filter(None, chunk):
+            try:
+                change, raw = lines.opened(line)
+            except MalformedJsonError as error:
+                record = self._record("", line, received_us)
+                event = lines.refused(record, self._source.name, error)
+            else:
+                if change == "BOOKMARK":
+                    self._move(lines.bookmark(raw))
+                    continue
+                if change == "ERROR":
+                    failure = lines.failure(raw, resource_of(self._source.path))
+                    break
+                if change not in lines.CHANGES:
+                    self._unknown()
+                    continue
+                event, _ = self._translated(self._record(change, raw, received_us))
+            if self._is_current(event) and self._is_news(event):
+                events.append(event)
+                if event.type == ObservationRefused.wire_type:
+                    # It could have been a delete.
+                    self.relist("refused")
+        await self._publish(events)
+        if failure is not None:
+            raise failure
+        return len(events)
+
+    def _is_current(self, event: Event) -> bool:
+        """Whether the watch went forward with ``event``. A refused record has no version to go
+        to.
+        """
+        if event.type == ObservationRefused.wire_type:
+            return True
+        uid, version = records.identity(event)
+        if self._move(version) or self._known.has(uid, version):
+            self._stale_in_a_row = 0
+            return True
+        self.state.stale += 1
+        self._stale_in_a_row += 1
+        if self._stale_in_a_row >= MOST_STALE:
+            self._stale_in_a_row = 0
+            self.relist("stale")
+        return False
+
+    def _move(self, version: str) -> bool:
+        if not newer(version, self.state.version):
+            return False
+        self.state.version = version
+        return True
+
+    def _unknown(self) -> None:
+        self.state.unknown += 1
+        if self._now() >= self._unknown_until:
+            self._unknown_until = self._now() + UNKNOWN_SECONDS
+            self.relist("unknown")
+
+    # What both share.
+
+    def _record(self, change: str, raw: bytes, received_us: int) -> Record:
+        return Record(change, raw, received_us, self._name, self._said_by)
+
+    def _translated(self, record: Record) -> tuple[Event, str]:
+        """The event of ``record`` and its object's uid; where it is refused, that is said and
+        the uid may be "".
+        """
+        try:
+            event = self._source.translate(record, self._labels)
+        except (MalformedJsonError, ObservationError) as error:
+            refused = lines.refused(record, self._source.name, error)
+            return refused, records.uid_of(record.object)
+        return event, records.identity(event)[0]
+
+    def _is_news(self, event: Event) -> bool:
+        if not self._known.admit(event):
+            self.state.skipped += 1
+            return False
+        if event.type == ObservationRefused.wire_type:
+            self.state.refused += 1
+        return True
+
+    async def _publish(self, events: list[Event]) -> None:
+        """Publishes all of ``events``, however long it takes."""
+        for start in range(0, len(events), self._settings.window_events):
+            part = events[start : start + self._settings.window_events]
+            await self._stored(part)
+            self.state.published += len(part)
+            for event in part:
+                if self._vanished and event.type.endswith(".vanished"):
+                    self._vanished(event)
+
+    async def _stored(self, part: list[Event]) -> None:
+        attempts = 0
+        while True:
+            try:
+                await self._transport.publish(part)
+                return
+            except RetryableError as error:
+                # The same ids again: what was stored without an answer is not stored twice.
+                attempts += 1
+                self.state.trouble = str(error)
+                await self._sleep(max(error.delay_seconds, self._growing(attempts)))
+
+    def _want(self, reason: str, delay_seconds: float = 0.0) -> None:
+        """A list is due after ``delay_seconds``, unless one is due before."""
+        due_at = self._now() + delay_seconds
+        if due_at < self._due_at:
+            self._due, self._due_at = reason, due_at
+
+    async def _back_off(self, trouble: object, at_least: float = 0.0) -> None:
+        self._failures += 1
+        self.state.trouble = str(trouble)
+        await self._sleep(max(at_least, self._growing(self._failures)))
+
+    def _growing(self, failures: int) -> float:
+        """The wait after so many failures in a row, between half and all of its doubled value."""
+        full = self._settings.wait_seconds * 2.0 ** min(failures - 1, 20)
+        return min(full, self._settings.longest_wait_seconds) * (0.5 + 0.5 * self._jitter())
+
+    def _heard(self) -> None:
+        self.state.heard_us = self._clock.now_us()
+        self.state.trouble = ""
+        self._denied_at = None
+
+    def _now(self) -> float:
+        """Seconds on the loop's own clock: it does not step when the machine's is set."""
+        return asyncio.get_running_loop().time()
