@@ -6,10 +6,10 @@ BIN := $(VENV)/bin
 # What the locked installation needs to install itself.
 UV := uv==0.13.9
 
-.PHONY: help run test lint unit acceptance cluster recording benchmarks docs clean
+.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
 
 $(VENV)/.installed: pyproject.toml uv.lock
 	@echo "installing into $(VENV) ..."
@@ -29,14 +29,21 @@ lint: $(VENV)/.installed ## Format, rules, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.installed ## The tests alone
+unit: $(VENV)/.installed controlplane ## The tests alone
 	@$(BIN)/pytest
 
-acceptance: $(VENV)/.installed ## Minutes to an hour: kills, crash points, large replays
+controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for the tests, once
+	@if command -v go >/dev/null || [ -n "$$KUBEBUILDER_ASSETS" ]; then $(BIN)/python -m tests.cluster.build; \
+	else echo "Go is not installed: tests against a real API server will not run"; fi
+
+acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays
 	@$(BIN)/pytest -m slow
 
-cluster: $(VENV)/.installed ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
+cluster: controlplane ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
 	@$(BIN)/python -m tests.cluster.demo
+
+recording: controlplane ## Live a day of three teams and write the bundled recording
+	@$(BIN)/python -m tests.cluster.record
 
 benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
 	@$(BIN)/python -m tests.benchmarks
