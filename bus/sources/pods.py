@@ -263,18 +263,21 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
 
 
 def _written(quantities: Quantities | None) -> Quantities:
-    """The quantities as they were written; one that is too long to be carried is said shorter, with
-    the same value.
+    """The quantities as they were written; one that is too long is said shorter, with its value.
 
     The API server keeps leading zeros in any number, and with them a pod could grow beyond a
-    message and so out of the books. Raises ObservationError for a long text that is no quantity.
+    message and so out of the books. What is no quantity is cut, and stays none.
     """
     if not quantities:
         return {}
     for name, text in quantities.items():
         if len(text) > LONGEST_QUANTITY:
-            try:
-                quantities[name] = f"{observed_quantity(text)}n"
-            except QuantityError:
-                raise ObservationError("a quantity cannot be read") from None
+            quantities[name] = _shorter(text)
     return quantities
+
+
+def _shorter(text: str) -> str:
+    try:
+        return f"{observed_quantity(text)}n"
+    except QuantityError:
+        return text[: LONGEST_QUANTITY - 1] + "?"

@@ -96,8 +96,7 @@ class Reflector:
         self._jitter = jitter
         self._failures = 0
         self._denied_at: float | None = None
-        self._due, self._due_at = "start", 0.0
-        self._listed_at = float("-inf")
+        self._due, self._due_at, self._listed_at = "start", 0.0, float("-inf")
         self._waiting: asyncio.Timeout | None = None
         self._unknown_until = 0.0
         self._stale_in_a_row = self._expired_in_a_row = self._unbelieved = 0
@@ -214,8 +213,13 @@ class Reflector:
 
     async def _believe(self, version: str, uids: set[str], asked_us: int) -> None:
         if self._source.says_lists:
-            place = {"cluster": self._name, "source": self._said_by}
-            parts = pods.listed(uids, resource_version=version, time_us=asked_us, **place)
+            parts = pods.listed(
+                uids,
+                resource_version=version,
+                time_us=asked_us,
+                cluster=self._name,
+                source=self._said_by,
+            )
             await self._publish(parts)
         self._known.keep_only(uids)
         if newer(self.state.version, version):
