@@ -98,9 +98,7 @@ def _attend(
         plane.api.request("DELETE", f"{workloads.path(notebook)}?propagationPolicy=Background")
 
 
-def _job(
-    team: workloads.Team, number: int, hour_seconds: float, dice: random.Random
-) -> Json:
+def _job(team: workloads.Team, number: int, hour_seconds: float, dice: random.Random) -> Json:
     return workloads.training(
         team,
         f"training-{number}",
