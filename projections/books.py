@@ -12,7 +12,6 @@ Source: ``house.md`` sections 1, 4 and 5.
 
 from __future__ import annotations
 
-import bisect
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -22,13 +21,14 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.errors import BursarError
-from bus.events import VOCABULARY
 from bus.events.pods import Owner, PodsListed, PodState
-from bus.events.vocabulary import Fact, read
-from projections import namespaces, nodes, pod_runs, usage, workloads
+from bus.events.vocabulary import Fact
+from projections import histories, namespaces, nodes, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
 from projections.engine.contract import Key, Projection
-from projections.pod_runs import Absence, Pod, PodRun, lists, queries
+from projections.engine.reading import fact_in
+from projections.pod_runs import Pod, PodRun, lists, queries
+from projections.pod_runs.recent import RecentLists
 
 #: Ended pods that stay in memory, so that a repeated or late event asks no database.
 ENDED_KEPT = 20_000
@@ -74,8 +74,11 @@ class Changes(msgspec.Struct):
 class Books:
     """Rows of every projection, folded event by event. Not thread-safe."""
 
-    def __init__(self, shelf: Shelf) -> None:
+    def __init__(
+        self, shelf: Shelf, *, ended_kept: int = ENDED_KEPT, parts_kept: int = PARTS_KEPT
+    ) -> None:
         self._shelf = shelf
+        self._ended_kept = ended_kept
         self._projections: dict[type[Fact], Projection] = {
             fact: projection for projection in PROJECTIONS for fact in projection.facts
         }
@@ -85,29 +88,22 @@ class Books:
         self._by_namespace: dict[Key, set[str]] = defaultdict(set)
         self._by_node: dict[Key, set[str]] = defaultdict(set)
         self._by_owner: dict[str, set[str]] = defaultdict(set)
-        self._parts: dict[str, list[lists.Part]] = defaultdict(list)
-        #: Parts of this time or before may be missing in memory.
-        self._parts_dropped_us = -1
+        self._lists = RecentLists(shelf.select, parts_kept)
         self._touched: dict[str, PodRun] = {}
         self._touched_rows: dict[tuple[str, Key], Any] = {}
         self._resegmented: set[str] = set()
-        self._listed: list[lists.Part] = []
         self._restatements: list[usage.Restatement] = []
 
     def open(self) -> None:
         """Take in what is live. Call once before the first batch."""
         for row in queries.live(self._shelf.select):
             self._keep(row)
-        newest = queries.newest_parts(self._shelf.select, PARTS_KEPT)
-        for part in newest:
-            self._parts[part.cluster].append(part)
-        if len(newest) == PARTS_KEPT:
-            self._parts_dropped_us = newest[0].time_us
+        self._lists.open()
 
     def fold(self, events: Sequence[Event]) -> Changes:
         """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
         self._touched, self._touched_rows = {}, {}
-        self._resegmented, self._listed = set(), []
+        self._resegmented = set()
         self._restatements = [
             usage.Restatement(usage.usage_hours, usage.HOUR),
             usage.Restatement(usage.usage_days, usage.DAY),
@@ -116,7 +112,7 @@ class Books:
         facts: list[tuple[Event, Fact]] = []
         for event in events:
             try:
-                facts.append((event, read(event, VOCABULARY)))
+                facts.append((event, fact_in(event)))
             except BursarError as error:
                 parked.append(Parked(event.sequence, event.type, event.key, str(error)))
         self._fetch(facts)
@@ -177,12 +173,9 @@ class Books:
             event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
             event.sequence, frozenset(fact.uids),
         )  # fmt: skip
-        known = self._parts[event.cluster]
-        if any(p.time_us == part.time_us and p.first == part.first for p in known):
+        is_late = self._lists.add(part)
+        if is_late is None:
             return
-        is_late = bool(known) and known[-1].time_us > part.time_us
-        bisect.insort(known, part, key=lambda p: (p.time_us, p.first))
-        self._listed.append(part)
         missing = {uid for uid in self._live[event.cluster] if part.covers(uid)} - part.uids
         vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
         for uid in sorted(missing | vanished):
@@ -208,12 +201,12 @@ class Books:
     def _follow(self, projection: Projection, before: Any, after: Any, sequence: int) -> None:
         """Derive again every pod whose run a changed row may touch."""
         if isinstance(after, namespaces.Namespace):
-            since = _first_difference(before.owners() if before else [], after.owners())
+            since = histories.first_difference(before.owners() if before else [], after.owners())
             key = (after.cluster, after.name)
             affected = self._by_namespace.get(key, set())
             query = queries.of_namespace(key, since)
         elif isinstance(after, nodes.Node):
-            since = _first_difference(before.models() if before else [], after.models())
+            since = histories.first_difference(before.models() if before else [], after.models())
             key = (after.cluster, after.name)
             affected = self._by_node.get(key, set())
             query = queries.on_node(key, since)
@@ -263,7 +256,7 @@ class Books:
             namespace.owners() if namespace else [],
             lambda node: self._models(pod.cluster, node),
             workloads.top(pod.owner, self._workload),
-            self._absence,
+            self._lists.absence,
         )
         if known is not None and known.run == run:
             if pod is not known.pod:
@@ -294,18 +287,6 @@ class Books:
         if key not in rows:
             self._load(projection, [key])
         return rows[key]
-
-    def _absence(self, pod: Pod) -> Absence:
-        parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
-        time_us = pod.history[-1][1]
-        if time_us <= self._parts_dropped_us:
-            older = queries.parts_after(self._shelf.select, pod, time_us)
-            held = {(p.time_us, p.first) for p in parts}
-            parts = sorted(
-                [*parts, *(p for p in older if (p.time_us, p.first) not in held)],
-                key=lambda p: p.time_us,
-            )
-        return lists.absence(pod, reversed(parts))
 
     # rows in memory
 
@@ -393,36 +374,13 @@ class Books:
         ]
         if segments:
             upserts[pod_runs.held_segments] = segments
-        if self._listed:
+        if self._lists.added:
             upserts[pod_runs.pod_lists] = [
                 (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
-                for p in self._listed
+                for p in self._lists.added
             ]
-        for parts in self._parts.values():
-            if len(parts) > PARTS_KEPT:
-                self._parts_dropped_us = max(self._parts_dropped_us, parts[-PARTS_KEPT - 1].time_us)
-                del parts[:-PARTS_KEPT]
         deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
         return Changes(deletes, upserts, self._restatements, parked)
-
-
-def _first_difference(before: list[tuple[int, Any]], after: list[tuple[int, Any]]) -> int | None:
-    """The first second from which two lists of changes differ; None where they are equal. The first value holds for ever before."""
-    if before == after:
-        return None
-    if not before or not after or before[0][1] != after[0][1]:
-        return -(2**62)
-    seconds = {second for second, _ in (*before[1:], *after[1:])}
-    for second in sorted(seconds):
-        if _at(before, second) != _at(after, second):
-            return second
-    return None
-
-
-def _at(changes: list[tuple[int, Any]], second: int) -> Any:
-    return [value for begin, value in changes if begin <= second or (begin, value) == changes[0]][
-        -1
-    ]
 
 
 def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:

@@ -31,10 +31,22 @@ def is_ordered(version: str) -> bool:
 
 
 def precedes(version: str, time_us: int, other_version: str, other_time_us: int) -> bool:
-    """Whether one observation comes before another: by resourceVersion where both are ordered, else by time."""
+    """Whether one observation comes before another: by resourceVersion where both are ordered, else by time.
+
+    The text decides between unordered versions of one moment, so that arrival never does.
+    """
     if is_ordered(version) and is_ordered(other_version):
         return (len(version), version) < (len(other_version), other_version)
-    return time_us < other_time_us
+    return (time_us, version) < (other_time_us, other_version)
+
+
+def replaces(version: str, time_us: int, known: tuple[str, int] | None) -> bool:
+    """Whether an observation takes the place of ``known`` as the newest: it comes after it, or is the same version,
+    seen earlier.
+    """
+    if known is None or precedes(*known, version, time_us):
+        return True
+    return version == known[0] and is_ordered(version) and time_us < known[1]
 
 
 def added(history: History, version: str, time_us: int, value: Any) -> History:
@@ -47,7 +59,7 @@ def added(history: History, version: str, time_us: int, value: Any) -> History:
         last = (len(newest[0]), newest[0])
         if grown > last:
             return _bounded((*history, (version, time_us, value)))
-        if grown == last and newest[1] <= time_us:
+        if grown == last and (newest[1] < time_us or newest == (version, time_us, value)):
             return history
     return _bounded(_inserted(history, (version, time_us, value)))
 
@@ -89,16 +101,16 @@ def at(changes: list[tuple[int, Any]], second: int) -> Any:
 
 
 def _inserted(history: History, point: Point) -> History:
+    if point in history:
+        return history
     points = [p for p in history if p[0] != point[0] or not point[0]]
     same = [p for p in history if p[0] == point[0] and point[0]]
-    best = min([*same, point], key=lambda p: p[1])
-    if point in points:
-        return history
-    points.append(best)
+    # One version is one value; where a writer broke that, arrival must not choose.
+    points.append(min([*same, point], key=lambda p: (p[1], repr(p[2]))))
     if all(is_ordered(p[0]) for p in points):
-        points.sort(key=lambda p: (len(p[0]), p[0], p[1]))
+        points.sort(key=lambda p: (len(p[0]), p[0]))
     else:
-        points.sort(key=lambda p: (p[1], p[0]))
+        points.sort(key=lambda p: (p[1], p[0], repr(p[2])))
     return tuple(points)
 
 
@@ -124,7 +136,20 @@ def distinct(changes: Iterable[tuple[int, Any]]) -> list[tuple[int, Any]]:
 
 def later(one: tuple[str, int] | None, other: tuple[str, int]) -> tuple[str, int]:
     """The newer of two (resourceVersion, time)."""
-    return other if one is None or precedes(*one, *other) else one
+    return other if one is None or replaces(*other, one) else one
+
+
+def first_difference(before: list[tuple[int, Any]], after: list[tuple[int, Any]]) -> int | None:
+    """The first second from which two lists of changes differ; None where they are equal.
+
+    The first value holds for ever before, so where that differs it is the beginning of time.
+    """
+    if before == after:
+        return None
+    if not before or not after or before[0][1] != after[0][1]:
+        return -(2**62)
+    seconds = {second for second, _ in (*before[1:], *after[1:])}
+    return next((s for s in sorted(seconds) if at(before, s) != at(after, s)), None)
 
 
 def is_gone(history: History, gone: tuple[str, int] | None) -> bool:

@@ -47,10 +47,12 @@ def derive(
     flags = set(pod.flags)
     created_s = pod.created_us // MICROSECONDS
     start_s = None if pod.started_us is None else max(pod.started_us // MICROSECONDS, created_s)
-    end_s, unknown_s = _end(pod, flags, absence)
+    end_s, missed_s = _end(pod, flags, absence)
     if end_s is not None and end_s < (floor := created_s if start_s is None else start_s):
         end_s = floor
         flags.add("clamped")
+    # From the end as it is booked: what is charged is not unknown as well.
+    unknown_s = 0 if end_s is None or missed_s is None else max(0, missed_s - end_s)
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
         segments = _segments(pod, owners, models, start_s, end_s)
@@ -58,25 +60,28 @@ def derive(
     return Run(created_s, start_s, end_s, unknown_s, tuple(sorted(flags)), workload, segments)
 
 
-def _end(pod: Pod, flags: set[str], absence: Callable[[Pod], Absence]) -> tuple[int | None, int]:
-    """(end, unknown seconds): the earliest of finish, delete stamp and DELETED; the lists only where none is known."""
+def _end(
+    pod: Pod, flags: set[str], absence: Callable[[Pod], Absence]
+) -> tuple[int | None, int | None]:
+    """(end, missed): the earliest of finish, delete stamp and DELETED. Only where none is known the lists are asked:
+    then ``missed`` is the second of the first one without the pod.
+    """
     # In this order, so that of two ends in one second the finish gives its flags.
     ends = [(t[2] // MICROSECONDS, t[3]) for t in pod.terminals]
     if pod.deleted_us is not None:
         ends.append((pod.deleted_us // MICROSECONDS, ()))
-    elif pod.vanished_us is not None:
+    if pod.vanished_us is not None:
         ends.append((pod.vanished_us // MICROSECONDS, ("end_observed",)))
     if ends:
         end_s, reasons = min(ends, key=lambda end: end[0])
         flags.update(reasons)
-        return end_s, 0
+        return end_s, None
     seen = absence(pod)
     if seen.missed_us is None:
-        return None, 0
+        return None, None
     flags.add("vanished")
     missed_s = seen.missed_us // MICROSECONDS
-    end_s = min(seen.seen_us // MICROSECONDS, missed_s)
-    return end_s, missed_s - end_s
+    return min(seen.seen_us // MICROSECONDS, missed_s), missed_s
 
 
 def _segments(

@@ -16,11 +16,15 @@ from bus.envelope import Event
 from bus.errors import QuantityError, TimestampError
 from bus.events.pods import PodObserved, PodState, PodVanished
 from projections.engine.contract import Key
-from projections.histories import added, precedes
+from projections.histories import added, precedes, replaces
 from projections.pod_runs.shape import Pod, Terminal, Value
 
 #: Phases after which a pod holds nothing.
 TERMINAL = frozenset({"Succeeded", "Failed"})
+
+#: A stamp further than this from the moment it was observed (microseconds; twenty years) is no stamp: one pod "since
+#: the year 1" would be cut into 17 million hours.
+FARTHEST_US = 20 * 365 * 86_400 * 1_000_000
 
 _encoder = msgspec.json.Encoder(order="sorted")
 
@@ -33,21 +37,21 @@ def keys(fact: PodState, event: Event) -> tuple[Key]:
 def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     """The pod with one more observation. What was seen before gives the same row.
 
-    A stamp that cannot be read counts as absent, flag ``clamped``; a missing creation is the observation's time.
+    A stamp that cannot be read or be true counts as absent, flag ``clamped``; a missing creation is the observation's time.
     Requests beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) are charged as nothing,
     flag ``amounts_refused``: parking them would let one tenant stop the books of all.
     """
     version, time_us = fact.resource_version, event.time_us
     flags = row.flags if row else ()
-    created_us, flags = _stamp(fact.created, flags)
+    created_us, flags = _stamp(fact.created, time_us, flags)
     if created_us is None:
         created_us = time_us
     if row is None:
         row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, created_us)
     value, flags = _value(fact, flags)
     history = added(row.history, version, time_us, value)
-    started_us, flags = _started(row.started_us, fact, created_us, flags)
-    deletion_us, flags = _stamp(fact.deletion, flags)
+    started_us, flags = _started(row.started_us, fact, time_us, created_us, flags)
+    deletion_us, flags = _stamp(fact.deletion, time_us, flags)
     deleted_us, vanished_us = row.deleted_us, row.vanished_us
     if deletion_us is not None and fact.grace_seconds == 0:
         deleted_us = _least(deleted_us, deletion_us)
@@ -56,15 +60,17 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     terminals = row.terminals
     if fact.phase in TERMINAL:
         terminals = _first(terminals, _terminal(fact, time_us))
-    latest, phase, owner, labels = row.latest, row.phase, row.owner, row.labels
-    if not latest[0] or precedes(latest[0], latest[1], version, time_us):
+    latest, phase, labels = row.latest, row.phase, row.labels
+    if replaces(version, time_us, latest):
         latest, phase = (version, time_us), fact.phase
-        owner, labels = fact.owner or owner, _encoder.encode(fact.labels).decode()
-    elif owner is None:
-        owner = fact.owner
+        labels = _encoder.encode(fact.labels).decode()
+    owned, owner = row.owned, row.owner
+    if fact.owner is not None and replaces(version, time_us, owned):
+        owned, owner = (version, time_us), fact.owner
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, min(row.created_us, created_us), flags, history,
-        started_us, deleted_us, vanished_us, terminals, latest, phase, owner, labels, row.sequence,
+        started_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
+        row.sequence,
     )  # fmt: skip
     return row if folded == row else msgspec.structs.replace(folded, sequence=event.sequence)
 
@@ -75,6 +81,8 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
         before is not None
         and before.history[-1][2] == after.history[-1][2]
         and before.history == after.history[: len(before.history)]
+        # A newer version that was seen earlier moves the moment from which older values hold.
+        and before.history[-1][1] <= after.history[-1][1]
         and before.started_us == after.started_us
         and before.deleted_us == after.deleted_us
         and before.vanished_us == after.vanished_us
@@ -107,39 +115,47 @@ def _flagged(flags: tuple[str, ...], flag: str) -> tuple[str, ...]:
     return flags if flag in flags else tuple(sorted((*flags, flag)))
 
 
-def _stamp(text: str | None, flags: tuple[str, ...]) -> tuple[int | None, tuple[str, ...]]:
+def _stamp(
+    text: str | None, time_us: int, flags: tuple[str, ...]
+) -> tuple[int | None, tuple[str, ...]]:
     if text is None:
         return None, flags
     try:
-        return parse_stamp(text), flags
+        stamp_us = parse_stamp(text)
     except TimestampError:
         return None, _flagged(flags, "clamped")
+    if abs(stamp_us - time_us) > FARTHEST_US:
+        return None, _flagged(flags, "clamped")
+    return stamp_us, flags
 
 
 def _started(
-    known: int | None, fact: PodState, created_us: int, flags: tuple[str, ...]
+    known: int | None, fact: PodState, time_us: int, created_us: int, flags: tuple[str, ...]
 ) -> tuple[int | None, tuple[str, ...]]:
     if fact.node is None:
         return known, flags
-    scheduled_us, flags = _stamp(fact.scheduled, flags)
+    scheduled_us, flags = _stamp(fact.scheduled, time_us, flags)
     started_us = created_us if scheduled_us is None else max(scheduled_us, created_us)
     return _least(known, started_us), flags
 
 
 def _terminal(fact: PodState, time_us: int) -> Terminal:
     """When a finished pod stopped holding, by the best stamp there is, never after it was seen."""
-    stamps = [_stamp(text, ())[0] for text in fact.finished]
-    known = [stamp for stamp in stamps if stamp is not None]
-    disrupted_us = _stamp(fact.disrupted, ())[0]
-    if known:
-        end_us = max(known)
-    elif disrupted_us is not None:
-        end_us = disrupted_us
-    else:
-        return (fact.resource_version, time_us, time_us, ("end_observed",))
-    if end_us > time_us:
-        return (fact.resource_version, time_us, time_us, ("clamped",))
-    return (fact.resource_version, time_us, end_us, ())
+    flags: tuple[str, ...] = ()
+    known: list[int] = []
+    for text in fact.finished:
+        stamp_us, flags = _stamp(text, time_us, flags)
+        if stamp_us is not None:
+            known.append(stamp_us)
+    if not known:
+        disrupted_us, flags = _stamp(fact.disrupted, time_us, flags)
+        known = [] if disrupted_us is None else [disrupted_us]
+    end_us = max(known, default=time_us)
+    if not known:
+        flags = _flagged(flags, "end_observed")
+    elif end_us > time_us:
+        end_us, flags = time_us, _flagged(flags, "clamped")
+    return (fact.resource_version, time_us, end_us, flags)
 
 
 def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Terminal, ...]:

@@ -16,6 +16,10 @@ from projections.histories import precedes
 from projections.pod_runs.derive import Absence
 from projections.pod_runs.shape import Pod
 
+#: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
+#: Lists asked for longer than this before an observation (microseconds) say nothing of what came after it.
+EARLIER_US = 3_600 * 1_000_000
+
 
 class Part(msgspec.Struct, frozen=True):
     """One part of a complete list: every pod of [first, until) at ``time_us``. ``until`` "" is no upper end."""
@@ -38,8 +42,10 @@ def absence(pod: Pod, parts: Iterable[Part]) -> Absence:
     version, time_us, _ = pod.history[-1]
     missed_us = None
     for part in parts:
-        if not precedes(version, time_us, part.resource_version, part.time_us):
+        if part.time_us <= time_us - EARLIER_US:
             break
+        if not precedes(version, time_us, part.resource_version, part.time_us):
+            continue
         if pod.uid in part.uids:
             return Absence(part.time_us, missed_us)
         missed_us = part.time_us

@@ -105,8 +105,17 @@ def newest_parts(select: Select, count: int) -> list[Part]:
     return [_part(row) for row in reversed(select(query.limit(count)))]
 
 
+def same_part(part: Part) -> sa.Select[Any]:
+    """The sequence of the stored part of the same list and range, where there is one."""
+    return sa.select(pod_lists.c.sequence).where(
+        pod_lists.c.cluster == part.cluster,
+        pod_lists.c.time_us == part.time_us,
+        pod_lists.c.first_uid == part.first,
+    )
+
+
 def parts_after(select: Select, pod: Pod, time_us: int) -> list[Part]:
-    """The parts that cover a pod and were taken after ``time_us``, and the one before: oldest first."""
+    """The parts that cover a pod and were asked for after ``time_us``: oldest first."""
     covering = (
         pod_lists.c.cluster == pod.cluster,
         pod_lists.c.first_uid <= pod.uid,

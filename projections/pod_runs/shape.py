@@ -23,7 +23,8 @@ class Pod(msgspec.Struct, frozen=True):
     Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node. ``deleted_us``: the
     smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
     ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
-    another. ``latest`` orders the descriptive fields (phase, labels, owner): those of the newest observation.
+    another. ``latest`` orders the descriptive fields (phase, labels): those of the newest observation; ``owned`` the
+    controller: that of the newest observation that has one.
     """
 
     uid: str
@@ -37,8 +38,9 @@ class Pod(msgspec.Struct, frozen=True):
     deleted_us: int | None = None
     vanished_us: int | None = None
     terminals: tuple[Terminal, ...] = ()
-    latest: tuple[str, int] = ("", 0)
+    latest: tuple[str, int] | None = None
     phase: str = ""
+    owned: tuple[str, int] | None = None
     owner: Owner | None = None
     labels: str = "{}"
     sequence: int = 0
@@ -172,7 +174,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     flags: tuple[str, ...]
     vanished_us: int | None
     terminals: tuple[Terminal, ...]
-    latest: tuple[str, int]
+    latest: tuple[str, int] | None
+    owned: tuple[str, int] | None
     owner: Owner | None
 
 
@@ -189,7 +192,16 @@ def state_of(pod: Pod) -> str:
         for version, time_us, value in pod.history
     ]
     return _encoder.encode(
-        (list(values), points, pod.flags, pod.vanished_us, pod.terminals, pod.latest, pod.owner)
+        (
+            list(values),
+            points,
+            pod.flags,
+            pod.vanished_us,
+            pod.terminals,
+            pod.latest,
+            pod.owned,
+            pod.owner,
+        )
     ).decode()
 
 
@@ -244,7 +256,8 @@ def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> P
     history = tuple((v, t, held.values[n]) for v, t, n in held.points)
     pod = Pod(
         uid, cluster, namespace, name, created_us, held.flags, history, started_us, deleted_us,
-        held.vanished_us, held.terminals, held.latest, phase, held.owner, labels, sequence,
+        held.vanished_us, held.terminals, held.latest, phase, held.owned, held.owner,
+        labels, sequence,
     )  # fmt: skip
     run = Run(
         created_s, start_s, end_s, unknown_s, _flags.decode(flags), workload,

@@ -1,0 +1,57 @@
+"""A small ledger for tests: events in, all tables out, with any batches, restarts and little memory."""
+
+import sqlalchemy as sa
+
+from projections.books import Books
+from projections.catalogue import METADATA, ROW_TABLES, VERSION
+from projections.engine.store import Store, engine
+
+_open: list[Store] = []
+
+
+def memory_store():
+    """An empty ledger in memory; one database serves all tests of a process."""
+    if not _open:
+        store = Store(engine("sqlite://"))
+        METADATA.create_all(store.engine)
+        _open.append(store)
+    store = _open[0]
+    with store.engine.begin() as connection:
+        for table in METADATA.tables.values():
+            connection.execute(table.delete())
+    return store
+
+
+def folded(events, *, batch=1000, restart_every=0, **memory):
+    """The store after ``events``; new Books after every ``restart_every`` batches (0: never)."""
+    store = memory_store()
+    checkpoint = store.checkpoint(VERSION)
+    books = None
+    for number, start in enumerate(range(0, len(events), batch)):
+        if books is None or (restart_every and number % restart_every == 0):
+            books = Books(store, **memory)
+            books.open()
+        part = events[start : start + batch]
+        checkpoint = store.commit(part, books.fold(part), checkpoint)
+        books.settle()
+    return store
+
+
+def rows(store, table, *, without=()):
+    """The rows of a table as sorted dictionaries."""
+    names = [column.name for column in table.columns]
+    found = [dict(zip(names, row, strict=True)) for row in store.select(sa.select(table))]
+    for row in found:
+        for name in without:
+            row.pop(name, None)
+    return sorted(found, key=lambda row: tuple(map(str, row.values())))
+
+
+def dump(store, *, without=()):
+    """Every row of every derived table, by table name."""
+    return {table.name: rows(store, table, without=without) for table in ROW_TABLES}
+
+
+def tables(events, *, without=(), **options):
+    """What the ledger says after ``events``."""
+    return dump(folded(events, **options), without=without)

@@ -1,0 +1,317 @@
+"""Random histories of a small cluster, and what `accounting.md` says of them, worked out by brute force.
+
+:func:`worlds` draws what happened; :func:`events_of` is what a source would publish of it. :func:`expected` is written from
+the rules alone, over everything that was seen at once: it shares no code with the folds.
+"""
+
+from dataclasses import dataclass, replace
+
+from hypothesis import strategies as st
+
+from tests import factories as f
+
+HOUR, DAY = 3600, 86400
+
+
+@dataclass(frozen=True)
+class Seen:
+    """One observation; times in tenths of a second after the start, ``version`` its place among all of them."""
+
+    kind: str
+    name: str
+    at: int
+    version: int = 0
+    fields: tuple = ()
+    has: tuple = ()
+
+    def __getitem__(self, field):
+        return dict(self.fields).get(field)
+
+
+def worlds(strange=False):
+    """Observations in the order in which they happened. ``strange``: delayed, differently stamped, owners that change."""
+    return _world(strange)
+
+
+@st.composite
+def _world(draw, strange):
+    seen, lives = [], {}
+    for number in range(draw(st.integers(1, 3))):
+        uid = f"p{number}"
+        pod, lives[uid] = _pod_life(draw, uid, strange)
+        seen += pod
+    for name in ("ns", "other"):
+        for _ in range(draw(st.integers(0, 2))):
+            fields = {"team": draw(_names), "user": draw(_names)}
+            seen.append(Seen("namespace", name, draw(_moments), fields=tuple(fields.items())))
+    for name in ("n0", "n1"):
+        for _ in range(draw(st.integers(0, 2))):
+            model = draw(st.sampled_from((None, "A", "B")))
+            seen.append(Seen("node", name, draw(_moments), fields=(("model", model),)))
+    for name, above in (("rs0", "d0"), ("rs1", "d0"), ("d0", "top")):
+        for _ in range(draw(st.integers(0, 1))):
+            has = draw(st.sampled_from((None, above)))
+            seen.append(Seen("workload", name, draw(_moments), fields=(("above", has),)))
+    for _ in range(draw(st.integers(0, 4))):
+        at = draw(_moments)
+        there = tuple(uid for uid, (first, gone) in lives.items() if first <= at < gone)
+        seen.append(Seen("list", "", at, has=there))
+    seen.sort(key=lambda s: (s.at, s.kind == "list"))
+    return _delivered(draw, [replace(s, version=n + 1) for n, s in enumerate(seen)], strange)
+
+
+_names = st.sampled_from((None, "a", "b"))
+_gaps = st.sampled_from((0, 3, 10, 17, 70, 500, 36_000, 400_000))
+_moments = st.one_of(st.integers(0, 1_500), st.integers(0, 900_000))
+_FOR_EVER = 10**9
+
+
+def _pod_life(draw, uid, strange):
+    """What a watch would show of one pod, and when it was there: [first, gone)."""
+    created = draw(_moments) // 10 * 10
+    base = {
+        "namespace": draw(st.sampled_from(("ns", "ns", "other"))),
+        "created": created,
+        "owner": draw(st.sampled_from((None, "rs0", "rs1"))),
+        "team": draw(_names),
+        "user": draw(_names),
+        "cpu": draw(st.integers(1, 3)),
+    }
+    now = created + draw(st.integers(0, 12))
+    shown = [Seen("pod", uid, now, fields=tuple((base | {"phase": "Pending"}).items()))]
+    how = draw(st.sampled_from(("bound", "bound", "bound", "direct", "never")))
+    if how != "never":
+        base |= {"node": draw(st.sampled_from(("n0", "n1"))), "phase": "Running"}
+        if how == "bound":
+            now += draw(_gaps)
+            base["scheduled"] = max(created, now // 10 * 10)
+        else:
+            shown = []
+        shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
+        for _ in range(draw(st.integers(0, 3))):
+            now += draw(_gaps)
+            changed = draw(st.sampled_from(("cpu", "team", "user", "nothing")))
+            if changed == "cpu":
+                base["cpu"] = draw(st.integers(1, 3))
+            elif changed != "nothing":
+                base[changed] = draw(_names)
+            if strange and draw(st.booleans()):
+                base["owner"] = draw(st.sampled_from((None, "rs0", "rs1")))
+            shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
+    now, gone = _end(draw, uid, base, now, shown)
+    return shown, (shown[0].at, gone)
+
+
+def _end(draw, uid, base, now, shown):
+    """How it ends, added to ``shown``; (now, when it is gone)."""
+    if base.get("node") and draw(st.booleans()):
+        now += draw(_gaps)
+        base["phase"] = draw(st.sampled_from(("Succeeded", "Failed")))
+        stamps = draw(st.sampled_from(((), (-20,), (-500, -10), (0,), (30,))))
+        base["finished"] = tuple((now + s) // 10 * 10 for s in stamps)
+        base["disrupted"] = draw(st.sampled_from((None, None, now // 10 * 10 - 10)))
+        shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
+    how = draw(st.sampled_from(("stays", "stamp", "both", "graceful", "no stamp", "unseen")))
+    if how == "stays":
+        return now, _FOR_EVER
+    if how == "graceful":
+        now += draw(_gaps)
+        deadline = base | {"deletion": now // 10 * 10 + 300, "grace": 30}
+        shown.append(Seen("pod", uid, now, fields=tuple(deadline.items())))
+    now += draw(_gaps)
+    final = base
+    if how in ("stamp", "both", "graceful"):
+        final = base | {"deletion": now // 10 * 10, "grace": 0}
+    if how == "both":
+        shown.append(Seen("pod", uid, now, fields=tuple(final.items())))
+    if how != "unseen":
+        shown.append(Seen("gone", uid, now, fields=tuple(final.items())))
+    return now, now
+
+
+def _delivered(draw, seen, strange):
+    """What of it reaches the bus: observations of pods may be lost, and in a strange world they come late or twice."""
+    kept = [s for s in seen if s.kind not in ("pod", "gone") or draw(st.integers(0, 5))]
+    if not strange:
+        return kept
+    late = st.sampled_from((0, 0, 0, 3, 20, 400))
+    kept = [replace(s, at=s.at + draw(late)) for s in kept]
+    return kept + [replace(s, at=s.at + draw(late)) for s in kept if not draw(st.integers(0, 4))]
+
+
+def events_of(seen, *, ordered=True, list_versions=True):
+    """The events of observations. ``ordered`` False: versions that cannot be compared."""
+    events = []
+    for number, s in enumerate(seen):
+        version = f"{s.version}" if ordered else f"x{s.version}"
+        event = _event(s, version if s.kind != "list" or (ordered and list_versions) else "")
+        events += [f.msgspec.structs.replace(e, id=f"{e.id}#{number}") for e in event]
+    return events
+
+
+def _event(s, version):
+    at = s.at / 10
+    if s.kind == "namespace":
+        return [f.namespace_observed(s.name, version, at, team=s["team"], user=s["user"])]
+    if s.kind == "node":
+        return [f.node_observed(s.name, version, at, model=s["model"])]
+    if s.kind == "workload":
+        kind = "Deployment" if s.name.startswith("d") else "ReplicaSet"
+        above = s["above"] and f.owner(s["above"], "Deployment")
+        return [f.workload_observed(s.name, version, at, kind=kind, owner=above)]
+    if s.kind == "list":
+        # Between two observations, so that it is never at the same moment as one.
+        return f.pods_listed(s.has, version, at + 0.05)
+    make = f.pod_vanished if s.kind == "gone" else f.pod_observed
+    fields = {name: s[name] for name in ("namespace", "team", "user", "node", "phase", "cpu")}
+    fields |= {name: _second(s[name]) for name in ("created", "scheduled", "deletion", "disrupted")}
+    fields["phase"] = fields["phase"] or ""
+    fields["finished"] = tuple(_second(stamp) for stamp in s["finished"] or ())
+    return [
+        make(
+            s.name, version, at, name="web", owner=s["owner"] and f.owner(s["owner"]),
+            grace_seconds=s["grace"], **fields,
+        )
+    ]  # fmt: skip
+
+
+def _second(tenths):
+    return None if tenths is None else tenths / 10
+
+
+# --- the rules, by brute force -------------------------------------------------------------------
+
+
+def expected(seen):
+    """Runs, segments and sums that follow from everything that was seen, as the tables have them."""
+    runs, segments, sums = {}, [], {HOUR: {}, DAY: {}}
+    uids = sorted({s.name for s in seen if s.kind in ("pod", "gone")})
+    for uid in uids:
+        shown = sorted((s for s in seen if s.name == uid and s.kind in ("pod", "gone")), key=_order)
+        run, held = _run(uid, shown, seen)
+        runs[uid] = run
+        segments += [(uid, *piece) for piece in held]
+        for start, end, *who in held:
+            if end is not None:
+                for width, groups in sums.items():
+                    _count(groups, width, uid, start, end, who, shown[0], run["workload"])
+    return (
+        runs,
+        segments,
+        {w: {g: _closed(s) for g, s in found.items()} for w, found in sums.items()},
+    )
+
+
+def _order(s):
+    return s.version
+
+
+def _run(uid, shown, seen):
+    created = min(s["created"] for s in shown) // 10
+    bound = [s for s in shown if s["node"] is not None]
+    starts = [s["scheduled"] if s["scheduled"] is not None else s["created"] for s in bound]
+    start = max(created, min(starts) // 10) if starts else None
+    end, unknown, flags = _end_of(uid, shown, seen)
+    floor = created if start is None else start
+    if end is not None and end < floor:
+        unknown = max(0, unknown - (floor - end))
+        end, flags = floor, flags | {"clamped"}
+    held = [] if start is None else _pieces(bound, seen, start, end)
+    run = {
+        "start_s": start, "end_s": end, "unknown_s": unknown, "flags": sorted(flags),
+        "workload": _workload(shown, seen),
+    }  # fmt: skip
+    return run, held
+
+
+def _end_of(uid, shown, seen):
+    ends = []
+    finished = [s for s in shown if s["phase"] in ("Succeeded", "Failed")]
+    if finished:
+        first = finished[0]
+        known = max(first["finished"], default=None)
+        known = first["disrupted"] if known is None else known
+        if known is None:
+            ends.append((first.at // 10, {"end_observed"}))
+        else:
+            flags = {"clamped"} if known > first.at else set()
+            ends.append((min(known, first.at) // 10, flags))
+    ends += [
+        (s["deletion"] // 10, set()) for s in shown if s["deletion"] is not None and s["grace"] == 0
+    ]
+    ends += [(s.at // 10, {"end_observed"}) for s in shown if s.kind == "gone" and s["grace"] != 0]
+    if ends:
+        end, flags = min(ends, key=lambda known: known[0])
+        return end, 0, flags
+    lists = [s for s in seen if s.kind == "list"]
+    evidence = max([*shown, *(s for s in lists if uid in s.has)], key=_order)
+    missed = [s for s in lists if s.version > evidence.version]
+    if not missed:
+        return None, 0, set()
+    end, until = evidence.at // 10, min(missed, key=_order).at // 10
+    return end, until - end, {"vanished"}
+
+
+def _pieces(bound, seen, start, end):
+    """[from, to, amounts and names …] from one moment at which anything may change to the next."""
+    names = {s.name for s in seen if s.kind == "namespace"} & {bound[0]["namespace"]}
+    spaces = sorted((s for s in seen if s.kind == "namespace" and s.name in names), key=_order)
+    nodes = sorted((s for s in seen if s.kind == "node"), key=_order)
+    moments = {s.at // 10 for s in (*bound, *spaces, *nodes)}
+    moments = sorted({start} | {m for m in moments if m > start and (end is None or m < end)})
+    if end is not None and end <= start:
+        return []
+    pieces = []
+    for place, second in enumerate(moments):
+        following = moments[place + 1] if place + 1 < len(moments) else end
+        pod, space = _at(bound, second), _at(spaces, second)
+        node = _at([n for n in nodes if n.name == pod["node"]], second)
+        what = (
+            pod["cpu"] * 1000,
+            pod["team"] or (space and space["team"]) or "unassigned",
+            pod["user"] or (space and space["user"]) or "unassigned",
+            pod["node"],
+            node["model"] if node else None,
+        )
+        if pieces and pieces[-1][2:] == what:
+            pieces[-1] = (pieces[-1][0], following, *what)
+        else:
+            pieces.append((second, following, *what))
+    return pieces
+
+
+def _at(observations, second):
+    """The last observation at or before the end of a second; the first one holds for all time before."""
+    past = [s for s in observations if s.at // 10 <= second]
+    return past[-1] if past else observations[0] if observations else None
+
+
+def _workload(shown, seen):
+    owners = [s["owner"] for s in shown if s["owner"] is not None]
+    if not owners:
+        return "Pod/web"
+    name = owners[-1]
+    while True:
+        links = sorted((s for s in seen if s.kind == "workload" and s.name == name), key=_order)
+        if not links or links[-1]["above"] is None:
+            break
+        name = links[-1]["above"]
+    return f"ReplicaSet/{name}" if name.startswith("rs") else f"Deployment/{name}"
+
+
+def _count(groups, width, uid, start, end, who, pod, workload):
+    cpu, team, user, _, model = who
+    first = (start + f.START_S) // width
+    last = (end + f.START_S - 1) // width
+    for period in range(first, last + 1):
+        begin = max(start + f.START_S, period * width)
+        seconds = min(end + f.START_S, (period + 1) * width) - begin
+        group = (period * width, team, user, pod["namespace"], workload, model or "")
+        sums = groups.setdefault(group, [0, 0, set()])
+        sums[0] += cpu * seconds
+        sums[1] += seconds
+        sums[2].add(uid)
+
+
+def _closed(sums):
+    return (sums[0], sums[1], len(sums[2]))
