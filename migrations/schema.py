@@ -1,0 +1,140 @@
+"""DOOR: brings a ledger's schema to what this program needs, or refuses one that is newer.
+
+All steps that are missing, and the views, are one transaction under one lock: a crash leaves the schema as it was, and of
+two processes that start together the second waits and finds nothing to do. On SQLite the lock is the write lock
+of the database file (BEGIN IMMEDIATE), on PostgreSQL an advisory lock that ends with the transaction.
+
+The steps are package files, so an installed program needs no configuration file. Tables are dropped and filled again
+by replay, views keep their meaning: when steps are taken the views are made anew, else a view whose text is the same is
+left alone. Reading rights on views are therefore best given by ALTER DEFAULT PRIVILEGES.
+
+Source: ``reliability.md`` F6, F7, P12.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+from alembic.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from bus.crashpoints import crashpoint
+from bus.errors import LedgerError, LedgerNewerError
+from projections.views import VIEWS, View
+
+#: Key of PostgreSQL's advisory lock: any number that is ours alone.
+LOCK = int.from_bytes(hashlib.sha256(b"bursar migrations").digest()[:8], "big", signed=True)
+
+#: How long a second process waits for the first one's steps.
+WAIT_SECONDS = 120
+
+
+def head() -> str:
+    """The newest revision this program knows."""
+    newest = ScriptDirectory.from_config(_config()).get_current_head()
+    assert newest is not None
+    return newest
+
+
+def revision(engine: sa.Engine) -> str | None:
+    """The revision of a ledger's schema; None for an empty database."""
+    with engine.connect() as connection:
+        return _revision(connection)
+
+
+def require_current(engine: sa.Engine) -> None:
+    """Return if the ledger's schema is the one of this program.
+
+    Raises LedgerNewerError for a newer one (upgrade the program), LedgerError for an older one or none (:func:`upgrade`).
+    """
+    found = revision(engine)
+    _refuse_newer(found)
+    if found != head():
+        raise LedgerError(
+            "the ledger's schema is older than this program", ledger=found, program=head()
+        )
+
+
+def upgrade(engine: sa.Engine) -> str:
+    """Take the steps that are missing, make the views, and return the revision. Does nothing where all is there.
+
+    Raises LedgerNewerError, with nothing changed, when the schema is newer than this program. ``engine`` is one made by
+    :func:`projections.engine.store.engine`, not read-only.
+    """
+    with engine.connect() as connection:
+        _wait_for_lock(connection)
+        with connection.begin():
+            if connection.dialect.name == "postgresql":
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+                connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
+            found = _revision(connection)
+            _refuse_newer(found)
+            crashpoint("migrate.before_upgrade")
+            if found != head():
+                _drop_views(connection)
+                command.upgrade(_config(connection), "head")
+            _make_views(connection)
+            crashpoint("migrate.after_upgrade")
+        _wait_for_lock(connection, seconds=5)
+    return head()
+
+
+def _config(connection: sa.Connection | None = None) -> Config:
+    config = Config()
+    # A per cent sign would begin an interpolation of the configuration language.
+    config.set_main_option("script_location", str(Path(__file__).parent).replace("%", "%%"))
+    if connection is not None:
+        config.attributes["connection"] = connection
+    return config
+
+
+def _wait_for_lock(connection: sa.Connection, seconds: int = WAIT_SECONDS) -> None:
+    if connection.dialect.name == "sqlite":
+        driver = connection.connection.driver_connection
+        assert driver is not None
+        driver.execute(f"PRAGMA busy_timeout = {seconds * 1000}")
+
+
+def _revision(connection: sa.Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _refuse_newer(found: str | None) -> None:
+    known = {step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions()}
+    if found is not None and found not in known:
+        raise LedgerNewerError(ledger=found, program=head())
+
+
+def _drop_views(connection: sa.Connection) -> None:
+    for view in reversed(VIEWS):
+        connection.exec_driver_sql(f"DROP VIEW IF EXISTS {view.name}")
+
+
+def _make_views(connection: sa.Connection) -> None:
+    if connection.dialect.name == "sqlite":
+        texts = {view.name: _create(view, "sqlite") for view in VIEWS}
+        query = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
+        stored = {name: text for name, text in connection.exec_driver_sql(query)}
+        if any(stored.get(name) != text for name, text in texts.items()):
+            _drop_views(connection)
+            for text in texts.values():
+                connection.exec_driver_sql(text)
+        return
+    for view in VIEWS:
+        text = _create(view, "postgresql")
+        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
+        # PostgreSQL keeps no text of its own, and a replaced view keeps the rights given on it.
+        query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+        if connection.exec_driver_sql(query, (view.name,)).scalar() != digest:
+            connection.exec_driver_sql(
+                text.replace("CREATE", "CREATE OR REPLACE", 1).replace("%", "%%"), ()
+            )
+            connection.exec_driver_sql(f"COMMENT ON VIEW {view.name} IS '{digest}'")
+
+
+def _create(view: View, dialect: str) -> str:
+    return f"CREATE VIEW {view.name} AS\n{view.sql[dialect]}"

@@ -1,0 +1,39 @@
+"""What people may ask with SQL: views whose names and meanings stay, described column by column.
+
+Tables may change and are filled again by replay; a ``v1_`` view only ever gains columns, at its end. One text here serves
+both databases: where SQLite and PostgreSQL differ (stamps, hexadecimal, bytes as text) a small function
+writes the right expression. ``python -m projections.views > docs/views.md`` writes the page for readers; a test keeps
+page and views equal.
+
+Two time bases: columns ``…_s`` are whole seconds UTC since 1970, ``…_at`` the same as text. What is still open is valued up to
+*the ledger's moment*, the newest observation folded so far (``v1_ledger.observed_s``), never to the
+clock of the database, so a view says the same of the same history whenever it is asked.
+
+Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sections 1 and 4.
+"""
+
+from projections.views.history import HISTORY, LEDGER
+from projections.views.rows import ROWS
+from projections.views.shape import Column, View
+from projections.views.usage import USAGE
+
+#: Every view, each after those it reads.
+VIEWS = (LEDGER, *USAGE, *ROWS, *HISTORY)
+
+
+def page() -> str:
+    """The page ``docs/views.md``, Markdown."""
+    parts = [
+        "# Views\n\nWhat you may ask with SQL, by `bursar sql` or any client, on SQLite and PostgreSQL alike."
+        " Names and meanings stay;\na view only ever gains columns, at its end."
+        " Columns `…_s` are whole seconds UTC since 1970, `…_at` the same as text.\n"
+        "What is still open is valued up to the ledger's moment, the newest observation folded so far"
+        " (`v1_ledger`).\nThis page is written by `python -m projections.views`.\n"
+    ]
+    for view in VIEWS:
+        parts.append(f"\n## {view.name}\n\n{view.meaning}\n\n| column | meaning |\n|---|---|\n")
+        parts += [f"| `{column.name}` | {column.meaning} |\n" for column in view.columns]
+    return "".join(parts)
+
+
+__all__ = ["VIEWS", "Column", "View", "page"]
