@@ -1,0 +1,333 @@
+"""Builds the ledger's rows once more from its archive, beside the live ones; compares; puts them in place.
+
+The rebuilt rows lie in a database file beside SQLite's (``….replay``) or in the schema ``bursar_replay`` of PostgreSQL,
+which stands before the live schema in the search path. What is not built anew, the archive, is found behind it: SQLite looks
+in an attached database for tables that the first one lacks, PostgreSQL in the next schema. So the same folds, the
+same store and the same statements serve a replay, and no event is copied.
+
+A rebuild always begins at the first event and can be broken off anywhere: the next one starts over. The
+ledger may go on meanwhile; :func:`compare` and :func:`swap` first take in what came since.
+
+Source: ``house.md`` sections 1, 3.8 and 4; ``reliability.md`` P7.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.crashpoints import crashpoint
+from bus.envelope import Event
+from bus.errors import LedgerError
+from projections.books import Books
+from projections.catalogue import ROW_TABLES, VERSION
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.dump import digest, snapshot, sorted_rows, stream
+from projections.engine.store import LEDGER, Store, engine, event_of_row
+from projections.engine.tables import checkpoints, events, parked
+
+#: Where PostgreSQL keeps the rebuilt rows.
+SCHEMA = "bursar_replay"
+
+#: Events folded into one transaction. Larger is faster, as a row that changes often is written once.
+BATCH = 5_000
+
+#: How many differing rows of each table are shown.
+SHOWN = 5
+
+_BUILT = (*ROW_TABLES, parked, checkpoints)
+
+#: (events folded, events there are)
+Progress = Callable[[int, int], None]
+
+
+class Rebuilt:
+    """A ledger's rows, built once more. ``checkpoint`` says up to which event. Close it to let go of its database."""
+
+    def __init__(self, live: Store, store: Store, checkpoint: Checkpoint) -> None:
+        self.store = store
+        self.checkpoint = checkpoint
+        self._live = live
+        self._books = Books(store)
+        self._books.open()
+
+    def advance(
+        self, connection: sa.Connection, *, batch: int = BATCH, progress: Progress | None = None
+    ) -> Checkpoint:
+        """Fold what the live ledger, as ``connection`` sees it, has beyond this one.
+
+        Raises LedgerError when its archive has a gap, or ends before its checkpoint.
+        """
+        until = live_checkpoint(connection).sequence
+        for part in archived(connection, self.checkpoint.sequence + 1, until, batch):
+            if part[0].sequence != self.checkpoint.sequence + 1:
+                raise LedgerError(
+                    "the archive has a gap: see `bursar verify`", after=self.checkpoint.sequence
+                )
+            self.checkpoint = self.store.commit(part, self._books.fold(part), self.checkpoint)
+            self._books.settle()
+            if progress is not None:
+                progress(self.checkpoint.sequence, until)
+        if self.checkpoint.sequence < until:
+            raise LedgerError(
+                "the archive ends before the ledger's checkpoint: see `bursar verify`",
+                archive=self.checkpoint.sequence,
+                checkpoint=until,
+            )
+        return self.checkpoint
+
+    def close(self) -> None:
+        """Let go of the rebuilt rows' database; its rows stay until the next rebuild or :func:`discard`."""
+        self.store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """Where two tables differ. ``first`` holds pairs (live row, rebuilt row), None where a side has no such row."""
+
+    table: str
+    rows: int
+    first: tuple[tuple[tuple[Any, ...] | None, tuple[Any, ...] | None], ...]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """Whether live and rebuilt rows are the same, to the last column, as of event ``sequence``."""
+
+    equal: bool
+    sequence: int
+    rows: int
+    differences: tuple[Difference, ...]
+
+
+def rebuild(live: Store, *, batch: int = BATCH, progress: Progress | None = None) -> Rebuilt:
+    """The rows of ``live``'s archive, folded from the first event to its present end by this program's rules.
+
+    Raises LedgerError when the archive has a gap, or when the ledger is an SQLite database in memory.
+    """
+    with snapshot(live) as connection:
+        begun = live_checkpoint(connection)
+        start = Checkpoint(VERSION, begun.stream, begun.stream_created_us, begun.incarnation)
+        rebuilt = Rebuilt(live, _beside(live), start)
+        try:
+            rebuilt.advance(connection, batch=batch, progress=progress)
+        except BaseException:
+            rebuilt.close()
+            raise
+    return rebuilt
+
+
+def compare(live: Store, rebuilt: Rebuilt) -> Comparison:
+    """Compare row by row, every column included, as of one moment of the live ledger."""
+    with snapshot(live) as one:
+        rebuilt.advance(one)
+        with snapshot(rebuilt.store) as other:
+            found = [_compared(one, other, table) for table in (*ROW_TABLES, parked)]
+        checked = live_checkpoint(one)
+    differences = [difference for _, difference in found if difference is not None]
+    ours = rebuilt.checkpoint
+    if (checked.chain, checked.digest) != (ours.chain, ours.digest):
+        pair = ((checked.sequence, checked.chain.hex()), (ours.sequence, ours.chain.hex()))
+        differences.append(Difference(checkpoints.name, 1, (pair,)))
+    rows = sum(count for count, _ in found)
+    return Comparison(not differences, ours.sequence, rows, tuple(differences))
+
+
+def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
+    """Put the rebuilt rows in place of the live ones, with their rules' version, in one transaction.
+
+    The runner must be stopped: its memory would belong to other rows. Raises LedgerError, with nothing
+    changed, when the ledger moved on while the rows were put in place.
+    """
+    with snapshot(live) as connection:
+        moved = rebuilt.advance(connection)
+    with _writing(live, rebuilt) as (connection, there):
+        found = live_checkpoint(connection)
+        if (found.sequence, found.chain) != (moved.sequence, moved.chain):
+            raise LedgerError("the ledger moved on during the swap: stop its runner first")
+        crashpoint("replay.before_swap")
+        for table in (*ROW_TABLES, parked):
+            names = ", ".join(table.columns.keys())
+            connection.exec_driver_sql(f"DELETE FROM {table.name}")
+            connection.exec_driver_sql(
+                f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {there}.{table.name}"
+            )
+        connection.execute(
+            checkpoints.update()
+            .where(checkpoints.c.name == LEDGER)
+            .values(version=moved.version, digest=moved.digest, observed_us=moved.observed_us)
+        )
+    crashpoint("replay.after_swap")
+    return moved
+
+
+def redrive(live: Store, *, progress: Progress | None = None) -> int:
+    """Fold the parked events once more, after a fix, and return how many stay parked.
+
+    By replay and swap, so that each takes effect at its own place in the history. The runner must be stopped.
+    """
+    with rebuild(live, progress=progress) as rebuilt:
+        swap(live, rebuilt)
+    discard(live)
+    return int(live.select(sa.select(sa.func.count()).select_from(parked))[0][0])
+
+
+def discard(live: Store) -> None:
+    """Delete the rebuilt rows, if there are any."""
+    if live.engine.dialect.name == "sqlite":
+        path = _path(live)
+        for suffix in ("", "-wal", "-shm", "-journal"):
+            path.with_name(path.name + suffix).unlink(missing_ok=True)
+    else:
+        with live.engine.begin() as connection:
+            connection.exec_driver_sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+
+
+def live_checkpoint(connection: sa.Connection) -> Checkpoint:
+    """The checkpoint as one connection sees it."""
+    row = connection.execute(
+        sa.select(checkpoints).where(checkpoints.c.name == LEDGER)
+    ).one_or_none()
+    return Checkpoint(*row[1:]) if row is not None else Checkpoint(VERSION)
+
+
+def archived(
+    connection: sa.Connection, first: int, until: int, batch: int
+) -> Iterator[list[Event]]:
+    """The archive's events of [first, until] in order, in lists of ``batch``."""
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    statement = (
+        f"SELECT {', '.join(events.columns.keys())} FROM events "
+        f"WHERE sequence >= {mark} AND sequence <= {mark} ORDER BY sequence"
+    )
+    waiting: list[Event] = []
+    for rows in stream(connection, statement, (first, until)):
+        waiting += [event_of_row(row) for row in rows]
+        while len(waiting) >= batch:
+            yield waiting[:batch]
+            del waiting[:batch]
+    if waiting:
+        yield waiting
+
+
+def _path(live: Store) -> Path:
+    name = live.engine.url.database
+    if name in (None, "", ":memory:"):
+        raise LedgerError("a ledger in memory has no place beside it for a replay")
+    return Path(f"{name}.replay")
+
+
+def _beside(live: Store) -> Store:
+    """An empty store beside the live one, that finds the live one's archive."""
+    discard(live)
+    if live.engine.dialect.name == "sqlite":
+        made = _sqlite_beside(live)
+        checkpoints.metadata.create_all(made, tables=_BUILT)
+    else:
+        made = _postgres_beside(live)
+    return Store(made, archive=False)
+
+
+def _sqlite_beside(live: Store) -> sa.Engine:
+    path = _path(live)
+    url = sa.URL.create("sqlite", database=str(path), query={"uri": "true"})
+    made = engine(url.render_as_string())
+    archive = f"{Path(str(live.engine.url.database)).resolve().as_uri()}?mode=ro"
+
+    @sa.event.listens_for(made, "connect")
+    def attach(connection: Any, _: Any) -> None:
+        # A rebuild that a power cut broke off starts over.
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("ATTACH DATABASE ? AS live", (archive,))
+
+    return made
+
+
+def _postgres_beside(live: Store) -> sa.Engine:
+    with live.engine.begin() as connection:
+        home = connection.exec_driver_sql("SELECT current_schema()").scalar()
+        connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
+        for table in _BUILT:
+            connection.exec_driver_sql(
+                f"CREATE UNLOGGED TABLE {SCHEMA}.{table.name} (LIKE {table.name} INCLUDING ALL)"
+            )
+    url = live.engine.url
+    given = url.query.get("options", "")
+    options = f"{given} -c search_path={SCHEMA},{home}".strip()
+    return engine(url.update_query_dict({"options": options}).render_as_string(hide_password=False))
+
+
+@contextmanager
+def _writing(live: Store, rebuilt: Rebuilt) -> Iterator[tuple[sa.Connection, str]]:
+    """A transaction on the live ledger that holds its write lock and sees the rebuilt rows, and their schema's name."""
+    if live.engine.dialect.name == "postgresql":
+        with live.engine.begin() as connection:
+            connection.exec_driver_sql("LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE")
+            yield connection, SCHEMA
+        return
+    with live.engine.connect() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.execute("ATTACH DATABASE ? AS rebuilt", (str(_path(live)),))
+        try:
+            with connection.begin():
+                yield connection, "rebuilt"
+        finally:
+            driver.execute("DETACH DATABASE rebuilt")
+
+
+def _compared(
+    one: sa.Connection, other: sa.Connection, table: sa.Table
+) -> tuple[int, Difference | None]:
+    """(rows of the live table, difference), by one pass over both in the order of their keys."""
+    width = len(table.primary_key.columns)
+    left, right = (_flat(sorted_rows(connection, table)) for connection in (one, other))
+    mine, theirs = next(left, None), next(right, None)
+    count = different = 0
+    first: list[tuple[tuple[Any, ...] | None, tuple[Any, ...] | None]] = []
+    while mine is not None or theirs is not None:
+        is_mine = theirs is None or (mine is not None and _key(mine, width) <= _key(theirs, width))
+        is_theirs = mine is None or (
+            theirs is not None and _key(theirs, width) <= _key(mine, width)
+        )
+        pair = (mine if is_mine else None, theirs if is_theirs else None)
+        if pair[0] != pair[1]:
+            different += 1
+            if len(first) < SHOWN:
+                first.append(pair)
+        if is_mine:
+            count += 1
+            mine = next(left, None)
+        if is_theirs:
+            theirs = next(right, None)
+    return count, Difference(table.name, different, tuple(first)) if different else None
+
+
+def _flat(parts: Iterator[list[tuple[Any, ...]]]) -> Iterator[tuple[Any, ...]]:
+    for rows in parts:
+        yield from rows
+
+
+def _key(row: tuple[Any, ...], width: int) -> tuple[Any, ...]:
+    # Python compares text by code points, which is the order of its UTF-8 bytes.
+    return row[:width]
+
+
+__all__ = [
+    "Comparison", "Difference", "Rebuilt", "archived", "compare", "digest", "discard", "rebuild",
+    "redrive", "swap",
+]  # fmt: skip
