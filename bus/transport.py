@@ -61,7 +61,8 @@ class Transport(Protocol):
         the one that is stored, or 0 where the bus does not tell. When this returns, all of them are durable.
         With ``expect``, all are stored or none: WrongExpectationError when another writer was faster. What is already
         stored under the same ids is no other writer: publishing again after an unknown outcome answers as the first
-        time would have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`).
+        time would have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`);
+        without an expectation other events of the call may be stored by then.
         Raises PublishUnknownError when it is not known whether they were stored: publish the same ids again.
         """
         ...

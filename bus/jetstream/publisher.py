@@ -2,23 +2,29 @@
 
 A window of up to 1000 events goes out as an atomic batch (ADR-50), each message with its
 `Nats-Msg-Id`. The server refuses a batch that holds any known id (err 10201) and stores nothing
-of it, so after a refusal the window is *asked about*: each message is sent with the expectation
-that the stream's last id is an impossible one. The server checks duplicates first, so a known id
-answers with its sequence and an unknown one with err 10070, and nothing is stored or flushed.
-What is unknown then goes out as the next batch. Sending all of it singly instead would cost a
-flush for each (`sync_interval: always`).
+of it. Then the window is published message by message, a hundred in one piece: a known id answers
+with its sequence and costs no flush, so a repeated window is cheap and a partly new one pays one
+flush for each new message.
+
+With an expectation that would not be all or none, so there the ids are asked for first: each
+message goes out as an atomic batch of its own that expects an impossible sequence, and is refused
+as a duplicate (10201) or as stale (10071) but never stored. That costs a staging file each
+(milliseconds on one replica), which a handful of decisions can bear and a list of a thousand pods
+cannot. `Nats-Expected-Last-Msg-Id` would ask cheaply, but must never be sent: on a replicated
+stream nats-server 2.15.1 proposes such a message before it compares, and the mismatch while
+applying it is a "critical write error" that stops the stream on every replica.
 
 A known id is not believed blindly: another writer may have used it for something else
 (reliability.md 1.5, catalogue E4 and E5), so the stored message is read back and compared.
 
-Source: ADR-50; nats-server 2.15.1, measured: order of checks (10201 before 10071 in a batch,
-duplicate before 10070 for one message), at most 1000 messages, 50 open batches per stream.
+Source: ADR-50; nats-server 2.15.1, measured with one and with three replicas: in a batch 10201
+comes before 10071; at most 1000 messages per batch and 50 open batches per stream.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 from tenacity import (
@@ -50,12 +56,15 @@ MAX_WINDOW = 1000
 #: server.
 MAX_WINDOW_BYTES = 4 * 1024 * 1024
 
+#: Messages sent singly in one piece. Each may cost a flush, and all have to be answered in one
+#: wait.
+MAX_SINGLES = 100
+
 #: Windows one connection has open at a time; the server allows 50 per stream for all its clients.
 MAX_OPEN_WINDOWS = 8
 
 _DUPLICATE_IN_BATCH = 10201
 _WRONG_SEQUENCE = 10071
-_WRONG_LAST_ID = 10070
 _TOO_LARGE = 10054
 
 
@@ -154,7 +163,7 @@ class Publisher:
 
     async def _store(self, events: Sequence[Event], expect: Expectation | None) -> list[int]:
         if len(events) == 1 and expect is None:
-            return await self._settle(events, await self._each(events, ""))
+            return await self._settle(events, await self._each(events), None)
         batch = token()
         replies = await self._exchange.ask(
             1, lambda to: self._batch(events, expect, batch, to), self._ack_seconds
@@ -164,29 +173,38 @@ class Publisher:
             if ack.count != len(events):
                 raise PublishUnknownError(reason="the batch is incomplete", count=ack.count)
             return list(range(ack.seq - len(events) + 1, ack.seq + 1))
-        if ack.error.err_code == _DUPLICATE_IN_BATCH:
-            return await self._store_unknown(events, expect)
-        raise self._refused(ack.error, expect)
+        if ack.error.err_code != _DUPLICATE_IN_BATCH:
+            raise self._refused(ack.error, expect)
+        if expect is None:
+            return await self._settle(events, await self._each(events), None)
+        return await self._store_expecting(events, expect)
 
-    async def _store_unknown(
-        self, events: Sequence[Event], expect: Expectation | None
-    ) -> list[int]:
+    async def _store_expecting(self, events: Sequence[Event], expect: Expectation) -> list[int]:
         """Sequences of a window of which some ids are known: theirs, new ones for the others."""
-        acks = await self._each(events, f"Nats-Expected-Last-Msg-Id: {token()}\r\n")
-        known = [index for index, ack in enumerate(acks) if ack.duplicate]
+        known = await self._known(events)
         if not known:
-            # A replicated stream may not know yet what it is about to store: let it decide
-            # message by message.
-            return await self._settle(events, await self._each(events, ""))
-        stored = await self._verified(
-            [events[index] for index in known], [acks[index].seq for index in known], expect
-        )
+            raise BusUnavailableError(reason="another writer is storing the same ids now")
+        doubled = [events[index] for index in known]
+        stored = await self._settle(doubled, await self._each(doubled), expect)
         places = dict(zip(known, stored, strict=True))
         rest = [event for index, event in enumerate(events) if index not in places]
         added = iter(await self._store(rest, expect) if rest else ())
         return [places[index] if index in places else next(added) for index in range(len(events))]
 
-    async def _settle(self, events: Sequence[Event], acks: Sequence[Ack]) -> list[int]:
+    async def _known(self, events: Sequence[Event]) -> list[int]:
+        """Which of `events`, by index, have an id that is in the duplicate window; stores nothing."""
+        never = "Nats-Expected-Last-Subject-Sequence: 9007199254740991\r\n"
+        batch = f"Nats-Batch-Sequence: 1\r\nNats-Batch-Commit: 1\r\n{never}Nats-Batch-Id: "
+        acks = await self._each(events, lambda: f"{batch}{token()}\r\n")
+        codes = [ack.error.err_code if ack.error else 0 for ack in acks]
+        for ack, code in zip(acks, codes, strict=True):
+            if ack.error and code not in (_DUPLICATE_IN_BATCH, _WRONG_SEQUENCE):
+                raise self._refused(ack.error, None)
+        return [index for index, code in enumerate(codes) if code == _DUPLICATE_IN_BATCH]
+
+    async def _settle(
+        self, events: Sequence[Event], acks: Sequence[Ack], expect: Expectation | None
+    ) -> list[int]:
         """Sequences out of single acknowledgements, duplicates compared."""
         for ack in acks:
             if ack.error is not None:
@@ -194,16 +212,26 @@ class Publisher:
         doubled = [index for index, ack in enumerate(acks) if ack.duplicate]
         if doubled:
             await self._verified(
-                [events[index] for index in doubled], [acks[index].seq for index in doubled], None
+                [events[index] for index in doubled],
+                [acks[index].seq for index in doubled],
+                expect,
             )
         return [ack.seq for ack in acks]
 
-    async def _each(self, events: Sequence[Event], extra: str) -> list[Ack]:
-        """One acknowledgement per event, sent in one piece, each with the header lines `extra`."""
-        replies = await self._exchange.ask(
-            len(events), lambda to: self._singles(events, extra, to), self._ack_seconds
-        )
-        return [self._read_ack(reply) for reply in replies]
+    async def _each(
+        self, events: Sequence[Event], extra: Callable[[], str] = lambda: ""
+    ) -> list[Ack]:
+        """One acknowledgement per event, each event sent with header lines from `extra`."""
+        acks: list[Ack] = []
+        for start in range(0, len(events), MAX_SINGLES):
+            part = events[start : start + MAX_SINGLES]
+
+            def commands(to: Iterator[bytes], part: Sequence[Event] = part) -> bytes:
+                return self._singles(part, extra, to)
+
+            replies = await self._exchange.ask(len(part), commands, self._ack_seconds)
+            acks += [self._read_ack(reply) for reply in replies]
+        return acks
 
     async def _verified(
         self, ours: Sequence[Event], sequences: Sequence[int], expect: Expectation | None
@@ -262,10 +290,12 @@ class Publisher:
             self._command(parts, event, lines, reply)
         return b"".join(parts)
 
-    def _singles(self, events: Sequence[Event], extra: str, to: Iterator[bytes]) -> bytes:
+    def _singles(
+        self, events: Sequence[Event], extra: Callable[[], str], to: Iterator[bytes]
+    ) -> bytes:
         parts: list[bytes] = []
         for event in events:
-            self._command(parts, event, extra, next(to) + b" ")
+            self._command(parts, event, extra(), next(to) + b" ")
         return b"".join(parts)
 
     def _command(self, parts: list[bytes], event: Event, extra: str, reply: bytes) -> None:

@@ -1,0 +1,106 @@
+"""The JetStream door on three replicated servers: the same promises, and servers killed in turn."""
+
+import asyncio
+import socket
+import subprocess
+
+import pytest
+
+from bus.embedded import bundled_binary
+from bus.errors import BusUnavailableError, DuplicateIdError, WrongExpectationError
+from bus.jetstream import JetStream, require_safe
+from bus.streams import history
+from bus.transport import Expectation
+from tests.bus.test_jetstream import publish_on, read_until_last, said
+
+pytestmark = [pytest.mark.nats, pytest.mark.slow]
+
+
+class ThreeServers:
+    """A cluster of three nats-servers on loopback, sync always."""
+
+    def __init__(self, folder):
+        self.folder = folder
+        self.ports, self.monitors, routes = ([free_port() for _ in range(3)] for _ in range(3))
+        self.processes = [None] * 3
+        joined = ", ".join(f'"nats://127.0.0.1:{port}"' for port in routes)
+        for n in range(3):
+            (folder / f"{n}.conf").write_text(
+                f'server_name: n{n}\nlisten: "127.0.0.1:{self.ports[n]}"\n'
+                f'http: "127.0.0.1:{self.monitors[n]}"\nlog_file: "{folder}/{n}.log"\n'
+                f'jetstream {{ store_dir: "{folder}/{n}", sync_interval: always }}\n'
+                f'cluster {{ name: c, listen: "127.0.0.1:{routes[n]}", routes: [{joined}] }}\n'
+            )
+            self.start(n)
+
+    def start(self, n):
+        command = [bundled_binary(), "-c", self.folder / f"{n}.conf"]
+        self.processes[n] = subprocess.Popen(command, stderr=subprocess.DEVNULL)
+
+    def kill(self, n):
+        self.processes[n].kill()
+        self.processes[n].wait()
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+@pytest.fixture
+async def three(tmp_path):
+    servers = ThreeServers(tmp_path)
+    stream, error = history(replicas=3), None
+    for _ in range(10):
+        try:
+            url = f"nats://127.0.0.1:{servers.ports[0]}"
+            servers.bus = await JetStream.connect(url, stream, connect_seconds=5)
+            break
+        except BusUnavailableError as failed:
+            error = failed
+    else:
+        raise error
+    yield servers
+    await servers.bus.close()
+    for n in range(3):
+        servers.kill(n)
+
+
+async def test_three_replicas_keep_the_same_promises(three):
+    bus = three.bus
+    expect = Expectation("bursar.c1.pod.observed.*", 1500)
+    require_safe(await bus.guard(*(f"http://127.0.0.1:{port}" for port in three.monitors)))
+    first = await bus.publish([said(n) for n in range(1500)])
+    again = await bus.publish([said(n) for n in range(1000, 1500)])
+    decided = [await bus.publish([said(n) for n in (1500, 1501)], expect=expect) for _ in "ab"]
+    mixed = await bus.publish([said(n) for n in (7, 1600, 8, 1601)])
+    with pytest.raises(DuplicateIdError):
+        await bus.publish([said(7, body=b"{}")])
+    with pytest.raises(WrongExpectationError):
+        await bus.publish([said(1701)], expect=expect)
+
+    assert (first, again) == (list(range(1, 1501)), list(range(1001, 1501)))
+    assert decided == [[1501, 1502]] * 2
+    assert mixed == [8, 1503, 9, 1504]
+    assert (await bus.head()).last_sequence == 1504
+
+
+async def test_killing_servers_of_three_in_turn_loses_and_doubles_nothing(three):
+    acked, enough = {}, asyncio.Event()
+    writing = [asyncio.create_task(publish_on(three.bus, n, acked, enough)) for n in (0, 1)]
+    reading = asyncio.create_task(read_until_last(three.bus))
+    for n in range(3):
+        await asyncio.sleep(1)
+        three.kill(n)
+        await asyncio.sleep(4)
+        three.start(n)
+        await asyncio.sleep(4)
+    enough.set()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*writing)
+        acked["last"] = (await three.bus.publish([said(0, id="last")]))[0]
+        seen = await reading
+
+    assert [e.sequence for e in seen] == list(range(1, len(acked) + 1))
+    assert {e.id: e.sequence for e in seen} == acked
