@@ -69,7 +69,8 @@ def changes(history: History) -> list[tuple[int, Any]]:
 
     A value holds from the floored time of the first observation that has it. What a later version already replaced
     cannot begin after that version was seen, so an observation that was delayed does not undo a newer one. Of two
-    changes in one second the later one counts.
+    changes in one second the later one counts; the first value is no change, so it stays first: readers let it hold for
+    all time before.
     """
     if len(history) == 1:
         return [(history[0][1] // MICROSECONDS, history[0][2])]
@@ -82,9 +83,9 @@ def changes(history: History) -> list[tuple[int, Any]]:
     for second, value in reversed(begins):
         if held and held[-1][1] == value:
             continue
-        if held and held[-1][0] == second:
+        if len(held) > 1 and held[-1][0] == second:
             held.pop()
-            if held and held[-1][1] == value:
+            if held[-1][1] == value:
                 continue
         held.append((second, value))
     return held

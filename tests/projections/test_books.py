@@ -143,6 +143,26 @@ def test_a_stamp_that_cannot_be_true_is_absent_and_flagged_and_costs_no_time(sta
     assert time.monotonic() - began < 1
 
 
+def test_the_first_value_ever_seen_holds_before_although_it_changed_in_the_same_second():
+    history = [
+        f.pod_observed(at=0),
+        f.namespace_observed(version=1, at=5.1, team="a"),
+        f.namespace_observed(version=2, at=5.9, team="b"),
+    ]
+
+    assert teams(history) == [("a", 0, 5), ("b", 5, None)]
+
+
+def test_a_pod_first_seen_late_and_changed_in_that_second_had_its_first_value_before():
+    history = [
+        f.pod_observed(version=1, at=5.1, team="a"),
+        f.pod_observed(version=2, at=5.5, team="x"),
+        f.pod_observed(version=3, at=5.9, team="b"),
+    ]
+
+    assert teams(history) == [("a", 0, 5), ("b", 5, None)]
+
+
 # --- poison ---------------------------------------------------------------------------------------
 
 
