@@ -22,6 +22,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
+import yaml
 from kubernetes.aio import client, config
 from kubernetes.aio.config.incluster_config import (
     SERVICE_CERT_FILENAME,
@@ -55,6 +56,16 @@ _PAGE = aiohttp.ClientTimeout(total=PAGE_SECONDS, sock_connect=CONNECT_SECONDS)
 # A watch is silent for as long as nothing happens: how long that may be is the loop's question, not
 # the door's.
 _WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
+#: What the library raises for a file that is no kubeconfig, or one whose parts cannot be read.
+_UNUSABLE = (
+    config.ConfigException,
+    yaml.YAMLError,
+    OSError,
+    ValueError,
+    LookupError,
+    TypeError,
+    AttributeError,
+)
 _TOO_LARGE_VERSION = b"Too large resource version"
 
 
@@ -115,11 +126,13 @@ async def connect(access: Access, *, trust_env: bool = False) -> KubeCluster:
         configuration = client.Configuration(client_session_kwargs={"trust_env": trust_env})
         await credentials.load(configuration)
         return KubeCluster(client.ApiClient(configuration), credentials)
-    except (config.ConfigException, OSError, ValueError, KeyError, TypeError) as error:
+    except _UNUSABLE as error:
+        # Other texts may quote the file, and with it a token.
+        told = isinstance(error, config.ConfigException)
         raise PermissionDeniedError(
             "the credentials cannot be used",
             kubeconfig=access.kubeconfig or "service account",
-            reason=str(error)[:200],
+            reason=str(error)[:200] if told else type(error).__name__,
         ) from None
 
 
@@ -157,7 +170,7 @@ class _Credentials:
         fresh = client.Configuration()
         try:
             await self.load(fresh)
-        except (config.ConfigException, OSError, ValueError, KeyError, TypeError):
+        except _UNUSABLE:
             return
         configuration.api_key.update(fresh.api_key)
 
@@ -172,6 +185,8 @@ class KubeCluster:
     async def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
         await self._api.close()
+        # Aborted connections are taken down in the loop's next round.
+        await asyncio.sleep(0)
 
     async def page(self, path: str, *, limit: int, following: str = "") -> Page:
         """One page of all objects under ``path``. See :class:`bus.sources.contract.Cluster`."""
@@ -200,16 +215,16 @@ class KubeCluster:
         query = [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", version)]
         try:
             response = await self._get(path, "watch", query, _WATCH, resumed=True)
-            async with response:
+            try:
                 rest = b""
                 async for chunk in response.content.iter_any():
                     if b"\n" not in chunk:
-                        rest += chunk
-                        if len(rest) > LONGEST_LINE:
-                            rest = rest[:LONGEST_LINE]
+                        rest = (rest + chunk)[:LONGEST_LINE]
                         continue
                     *lines, rest = (rest + chunk).split(b"\n")
                     yield lines
+            finally:
+                _abort(response)
         except (aiohttp.ClientError, OSError, TimeoutError) as error:
             raise _unreachable(error, "watch", path) from error
 
@@ -260,6 +275,15 @@ class KubeCluster:
         answer = await self._api.call_api(*request, _request_timeout=timeout)
         response: aiohttp.ClientResponse = answer.response
         return response
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Ends a connection that is still in use: a farewell would wait for a server that may be
+    frozen.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()
 
 
 def _unreachable(error: Exception, verb: str, path: str) -> ClusterUnavailableError:
