@@ -1,0 +1,281 @@
+"""The composition root: which door is opened with which setting, in which order, and how all of it ends.
+
+Everything is an (async) context manager, so that what was opened is closed in reverse, whatever ends it. A ledger has one
+writer. Whoever finds it taken (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for the
+writer to get there.
+
+Source: ``house.md`` sections 2, 3.8, 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from signal import SIGINT, SIGTERM, Signals
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import sqlalchemy as sa
+
+from bus import embedded
+from bus.errors import BursarError, PermanentError
+from bus.jetstream import GuardLine, JetStream, require_safe
+from bus.streams import history
+from deploy.locking import LedgerBusyError, writer_lock
+from deploy.settings import Settings, masked
+from migrations.schema import upgrade
+from projections.books import Books
+from projections.catalogue import VERSION
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.runner import Runner, Told
+from projections.engine.store import Store, engine
+
+#: How often a ledger that another process writes is looked at.
+LOOK_SECONDS = 0.1
+
+T = TypeVar("T")
+
+
+class AbsentLedgerError(PermanentError):
+    """There is no ledger here yet.
+
+    Begin one: `bursar up` or `bursar import`. Field: `ledger`.
+    """
+
+
+class StoppedError(BursarError):
+    """A signal ended the work; what was committed stays, and the same command goes on from there."""
+
+    signal: Signals
+
+
+# the ledger
+
+
+@contextmanager
+def ledger(settings: Settings) -> Iterator[Store]:
+    """The ledger for a writer: made if missing, its schema brought up to date. Take :func:`writer_lock` before writing."""
+    _make_folder(settings)
+    made = engine(settings.ledger_url)
+    try:
+        upgrade(made)
+        yield Store(made)
+    finally:
+        made.dispose()
+
+
+@contextmanager
+def reading(settings: Settings) -> Iterator[sa.Connection]:
+    """One consistent look at the ledger, also while it is written. Raises AbsentLedgerError."""
+    made = reader(settings)
+    try:
+        with made.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+    finally:
+        made.dispose()
+
+
+def reader(settings: Settings) -> sa.Engine:
+    """An engine that only reads. Raises AbsentLedgerError, since looking must not create a ledger."""
+    url = settings.ledger_url
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+        raise AbsentLedgerError(ledger=masked(url))
+    made = engine(url, read_only=True)
+    if not sa.inspect(made).has_table("checkpoints"):
+        made.dispose()
+        raise AbsentLedgerError(ledger=masked(url))
+    return made
+
+
+def _make_folder(settings: Settings) -> None:
+    for folder in (settings.data, _folder(settings.ledger_url)):
+        if folder is not None:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+
+
+def _folder(url: str) -> Path | None:
+    parsed = sa.make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return Path(parsed.database or "").absolute().parent if is_file else None
+
+
+# the bus
+
+
+class Bus(msgspec.Struct, frozen=True):
+    """An open bus. ``started``: whether its server runs for us and ends with us."""
+
+    transport: JetStream
+    guard: list[GuardLine]
+    monitor_urls: tuple[str, ...]
+    url: str
+    started: bool
+
+
+@asynccontextmanager
+async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[Bus]:
+    """The bus of the settings: one's own server, the embedded one that runs already, or one that is started now.
+
+    Raises BusUnavailableError, PermissionDeniedError, and UnsafeBusError unless ``is_checked`` is off.
+    """
+    async with AsyncExitStack() as stack:
+        url, credentials = settings.bus.address
+        monitor_urls, started = settings.bus.monitor_urls, False
+        if settings.bus.is_embedded:
+            address = embedded.running(settings.data)
+            if address is None:
+                server = embedded.EmbeddedServer(settings.data, binary=settings.bus.server)
+                await stack.enter_async_context(server)
+                address, started = server.address, True
+            url, credentials, monitor_urls = (
+                address.url,
+                address.credentials,
+                (address.monitor_url,),
+            )
+        transport = await JetStream.connect(
+            url, history(replicas=settings.bus.replicas), credentials=credentials
+        )
+        stack.push_async_callback(transport.close)
+        lines = await transport.guard(*monitor_urls)
+        if is_checked:
+            require_safe(lines)
+        yield Bus(transport, lines, monitor_urls, masked(url), started)
+
+
+# keeping the books
+
+
+class Keeper(Protocol):
+    """Whoever moves the ledger on."""
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+    @property
+    def sequence(self) -> int:
+        """The last event in the ledger, as far as is known."""
+
+
+class OwnKeeper:
+    """This process writes the ledger."""
+
+    def __init__(self, store: Store, transport: JetStream, told: Told | None = None) -> None:
+        self._runner = Runner(store, Books(store), transport, VERSION, told=told)
+
+    async def run(self) -> None:
+        """Fold what comes, until cancelled. Raises what the runner raises."""
+        await self._runner.run()
+
+    @property
+    def checkpoint(self) -> Checkpoint:
+        """How far the ledger is."""
+        return self._runner.checkpoint
+
+    @property
+    def sequence(self) -> int:
+        """The last event in the ledger."""
+        return self._runner.checkpoint.sequence
+
+
+class OtherKeeper:
+    """Another process writes the ledger; this one looks how far it is."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self.sequence = store.checkpoint(VERSION).sequence
+
+    async def run(self) -> None:
+        """Look at it again and again, until cancelled."""
+        while True:
+            self.sequence = (await asyncio.to_thread(self._store.checkpoint, VERSION)).sequence
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def keeper(
+    settings: Settings,
+    store: Store,
+    transport: JetStream,
+    purpose: str,
+    *,
+    told: Told | None = None,
+    joins: bool = False,
+) -> Iterator[Keeper]:
+    """The one who moves this ledger on: ourselves, or with ``joins`` also another process that holds it.
+
+    Raises LedgerBusyError where another holds it and may not be joined.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(writer_lock(settings.ledger_url, store.engine, purpose))
+        except LedgerBusyError as error:
+            # Another import ends its bus when it is done, under our feet.
+            if not joins or "import" in error.holder:
+                raise
+            yield OtherKeeper(store)
+            return
+        yield OwnKeeper(store, transport, told)
+
+
+async def reach(keeper: Keeper, sequence: int, told: Callable[[int], None] | None = None) -> None:
+    """Return when the ledger holds the event ``sequence``."""
+    while keeper.sequence < sequence:
+        if told is not None:
+            told(keeper.sequence)
+        await asyncio.sleep(0.02)
+    if told is not None:
+        told(keeper.sequence)
+
+
+# the process
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order.
+
+    Raises the first error of a group as itself, and StoppedError after a signal that ``work`` did not take for its end.
+    """
+    caught: list[Signals] = []
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop(signal: Signals) -> None:
+            caught.append(signal)
+            task.cancel()
+
+        for signal in (SIGTERM, SIGINT):
+            loop.add_signal_handler(signal, stop, signal)
+        return await work
+
+    try:
+        return asyncio.run(main())
+    except asyncio.CancelledError:
+        raise StoppedError(signal=caught[0] if caught else SIGINT) from None
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run ``work`` beside the body: its error ends the body, the body's end cancels it."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work)
+        yield
+        # The group waits for it; a cancelled task is no error of the group.
+        task.cancel()

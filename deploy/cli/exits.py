@@ -1,0 +1,76 @@
+"""Exit codes of every command: the one place that says which, and what a script may conclude from it."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import sqlalchemy as sa
+
+from bus.errors import (
+    BusUnavailableError,
+    ClusterUnavailableError,
+    HistoryDivergedError,
+    PermissionDeniedError,
+    UnsafeBusError,
+)
+from deploy.bootstrap import AbsentLedgerError, StoppedError
+from deploy.locking import LedgerBusyError
+from deploy.settings import SettingsError
+
+
+class Exit(IntEnum):
+    """What a command's end means. Shown by ``bursar --help``."""
+
+    OK = 0
+    #: Something failed; one line on stderr says what.
+    FAILED = 1
+    #: An option, a setting or an input cannot be used. Nothing was changed.
+    USAGE = 2
+    #: There is no ledger here yet.
+    ABSENT = 3
+    #: The bus, the database or the cluster cannot be reached; later it may.
+    UNREACHABLE = 4
+    #: Another process writes this ledger.
+    BUSY = 5
+    #: Two things that must be equal are not: history and ledger, rows and replay, chain and archive.
+    DIFFERENT = 6
+    #: `status`: there are parked events or gaps, the bus is unsafe, or the ledger lags.
+    UNHEALTHY = 7
+    #: The bus would not keep what it acknowledges, or a permission is missing.
+    REFUSED = 8
+    #: The reader of our output went away (as in `bursar acct | head`).
+    PIPE = 141
+
+
+#: Exit code → words, for the help text.
+MEANINGS = {
+    Exit.OK: "done",
+    Exit.FAILED: "failed; one line on stderr says why",
+    Exit.USAGE: "an option, setting or input cannot be used",
+    Exit.ABSENT: "no ledger here yet",
+    Exit.UNREACHABLE: "bus, database or cluster cannot be reached",
+    Exit.BUSY: "another process writes this ledger",
+    Exit.DIFFERENT: "what must be equal is not (history, rows, chain)",
+    Exit.UNHEALTHY: "status: parked events, gaps, lag or an unsafe bus",
+    Exit.REFUSED: "unsafe bus or missing permission",
+    Exit.PIPE: "the reader of the output went away",
+}
+
+_BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
+    (SettingsError, Exit.USAGE),
+    (AbsentLedgerError, Exit.ABSENT),
+    (LedgerBusyError, Exit.BUSY),
+    (BusUnavailableError, Exit.UNREACHABLE),
+    (ClusterUnavailableError, Exit.UNREACHABLE),
+    (sa.exc.OperationalError, Exit.UNREACHABLE),
+    (HistoryDivergedError, Exit.DIFFERENT),
+    (UnsafeBusError, Exit.REFUSED),
+    (PermissionDeniedError, Exit.REFUSED),
+)
+
+
+def exit_of(error: BaseException) -> int:
+    """The exit code that an error ends the process with; 128 + the signal's number after a signal."""
+    if isinstance(error, StoppedError):
+        return 128 + int(error.signal)
+    return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)

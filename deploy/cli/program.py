@@ -1,0 +1,116 @@
+"""The program: its commands, and how every command ends.
+
+An error is one line on stderr that names the input; a traceback appears only with ``--debug``. Which exit code means what
+is in :mod:`deploy.cli.exits`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from typing import NoReturn
+
+import sqlalchemy as sa
+import typer
+
+from bus.errors import BursarError
+from deploy.bootstrap import AbsentLedgerError, StoppedError
+from deploy.cli import asking, imports, status
+from deploy.cli.exits import MEANINGS, Exit, exit_of
+from deploy.cli.options import Bus, Config, Data, Debug, Given, Ledger, Output, remember
+from deploy.cli.output import say
+from deploy.locking import LedgerBusyError
+
+_EPILOG = "Exit codes: " + " · ".join(f"{int(code)} {words}" for code, words in MEANINGS.items())
+
+app = typer.Typer(
+    name="bursar",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=_EPILOG,
+    help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
+)
+app.add_typer(imports.app, name="import")
+asking.register(app)
+status.register(app)
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    data: Data = None,
+    ledger: Ledger = None,
+    bus: Bus = None,
+    config: Config = None,
+    output: Output = None,
+    debug: Debug = False,
+) -> None:
+    """The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
+
+    \b
+    bursar up                         follow the cluster of your kubeconfig (or play a recorded day)
+    bursar report --by team,day       who used how much
+    bursar acct --team vision         the rows behind it
+    bursar status                     is everything in the books?
+    """
+    context.obj = Given()
+    remember(context, data=data, ledger=ledger, bus=bus, config=config, output=output, debug=debug)
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process with its exit code."""
+    sys.exit(_code(sys.argv[1:]))
+
+
+def _code(arguments: list[str]) -> int:
+    is_debug = "--debug" in arguments
+    try:
+        code = app(arguments, standalone_mode=False)
+        sys.stdout.flush()
+        return int(code or 0)
+    except (typer.Exit, SystemExit) as error:
+        return int(getattr(error, "exit_code", getattr(error, "code", 0)) or 0)
+    except BrokenPipeError:
+        # Nothing may be written any more, also not when Python closes the stream at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return Exit.PIPE
+    except KeyboardInterrupt:
+        return 130
+    except Exception as error:
+        if is_debug:
+            raise
+        return _told(error)
+
+
+def _told(error: Exception) -> int:
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "bursar"
+        say(f"{path}: {error.format_message()}  (see {path} --help)")
+        return Exit.USAGE
+    if isinstance(error, typer.Abort):
+        return 130
+    if isinstance(error, AbsentLedgerError):
+        say(
+            f"bursar: no ledger at {getattr(error, 'ledger', '')}: begin one with `bursar up` or `bursar import`"
+        )
+    elif isinstance(error, LedgerBusyError):
+        say(f"bursar: this ledger is being written by {error.holder}")
+    elif isinstance(error, StoppedError):
+        say("bursar: stopped; what was committed is kept, the same command goes on from there")
+    elif isinstance(error, BursarError):
+        say(f"bursar: {error}")
+    elif isinstance(error, sa.exc.SQLAlchemyError):
+        cause = getattr(error, "orig", None) or error
+        say(f"bursar: the ledger: {str(cause).splitlines()[0]}")
+    else:
+        say(f"bursar: {type(error).__name__}: {error}  (--debug shows where)")
+    return exit_of(error)

@@ -1,0 +1,144 @@
+"""``bursar status``: is everything that was said in the books, and can the bus be trusted?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import sqlalchemy as sa
+import typer
+
+from bus import embedded
+from bus.errors import BursarError
+from bus.jetstream import GuardLine, State
+from deploy.bootstrap import bus, reading, run
+from deploy.cli import times
+from deploy.cli.asking import standing
+from deploy.cli.exits import Exit
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import write
+from deploy.settings import Settings, masked
+from projections.engine.tables import events
+from projections.pod_runs import pod_runs
+
+#: How far back `gaps` looks; `bursar verify` looks at all.
+LOOKED_AT = 100_000
+
+
+class BusView(msgspec.Struct):
+    """What can be said of the bus. ``sequence`` None: it could not be asked."""
+
+    sequence: int | None = None
+    is_running: bool = False
+    url: str = ""
+    trouble: str = ""
+    guard: list[GuardLine] = []
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "status")(status)
+
+
+def status(
+    asked: Asked,
+    live: Annotated[bool, typer.Option("--live", help="Also fail when no bus is running.")] = False,
+    most: Annotated[int, typer.Option("--max-lag", help="Most events that may wait.")] = 10_000,
+) -> None:
+    """How far the ledger is, what is parked, and how safe the bus is. Exit code 0 when all is well, 7 when not.
+
+    \b
+    bursar status
+    bursar status -o json --live --max-lag 1000      for a monitor
+    """
+    settings = asked.settings
+    with reading(settings) as connection:
+        stands = standing(connection)
+        gaps = _gaps(connection, stands.sequence)
+        pods = _pods(connection)
+    view = run(_look(settings))
+    lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
+    row: dict[str, Any] = {
+        "sequence": view.sequence,
+        "projected": stands.sequence,
+        "lag": lag,
+        "parked": stands.parked,
+        "gaps": gaps,
+        "guard": [msgspec.to_builtins(line) for line in view.guard],
+        "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
+        "ledger": masked(settings.ledger_url),
+        "observed": times.stamp(stands.observed_s) if stands.sequence else None,
+        "pods": pods,
+    }
+    bad = [line for line in view.guard if line.state is State.UNSAFE]
+    is_well = not (
+        stands.parked or gaps or bad or (lag or 0) > most or (live and not view.is_running)
+    )
+    row["healthy"] = is_well
+    if asked.output is Format.TABLE:
+        row = _for_people(row, view)
+    write([row], asked.output, one=True, title="Bursar")
+    if not is_well:
+        raise typer.Exit(Exit.UNHEALTHY)
+
+
+def _gaps(connection: sa.Connection, last: int) -> int:
+    """Sequences missing among the last :data:`LOOKED_AT` of the archive."""
+    first = connection.scalar(sa.select(sa.func.min(events.c.sequence)))
+    if first is None:
+        return 0
+    begin = max(first, last - LOOKED_AT + 1)
+    count = connection.scalar(
+        sa.select(sa.func.count()).select_from(events).where(events.c.sequence >= begin)
+    )
+    return int(last - begin + 1 - (count or 0))
+
+
+def _pods(connection: sa.Connection) -> dict[str, int]:
+    runs = pod_runs.c
+    is_open = runs.end_s.is_(None)
+    row = connection.execute(
+        sa.select(
+            sa.func.count(),
+            sa.func.count().filter(is_open, runs.start_s.is_not(None)),
+            sa.func.count().filter(is_open, runs.start_s.is_(None)),
+        ).select_from(pod_runs)
+    ).one()
+    return {"all": row[0], "holding": row[1], "waiting": row[2]}
+
+
+async def _look(settings: Settings) -> BusView:
+    """Ask the bus; an embedded one that does not run is started for the question and ended again."""
+    view = BusView()
+    if settings.bus.is_embedded:
+        view.is_running = embedded.running(settings.data) is not None
+        if not view.is_running and not (settings.data / "bus" / "store").is_dir():
+            view.trouble = "not running, and no history in the data folder"
+            return view
+    try:
+        async with bus(settings, is_checked=False) as opened:
+            view.is_running = not opened.started
+            view.url, view.guard = opened.url, opened.guard
+            view.sequence = (await opened.transport.head()).last_sequence
+    except BursarError as error:
+        view.trouble = str(error)
+    return view
+
+
+def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
+    row = dict(row)
+    safe = sum(line.state is State.OK for line in view.guard)
+    others = [
+        f"{line.state} {line.property}: {line.found}, wanted {line.wanted}"
+        for line in view.guard
+        if line.state is not State.OK
+    ]
+    running = f"running at {view.url}" if view.is_running else "not running (`bursar up` starts it)"
+    row["bus"] = f"{running}; {view.trouble}" if view.trouble else running
+    row["guard"] = (
+        [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
+    )
+    row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    if view.sequence is None:
+        row["sequence"] = row["lag"] = "unknown"
+    return row

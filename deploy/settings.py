@@ -1,0 +1,312 @@
+"""What may be set, and the only reader of the environment.
+
+Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
+``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and
+``BURSAR_NATS_SERVER``. Everything is strict: an unknown name is an error, since a misspelt setting would
+else be a default that nobody asked for. URLs may hold passwords, so they are shown through :func:`masked` only.
+
+Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
+
+import sqlalchemy as sa
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from bus import kube
+from bus.jetstream import Credentials
+from bus.sources.labels import LabelPolicy
+from deploy.settings_file import SettingsError, SettingsFile, read_settings_file
+
+__all__ = ["Settings", "SettingsError", "cluster_access", "load", "masked"]
+
+#: The bus that comes with Bursar: a nats-server below the data folder.
+EMBEDDED = "embedded"
+
+#: Short names of the environment, and the field each stands for.
+SHORT_FORMS = {
+    "bursar_ledger": "bursar_ledger__url",
+    "bursar_bus": "bursar_bus__url",
+    "bursar_nats_server": "bursar_bus__server",
+}
+
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_POLICY = LabelPolicy()
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LedgerSettings(_Part):
+    """Where the books are kept."""
+
+    #: SQLAlchemy URL, SQLite or PostgreSQL. Empty = ``ledger.db`` in the data folder.
+    url: SecretStr = SecretStr("")
+
+    @field_validator("url")
+    @classmethod
+    def _known(cls, url: SecretStr) -> SecretStr:
+        return SecretStr(_ledger_url(url.get_secret_value()))
+
+
+class BusSettings(_Part):
+    """Where the history is kept."""
+
+    #: ``embedded``, or ``nats://[user:password@]host:port`` of a server of one's own.
+    url: SecretStr = SecretStr(EMBEDDED)
+    #: NATS credentials file (JWT and seed), where the URL has no user.
+    credentials: Path | None = None
+    #: HTTP monitoring addresses of one's own servers: only they prove the sync interval.
+    monitor_urls: tuple[str, ...] = ()
+    #: Replicas of the stream; 3 where the servers form a cluster of three.
+    replicas: int = Field(1, ge=1, le=5)
+    #: Another nats-server than the bundled one, for ``embedded``.
+    server: Path | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _known(cls, url: SecretStr) -> SecretStr:
+        _check_bus_url(url.get_secret_value())
+        return url
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether Bursar runs the server itself."""
+        return self.url.get_secret_value() == EMBEDDED
+
+    @property
+    def address(self) -> tuple[str, Credentials]:
+        """URL without its user, and what to log in with."""
+        parts = urlsplit(self.url.get_secret_value())
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        if parts.username:
+            return bare, (parts.username, parts.password or "")
+        return bare, self.credentials
+
+
+class ClusterSettings(_Part):
+    """Which cluster is followed, and how."""
+
+    #: Its name in the history: every event carries it. Changing it later begins another cluster's books.
+    name: str = "default"
+    #: Kubeconfig file; empty = ``KUBECONFIG``, ``~/.kube/config``, else this pod's service account.
+    kubeconfig: str = ""
+    #: A context of the kubeconfig; empty = its current one.
+    context: str = ""
+    #: Longest time between two complete lists, seconds: how long an unseen delete may stay unknown.
+    relist_seconds: float = Field(600.0, ge=10, le=86_400)
+    #: Use proxies of the environment. Off: an API server is reached directly.
+    trust_env: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _token(cls, name: str) -> str:
+        if not _CLUSTER_NAME.match(name):
+            raise ValueError("a cluster's name is 1 to 64 letters, digits, '_' or '-'")
+        return name
+
+
+class LabelSettings(_Part):
+    """Which labels name team and user, and which others leave the cluster. See :class:`LabelPolicy`."""
+
+    #: Label of pods and namespaces that names the team.
+    team: str = _POLICY.team
+    #: Label of pods and namespaces that names the user.
+    user: str = _POLICY.user
+    #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
+    owner_annotation: str = _POLICY.owner_annotation
+    #: More label keys to keep, for ``--by label:KEY``.
+    keep: frozenset[str] = frozenset()
+    #: More prefixes of label keys to keep.
+    keep_prefixes: tuple[str, ...] = ()
+
+    def policy(self) -> LabelPolicy:
+        """What sources may take from labels."""
+        return LabelPolicy(
+            team=self.team,
+            user=self.user,
+            owner_annotation=self.owner_annotation,
+            label_keys=_POLICY.label_keys | self.keep | {self.team, self.user},
+            label_prefixes=(*_POLICY.label_prefixes, *self.keep_prefixes),
+        )
+
+
+class Settings(BaseSettings):
+    """Everything that may be set. Immutable; make it with :func:`load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BURSAR_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+    #: What the file says, and where; set for the time of :func:`load`.
+    file: ClassVar[SettingsFile | None] = None
+
+    #: Folder of everything embedded: the ledger, the bus, locks.
+    data: Path
+    ledger: LedgerSettings = LedgerSettings()
+    bus: BusSettings = BusSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    labels: LabelSettings = LabelSettings()
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger's URL. May hold a password: show it :func:`masked`."""
+        return self.ledger.url.get_secret_value() or f"sqlite:///{self.data / 'ledger.db'}"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options, environment, file; no ``.env`` file, since a working folder must not change what is booked."""
+        found = [init_settings, _Environment(settings_cls)]
+        if cls.file is not None:
+            found.append(InitSettingsSource(settings_cls, cls.file.values))
+        return tuple(found)
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, with the short forms spelt out and ``BURSAR_CONFIG`` left out."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        known = dict(super()._load_env_vars())
+        for short, full in SHORT_FORMS.items():
+            if (value := known.pop(short, None)) is not None:
+                known.setdefault(full, value)
+        return known
+
+
+def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
+    """The settings of this process. ``options`` are nested as the model is; None in them means not given.
+
+    Raises SettingsError naming the option, variable, or file and line.
+    """
+    named = config or (Path(text) if (text := os.environ.get("BURSAR_CONFIG")) else None)
+    Settings.file = read_settings_file(named) if named is not None else None
+    _refuse_unknown_variables()
+    given = {name: value for name, value in (options or {}).items() if value is not None}
+    try:
+        if not ("data" in given or _says_data()):
+            given["data"] = default_data()
+        settings = Settings(**given)
+        data = settings.data.expanduser().absolute()
+        return settings.model_copy(update={"data": data})
+    except ValidationError as error:
+        raise _explained(error, Settings.file) from None
+    finally:
+        Settings.file = None
+
+
+def _says_data() -> bool:
+    return bool(os.environ.get("BURSAR_DATA")) or (
+        Settings.file is not None and "data" in Settings.file.values
+    )
+
+
+def default_data() -> Path:
+    """``$XDG_DATA_HOME/bursar``, by default ``~/.local/share/bursar``.
+
+    One place a user, not one a working folder: ``bursar report`` has to find what ``bursar up`` keeps, wherever either is
+    typed. Raises SettingsError where there is no home.
+    """
+    base = os.environ.get("XDG_DATA_HOME", "")
+    try:
+        # A relative path here is to be ignored (XDG base directory specification).
+        root = Path(base) if base.startswith("/") else Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise SettingsError("there is no home folder: name the data folder with --data") from None
+    return root / "bursar"
+
+
+def cluster_access(settings: Settings) -> kube.Access | None:
+    """Where the cluster is; None where nothing points to one. Opens no connection."""
+    return kube.discover(os.environ, settings.cluster.kubeconfig, settings.cluster.context)
+
+
+def masked(url: str) -> str:
+    """A URL that may be shown: its password as ``***``."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    user, _, host = parts.netloc.rpartition("@")
+    return parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}").geturl()
+
+
+def _refuse_unknown_variables() -> None:
+    parts = {name for name in Settings.model_fields if name != "data"}
+    for name in os.environ:
+        if name.upper().startswith("BURSAR_") and "__" in name:
+            part = name[len("BURSAR_") :].lower().partition("__")[0]
+            if part not in parts:
+                raise SettingsError(f"{name}: there is no such setting")
+
+
+def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsError:
+    """The first problem, with the place it came from. Values are not repeated: they may be secret."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = tuple(str(part) for part in first["loc"])
+    said = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+    said = said.removeprefix("Value error, ")
+    # The environment is stronger than the file, so a wrong value of both is the environment's.
+    names = {name.upper() for name in os.environ}
+    short = {full.upper(): name.upper() for name, full in SHORT_FORMS.items()}
+    variable = "BURSAR_" + "__".join(place).upper()
+    for name in (variable, short.get(variable, variable)):
+        if name in names:
+            return SettingsError(f"{name}: {said}")
+    if file is not None and (line := file.line(place)):
+        return SettingsError(f"{file.path}, line {line}: {'.'.join(place)}: {said}")
+    return SettingsError(f"{'.'.join(place)}: {said}")
+
+
+def _ledger_url(url: str) -> str:
+    if not url:
+        return url
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(
+            "not a database URL: sqlite:///FILE or postgresql://HOST/DATABASE"
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgres", "postgresql"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    elif backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        raise ValueError(
+            "the ledger is a file of SQLite or a PostgreSQL: sqlite:///FILE or postgresql://…"
+        )
+    if parsed.port is not None and not 0 < parsed.port < 65_536:
+        raise ValueError("the port is not between 1 and 65535")
+    return parsed.render_as_string(hide_password=False)
+
+
+def _check_bus_url(url: str) -> None:
+    if url == EMBEDDED:
+        return
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the bus URL has no valid port (1 to 65535)") from None
+    if parts.scheme not in ("nats", "tls") or not parts.hostname:
+        raise ValueError("the bus is `embedded` or nats://HOST:PORT")
+    if port == 0:
+        raise ValueError("the bus URL has no valid port (1 to 65535)")

@@ -1,0 +1,35 @@
+"""How much did each group hold, wait, and lose sight of, in a period?
+
+Every aggregate that Bursar prints. A pod's segments are clipped to [from, to), cut at the hours or days of a time zone,
+and summed by group in exact integers; so the sum over any grouping is the sum of the segments, and a row of
+``bursar report`` is the sum of the rows of ``bursar acct`` behind it (:mod:`projections.accounts`).
+
+Rules where the segments alone do not decide:
+
+- Waiting belongs to whom the pod held for first, unknown time to whom it held for last. A pod that never held is
+  grouped by its labels and its namespace at its creation, and has no node and no model.
+- A pod is counted once in each group it touches: by waiting, holding or unknown time, or by having been created there.
+  It has held there when a segment touches the group, or when it was bound and gone in the same second.
+- What happened at or after ``as_of_s`` is not there, as in ``accounts``.
+
+:func:`sums` answers for amounts alone, from the hourly and daily sums where they hold the same answer.
+
+Source: ``accounting.md`` sections 1, 2 and 4.
+"""
+
+from projections.reports.periods import periods
+from projections.reports.shape import DIMENSIONS, LABEL, UTC, Question, Row, Sums, check
+from projections.reports.sums import report, sums
+
+__all__ = [
+    "DIMENSIONS",
+    "LABEL",
+    "UTC",
+    "Question",
+    "Row",
+    "Sums",
+    "check",
+    "periods",
+    "report",
+    "sums",
+]

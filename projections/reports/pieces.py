@@ -1,0 +1,195 @@
+"""What each pod has in a period, pod by pod: waiting, held segments and unknown time, clipped, cut and keyed by group."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from projections import histories, namespaces
+from projections.pod_runs import UNASSIGNED, from_columns, held_segments, pod_runs
+from projections.reports.periods import periods
+from projections.reports.shape import LABEL, Key, Period, Question, Sums
+
+#: Rows fetched at once.
+_FETCHED = 2_000
+
+
+class Holding(msgspec.Struct, frozen=True, gc=False):
+    """One segment as of the question's moment: [start_s, end_s), closed there if it is open."""
+
+    start_s: int
+    end_s: int
+    cpu_milli: int
+    memory_mib: int
+    gpu_milli: int
+    team: str | None
+    user: str | None
+    node: str | None
+    model: str | None
+
+
+class _PodRow(msgspec.Struct, gc=False):
+    cluster: str
+    namespace: str
+    workload: str
+    labels: str
+    created_s: int
+    start_s: int | None
+    end_s: int | None
+    unknown_s: int
+    #: At least one: where it never held, the one for whom it would have.
+    holdings: list[Holding]
+    has_held: bool
+
+
+_labels = msgspec.json.Decoder(dict[str, str])
+
+
+def pieces(
+    connection: sa.Connection, question: Question, *conditions: sa.ColumnElement[bool]
+) -> Iterator[list[tuple[Key, int, int, Holding]]]:
+    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked."""
+    cut = periods("hour" if "hour" in question.by else "day", question.zone)
+    is_cut = "day" in question.by or "hour" in question.by
+    for pod in _pods(connection, question, *conditions):
+        found: list[tuple[Key, int, int, Holding]] = []
+        for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s):
+            clipped = _clipped(question, start_s, end_s)
+            if clipped is None or not _is_wanted(question, pod, holding):
+                continue
+            if not is_cut:
+                lo, hi = clipped
+                found.append((_key(question.by, pod, holding, None), kind, hi - lo, holding))
+                continue
+            found += [
+                (_key(question.by, pod, holding, period), kind, seconds, holding)
+                for period, seconds in cut(*clipped)
+            ]
+        if found:
+            yield found
+
+
+def _pods(
+    connection: sa.Connection, question: Question, *conditions: sa.ColumnElement[bool]
+) -> Iterator[_PodRow]:
+    """The pods that may lie in the period, with their segments as of then, read as they are needed."""
+    runs, segments = pod_runs.c, held_segments.c
+    as_of_s = question.as_of_s
+    chosen = [runs.created_s <= as_of_s, *conditions]
+    if question.from_s is not None:
+        chosen.append(sa.or_(runs.end_s.is_(None), runs.end_s + runs.unknown_s >= question.from_s))
+    if question.to_s is not None:
+        chosen.append(runs.created_s < question.to_s)
+    owners = {
+        (row[0], row[1]): namespaces.from_columns(tuple(row)).owners()
+        for row in connection.execute(sa.select(namespaces.namespaces))
+    }
+    # The long column only for those that held nothing: whose they would be stands in it alone.
+    holds = sa.and_(runs.start_s < as_of_s, sa.or_(runs.end_s.is_(None), runs.end_s > runs.start_s))
+    columns = [c if c.name != "state" else sa.case((holds, ""), else_=c) for c in pod_runs.c]
+    held = connection.execute(
+        sa.select(held_segments)
+        .join(pod_runs, runs.uid == segments.uid)
+        .where(segments.start_s < as_of_s, *chosen)
+        .order_by(segments.uid, segments.start_s)
+        .execution_options(yield_per=_FETCHED)
+    )
+    by_pod = itertools.groupby(held, key=lambda row: row[0])
+    following = next(by_pod, None)
+    rows = sa.select(*columns).where(*chosen).order_by(runs.uid)
+    for row in connection.execute(rows.execution_options(yield_per=_FETCHED)):
+        holdings: list[Holding] = []
+        if following is not None and following[0] == row[0]:
+            for s in following[1]:
+                end_s = as_of_s if s[2] is None else min(s[2], as_of_s)
+                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:14]))
+            following = next(by_pod, None)
+        has_held = bool(holdings)
+        if not has_held:
+            holdings.append(_nobody(tuple(row), owners))
+        created_s, start_s, end_s, unknown_s = row[14:18]
+        yield _PodRow(
+            row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held
+        )  # fmt: skip
+
+
+def _nobody(row: tuple[Any, ...], owners: dict[tuple[str, str], Any]) -> Holding:
+    """For whom a pod would have held that never did: by its newest labels, else its namespace's first ones."""
+    pod = from_columns(row, []).pod
+    team, user = pod.history[-1][2][4:6]
+    named = histories.at(owners.get((row[1], row[2]), []), row[14]) or (None, None)
+    team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
+    return Holding(0, 0, 0, 0, 0, team, user, None, None)
+
+
+WAITED, HELD, UNKNOWN = range(3)
+
+
+def _stretches(pod: _PodRow, as_of_s: int) -> Iterator[tuple[int, int, int, Holding]]:
+    """(kind, start, end, for whom) of one pod as of a moment; one of no length says only that it was there."""
+    first, last = pod.holdings[0], pod.holdings[-1]
+    bound_s = pod.start_s if pod.start_s is not None and pod.start_s <= as_of_s else None
+    end_s = as_of_s if pod.end_s is None else min(pod.end_s, as_of_s)
+    yield WAITED, pod.created_s, end_s if bound_s is None else bound_s, first
+    if bound_s is not None and not pod.has_held:
+        yield HELD, bound_s, bound_s, first
+    for holding in pod.holdings if pod.has_held else ():
+        yield HELD, holding.start_s, holding.end_s, holding
+    if pod.unknown_s and pod.end_s is not None and pod.end_s < as_of_s:
+        yield UNKNOWN, pod.end_s, min(pod.end_s + pod.unknown_s, as_of_s), last
+
+
+def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | None:
+    lo = start_s if question.from_s is None else max(start_s, question.from_s)
+    if start_s < end_s:
+        hi = min(end_s, question.until_s)
+        return (lo, hi) if lo < hi else None
+    is_in = lo == start_s and (question.to_s is None or start_s < question.to_s)
+    return (lo, lo) if is_in else None
+
+
+def _is_wanted(question: Question, pod: _PodRow, holding: Holding) -> bool:
+    return not question.where or all(
+        _value(name, pod, holding) == value for name, value in question.where.items()
+    )
+
+
+def _key(by: tuple[str, ...], pod: _PodRow, holding: Holding, period: Period | None) -> Key:
+    return tuple(
+        _called(name, period) if name in ("day", "hour") else _value(name, pod, holding)
+        for name in by
+    )
+
+
+def _called(name: str, period: Period | None) -> Period | None:
+    if period is None or name == "hour":
+        return period
+    # The day of an hour: its name begins with the date.
+    return (0, period[1][:10])
+
+
+def _value(name: str, pod: _PodRow, holding: Holding) -> str | None:
+    if name.startswith(LABEL):
+        return _labels.decode(pod.labels).get(name[len(LABEL) :])
+    value: str | None = getattr(pod if name in _OF_PODS else holding, name)
+    return value
+
+
+_OF_PODS = frozenset({"cluster", "namespace", "workload"})
+
+
+def add(found: Sums, kind: int, seconds: int, holding: Holding) -> None:
+    """Add one piece to the sums of its group."""
+    if kind == WAITED:
+        found.waiting_s += seconds
+    elif kind == UNKNOWN:
+        found.unknown_s += seconds
+    else:
+        found.held_s += seconds
+        found.cpu_milli_s += holding.cpu_milli * seconds
+        found.gpu_milli_s += holding.gpu_milli * seconds
+        found.memory_mib_s += holding.memory_mib * seconds

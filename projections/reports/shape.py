@@ -1,0 +1,70 @@
+"""A question about groups in a period, and the rows of its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+#: What may be grouped by, beside ``label:KEY``.
+DIMENSIONS = (
+    "team", "user", "namespace", "workload", "model", "node", "day", "hour", "cluster",
+)  # fmt: skip
+LABEL = "label:"
+
+
+UTC = ZoneInfo("UTC")
+
+Key = tuple[Any, ...]
+#: Start in seconds UTC, and how it is called in its zone.
+Period = tuple[int, str]
+
+
+class Question(msgspec.Struct, frozen=True, kw_only=True):
+    """What is asked: groups, a period [from_s, to_s) in seconds UTC (None: open), the moment, the zone of days and hours.
+
+    ``where`` keeps pods by equality on ``team``, ``user``, ``namespace`` or ``cluster`` of what they held.
+    """
+
+    by: tuple[str, ...] = ()
+    from_s: int | None = None
+    to_s: int | None = None
+    as_of_s: int
+    zone: ZoneInfo = UTC
+    where: dict[str, str] = {}
+
+    @property
+    def until_s(self) -> int:
+        """Where the period ends, at the latest now."""
+        return self.as_of_s if self.to_s is None else min(self.to_s, self.as_of_s)
+
+
+class Sums(msgspec.Struct):
+    """What a group adds up to. Whole pods, amounts × seconds, and seconds."""
+
+    pods: int = 0
+    held_pods: int = 0
+    cpu_milli_s: int = 0
+    gpu_milli_s: int = 0
+    memory_mib_s: int = 0
+    held_s: int = 0
+    waiting_s: int = 0
+    unknown_s: int = 0
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A group: the values of ``by`` in its order (None: has none), and its sums."""
+
+    key: Key
+    sums: Sums
+
+
+def check(by: Iterable[str]) -> tuple[str, ...]:
+    """The dimensions, each once. Raises ValueError naming one that there is not."""
+    found = tuple(dict.fromkeys(by))
+    for name in found:
+        if name not in DIMENSIONS and not (name.startswith(LABEL) and len(name) > len(LABEL)):
+            raise ValueError(f"cannot group by {name!r}: {', '.join(DIMENSIONS)} or {LABEL}KEY")
+    return found

@@ -1,0 +1,145 @@
+"""Adds the pieces of all pods up by group; or takes the sums that are kept, where they have the same answer."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import msgspec
+import sqlalchemy as sa
+
+from projections.pod_runs import pod_runs
+from projections.reports.periods import periods
+from projections.reports.pieces import HELD, add, pieces
+from projections.reports.shape import UTC, Key, Question, Row, Sums, check
+from projections.usage import DAY, HOUR, usage_days, usage_hours
+
+#: Dimensions that the hourly and daily sums keep, and their column.
+_KEPT = {
+    "cluster": "cluster",
+    "team": "team",
+    "user": "user_name",
+    "namespace": "namespace",
+    "workload": "workload",
+    "model": "model",
+}
+
+
+def report(connection: sa.Connection, question: Question) -> list[Row]:
+    """One row for each group that a pod touched in the period, by key; without groups one row.
+
+    Exact; the module says what counts where. Raises ValueError for a dimension there is not.
+    """
+    check(question.by)
+    totals = _empty(question)
+    for pod in pieces(connection, question):
+        counted: dict[Key, bool] = {}
+        for key, kind, seconds, holding in pod:
+            add(totals[key], kind, seconds, holding)
+            counted[key] = counted.get(key, False) or kind == HELD
+        for key, has_held in counted.items():
+            totals[key].pods += 1
+            totals[key].held_pods += has_held
+    return _rows(totals)
+
+
+def sums(connection: sa.Connection, question: Question) -> list[Row]:
+    """Amounts and held seconds by group, as :func:`report` has them; the rest is 0, groups that held nothing are not there.
+
+    Whole past days and hours come from the sums kept while folding, which are few; only what is open, and the hours
+    around the ends of the period, come from segments. Where a question goes beyond those sums, all does.
+    """
+    by = check(question.by)
+    totals = _empty(question)
+    width_s = _width(question)
+    rest = question
+    if width_s:
+        middle_s = question.until_s - question.until_s % width_s
+        if question.from_s is None or middle_s > question.from_s:
+            _add_kept(connection, question, middle_s, width_s, totals)
+            past = msgspec.structs.replace(question, to_s=middle_s)
+            _add_segments(connection, past, totals, pod_runs.c.end_s.is_(None))
+            rest = msgspec.structs.replace(question, from_s=middle_s)
+    _add_segments(connection, rest, totals)
+    return _rows({key: found for key, found in totals.items() if found.held_s or not by})
+
+
+def _empty(question: Question) -> dict[Key, Sums]:
+    totals: dict[Key, Sums] = defaultdict(Sums)
+    if not question.by:
+        totals[()] = Sums()
+    return totals
+
+
+def _rows(totals: dict[Key, Sums]) -> list[Row]:
+    def order(key: Key) -> Key:
+        # What has no value comes last; days and hours by their time, not by their name.
+        return tuple((value is None, "" if value is None else value) for value in key)
+
+    return [
+        Row(tuple(v[1] if isinstance(v, tuple) else v for v in key), totals[key])
+        for key in sorted(totals, key=order)
+    ]
+
+
+# from the sums that are kept
+
+
+def _width(question: Question) -> int:
+    """Seconds of the periods whose kept sums answer the question; 0 where none do."""
+    cuts = {"day", "hour"} & set(question.by)
+    names = {*question.by, *question.where} - cuts
+    is_kept = names <= _KEPT.keys() and (not cuts or question.zone.key == UTC.key)
+    for width_s in (HOUR,) if "hour" in cuts else (DAY, HOUR):
+        if is_kept and (question.from_s or 0) % width_s == 0:
+            return width_s
+    return 0
+
+
+def _add_kept(
+    connection: sa.Connection,
+    question: Question,
+    until_s: int,
+    width_s: int,
+    totals: dict[Key, Sums],
+) -> None:
+    """Add what ended segments hold in whole periods before ``until_s``."""
+    table = usage_hours if width_s == HOUR else usage_days
+    columns = table.c
+    period = columns.hour_s if width_s == HOUR else columns.day_s
+    chosen = [period if name in ("day", "hour") else columns[_KEPT[name]] for name in question.by]
+    query = (
+        sa.select(
+            *chosen,
+            *(sa.func.sum(columns[n]) for n in ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s")),
+        )
+        .where(period < until_s, *(() if question.from_s is None else (period >= question.from_s,)))
+        .where(*(columns[_KEPT[name]] == value for name, value in question.where.items()))
+        .group_by(*chosen)
+    )  # fmt: skip
+    day, hour = periods("day", UTC), periods("hour", UTC)
+    for row in connection.execute(query):
+        if row[-1] is None:
+            continue
+        key = tuple(
+            next((day if name == "day" else hour)(value, value))[0]
+            if name in ("day", "hour")
+            else value or None
+            for name, value in zip(question.by, row, strict=False)
+        )
+        found = totals[key]
+        found.cpu_milli_s += int(row[-4])
+        found.memory_mib_s += int(row[-3])
+        found.gpu_milli_s += int(row[-2])
+        found.held_s += int(row[-1])
+
+
+def _add_segments(
+    connection: sa.Connection,
+    question: Question,
+    totals: dict[Key, Sums],
+    *conditions: sa.ColumnElement[bool],
+) -> None:
+    for pod in pieces(connection, question, *conditions):
+        for key, kind, seconds, holding in pod:
+            if kind == HELD and seconds:
+                add(totals[key], kind, seconds, holding)
