@@ -56,8 +56,8 @@ def loads(raw: bytes, *, max_bytes: int, max_depth: int = 64) -> object:
         raise _malformed(*fault)
     if _may_be_deeper(raw, max_depth) and _deeper(value, max_depth):
         raise _malformed("too deep", None)
-    # Without a backslash there is no escape; looking for one byte is ten times as fast.
-    if b"\\" in raw and (nul := _NUL.search(raw)):
+    # Escapes are common (managedFields has thousands), an escaped NUL is not: look for it first.
+    if b"\\u0000" in raw and (nul := _NUL.search(raw)):
         raise _malformed("NUL character", nul.end() - len(b"\\u0000"))
     if _NINETEEN_DIGITS in raw.translate(_DIGITS_TO_ZERO) or _encode(value) != raw:
         _check_slowly(raw)

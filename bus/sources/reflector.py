@@ -27,6 +27,7 @@ from contextlib import aclosing, suppress
 from typing import NoReturn
 
 from bus.clock import Clock
+from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.errors import (
     BursarError,
@@ -172,9 +173,7 @@ class Reflector:
             self.state.version = version
 
     async def _pages(self) -> tuple[str, set[str] | None]:
-        """The list's version, and the uids in it: None where it is not complete. Publishes its
-        news.
-        """
+        """The list's version, and the uids in it: None where it is not complete; says its news."""
         uids: set[str] = set()
         limit = 0 if self._expired_in_a_row >= MOST_EXPIRED else self._settings.page_size
         version = following = ""
@@ -365,7 +364,9 @@ class Reflector:
         attempts = 0
         while True:
             try:
+                crashpoint("source.before_publish")
                 await self._transport.publish(part)
+                crashpoint("source.after_publish")
                 return
             except RetryableError as error:
                 # The same ids again: what was stored without an answer is not stored twice.
