@@ -1,0 +1,168 @@
+"""Signed heads of the history: what a copy that is kept elsewhere proves.
+
+A head is (sequence, chain value there), signed with ed25519. Whoever can change the database can compute a new chain for a
+changed archive, but not a signature, and not the heads that lie elsewhere already. So heads go to the table ``heads`` and to
+a file of one JSON line each, which belongs on another disk or with another party.
+
+The private key lies in a file of its own that only its owner may read.
+
+Source: ``house.md`` 3.9; ``reliability.md`` P11 and section 7, point 11; RFC 8032.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+from cryptography.hazmat.primitives.asymmetric.ed25519 import (
+    Ed25519PrivateKey,
+    Ed25519PublicKey,
+)
+
+from bus.errors import LedgerError
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.store import Store
+from projections.engine.tables import heads
+from projections.engine.writers import writer
+
+#: A head is written when this many events came since the last one, or this much time by the events' own clock.
+EVERY_EVENTS = 1_000
+EVERY_US = 60_000_000
+
+_CONTEXT = b"bursar head 1\n"
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The chain's value at one event, signed. Bytes, hexadecimal in the file."""
+
+    sequence: int
+    chain: bytes
+    signature: bytes
+    public_key: bytes
+
+
+class _Line(msgspec.Struct, frozen=True):
+    sequence: int
+    chain: str
+    signature: str
+    public_key: str
+
+
+class Signer:
+    """Signs heads with the key in ``path``, which is made, readable by its owner only, if it is not there.
+
+    Raises LedgerError when the file is no key of ours or others may read it.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._key = Ed25519PrivateKey.from_private_bytes(_read_or_make(path))
+        self.public_key = self._key.public_key().public_bytes_raw()
+
+    def sign(self, sequence: int, chain: bytes) -> Head:
+        """The signed head at ``sequence``."""
+        return Head(sequence, chain, self._key.sign(_said(sequence, chain)), self.public_key)
+
+
+class HeadKeeper:
+    """Signs the ledger's head now and then, and writes it to the table and, where one is given, to a file.
+
+    :meth:`told` is made to be the runner's ``told``: it costs nothing for most batches.
+    """
+
+    def __init__(self, store: Store, signer: Signer, file: Path | None = None) -> None:
+        self._store = store
+        self._signer = signer
+        self._file = file
+        self._sequence = self._observed_us = 0
+
+    def told(self, checkpoint: Checkpoint) -> None:
+        """Sign if enough came since the last head."""
+        if (
+            checkpoint.sequence - self._sequence >= EVERY_EVENTS
+            or checkpoint.observed_us - self._observed_us >= EVERY_US
+        ):
+            self.keep(checkpoint)
+
+    def keep(self, checkpoint: Checkpoint) -> Head | None:
+        """Sign now; None where there is no event yet. The file is on disk when this returns."""
+        if checkpoint.sequence == 0:
+            return None
+        head = self._signer.sign(checkpoint.sequence, checkpoint.chain)
+        with self._store.engine.begin() as connection:
+            writer(connection.dialect.name).upsert(
+                connection, heads, [(head.sequence, head.chain, head.signature, head.public_key)]
+            )
+        if self._file is not None:
+            append(self._file, head)
+        self._sequence, self._observed_us = checkpoint.sequence, checkpoint.observed_us
+        return head
+
+
+def verify_head(head: Head, public_key: bytes | None = None) -> bool:
+    """Whether the head is signed by ``public_key``, or by the key it names itself where none is given."""
+    if public_key is not None and head.public_key != public_key:
+        return False
+    try:
+        Ed25519PublicKey.from_public_bytes(head.public_key).verify(
+            head.signature, _said(head.sequence, head.chain)
+        )
+    except (InvalidSignature, ValueError):
+        return False
+    return True
+
+
+def append(path: Path, head: Head) -> None:
+    """Add a head to a file, flushed to disk."""
+    line = _Line(head.sequence, head.chain.hex(), head.signature.hex(), head.public_key.hex())
+    with path.open("ab") as file:
+        file.write(msgspec.json.encode(line) + b"\n")
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def read_heads(path: Path) -> Iterator[Head]:
+    """The heads of a file, as they stand there. A last line that a crash cut off is left out.
+
+    Raises LedgerError naming the line that is no head.
+    """
+    lines = path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            read = msgspec.json.decode(line, type=_Line)
+            texts = (read.chain, read.signature, read.public_key)
+            chain, signature, public_key = (bytes.fromhex(text) for text in texts)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise LedgerError("the file of heads is damaged", line=number) from error
+        yield Head(read.sequence, chain, signature, public_key)
+
+
+def _said(sequence: int, chain: bytes) -> bytes:
+    return _CONTEXT + sequence.to_bytes(8, "big") + chain
+
+
+def _read_or_make(path: Path) -> bytes:
+    if not path.exists():
+        _make(path)
+    if path.stat().st_mode & 0o077:
+        raise LedgerError("others may read the signing key: chmod 600", path=str(path))
+    key = path.read_bytes()
+    if len(key) != 32:
+        raise LedgerError("the signing key is damaged", path=str(path))
+    return key
+
+
+def _make(path: Path) -> None:
+    # Under another name first: a crash leaves no half a key, and of two processes one wins.
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new.unlink(missing_ok=True)
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(Ed25519PrivateKey.generate().private_bytes_raw())
+        file.flush()
+        os.fsync(file.fileno())
+    with suppress(FileExistsError):
+        os.link(new, path)
+    new.unlink()

@@ -1,0 +1,315 @@
+"""Brings stream and ledger together again after one of them lost something. Nothing that was acknowledged is given up.
+
+The ledger's archive holds every event it folded, byte for byte, in order. The stream may be anything: shorter, empty, made
+anew, altered, or with events that the ledger never saw. Sources, effectors and the runner are stopped meanwhile. The
+procedure is the same for every transport:
+
+1. **Compare.** The stream is read beside the archive. Up to some event both are the same; that part may be empty.
+2. **Nothing beyond it in the stream:** it lost its tail, or was made anew and is empty. The archive's rest is published again
+   under the same ids, each window on the condition that the stream's last event is the one before it, so that every
+   event comes back at its own sequence or not at all.
+3. **Other events beyond it:** someone went on writing after the loss, before it was noticed. Their sequences are taken by
+   older events, so *they* move: what the archive does not know is folded and archived behind its end, in the
+   order of the stream. When the ledger has everything, the stream is made anew (``renew``, a door's business) and
+   filled from the archive as in 2.
+4. **The checkpoint** is bound to the stream as it is now. A stream made anew is a new ``incarnation``.
+
+An event of the stream whose id is in the archive with another body is an altered event or an id used twice: the archive's
+is kept, since the chain speaks for it, and the other is counted in ``altered``. What cannot be published again as it was
+returns in another form, at its own sequence (:mod:`projections.engine.restored`).
+
+Each step finds out what the earlier ones did, so a recovery that was broken off anywhere is simply started
+again. Afterwards sources list their clusters, as at any start, which closes what was missed meanwhile.
+
+Alternatives refused: a new stream that begins at the next sequence (``first_seq``) needs no publishing, but then readers that
+start at the beginning, and the check of the event at the checkpoint, find nothing; renumbering the archive by the
+stream's order breaks signed heads and every sequence that a decision refers to.
+
+Source: ``house.md`` 3.8, 3.9; ``reliability.md`` section 0 (fact 3), P4, F8, F9.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+
+import msgspec
+
+from bus.crashpoints import crashpoint
+from bus.envelope import GENESIS, MALFORMED, Event, chain, digest
+from bus.errors import HistoryDivergedError, LedgerError, WrongExpectationError
+from bus.transport import Expectation, Head, Transport
+from projections.books import Books
+from projections.catalogue import VERSION
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.replay import redrive
+from projections.engine.restored import is_restored, restored
+from projections.engine.store import LEDGER, Store
+from projections.engine.tables import checkpoints
+
+#: Events published under one condition. JetStream takes at most 1,000.
+WINDOW = 500
+
+#: Makes an empty stream in place of the old one and returns the transport to it. It is given the sequence up to which the
+#: old stream was read, and must raise HistoryDivergedError, changing nothing, when there is more in it by now.
+Renew = Callable[[int], Awaitable[Transport]]
+
+Progress = Callable[[str, int, int], None]
+
+#: Every subject of a history.
+EVERYTHING = "bursar.>"
+
+#: version of the body, digest of cluster, type, key and body
+_Content = tuple[int, bytes]
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """What a recovery did. All counts 0 and ``incarnation`` as before: nothing had to be done.
+
+    ``common``: events that stream and archive shared. ``taken``: events of the stream that the ledger did not know.
+    ``altered``: events of the stream that contradict the archive. ``published``: events brought back to the stream.
+    """
+
+    common: int
+    taken: int
+    altered: int
+    published: int
+    incarnation: int
+
+
+async def recover(
+    store: Store,
+    transport: Transport,
+    renew: Renew | None = None,
+    *,
+    progress: Progress | None = None,
+) -> Recovery:
+    """Bring ``transport``'s stream and the ledger together; see the module's text.
+
+    Safe to repeat. ``progress`` hears (step, done, total) with the steps ``compare``, ``take``, ``publish``. Raises
+    HistoryDivergedError when the stream must be made anew and ``renew`` is None, or when someone still writes;
+    LedgerError when the ledger was folded by other rules (replay first).
+    """
+    told = progress or _silent
+    checkpoint = store.checkpoint(VERSION)
+    if checkpoint.version != VERSION:
+        raise LedgerError(
+            "the ledger was written by other rules: run `bursar replay --swap`",
+            ledger=checkpoint.version,
+            program=VERSION,
+        )
+    head = await transport.head()
+    common, beyond = await _compare(store, transport, head, checkpoint.sequence, told)
+    taken = altered = published = 0
+    # What follows the archive in its own stream is no loss: the runner will read it.
+    if head.first_sequence != 1 or common < checkpoint.sequence:
+        if beyond or head.first_sequence != 1:
+            if renew is None:
+                raise HistoryDivergedError(
+                    "the stream holds other events than the ledger: it must be made anew",
+                    common=common,
+                    others=len(beyond),
+                )
+            unknown, altered = _unknown(store, beyond)
+            checkpoint, taken = await _take(store, transport, head, unknown, checkpoint, told)
+            transport = await renew(head.last_sequence)
+            common = 0
+        published = await _publish(store, transport, common, checkpoint.sequence, told)
+    checkpoint = await _bind(store, transport, checkpoint)
+    return Recovery(common, taken, altered, published, checkpoint.incarnation)
+
+
+async def _compare(
+    store: Store, transport: Transport, head: Head, last: int, told: Progress
+) -> tuple[int, dict[str, _Content]]:
+    """(length of the common beginning, identity and content of every event after it in the stream)."""
+    common = 0
+    beyond: dict[str, _Content] = {}
+    archive = _archive(store, 1, last)
+    is_common = head.first_sequence == 1
+    async for event in _read(transport, head):
+        if is_common and common == last:
+            break
+        if is_common:
+            ours = next(archive, None)
+            is_common = (
+                ours is not None
+                and event.sequence == common + 1
+                and is_restored(ours, digest(event))
+            )
+        if is_common:
+            common += 1
+        else:
+            beyond.setdefault(_identity(event), _content(event))
+        told("compare", event.sequence, head.last_sequence)
+    return common, beyond
+
+
+def _unknown(store: Store, beyond: dict[str, _Content]) -> tuple[set[str], int]:
+    """(identities that the archive lacks, how many it has with another content)."""
+    unknown, altered = set(beyond), 0
+    for ours in _archive(store, 1, store.checkpoint(VERSION).sequence):
+        unknown.discard(restored(ours).id)
+        if (identity := _identity(ours)) in unknown:
+            unknown.discard(identity)
+            altered += not _agrees(beyond[identity], _content(ours))
+    return unknown, altered
+
+
+async def _take(
+    store: Store,
+    transport: Transport,
+    head: Head,
+    unknown: set[str],
+    checkpoint: Checkpoint,
+    told: Progress,
+) -> tuple[Checkpoint, int]:
+    """Fold and archive what the archive lacks, behind its end, in the stream's order."""
+    books = Books(store)
+    books.open()
+    wanted, total = set(unknown), len(unknown)
+    part: list[Event] = []
+
+    def write() -> Checkpoint:
+        moved = store.commit(part, books.fold(part), checkpoint) if part else checkpoint
+        books.settle()
+        part.clear()
+        return moved
+
+    if wanted:
+        async for event in _read(transport, head):
+            if (identity := _identity(event)) not in wanted:
+                continue
+            wanted.discard(identity)
+            place = checkpoint.sequence + len(part) + 1
+            part.append(msgspec.structs.replace(event, sequence=place))
+            if len(part) == WINDOW:
+                checkpoint = write()
+                told("take", total - len(wanted), total)
+        checkpoint = write()
+        told("take", total, total)
+    return checkpoint, total
+
+
+async def _publish(
+    store: Store, transport: Transport, common: int, last: int, told: Progress
+) -> int:
+    """Publish the archive after ``common`` again; every event comes back at its own sequence."""
+    place = common
+    link_before = store.archived(common, 1)[0][1] if common else GENESIS
+    ids = {hash(event.id) for event in _archive(store, 1, common)}
+    while place < last:
+        found = store.archived(place + 1, WINDOW)
+        window = [event for event, _ in found]
+        links = [value for _, value in found]
+        if not window or chain(link_before, window) != links:
+            raise LedgerError("the archive is damaged: see `bursar verify`", after=place)
+        said = [_sayable(event, ids) for event in window]
+        crashpoint("recover.before_publish")
+        try:
+            places = await transport.publish(said, expect=Expectation(EVERYTHING, place))
+        except WrongExpectationError as error:
+            raise HistoryDivergedError("someone else writes to the stream", after=place) from error
+        crashpoint("recover.after_publish")
+        if places != [event.sequence for event in window]:
+            raise HistoryDivergedError("the stream gave other sequences", after=place)
+        place, link_before = window[-1].sequence, links[-1]
+        told("publish", place - common, last - common)
+    return last - common
+
+
+async def _bind(store: Store, transport: Transport, checkpoint: Checkpoint) -> Checkpoint:
+    """The checkpoint, bound to the stream that is there now, stored if that changes it."""
+    if checkpoint.sequence == 0:
+        return checkpoint
+    head = await transport.head()
+    event = await transport.at(checkpoint.sequence)
+    ours = store.archived(checkpoint.sequence, 1)[0][0]
+    if event is None or not is_restored(ours, digest(event)):
+        raise HistoryDivergedError("the stream still has another event at the checkpoint")
+    is_new = bool(checkpoint.stream) and (head.stream, head.created_us) != (
+        checkpoint.stream,
+        checkpoint.stream_created_us,
+    )
+    bound = msgspec.structs.replace(
+        checkpoint,
+        stream=head.stream,
+        stream_created_us=head.created_us,
+        incarnation=checkpoint.incarnation + is_new,
+        digest=digest(event),
+    )
+    if bound != checkpoint:
+        crashpoint("recover.before_checkpoint")
+        with store.engine.begin() as connection:
+            connection.execute(
+                checkpoints.update()
+                .where(checkpoints.c.name == LEDGER)
+                .values(
+                    stream=bound.stream,
+                    stream_created_us=bound.stream_created_us,
+                    incarnation=bound.incarnation,
+                    digest=bound.digest,
+                )
+            )
+        crashpoint("recover.after_checkpoint")
+    return bound
+
+
+async def _read(transport: Transport, head: Head) -> AsyncIterator[Event]:
+    """Every event that the stream still has, up to ``head``; holes are passed over."""
+    place = head.first_sequence - 1
+    while place < head.last_sequence:
+        try:
+            async for events in transport.read(after=place, live=False):
+                for event in events:
+                    place = event.sequence
+                    if place <= head.last_sequence:
+                        yield event
+            return
+        except HistoryDivergedError:
+            place += 1
+            event_there = await transport.at(place)
+            if event_there is not None:
+                yield event_there
+
+
+def _archive(store: Store, first: int, last: int) -> Iterator[Event]:
+    while first <= last:
+        found = store.archived(first, min(WINDOW, last - first + 1))
+        if not found:
+            return
+        for event, _ in found:
+            yield event
+        first = found[-1][0].sequence + 1
+
+
+def _identity(event: Event) -> str:
+    """What makes two events one: the id; for unreadable messages, whose id is only their place, the raw bytes."""
+    if event.type == MALFORMED:
+        return "raw/" + hashlib.sha256(event.body).hexdigest()
+    return event.id
+
+
+def _content(event: Event) -> _Content:
+    said = f"{event.cluster}\n{event.type}\n{event.key}\n".encode() + event.body
+    return event.version, hashlib.sha256(said).digest()
+
+
+def _agrees(one: _Content, other: _Content) -> bool:
+    # As bus.transport.says_the_same, on digests: a stream may hold more than memory.
+    return one[0] != other[0] or one[1] == other[1]
+
+
+def _sayable(event: Event, ids: set[int]) -> Event:
+    """``event`` in the form that a stream takes, its id among ``ids`` from now on."""
+    if event.type == MALFORMED or hash(event.id) in ids:
+        return restored(event)
+    ids.add(hash(event.id))
+    return event
+
+
+def _silent(step: str, done: int, total: int) -> None:
+    """Hears nothing."""
+
+
+__all__ = ["Progress", "Recovery", "Renew", "recover", "redrive"]
