@@ -1,0 +1,27 @@
+"""A process that keeps a ledger at the end of the embedded bus, for tests to kill: python -m … FOLDER BATCH."""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from bus.embedded import running
+from bus.jetstream import JetStream
+from bus.streams import history
+from projections.books import Books
+from projections.catalogue import VERSION
+from projections.engine.runner import Runner
+from projections.engine.store import Store, engine
+
+
+async def keep(folder: Path, batch: int) -> None:
+    """Fold until killed."""
+    address = running(folder)
+    transport = await JetStream.connect(
+        address.url, history(), credentials=address.credentials, create=False, connect_seconds=30
+    )
+    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
+    await Runner(store, Books(store), transport, VERSION, batch=batch).run()
+
+
+if __name__ == "__main__":
+    asyncio.run(keep(Path(sys.argv[1]), int(sys.argv[2])))

@@ -1,0 +1,34 @@
+"""The product's files and their syntax trees, for tests that read code."""
+
+import ast
+from functools import lru_cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("bus", "projections", "reactors", "migrations", "deploy")
+
+
+def files(*folders):
+    """Every Python file below these folders of the checkout, by path."""
+    return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
+
+
+@lru_cache
+def tree(path):
+    """The syntax tree of a file."""
+    return ast.parse(path.read_text("utf-8"), str(path))
+
+
+def module_name(path):
+    """`bus/events/pods.py` → `bus.events.pods`."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def imports(path):
+    """Every module that a file imports, by full name."""
+    for node in ast.walk(tree(path)):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and not node.level:
+            yield node.module

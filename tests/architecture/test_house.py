@@ -1,0 +1,71 @@
+"""Rules of the house that an import contract cannot say: who reads the environment, who opens doors.
+
+Source: ``house.md`` section 2: sockets, files, clocks and transactions live only behind named doors.
+"""
+
+import ast
+
+import pytest
+
+from tests.architecture.product import PACKAGES, files, imports, module_name, tree
+
+#: Module → the only places of the product that may import it.
+DOORS = {
+    "nats": ("bus.jetstream",),
+    "kubernetes": ("bus.kube",),
+    "sqlite3": (),
+    "psycopg": (),
+    "httpx": ("bus.probe",),
+    "requests": (),
+    "socket": (),
+    "aiohttp": ("bus.kube",),
+    "alembic": ("migrations",),
+    "uvicorn": ("deploy", "projections.http"),
+}
+
+
+def importers(name):
+    return {
+        module_name(path)
+        for path in files(*PACKAGES)
+        if any(found == name or found.startswith(f"{name}.") for found in imports(path))
+    }
+
+
+@pytest.mark.parametrize(("name", "doors"), DOORS.items(), ids=list(DOORS))
+def test_only_its_door_imports_a_library(name, doors):
+    strangers = {
+        module
+        for module in importers(name)
+        if not any((module + ".").startswith(f"{d}.") for d in doors)
+    }
+
+    assert set() == strangers
+
+
+def test_only_the_settings_read_the_environment():
+    readers = {
+        module_name(path)
+        for path in files(*PACKAGES)
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("environ", "getenv", "environb")
+        and isinstance(node.value, ast.Name)
+        and node.value.id == "os"
+    }
+
+    assert readers <= {"deploy.settings"}
+
+
+def test_only_the_clock_reads_the_wall_clock():
+    readers = {
+        f"{module_name(path)}.{node.attr}"
+        for path in files("bus", "projections", "reactors", "migrations")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr in ("time_ns", "utcnow", "today", "now", "time")
+        and isinstance(node.value, ast.Name)
+        and node.value.id in ("time", "datetime", "date")
+    }
+
+    assert readers <= {"bus.clock.time_ns"}

@@ -1,0 +1,137 @@
+"""What is registered as pure is pure: no await, clock, randomness, environment, SQL, socket, file or loud log.
+
+Found by registration, not by name: whatever stands in SOURCES, PROJECTIONS, PLUGINS or REACTORS, and the derivations. A
+replay gives the same ledger only because of this. Source: ``house.md`` section 1, ``style.md`` section 8.
+"""
+
+import functools
+import importlib.util
+import inspect
+import logging
+import os
+import random
+import time
+from datetime import datetime
+
+import pytest
+
+from bus.sources.catalogue import SOURCES
+from projections import histories, pod_runs, usage, workloads
+from projections.catalogue import PROJECTIONS
+from projections.pod_runs import lists
+from tests.architecture.product import PACKAGES
+from tests.architecture.purity import faults
+
+
+def registered():
+    """(name, function) of everything that must be pure."""
+    found = [(f"source {source.name}", source.translate) for source in SOURCES]
+    for projection in PROJECTIONS:
+        for part in ("keys", "fold", "to_columns", "from_columns"):
+            found.append((f"{part} of {projection.name}", getattr(projection, part)))
+    for part in ("keys", "fold", "derive", "is_same_run", "to_columns", "from_columns"):
+        found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
+    found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
+    found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]
+    found.append(("workloads.top", workloads.top))
+    return found + [(f"decide of {reactor.name}", reactor.decide) for reactor in reactors()]
+
+
+def own_function(thing):
+    return inspect.isfunction(thing) and thing.__module__ == histories.__name__
+
+
+def reactors():
+    if importlib.util.find_spec("reactors.catalogue") is None:
+        return ()
+    return importlib.import_module("reactors.catalogue").REACTORS
+
+
+@pytest.mark.parametrize(
+    "function", [pytest.param(function, id=name) for name, function in registered()]
+)
+def test_a_registered_function_is_pure(function):
+    assert [] == faults(function, PACKAGES)
+
+
+# --- what the test can see -------------------------------------------------------------------------
+
+_log = logging.getLogger(__name__)
+
+
+class Planted:
+    def stamp(self):
+        return time.time()
+
+
+async def awaits():
+    await awaits()
+
+
+def reads_the_clock():
+    return datetime.now()
+
+
+def reads_time():
+    return time.time_ns()
+
+
+def draws():
+    return random.random()
+
+
+def reads_the_environment():
+    return os.environ.get("HOME")
+
+
+def runs_sql(connection):
+    return connection.execute("SELECT 1")
+
+
+def opens(path):
+    with open(path) as file:
+        return file.read()
+
+
+def logs():
+    _log.warning("loud")
+
+
+def remembers():
+    global _log
+    _log = None
+
+
+def through_a_helper():
+    return reads_time()
+
+
+def through_a_method(row):
+    return row.stamp()
+
+
+def takes(number, other):
+    return number + draws() + other
+
+
+through_a_partial = functools.partial(takes, 1)
+
+
+IMPURE = [
+    awaits, reads_the_clock, reads_time, draws, reads_the_environment, runs_sql, opens, logs,
+    remembers, through_a_helper, through_a_method, through_a_partial,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", IMPURE, ids=str)
+def test_an_impure_function_is_caught(function):
+    assert faults(function, ("tests",))
+
+
+def quiet(rows):
+    _log.debug("%s", rows)
+    return sorted({*rows, datetime(2026, 1, 1)})
+
+
+def test_a_pure_function_is_let_through():
+    assert [] == faults(quiet, ("tests",))

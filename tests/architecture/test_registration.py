@@ -1,0 +1,84 @@
+"""A forgotten line in a catalogue fails here: vocabulary, projections, tables, crash labels."""
+
+import ast
+import importlib
+from collections import Counter
+
+import sqlalchemy as sa
+
+from bus.crashpoints import LABELS
+from bus.events import VOCABULARY
+from bus.events.vocabulary import Fact
+from projections.catalogue import METADATA, PROJECTIONS, ROW_TABLES
+from tests.architecture.product import PACKAGES, ROOT, files, module_name, tree
+
+
+def modules(folder):
+    return [importlib.import_module(module_name(path)) for path in files(folder)]
+
+
+def test_every_fact_in_the_events_folder_is_in_the_vocabulary():
+    said = {
+        thing
+        for module in modules("bus/events")
+        for thing in vars(module).values()
+        if isinstance(thing, type) and issubclass(thing, Fact) and thing.wire_type
+    }
+
+    assert said == set(VOCABULARY.values())
+
+
+def test_every_fact_is_called_entity_dot_participle():
+    assert all(name.count(".") == 1 and name == name.lower() for name in VOCABULARY)
+
+
+def test_every_module_that_ends_in_a_projection_is_in_the_catalogue():
+    defined = {
+        id(vars(module)["projection"])
+        for module in modules("projections")
+        if "projection" in vars(module)
+    }
+
+    assert defined == {id(projection) for projection in PROJECTIONS}
+
+
+def test_every_table_is_rebuilt_by_replay_or_belongs_to_the_machinery():
+    machinery = {
+        thing.name
+        for module in modules("projections/engine")
+        for thing in vars(module).values()
+        if isinstance(thing, sa.Table) and thing.metadata is METADATA
+    }
+
+    assert set(METADATA.tables) == {table.name for table in ROW_TABLES} | machinery
+
+
+def test_every_table_of_rows_says_which_event_touched_a_row_last():
+    assert all("sequence" in table.columns for table in ROW_TABLES)
+
+
+def labels_used():
+    """How often each label stands in a call of ``crashpoint``; a label that is no literal counts as None."""
+    used = Counter()
+    for path in files(*PACKAGES):
+        for node in ast.walk(tree(path)):
+            if isinstance(node, ast.Call) and _name(node.func) == "crashpoint":
+                label = node.args[0]
+                used[label.value if isinstance(label, ast.Constant) else None] += 1
+    return used
+
+
+def _name(function):
+    return getattr(function, "attr", getattr(function, "id", None))
+
+
+def test_every_crash_label_is_in_the_list():
+    assert set(labels_used()) - set(LABELS) == set()
+
+
+def test_every_listed_crash_label_is_used_exactly_once():
+    assert dict.fromkeys(LABELS, 1) == dict(labels_used())
+
+
+def test_the_checkout_is_where_this_test_thinks_it_is():
+    assert (ROOT / "pyproject.toml").exists()
