@@ -1,0 +1,165 @@
+"""The migrations make what is declared, once, whole or not at all, and never touch a newer ledger."""
+
+import threading
+
+import pytest
+import sqlalchemy as sa
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+
+from bus import crashpoints
+from bus.errors import LedgerError, LedgerNewerError
+from migrations import schema
+from projections.catalogue import METADATA
+from projections.engine.store import engine
+from projections.views import VIEWS
+
+
+@pytest.fixture(params=["sqlite", pytest.param("postgres", marks=pytest.mark.postgres)])
+def url(request, tmp_path):
+    """An empty database of each kind."""
+    if request.param == "postgres":
+        return request.getfixturevalue("postgres_url")
+    return f"sqlite:///{tmp_path / 'a % sign.db'}"
+
+
+@pytest.fixture
+def made(url):
+    found = engine(url)
+    yield found
+    found.dispose()
+
+
+def objects(made):
+    """Every table and view there is, by name."""
+    inspector = sa.inspect(made)
+    return sorted(inspector.get_table_names()), sorted(inspector.get_view_names())
+
+
+def test_the_migrations_make_exactly_the_declared_tables(made):
+    schema.upgrade(made)
+
+    with made.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), METADATA) == []
+
+
+def test_every_view_is_there_and_can_be_asked(made):
+    schema.upgrade(made)
+
+    for view in VIEWS:
+        with made.connect() as connection:
+            found = connection.exec_driver_sql(f"SELECT * FROM {view.name}")
+            assert list(found.keys()) == [column.name for column in view.columns]
+
+
+def test_upgrading_twice_changes_nothing(made):
+    first = schema.upgrade(made), objects(made)
+
+    assert (schema.upgrade(made), objects(made)) == first
+    assert schema.revision(made) == schema.head()
+    schema.require_current(made)
+
+
+def test_an_empty_database_has_no_revision_and_is_not_current(made):
+    assert schema.revision(made) is None
+    with pytest.raises(LedgerError, match="older"):
+        schema.require_current(made)
+
+
+@pytest.mark.parametrize("ask", [schema.upgrade, schema.require_current])
+def test_a_newer_ledger_is_refused_and_left_as_it_is(made, ask):
+    schema.upgrade(made)
+    with made.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    before = objects(made)
+
+    with pytest.raises(LedgerNewerError):
+        ask(made)
+
+    assert (schema.revision(made), objects(made)) == ("9999", before)
+
+
+class _Crash(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("label", ["migrate.before_upgrade", "migrate.after_upgrade"])
+def test_a_crash_on_the_way_leaves_the_database_as_it_was(made, label):
+    def hook(reached):
+        if reached == label:
+            raise _Crash
+
+    crashpoints.install(hook)
+    try:
+        with pytest.raises(_Crash):
+            schema.upgrade(made)
+    finally:
+        crashpoints.install(None)
+
+    assert objects(made) == ([], [])
+    assert schema.upgrade(made) == schema.head()
+
+
+@pytest.mark.parametrize("statement", range(1, 40, 3))
+def test_a_crash_at_any_statement_leaves_the_database_as_it_was(tmp_path, statement):
+    made = engine(f"sqlite:///{tmp_path / 'ledger.db'}")
+    left = statement
+
+    def hook(*_):
+        nonlocal left
+        left -= 1
+        if left == 0:
+            raise _Crash
+
+    sa.event.listen(made, "before_cursor_execute", hook)
+    with pytest.raises(_Crash):
+        schema.upgrade(made)
+    sa.event.remove(made, "before_cursor_execute", hook)
+
+    assert objects(made) == ([], [])
+    assert schema.upgrade(made) == schema.head()
+    made.dispose()
+
+
+def test_two_that_start_together_take_each_step_once(url):
+    engines = [engine(url) for _ in range(3)]
+    failed = []
+
+    def run(made):
+        try:
+            schema.upgrade(made)
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=run, args=(made,)) for made in engines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for made in engines:
+        made.dispose()
+
+    assert failed == []
+
+
+def test_a_view_with_another_text_is_made_again(made):
+    schema.upgrade(made)
+    name = VIEWS[-1].name
+    with made.begin() as connection:
+        connection.exec_driver_sql(f"DROP VIEW {name}")
+
+    schema.upgrade(made)
+
+    assert name in objects(made)[1]
+
+
+def test_texts_are_ordered_by_their_bytes(made):
+    schema.upgrade(made)
+    with made.begin() as connection:
+        for uid in ("a-b", "B", "ab", "é"):
+            connection.exec_driver_sql(
+                f"INSERT INTO workloads VALUES ('{uid}', '', '', '', '', NULL, 0, '', 1)"
+            )
+        found = connection.exec_driver_sql("SELECT uid FROM workloads ORDER BY uid").all()
+
+    assert [row[0] for row in found] == ["B", "a-b", "ab", "é"]

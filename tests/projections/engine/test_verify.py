@@ -1,0 +1,185 @@
+"""One change anywhere in the archive is found, given one signed head that is kept elsewhere."""
+
+import random
+
+import pytest
+
+from bus.envelope import GENESIS, digest, link
+from bus.errors import LedgerError
+from projections.engine.heads import EVERY_EVENTS, HeadKeeper, Signer, read_heads, verify_head
+from projections.engine.store import _archived, event_of_row
+from projections.engine.tables import events as archive
+from projections.engine.verify import verify
+from tests.projections.engine.archives import fill, ledger, lives
+
+LIVES = lives(8, nodes=5, teams=3)
+
+
+@pytest.fixture
+def signer(tmp_path):
+    return Signer(tmp_path / "head.key")
+
+
+def test_an_untouched_ledger_is_verified_to_its_end(store, signer, tmp_path):
+    keeper = HeadKeeper(store, signer, tmp_path / "heads")
+    keeper.keep(fill(store, LIVES))
+
+    found = verify(store, tmp_path / "heads", public_key=signer.public_key)
+
+    assert (found.ok, found.findings) == (True, ())
+    assert (found.events, found.sequence, found.signed_until) == (len(LIVES),) * 3
+
+
+def test_an_empty_ledger_is_verified(store):
+    assert verify(store).ok
+
+
+def test_heads_are_kept_now_and_then(store, signer, tmp_path):
+    keeper = HeadKeeper(store, signer, tmp_path / "heads")
+    checkpoint = fill(store, LIVES)
+    for _ in range(3):
+        keeper.told(checkpoint)
+
+    assert [head.sequence for head in read_heads(tmp_path / "heads")] == [checkpoint.sequence]
+    assert EVERY_EVENTS <= 1_000
+
+
+def test_the_signing_key_is_its_owners_alone(tmp_path):
+    made, again = Signer(tmp_path / "key"), Signer(tmp_path / "key")
+
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    assert made.public_key == again.public_key
+    assert [path.name for path in tmp_path.iterdir()] == ["key"]
+
+    (tmp_path / "key").chmod(0o644)
+    with pytest.raises(LedgerError, match="chmod 600"):
+        Signer(tmp_path / "key")
+
+
+def test_a_head_is_valid_for_its_own_event_and_key_only(tmp_path, signer):
+    head = signer.sign(5, GENESIS)
+    other = Signer(tmp_path / "other")
+
+    assert verify_head(head, signer.public_key)
+    assert not verify_head(head, other.public_key)
+    assert not verify_head(type(head)(6, head.chain, head.signature, head.public_key))
+    assert not verify_head(type(head)(5, head.chain, b"short", head.public_key))
+
+
+def test_a_damaged_or_missing_file_of_heads_is_said(store, tmp_path):
+    (tmp_path / "heads").write_text("{}\n")
+
+    for path in (tmp_path / "heads", tmp_path / "none"):
+        with pytest.raises(LedgerError):
+            verify(store, path)
+
+
+def test_a_parked_event_that_is_not_archived_is_found(store):
+    fill(store, LIVES)
+    with store.engine.begin() as connection:
+        connection.exec_driver_sql("INSERT INTO parked VALUES (99999, 't', 'k', 'r')")
+
+    assert [finding.what for finding in verify(store).findings] == ["parked"]
+
+
+# every single change, by someone who may or may not mend all that lies in the database
+
+
+def _changed(rows, rng):
+    place = rng.randrange(len(rows))
+    row = list(rows[place])
+    column = rng.choice([1, 2, 3, 4, 5, 6, 7, 8, 9])
+    if isinstance(row[column], bytes):
+        at = rng.randrange(len(row[column]))
+        row[column] = (
+            row[column][:at]
+            + bytes([row[column][at] ^ 1 << rng.randrange(8)])
+            + row[column][at + 1 :]
+        )
+    elif isinstance(row[column], int):
+        row[column] += rng.choice([-1, 1])
+    else:
+        row[column] += "x"
+    return [*rows[:place], tuple(row), *rows[place + 1 :]]
+
+
+def _removed(rows, rng):
+    place = rng.randrange(len(rows))
+    return rows[:place] + rows[place + 1 :]
+
+
+def _inserted(rows, rng):
+    # Behind the head nothing is signed yet: what is appended there is an event like any other.
+    place = rng.randrange(len(rows))
+    return [*rows[:place], rng.choice(rows), *rows[place:]]
+
+
+def _reordered(rows, rng):
+    one, other = rng.sample(range(len(rows)), 2)
+    swapped = list(rows)
+    swapped[one], swapped[other] = swapped[other], swapped[one]
+    return swapped
+
+
+def _truncated(rows, rng):
+    return rows[: rng.randrange(len(rows))]
+
+
+def _mended(rows, level):
+    """The rows as a forger leaves them: places in order, and from level 1 on a new chain."""
+    mended, previous = [], GENESIS
+    for place, row in enumerate(rows, 1):
+        row = (place, *row[1:])
+        previous = link(previous, event_of_row(row))
+        mended.append((*row[:10], previous if level else row[10]))
+    return mended
+
+
+MUTATIONS = (_changed, _removed, _inserted, _reordered, _truncated)
+
+
+def _forge(connection, rows, level):
+    """Replace the archive; on level 2 the checkpoint and the heads inside the ledger too."""
+    connection.exec_driver_sql("DELETE FROM events")
+    marks = ", ".join("?" for _ in archive.columns)
+    if rows:
+        connection.exec_driver_sql(f"INSERT INTO events VALUES ({marks})", rows)
+    if level == 2:
+        connection.exec_driver_sql("DELETE FROM heads")
+        last = rows[-1] if rows else (0, *[b""] * 10)
+        connection.exec_driver_sql(
+            "UPDATE checkpoints SET sequence = ?, chain = ?, digest = ?",
+            (last[0], last[10] or GENESIS, digest(event_of_row(last)) if rows else b""),
+        )
+
+
+@pytest.mark.parametrize("level", range(3), ids=["clumsy", "new-chain", "all-but-the-signature"])
+@pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda f: f.__name__[1:])
+def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
+    store = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    HeadKeeper(store, signer, tmp_path / "heads").keep(fill(store, LIVES))
+    rows = _archived(LIVES, [link for _, link in store.archived(1, len(LIVES))])
+    rng = random.Random(f"{mutation.__name__}/{level}")
+    missed = []
+
+    for number in range(34):
+        mutated = mutation(rows, rng)
+        with store.engine.begin() as connection:
+            _forge(connection, _mended(mutated, level), level)
+        is_found = not verify(store, tmp_path / "heads", public_key=signer.public_key).ok
+        if not is_found and [row[1:10] for row in mutated] != [row[1:10] for row in rows]:
+            missed.append(number)
+
+    assert missed == []
+    store.close()
+
+
+def test_restored_rows_are_verified_again(tmp_path, signer):
+    store = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    HeadKeeper(store, signer, tmp_path / "heads").keep(fill(store, LIVES))
+    rows = _archived(LIVES, [link for _, link in store.archived(1, len(LIVES))])
+    with store.engine.begin() as connection:
+        _forge(connection, _mended(rows, 1), 1)
+
+    assert verify(store, tmp_path / "heads").ok
+    store.close()
