@@ -10,101 +10,33 @@ Source: ``house.md`` sections 2, 3.8, 7.
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from pathlib import Path
-from signal import SIGINT, SIGTERM, Signals
+from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, Signals, setitimer
 from typing import Any, Protocol, TypeVar
 
 import msgspec
-import sqlalchemy as sa
 
 from bus import embedded
-from bus.errors import BursarError, PermanentError
 from bus.jetstream import GuardLine, JetStream, require_safe
 from bus.streams import history
-from deploy.locking import LedgerBusyError, writer_lock
+from deploy.errors import LedgerBusyError, StoppedError
+from deploy.locking import writer_lock
 from deploy.settings import Settings, masked
-from migrations.schema import upgrade
 from projections.books import Books
 from projections.catalogue import VERSION
-from projections.engine.checkpoint import Checkpoint
-from projections.engine.runner import Runner, Told
-from projections.engine.store import Store, engine
+from projections.engine.heads import HeadKeeper, Signer
+from projections.engine.runner import Runner
+from projections.engine.store import Store
 
 #: How often a ledger that another process writes is looked at.
 LOOK_SECONDS = 0.1
 
+#: Longest end in order after a signal.
+END_SECONDS = 9.5
+
 T = TypeVar("T")
-
-
-class AbsentLedgerError(PermanentError):
-    """There is no ledger here yet.
-
-    Begin one: `bursar up` or `bursar import`. Field: `ledger`.
-    """
-
-
-class StoppedError(BursarError):
-    """A signal ended the work; what was committed stays, and the same command goes on from there."""
-
-    signal: Signals
-
-
-# the ledger
-
-
-@contextmanager
-def ledger(settings: Settings) -> Iterator[Store]:
-    """The ledger for a writer: made if missing, its schema brought up to date. Take :func:`writer_lock` before writing."""
-    _make_folder(settings)
-    made = engine(settings.ledger_url)
-    try:
-        upgrade(made)
-        yield Store(made)
-    finally:
-        made.dispose()
-
-
-@contextmanager
-def reading(settings: Settings) -> Iterator[sa.Connection]:
-    """One consistent look at the ledger, also while it is written. Raises AbsentLedgerError."""
-    made = reader(settings)
-    try:
-        with made.connect() as connection:
-            if connection.dialect.name == "postgresql":
-                connection.execution_options(
-                    isolation_level="REPEATABLE READ", postgresql_readonly=True
-                )
-            with connection.begin():
-                yield connection
-    finally:
-        made.dispose()
-
-
-def reader(settings: Settings) -> sa.Engine:
-    """An engine that only reads. Raises AbsentLedgerError, since looking must not create a ledger."""
-    url = settings.ledger_url
-    parsed = sa.make_url(url)
-    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
-        raise AbsentLedgerError(ledger=masked(url))
-    made = engine(url, read_only=True)
-    if not sa.inspect(made).has_table("checkpoints"):
-        made.dispose()
-        raise AbsentLedgerError(ledger=masked(url))
-    return made
-
-
-def _make_folder(settings: Settings) -> None:
-    for folder in (settings.data, _folder(settings.ledger_url)):
-        if folder is not None:
-            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-
-
-def _folder(url: str) -> Path | None:
-    parsed = sa.make_url(url)
-    is_file = parsed.get_backend_name() == "sqlite"
-    return Path(parsed.database or "").absolute().parent if is_file else None
 
 
 # the bus
@@ -165,19 +97,18 @@ class Keeper(Protocol):
 
 
 class OwnKeeper:
-    """This process writes the ledger."""
+    """This process writes the ledger, and signs its heads now and then."""
 
-    def __init__(self, store: Store, transport: JetStream, told: Told | None = None) -> None:
-        self._runner = Runner(store, Books(store), transport, VERSION, told=told)
+    def __init__(self, settings: Settings, store: Store, transport: JetStream) -> None:
+        self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
+        self._runner = Runner(store, Books(store), transport, VERSION, told=self._heads.told)
 
     async def run(self) -> None:
-        """Fold what comes, until cancelled. Raises what the runner raises."""
-        await self._runner.run()
-
-    @property
-    def checkpoint(self) -> Checkpoint:
-        """How far the ledger is."""
-        return self._runner.checkpoint
+        """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises."""
+        try:
+            await self._runner.run()
+        finally:
+            self._heads.keep(self._runner.checkpoint)
 
     @property
     def sequence(self) -> int:
@@ -206,7 +137,6 @@ def keeper(
     transport: JetStream,
     purpose: str,
     *,
-    told: Told | None = None,
     joins: bool = False,
 ) -> Iterator[Keeper]:
     """The one who moves this ledger on: ourselves, or with ``joins`` also another process that holds it.
@@ -222,7 +152,7 @@ def keeper(
                 raise
             yield OtherKeeper(store)
             return
-        yield OwnKeeper(store, transport, told)
+        yield OwnKeeper(settings, store, transport)
 
 
 async def reach(keeper: Keeper, sequence: int, told: Callable[[int], None] | None = None) -> None:
@@ -251,10 +181,15 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         assert task is not None
 
         def stop(signal: Signals) -> None:
+            if caught:
+                # Asked twice: every step is safe to break off, that is what the crash tests are for.
+                os._exit(128 + signal)
             caught.append(signal)
             task.cancel()
+            # Whatever hangs, the end comes: the default action of this signal ends the process.
+            setitimer(ITIMER_REAL, END_SECONDS)
 
-        for signal in (SIGTERM, SIGINT):
+        for signal in (SIGTERM, SIGINT, SIGHUP):
             loop.add_signal_handler(signal, stop, signal)
         return await work
 
@@ -264,6 +199,8 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         raise StoppedError(signal=caught[0] if caught else SIGINT) from None
     except BaseExceptionGroup as group:
         raise _first(group) from group
+    finally:
+        setitimer(ITIMER_REAL, 0)
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:

@@ -8,6 +8,7 @@ Source: ``house.md`` 3.3; ``docs/history.md`` (importing twice changes nothing).
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
@@ -17,7 +18,8 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.transport import Transport
-from deploy.bootstrap import beside, bus, keeper, ledger, reach
+from deploy.bootstrap import beside, bus, keeper, reach
+from deploy.ledgers import ledger
 from deploy.settings import Settings
 from projections.engine.store import Store
 from projections.engine.tables import events as archive
@@ -52,14 +54,12 @@ async def take_in(settings: Settings, events: Iterable[Event], told: Told) -> Ta
         async with bus(settings) as opened:
             with keeper(settings, store, opened.transport, "import", joins=True) as keeping:
                 async with beside(keeping.run()):
-                    before = (await opened.transport.head()).last_sequence
-                    await reach(keeping, before)
-                    known = _known(store)
+                    await reach(keeping, (await opened.transport.head()).last_sequence)
 
                     def show() -> None:
                         told(taken.events, keeping.sequence)
 
-                    await _publish(opened.transport, events, known, before, taken, show)
+                    await say(opened.transport, store, events, taken, show)
                     taken.sequence = (await opened.transport.head()).last_sequence
                     await reach(keeping, taken.sequence, lambda _: show())
                     taken.projected = keeping.sequence
@@ -67,14 +67,16 @@ async def take_in(settings: Settings, events: Iterable[Event], told: Told) -> Ta
     return taken
 
 
-async def _publish(
+async def say(
     transport: Transport,
+    store: Store,
     events: Iterable[Event],
-    known: set[bytes],
-    before: int,
     taken: Taken,
     show: Callable[[], None],
 ) -> None:
+    """Publish the ``events`` that the archive does not have, counting them in ``taken``."""
+    before = (await transport.head()).last_sequence
+    known = await asyncio.to_thread(_known, store)
     for window in _windows(events):
         fresh = [event for event in window if not known or _short(event.id) not in known]
         sequences = await transport.publish(fresh) if fresh else []

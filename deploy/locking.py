@@ -17,16 +17,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from bus.errors import PermanentError
-
-
-class LedgerBusyError(PermanentError):
-    """Another process writes this ledger.
-
-    Join its bus, or end it first. Field: `holder`, such as ``bursar up, process 4711``.
-    """
-
-    holder: str = ""
+from deploy.errors import LedgerBusyError
 
 
 @contextmanager

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -27,12 +27,14 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from bus import kube
-from bus.jetstream import Credentials
 from bus.sources.labels import LabelPolicy
-from deploy.settings_file import SettingsError, SettingsFile, read_settings_file
+from deploy.errors import SettingsError
+from deploy.settings_file import SettingsFile, read_settings_file
 
-__all__ = ["Settings", "SettingsError", "cluster_access", "load", "masked"]
+if TYPE_CHECKING:
+    from bus import kube
+    from bus.jetstream import Credentials
+
 
 #: The bus that comes with Bursar: a nats-server below the data folder.
 EMBEDDED = "embedded"
@@ -57,6 +59,10 @@ class LedgerSettings(_Part):
 
     #: SQLAlchemy URL, SQLite or PostgreSQL. Empty = ``ledger.db`` in the data folder.
     url: SecretStr = SecretStr("")
+    #: Where signed heads of the history are also written; best on another disk. None = ``heads.jsonl`` in the data folder.
+    heads_file: Path | None = None
+    #: The key that signs them, made if missing. None = ``signing.key`` in the data folder.
+    signing_key: Path | None = None
 
     @field_validator("url")
     @classmethod
@@ -167,6 +173,16 @@ class Settings(BaseSettings):
         """The ledger's URL. May hold a password: show it :func:`masked`."""
         return self.ledger.url.get_secret_value() or f"sqlite:///{self.data / 'ledger.db'}"
 
+    @property
+    def heads_file(self) -> Path:
+        """Where signed heads are also written."""
+        return self.ledger.heads_file or self.data / "heads.jsonl"
+
+    @property
+    def signing_key(self) -> Path:
+        """The key that signs them."""
+        return self.ledger.signing_key or self.data / "signing.key"
+
     @classmethod
     def settings_customise_sources(
         cls,
@@ -238,6 +254,9 @@ def default_data() -> Path:
 
 def cluster_access(settings: Settings) -> kube.Access | None:
     """Where the cluster is; None where nothing points to one. Opens no connection."""
+    # The Kubernetes client takes half a second to import, which no question to the ledger should pay.
+    from bus import kube
+
     return kube.discover(os.environ, settings.cluster.kubeconfig, settings.cluster.context)
 
 

@@ -14,17 +14,10 @@ from typing import Any
 import msgspec
 import yaml
 
-from bus.errors import PermanentError
+from deploy.errors import SettingsError
 
 #: Largest settings file in bytes.
 LARGEST = 1024 * 1024
-
-
-class SettingsError(PermanentError):
-    """A setting cannot be used.
-
-    Show the message, which names where it was set, and end with exit code 2.
-    """
 
 
 class SettingsFile(msgspec.Struct, frozen=True):

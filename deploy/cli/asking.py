@@ -10,12 +10,12 @@ import sqlalchemy as sa
 import typer
 
 from bus.clock import floor_seconds
-from deploy.bootstrap import reading
 from deploy.cli import times
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import say, write
 from deploy.cli.report_table import print_report
 from deploy.cli.units import Unit, record
+from deploy.ledgers import reading
 from projections import reports
 from projections.accounts import Account, accounts
 from projections.engine.tables import checkpoints, parked

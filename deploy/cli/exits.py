@@ -13,9 +13,7 @@ from bus.errors import (
     PermissionDeniedError,
     UnsafeBusError,
 )
-from deploy.bootstrap import AbsentLedgerError, StoppedError
-from deploy.locking import LedgerBusyError
-from deploy.settings import SettingsError
+from deploy.errors import AbsentLedgerError, LedgerBusyError, SettingsError, StoppedError
 
 
 class Exit(IntEnum):

@@ -6,7 +6,7 @@ import tempfile
 import time
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
@@ -17,10 +17,11 @@ from bus.envelope import Event
 from bus.errors import TimestampError
 from bus.sources import openb
 from bus.sources.events import read_lines
-from deploy.bootstrap import run
 from deploy.cli.options import Asked, command
 from deploy.cli.output import console, write
-from deploy.intake import Taken, take_in
+
+if TYPE_CHECKING:
+    from deploy.intake import Taken
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -102,6 +103,10 @@ def _take_in(asked: Asked, name: str, events: Iterable[Event], total: int | None
         def told(count: int, sequence: int) -> None:
             bar.update(said, completed=count)
             bar.update(booked, completed=sequence, total=max(total or 0, count, sequence))
+
+        # The bus door takes its time to import, which `--help` should not pay.
+        from deploy.bootstrap import run
+        from deploy.intake import take_in
 
         taken = run(take_in(asked.settings, events, told))
     _summary(asked, name, taken, time.monotonic() - began)

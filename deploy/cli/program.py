@@ -15,12 +15,11 @@ import sqlalchemy as sa
 import typer
 
 from bus.errors import BursarError
-from deploy.bootstrap import AbsentLedgerError, StoppedError
-from deploy.cli import asking, imports, status
+from deploy.cli import asking, imports, status, up
 from deploy.cli.exits import MEANINGS, Exit, exit_of
 from deploy.cli.options import Bus, Config, Data, Debug, Given, Ledger, Output, remember
 from deploy.cli.output import say
-from deploy.locking import LedgerBusyError
+from deploy.errors import AbsentLedgerError, LedgerBusyError, StoppedError
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(code)} {words}" for code, words in MEANINGS.items())
 
@@ -33,6 +32,7 @@ app = typer.Typer(
     epilog=_EPILOG,
     help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
 )
+up.register(app)
 app.add_typer(imports.app, name="import")
 asking.register(app)
 status.register(app)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import sqlalchemy as sa
@@ -10,16 +10,18 @@ import typer
 
 from bus import embedded
 from bus.errors import BursarError
-from bus.jetstream import GuardLine, State
-from deploy.bootstrap import bus, reading, run
 from deploy.cli import times
 from deploy.cli.asking import standing
 from deploy.cli.exits import Exit
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
+from deploy.ledgers import reading
 from deploy.settings import Settings, masked
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
+
+if TYPE_CHECKING:
+    from bus.jetstream import GuardLine
 
 #: How far back `gaps` looks; `bursar verify` looks at all.
 LOOKED_AT = 100_000
@@ -56,6 +58,8 @@ def status(
         stands = standing(connection)
         gaps = _gaps(connection, stands.sequence)
         pods = _pods(connection)
+    from deploy.bootstrap import run
+
     view = run(_look(settings))
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
     row: dict[str, Any] = {
@@ -70,7 +74,7 @@ def status(
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "pods": pods,
     }
-    bad = [line for line in view.guard if line.state is State.UNSAFE]
+    bad = [line for line in view.guard if line.state == "UNSAFE"]
     is_well = not (
         stands.parked or gaps or bad or (lag or 0) > most or (live and not view.is_running)
     )
@@ -109,6 +113,8 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
 
 async def _look(settings: Settings) -> BusView:
     """Ask the bus; an embedded one that does not run is started for the question and ended again."""
+    from deploy.bootstrap import bus
+
     view = BusView()
     if settings.bus.is_embedded:
         view.is_running = embedded.running(settings.data) is not None
@@ -127,11 +133,11 @@ async def _look(settings: Settings) -> BusView:
 
 def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row = dict(row)
-    safe = sum(line.state is State.OK for line in view.guard)
+    safe = sum(line.state == "OK" for line in view.guard)
     others = [
         f"{line.state} {line.property}: {line.found}, wanted {line.wanted}"
         for line in view.guard
-        if line.state is not State.OK
+        if line.state != "OK"
     ]
     running = f"running at {view.url}" if view.is_running else "not running (`bursar up` starts it)"
     row["bus"] = f"{running}; {view.trouble}" if view.trouble else running

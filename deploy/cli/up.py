@@ -1,0 +1,153 @@
+"""``bursar up``: everything in one process, with one quiet line that says how it is."""
+
+from __future__ import annotations
+
+import sys
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.live import Live
+from rich.text import Text
+
+from bus.clock import SystemClock
+from deploy.cli.options import Asked, command
+from deploy.cli.output import console, inert, say
+from deploy.errors import StoppedError
+from deploy.settings import Settings, default_data
+
+if TYPE_CHECKING:
+    from deploy.service import Progress
+
+#: Without a terminal: how often a line says how things are, where they changed.
+QUIET_SECONDS = 60.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "up")(up)
+
+
+def up(
+    asked: Asked,
+    once: Annotated[
+        bool, typer.Option("--once", help="End when everything said so far is in the books.")
+    ] = False,
+    recording: Annotated[
+        bool, typer.Option("--recording", help="Play the bundled recording, also beside a cluster.")
+    ] = False,
+) -> None:
+    """Follow the cluster there is and keep its books: bus, sources and ledger in one process.
+
+    The cluster is that of your kubeconfig, or of the pod this runs in. Where there is none, a recorded day of a
+    small cluster is played the same way. Ctrl-C or SIGTERM ends it; the next start goes on from there.
+
+    \b
+    bursar up
+    KUBECONFIG=~/.kube/prod bursar up --data /var/lib/bursar
+    bursar up --ledger postgresql://bursar@db/bursar --bus nats://nats:4222
+    """
+    from deploy.bootstrap import run
+    from deploy.service import serve
+
+    settings = asked.settings
+    screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
+    try:
+        with screen:
+            run(serve(settings, screen, once=once, recording=recording))
+    except StoppedError:
+        # A signal is how this command is meant to end.
+        say("stopped; the next start goes on from here")
+        return
+    _next(settings)
+
+
+def _next(settings: Settings) -> None:
+    """What to type next; where the folder is not the default one, with it."""
+    data = "" if settings.data == default_data() else f" --data {settings.data}"
+    say("ask:")
+    for words in ("report --by team", "report --by team,model,day", "acct", "status"):
+        say(f"  bursar {words}{data}")
+
+
+class LineScreen:
+    """Plain lines, for logs: each event once, and now and then how things are."""
+
+    def __init__(self) -> None:
+        self._said_at = 0.0
+        self._said = ""
+        self._settled = False
+
+    def __enter__(self) -> LineScreen:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def tell(self, text: str) -> None:
+        """One line."""
+        say(text)
+
+    def show(self, progress: Progress) -> None:
+        """A line at the first sight of a settled state, of a trouble, and every minute in which something changed."""
+        text = summary(progress)
+        is_settled = progress.stage in ("following", "waiting")
+        is_due = time.monotonic() - self._said_at >= QUIET_SECONDS and text != self._said
+        if (
+            progress.trouble != getattr(self, "_trouble", "")
+            or is_due
+            or is_settled > self._settled
+        ):
+            self._said_at, self._said, self._settled = time.monotonic(), text, is_settled
+            self._trouble = progress.trouble
+            say(text)
+
+
+class LiveScreen:
+    """One line at the foot of a terminal, and what happened above it."""
+
+    def __init__(self) -> None:
+        self._live = Live(console=console(stderr=True), auto_refresh=False, transient=True)
+
+    def __enter__(self) -> LiveScreen:
+        self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def tell(self, text: str) -> None:
+        """One line above."""
+        self._live.console.print(Text(inert(text)))
+
+    def show(self, progress: Progress) -> None:
+        """The line at the foot."""
+        style = "yellow" if progress.trouble else "green" if _is_well(progress) else "cyan"
+        self._live.update(Text("● ", style=style) + Text(inert(summary(progress))), refresh=True)
+
+
+def summary(progress: Progress) -> str:
+    """How things are, in one line."""
+    lag = max(progress.sequence - progress.projected, 0)
+    parts = [progress.stage, f"event {progress.projected:,}"]
+    parts.append("all booked" if lag == 0 else f"{lag:,} to book")
+    if progress.sources:
+        heard = max(state.heard_us for state in progress.sources.values())
+        refused = sum(state.refused for state in progress.sources.values())
+        if heard:
+            parts.append(f"heard {max(SystemClock().now_us() - heard, 0) // 1_000_000} s ago")
+        if refused:
+            parts.append(f"{refused:,} records refused")
+    weak = sum(line.state != "OK" for line in progress.guard)
+    if weak:
+        parts.append(f"{weak} bus properties not proven (bursar status)")
+    if progress.trouble:
+        parts.append(progress.trouble)
+    return " · ".join(parts)
+
+
+def _is_well(progress: Progress) -> bool:
+    return progress.stage in ("following", "waiting") and progress.sequence == progress.projected
+
+
+__all__ = ["LineScreen", "LiveScreen", "register", "summary", "up"]

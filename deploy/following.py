@@ -1,0 +1,110 @@
+"""Follows a cluster: one reflector for each kind of object, started with what the ledger has seen already.
+
+A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
+
+Source: ``house.md`` section 3.2; ``reliability.md`` A12 to A24.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus import kube
+from bus.clock import SystemClock
+from bus.envelope import Event
+from bus.errors import PermissionDeniedError
+from bus.sources.catalogue import NAMESPACES, PODS, SOURCES
+from bus.sources.contract import ReflectorSettings, ReflectorState, Source
+from bus.sources.reflector import Reflector
+from bus.transport import Transport
+from deploy.settings import Settings
+from projections import namespaces, nodes, workloads
+from projections.engine.store import Store
+from projections.pod_runs import queries
+
+#: Between two attempts after a permission stayed missing.
+DENIED_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+@asynccontextmanager
+async def following(
+    settings: Settings, access: kube.Access, transport: Transport, store: Store
+) -> AsyncIterator[dict[str, ReflectorState]]:
+    """Follow the cluster at ``access`` while the body runs. Gives the state of each source, by name."""
+    cluster = await kube.connect(access, trust_env=settings.cluster.trust_env)
+    try:
+        reflectors: dict[str, Reflector] = {}
+
+        def emptied(event: Event) -> None:
+            # The pods of a namespace that goes may end without a word of their own.
+            reflectors[PODS.name].relist("namespace")
+
+        for source in SOURCES:
+            reflectors[source.name] = Reflector(
+                source,
+                cluster,
+                transport,
+                SystemClock(),
+                name=settings.cluster.name,
+                labels=settings.labels.policy(),
+                settings=ReflectorSettings(relist_seconds=settings.cluster.relist_seconds),
+                known=await asyncio.to_thread(known, store, source, settings.cluster.name),
+                vanished=emptied if source is NAMESPACES else None,
+            )
+        async with asyncio.TaskGroup() as tasks:
+            running = [tasks.create_task(_follow(n, r)) for n, r in reflectors.items()]
+            yield {name: reflector.state for name, reflector in reflectors.items()}
+            for task in running:
+                task.cancel()
+    finally:
+        await cluster.close()
+
+
+async def _follow(name: str, reflector: Reflector) -> None:
+    while True:
+        try:
+            await reflector.run()
+        except PermissionDeniedError as error:
+            reflector.state.trouble = str(error)
+            _log.error("%s are not followed: %s", name, error)
+            await asyncio.sleep(DENIED_SECONDS)
+
+
+def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
+    """Uid to the newest resourceVersion in the ledger, of what is still there."""
+    if source is PODS:
+        live = queries.live(store.select)
+        mine = [row.pod for row in live if row.pod.cluster == cluster]
+        return {pod.uid: pod.history[-1][0] for pod in mine if pod.history}
+    if source.path.startswith("/apis/"):
+        # Kinds share a table: an object of another kind is not listed, and so forgotten by the first list.
+        table = workloads.workloads
+        query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
+        chains = [workloads.from_columns(row) for row in store.select(query)]
+        return {row.uid: row.history[-1][0] for row in chains if row.history}
+    is_namespaces = source is NAMESPACES
+    table = namespaces.namespaces if is_namespaces else nodes.nodes
+    query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
+    found: dict[str, str] = {}
+    for columns in store.select(query):
+        row: Any = (namespaces if is_namespaces else nodes).from_columns(columns)
+        for version, _, value in row.history[-1:]:
+            found[value[0]] = version
+    return found
+
+
+def states(found: dict[str, ReflectorState]) -> dict[str, dict[str, object]]:
+    """The states as plain values, for the file that ``bursar status`` reads."""
+    return {
+        name: {**msgspec.structs.asdict(state), "relists": dict(state.relists)}
+        for name, state in found.items()
+    }

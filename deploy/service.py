@@ -1,0 +1,219 @@
+"""``bursar up`` as a process: bus, ledger and sources together, until a signal.
+
+Where a cluster is found it is followed. Where none is, the bundled recording goes the same way: bus, runner, ledger.
+Recorded and real books are kept apart: a recording is played into an embedded ledger that is empty or holds it
+already, and a cluster is not followed into a folder that holds one.
+
+Source: ``house.md`` section 7; issue 3, items 1 and 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from bus.envelope import Event
+from bus.jetstream import GuardLine, require_safe
+from bus.sources.contract import ReflectorState
+from bus.sources.events import read_lines
+from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
+from deploy.errors import SettingsError
+from deploy.following import following, states
+from deploy.intake import Taken, say
+from deploy.ledgers import ledger
+from deploy.settings import Settings, cluster_access
+from projections.engine.store import Store
+
+#: Where the bundled recording lies.
+RECORDING = Path(__file__).parent / "recording"
+#: In the data folder: these books hold the recording.
+MARK = "recording"
+#: In the data folder: what the sources of a running ``bursar up`` say of themselves.
+STATE = "up.json"
+
+#: How often the bus is checked again, and how often the sources' state is written.
+GUARD_SECONDS = 60.0
+STATE_SECONDS = 5.0
+
+
+class Progress(msgspec.Struct):
+    """What ``bursar up`` shows while it runs. ``stage``: starting, catching up, following, playing or waiting."""
+
+    stage: str = "starting"
+    sequence: int = 0
+    projected: int = 0
+    sources: dict[str, ReflectorState] = {}
+    guard: list[GuardLine] = []
+    cluster: str = ""
+    played: int = 0
+
+    @property
+    def trouble(self) -> str:
+        """What keeps a source from its work; "" while all work."""
+        found = (f"{name}: {s.trouble}" for name, s in self.sources.items() if s.trouble)
+        return next(found, "")
+
+
+class Screen(Protocol):
+    """Whoever shows the progress."""
+
+    def tell(self, text: str) -> None:
+        """Something happened once."""
+
+    def show(self, progress: Progress) -> None:
+        """How things are; called now and then."""
+
+
+async def serve(
+    settings: Settings, screen: Screen, *, once: bool = False, recording: bool = False
+) -> None:
+    """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
+
+    Raises LedgerBusyError where another process writes this ledger, SettingsError where recorded and real books would mix,
+    and what bus, runner and sources raise when going on would be wrong.
+    """
+    progress = Progress()
+    with ledger(settings) as store:
+        async with bus(settings) as opened:
+            with keeper(settings, store, opened.transport, "up") as keeping:
+                async with beside(keeping.run()), beside(_guarded(opened)):
+                    await _work(settings, screen, progress, store, opened, keeping, once, recording)
+
+
+async def _work(
+    settings: Settings,
+    screen: Screen,
+    progress: Progress,
+    store: Store,
+    opened: Bus,
+    keeping: Keeper,
+    once: bool,
+    recording: bool,
+) -> None:
+    progress.guard = opened.guard
+    screen.tell(f"bus {opened.url}, books in {settings.data}")
+    async with beside(_shown(screen, progress, opened, keeping)):
+        progress.stage = "catching up"
+        head = await opened.transport.head()
+        await reach(keeping, head.last_sequence)
+        async with AsyncExitStack() as stack:
+            access = None if recording else cluster_access(settings)
+            if access is not None:
+                _refuse_recorded(settings)
+                progress.cluster = access.kubeconfig or "the service account of this pod"
+                screen.tell(f"following the cluster of {progress.cluster}")
+                progress.sources = await stack.enter_async_context(
+                    following(settings, access, opened.transport, store)
+                )
+                progress.stage = "following"
+                await stack.enter_async_context(_written(settings, progress))
+                if once:
+                    await _listed(progress)
+            else:
+                await _play(
+                    settings, screen, progress, store, opened, head.last_sequence, recording
+                )
+            if once:
+                await reach(keeping, (await opened.transport.head()).last_sequence)
+                return
+            await asyncio.Event().wait()
+
+
+def _refuse_recorded(settings: Settings) -> None:
+    if (settings.data / MARK).exists():
+        raise SettingsError(
+            f"{settings.data} holds the bundled recording: name another folder with --data, or remove this one"
+        )
+
+
+async def _play(
+    settings: Settings,
+    screen: Screen,
+    progress: Progress,
+    store: Store,
+    opened: Bus,
+    last: int,
+    wanted: bool,
+) -> None:
+    """Play the recording where it may be played, else say why not."""
+    if not wanted:
+        screen.tell("no cluster found: no kubeconfig and no service account")
+    mark = settings.data / MARK
+    is_ours = settings.bus.is_embedded and not settings.ledger.url.get_secret_value()
+    if not wanted and not mark.exists() and (last or not is_ours):
+        screen.tell(f"these books hold {last:,} events and are kept as they are")
+        progress.stage = "waiting"
+        return
+    files = sorted(RECORDING.glob("*.ndjson.zst"))
+    if not files:
+        screen.tell("and this installation has no bundled recording to play")
+        progress.stage = "waiting"
+        return
+    mark.write_text("The books in this folder are those of Bursar's bundled recording.\n")
+    screen.tell(f"playing the bundled recording: {', '.join(file.name for file in files)}")
+    progress.stage = "playing"
+    taken = Taken()
+
+    def show() -> None:
+        progress.played = taken.events
+
+    await say(opened.transport, store, _recorded(files), taken, show)
+    progress.stage = "waiting"
+    screen.tell(f"played {taken.events:,} events, {taken.published:,} of them new")
+
+
+def _recorded(files: list[Path]) -> Iterator[Event]:
+    for file in files:
+        yield from read_lines(file)
+
+
+async def _listed(progress: Progress) -> None:
+    """Return when every source has listed its objects once, or says what keeps it from that."""
+    while any(not (s.listed_us or s.trouble) for s in progress.sources.values()):
+        await asyncio.sleep(0.05)
+
+
+async def _guarded(opened: Bus) -> None:
+    """Check the bus again and again; what became unsafe ends us (P3)."""
+    while True:
+        await asyncio.sleep(GUARD_SECONDS)
+        require_safe(await opened.transport.guard(*opened.monitor_urls))
+
+
+async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Keeper) -> None:
+    while True:
+        progress.projected = keeping.sequence
+        progress.sequence = max(progress.sequence, keeping.sequence)
+        if opened.transport.connected:
+            progress.sequence = (await opened.transport.head()).last_sequence
+        screen.show(progress)
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
+    """Keep the sources' state in a file, for ``bursar status`` of another process."""
+    path = settings.data / STATE
+
+    async def write() -> None:
+        while True:
+            told = {"pid": os.getpid(), "sources": states(progress.sources)}
+            new = path.with_suffix(".new")
+            new.write_bytes(msgspec.json.encode(told))
+            new.replace(path)
+            await asyncio.sleep(STATE_SECONDS)
+
+    try:
+        async with beside(write()):
+            yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+__all__ = ["MARK", "RECORDING", "STATE", "Progress", "Screen", "serve"]
