@@ -9,15 +9,27 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from importlib import metadata
 from typing import NoReturn
 
 import sqlalchemy as sa
 import typer
 
 from bus.errors import BursarError
-from deploy.cli import asking, imports, status, up
+from deploy.cli import asking, history, imports, keeping, status, up
 from deploy.cli.exits import MEANINGS, Exit, exit_of
-from deploy.cli.options import Bus, Config, Data, Debug, Given, Ledger, Output, remember
+from deploy.cli.options import (
+    Asked,
+    Bus,
+    Config,
+    Data,
+    Debug,
+    Given,
+    Ledger,
+    Output,
+    command,
+    remember,
+)
 from deploy.cli.output import say
 from deploy.errors import AbsentLedgerError, LedgerBusyError, StoppedError
 
@@ -36,6 +48,14 @@ up.register(app)
 app.add_typer(imports.app, name="import")
 asking.register(app)
 status.register(app)
+history.register(app)
+keeping.register(app)
+
+
+@command(app, "version")
+def version(asked: Asked) -> None:
+    """The version of this program."""
+    print(f"bursar {metadata.version('bursar')}")
 
 
 @app.callback()

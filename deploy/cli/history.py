@@ -1,0 +1,156 @@
+"""``bursar export``, ``events`` and ``sql``: the history and the tables themselves."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import sqlalchemy as sa
+import typer
+
+from bus.clock import format_stamp
+from bus.errors import LedgerError
+from bus.events import VOCABULARY
+from deploy.cli.options import Asked, command
+from deploy.cli.output import say, write
+from deploy.ledgers import reading
+from deploy.questions import ROWS, ask
+from projections.engine.store import event_of_row
+from projections.engine.tables import events as archive
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    command(app, "export")(export)
+    command(app, "events")(events)
+    command(app, "sql")(sql)
+
+
+def export(
+    asked: Asked,
+    file: Annotated[
+        Path,
+        typer.Argument(
+            metavar="FILE", help="FILE.ndjson, FILE.ndjson.zst, or FILE.parquet (held segments)."
+        ),
+    ],
+    first: Annotated[
+        int, typer.Option("--from-sequence", min=1, help="Begin with this event.")
+    ] = 1,
+    segment: Annotated[
+        int, typer.Option("--segment", min=0, help="Events of one file; 0 = all in one.")
+    ] = 0,
+) -> None:
+    """Write the history to files that `bursar import events` reads, or the held segments as Parquet.
+
+    \b
+    bursar export history.ndjson.zst
+    bursar export history.ndjson.zst --from-sequence 100001 --segment 100000
+    bursar export held.parquet               needs: pip install 'bursar[parquet]'
+    """
+    from deploy.exporting import export_events, export_parquet
+
+    with reading(asked.settings) as connection:
+        if file.suffix == ".parquet":
+            written = export_parquet(connection, file)
+        else:
+            written = export_events(connection, file, first, segment)
+    write([msgspec.structs.asdict(written)], asked.output, title="Exported", one=True)
+
+
+def events(
+    asked: Asked,
+    schema: Annotated[
+        bool, typer.Option("--schema", help="Print the vocabulary as JSON Schema.")
+    ] = False,
+    key: Annotated[
+        str | None,
+        typer.Option("--key", metavar="KEY", help="The history of one pod (uid) or name."),
+    ] = None,
+    kind: Annotated[
+        str | None, typer.Option("--type", metavar="TYPE", help="Only this type, as pod.observed.")
+    ] = None,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Most events, the newest.")] = 100,
+) -> None:
+    """What was said: the newest events, the history of one thing, or the vocabulary.
+
+    \b
+    bursar events --key 0b6c7d3e-…
+    bursar events --type pod.vanished --limit 20 -o json
+    bursar events --schema > events.schema.json
+    """
+    if schema:
+        print(json.dumps(vocabulary_schema(), indent=2))
+        return
+    columns = archive.c
+    query = sa.select(archive).order_by(columns.sequence.desc()).limit(limit)
+    if key is not None:
+        query = query.where(columns.key == key)
+    if kind is not None:
+        query = query.where(columns.type == kind)
+    with reading(asked.settings) as connection:
+        found = [event_of_row(tuple(row)) for row in connection.execute(query)]
+    rows: list[dict[str, Any]] = [
+        {
+            "sequence": event.sequence,
+            "time": format_stamp(event.time_us),
+            "type": event.type,
+            "cluster": event.cluster,
+            "key": event.key,
+            "source": event.source,
+            "body": event.body.decode("utf-8", "replace"),
+        }
+        for event in reversed(found)
+    ]
+    write(
+        rows, asked.output, columns=["sequence", "time", "type", "cluster", "key", "source", "body"]
+    )
+
+
+def vocabulary_schema() -> dict[str, Any]:
+    """JSON Schema 2020-12 of every body, by wire type under ``properties`` of nothing: see ``$defs`` and ``x-types``."""
+    facts = list(VOCABULARY.values())
+    references, components = msgspec.json.schema_components(facts, ref_template="#/$defs/{name}")
+    types = {
+        fact.wire_type: {"version": fact.version, **reference}
+        for fact, reference in zip(facts, references, strict=True)
+    }
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": "Bursar's events: the body (`data`) of each type",
+        "x-types": types,
+        "$defs": components,
+    }
+
+
+def sql(
+    asked: Asked,
+    query: Annotated[
+        str, typer.Argument(metavar="QUERY", help="One SELECT; - reads it from stdin.")
+    ],
+    limit: Annotated[int, typer.Option("--limit", min=1, max=1_000_000, help="Most rows.")] = ROWS,
+    seconds: Annotated[
+        float, typer.Option("--timeout", min=0.1, max=300, help="Longest time, seconds.")
+    ] = 5.0,
+) -> None:
+    """Ask the ledger in SQL, read-only. The views v1_* are stable; see docs/views.md.
+
+    \b
+    bursar sql "SELECT team, sum(gpu_hours) FROM v1_usage_by_day GROUP BY team"
+    bursar sql "SELECT * FROM v1_pod_runs LIMIT 10" -o csv
+    """
+    text = sys.stdin.read() if query == "-" else query
+    if not text.strip():
+        raise typer.BadParameter("the query is empty", param_hint="QUERY")
+    if "\0" in text:
+        raise LedgerError("a query holds no NUL character")
+    answer = ask(asked.settings, text, rows=limit, seconds=seconds)
+    write(
+        [dict(zip(answer.columns, row, strict=True)) for row in answer.rows],
+        asked.output, columns=answer.columns,
+    )  # fmt: skip
+    if answer.is_cut:
+        say(f"only the first {limit:,} rows: --limit shows more")

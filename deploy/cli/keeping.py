@@ -1,0 +1,252 @@
+"""``bursar replay``, ``verify``, ``recover`` and ``parked``: is the ledger what its history says, and if not, make it so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import sqlalchemy as sa
+import typer
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from bus.clock import format_stamp
+from bus.errors import LedgerError
+from deploy.cli.exits import Exit
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import console, say, write
+from deploy.ledgers import ledger, reader, reading
+from deploy.locking import writer_lock
+from projections.engine.store import Store, event_of_row
+from projections.engine.tables import events
+from projections.engine.tables import parked as parked_events
+
+Told = Callable[[int, int], None]
+
+parked = typer.Typer(
+    no_args_is_help=True,
+    help="Events that could not be read or folded. They are kept, and in no figure.",
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    command(app, "replay")(replay)
+    command(app, "verify")(verify)
+    command(app, "recover")(recover)
+    app.add_typer(parked, name="parked")
+
+
+@contextmanager
+def bar(text: str) -> Iterator[Told]:
+    """A progress bar on stderr where that is a terminal; it is called with (done, of)."""
+    out = console(stderr=True)
+    made = Progress(
+        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
+        console=out, transient=True, disable=not out.is_terminal,
+    )  # fmt: skip
+    with made:
+        task = made.add_task(text, total=None)
+
+        def told(done: int, of: int) -> None:
+            made.update(task, completed=done, total=of)
+
+        yield told
+
+
+@contextmanager
+def looking(asked: Asked) -> Iterator[Store]:
+    """The ledger, only to look at. Raises AbsentLedgerError."""
+    made = reader(asked.settings)
+    try:
+        yield Store(made)
+    finally:
+        made.dispose()
+
+
+@contextmanager
+def writing(asked: Asked, purpose: str) -> Iterator[Store]:
+    """The ledger for this process alone. Raises AbsentLedgerError and LedgerBusyError."""
+    reader(asked.settings).dispose()
+    with (
+        ledger(asked.settings) as store,
+        writer_lock(asked.settings.ledger_url, store.engine, purpose),
+    ):
+        yield store
+
+
+def replay(
+    asked: Asked,
+    swap: Annotated[
+        bool, typer.Option("--swap", help="Put the rebuilt rows in place; end `bursar up` first.")
+    ] = False,
+) -> None:
+    """Rebuild every row from the archive beside the live ones, and compare. Exit code 6 where they differ.
+
+    \b
+    bursar replay                  does the ledger follow from its history, to the last column?
+    bursar replay --swap           after an upgrade that changed a rule
+    """
+    from projections.engine import replay as engine
+
+    with writing(asked, "replay") if swap else _beside(asked) as store:
+        with bar("rebuilding") as told, engine.rebuild(store, progress=told) as rebuilt:
+            compared = engine.compare(store, rebuilt)
+            digest = engine.digest(rebuilt.store)
+            if swap:
+                engine.swap(store, rebuilt)
+        engine.discard(store)
+    differences = [
+        {
+            "table": d.table,
+            "rows": d.rows,
+            "first": [[str(one), str(other)] for one, other in d.first],
+        }
+        for d in compared.differences
+    ]
+    row: dict[str, Any] = {
+        "events": compared.sequence,
+        "digest": digest,
+        "equal": compared.equal,
+        "rows": compared.rows,
+        "swapped": swap,
+        "differences": differences,
+    }
+    if asked.output is Format.TABLE:
+        row["differences"] = [f"{d['table']}: {d['rows']} rows" for d in differences] or "none"
+    write([row], asked.output, title="Replay", one=True)
+    if not compared.equal and not swap:
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+@contextmanager
+def _beside(asked: Asked) -> Iterator[Store]:
+    """The ledger beside its writer: a rebuild writes in its own place only."""
+    reader(asked.settings).dispose()
+    with ledger(asked.settings) as store:
+        yield store
+
+
+def verify(
+    asked: Asked,
+    heads: Annotated[
+        Path | None,
+        typer.Option("--heads", metavar="FILE", help="Signed heads kept elsewhere."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.")
+    ] = None,
+) -> None:
+    """Recompute the hash chain of all events and hold it against checkpoint and signed heads. Exit code 6 on a finding.
+
+    \b
+    bursar verify
+    bursar verify --heads /mnt/elsewhere/heads.jsonl
+    """
+    from projections.engine.verify import verify as check
+
+    try:
+        public_key = None if key is None else bytes.fromhex(key)
+    except ValueError:
+        raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
+    own = asked.settings.heads_file
+    with looking(asked) as store, bar("verifying") as told:
+        found = check(
+            store, heads or (own if own.exists() else None), public_key=public_key, progress=told
+        )
+    row: dict[str, Any] = {
+        "ok": found.ok,
+        "events": found.events,
+        "sequence": found.sequence,
+        "chain": found.chain.hex(),
+        "heads": found.heads,
+        "signed_until": found.signed_until,
+        "found": found.found,
+        "findings": [msgspec.structs.asdict(finding) for finding in found.findings],
+    }
+    if asked.output is Format.TABLE:
+        row["findings"] = [
+            f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
+        ] or "none"
+    write([row], asked.output, title="Verification", one=True)
+    if not found.ok:
+        raise typer.Exit(Exit.DIFFERENT)
+
+
+def recover(
+    asked: Asked,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Also make the stream anew where it holds other events.")
+    ] = False,
+) -> None:
+    """Bring bus and ledger together after one of them lost something. Nothing acknowledged is given up.
+
+    End `bursar up` first. What the stream lost comes back from the archive, what the ledger never saw is folded. A stream
+    with other events than the archive is made anew only with --yes; the embedded bus keeps its old store beside.
+
+    \b
+    bursar recover
+    bursar recover --yes
+    """
+    from deploy.bootstrap import run
+    from deploy.recovery import recovered
+
+    with writing(asked, "recover") as store, bar("recovering") as told:
+        found = run(recovered(asked.settings, store, renews=yes, told=lambda _, a, b: told(a, b)))
+    write([msgspec.structs.asdict(found)], asked.output, title="Recovery", one=True)
+
+
+@command(parked, "list")
+def parked_list(asked: Asked) -> None:
+    """Every parked event and why it was parked.
+
+    Example: bursar parked list
+    """
+    with reading(asked.settings) as connection:
+        query = sa.select(parked_events).order_by(parked_events.c.sequence)
+        rows = [dict(row._mapping) for row in connection.execute(query)]
+    write(rows, asked.output, columns=list(parked_events.columns.keys()))
+    if not rows and asked.output is Format.TABLE:
+        say("nothing is parked")
+
+
+@command(parked, "show")
+def parked_show(
+    asked: Asked,
+    sequence: Annotated[int, typer.Argument(min=1, metavar="SEQUENCE")],
+) -> None:
+    """One parked event as it was said.
+
+    Example: bursar parked show 4711
+    """
+    with reading(asked.settings) as connection:
+        why = connection.scalar(
+            sa.select(parked_events.c.reason).where(parked_events.c.sequence == sequence)
+        )
+        row = connection.execute(sa.select(events).where(events.c.sequence == sequence)).first()
+    if why is None or row is None:
+        raise LedgerError("no event of this sequence is parked", sequence=sequence)
+    event = event_of_row(tuple(row))
+    told = {
+        "sequence": event.sequence, "reason": why, "type": event.type, "key": event.key, "id": event.id,
+        "source": event.source, "time": format_stamp(event.time_us), "defect": event.defect,
+        "body": event.body.decode("utf-8", "replace"),
+    }  # fmt: skip
+    write([told], asked.output, title="Parked", one=True)
+
+
+@command(parked, "redrive")
+def parked_redrive(asked: Asked) -> None:
+    """Fold parked events once more, after a fix: each at its own place in the history. End `bursar up` first.
+
+    Example: bursar parked redrive
+    """
+    from projections.engine.replay import redrive
+
+    with writing(asked, "parked redrive") as store, bar("folding again") as told:
+        left = redrive(store, progress=told)
+    write([{"parked": left}], asked.output, title="Redrive", one=True)
+    if left:
+        raise typer.Exit(Exit.UNHEALTHY)

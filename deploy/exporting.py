@@ -1,0 +1,127 @@
+"""Writes the archive to files: events one a line, compressed where the name says so, or held segments as Parquet.
+
+A file appears under its name when it is whole; until then it has another one.
+
+Source: ``docs/history.md`` (the line format); ``reliability.md`` P44.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import msgspec
+import sqlalchemy as sa
+import zstandard
+
+from bus.envelope import Event, to_line
+from bus.errors import BursarError
+from deploy.errors import SettingsError
+from projections.engine.store import event_of_row
+from projections.engine.tables import events
+from projections.pod_runs import held_segments
+
+#: Rows read at once.
+READ = 2_000
+
+
+class Written(msgspec.Struct):
+    """What was written. ``first`` and ``last`` are sequences, 0 where there was nothing."""
+
+    files: list[str] = []
+    rows: int = 0
+    first: int = 0
+    last: int = 0
+
+
+def export_events(connection: sa.Connection, path: Path, first: int, segment: int) -> Written:
+    """Write the events from ``first`` on. With ``segment`` > 0 into files of so many, named by their first sequence.
+
+    Raises SettingsError where a file cannot be written.
+    """
+    written = Written()
+    query = sa.select(events).where(events.c.sequence >= first).order_by(events.c.sequence)
+    rows = connection.execute(query.execution_options(yield_per=READ))
+    found = (event_of_row(tuple(row)) for row in rows)
+    following = next(found, None)
+    while following is not None or not written.files:
+        target = path
+        if segment and following is not None:
+            name, dot, rest = path.name.partition(".")
+            target = path.with_name(f"{name}-{following.sequence:012d}{dot}{rest}")
+        with _whole(target) as file:
+            following = _fill(file, following, found, segment, written)
+        written.files.append(str(target))
+    return written
+
+
+def _fill(
+    file: Any, following: Event | None, found: Iterator[Event], segment: int, written: Written
+) -> Event | None:
+    count = 0
+    while following is not None and (not segment or count < segment):
+        file.write(to_line(following) + b"\n")
+        count += 1
+        written.rows += 1
+        written.first = written.first or following.sequence
+        written.last = following.sequence
+        following = next(found, None)
+    return following
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Any]:
+    """A file that is there whole or not at all."""
+    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    try:
+        with new.open("wb") as raw:
+            with _packed(raw, path) as file:
+                yield file
+            raw.flush()
+            os.fsync(raw.fileno())
+        new.replace(path)
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written: {error.strerror or error}") from None
+    finally:
+        new.unlink(missing_ok=True)
+
+
+@contextmanager
+def _packed(raw: BinaryIO, path: Path) -> Iterator[Any]:
+    if path.suffix == ".zst":
+        with zstandard.ZstdCompressor(level=10).stream_writer(raw, closefd=False) as file:
+            yield file
+    else:
+        yield raw
+
+
+def export_parquet(connection: sa.Connection, path: Path) -> Written:
+    """Write the held segments as one Parquet file. Raises BursarError without pyarrow."""
+    try:
+        # Its stubs lack half of its names.
+        pa: Any = import_module("pyarrow")
+        pq: Any = import_module("pyarrow.parquet")
+    except ImportError:
+        raise BursarError(
+            "Parquet needs the extra `parquet`: pip install 'bursar[parquet]'"
+        ) from None
+    kinds = {"TEXT": pa.string(), "INTEGER": pa.int64(), "BIGINT": pa.int64()}
+    names = held_segments.columns.keys()
+    schema = pa.schema([(c.name, kinds[str(c.type)]) for c in held_segments.columns])
+    written = Written([str(path)])
+    query = sa.select(held_segments).order_by(held_segments.c.uid, held_segments.c.start_s)
+    result = connection.execute(query.execution_options(yield_per=READ))
+    with _whole(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+        for part in result.partitions(READ):
+            columns = [list(values) for values in zip(*part, strict=True)]
+            writer.write_batch(
+                pa.record_batch(
+                    [pa.array(v, f.type) for v, f in zip(columns, schema, strict=True)], names=names
+                )
+            )
+            written.rows += len(part)
+    return written

@@ -1,0 +1,43 @@
+"""Runs a recovery: the ledger's archive against the bus of the settings.
+
+A stream that has to be made anew is no business of an ordinary user of the bus. The embedded server is
+stopped, its store moved aside (nothing is deleted) and started empty. One's own servers are left to their administrator.
+
+Source: ``house.md`` 3.9; :mod:`projections.engine.recover`.
+"""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+from bus.errors import HistoryDivergedError
+from bus.transport import Transport
+from deploy.bootstrap import bus
+from deploy.settings import Settings
+from projections.engine.recover import Progress, Recovery, recover
+from projections.engine.store import Store
+
+
+async def recovered(settings: Settings, store: Store, *, renews: bool, told: Progress) -> Recovery:
+    """Bring stream and ledger together. Raises HistoryDivergedError where the stream must be made anew and may not."""
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(bus(settings))
+
+        async def renew(last_sequence: int) -> Transport:
+            if (await opened.transport.head()).last_sequence != last_sequence:
+                raise HistoryDivergedError("someone still writes to the stream: end it first")
+            await stack.aclose()
+            _move_aside(settings.data / "bus" / "store")
+            again = await stack.enter_async_context(bus(settings))
+            return again.transport
+
+        may_renew = renews and opened.started
+        return await recover(store, opened.transport, renew if may_renew else None, progress=told)
+
+
+def _move_aside(path: Path) -> None:
+    number = 1
+    while (aside := path.with_name(f"{path.name}.before-{number}")).exists():
+        number += 1
+    path.rename(aside)
