@@ -12,7 +12,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from projections.histories import precedes
+from projections.histories import is_ordered, precedes
 from projections.pod_runs.derive import Absence
 from projections.pod_runs.shape import Pod
 
@@ -35,6 +35,13 @@ class Part(msgspec.Struct, frozen=True):
     def covers(self, uid: str) -> bool:
         """Whether the part speaks of this uid."""
         return self.first <= uid and (not self.until or uid < self.until)
+
+
+def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
+    """Which of two lists of one moment counts: the later by version, else by text. Equal only for equal lists."""
+    ordered = is_ordered(part.resource_version)
+    length = len(part.resource_version) if ordered else 0
+    return (ordered, length, part.resource_version, part.until, sorted(part.uids))
 
 
 def absence(pod: Pod, parts: Iterable[Part]) -> Absence:

@@ -105,13 +105,15 @@ def newest_parts(select: Select, count: int) -> list[Part]:
     return [_part(row) for row in reversed(select(query.limit(count)))]
 
 
-def same_part(part: Part) -> sa.Select[Any]:
-    """The sequence of the stored part of the same list and range, where there is one."""
-    return sa.select(pod_lists.c.sequence).where(
+def same_part(select: Select, part: Part) -> Part | None:
+    """The stored part of the same moment and range; None where there is none."""
+    query = _parts().where(
         pod_lists.c.cluster == part.cluster,
         pod_lists.c.time_us == part.time_us,
         pod_lists.c.first_uid == part.first,
     )
+    found = select(query)
+    return _part(found[0]) if found else None
 
 
 def parts_after(select: Select, pod: Pod, time_us: int) -> list[Part]:

@@ -15,6 +15,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from projections.histories import precedes
 from projections.pod_runs import lists, queries
 from projections.pod_runs.derive import Absence
 from projections.pod_runs.shape import Pod
@@ -42,29 +43,45 @@ class RecentLists:
             self._dropped_us = newest[0].time_us
 
     def add(self, part: lists.Part) -> bool | None:
-        """Whether ``part`` is older than one that is known; None for one that is known itself, which is not added."""
+        """Whether older answers may change with ``part``; None for one that adds nothing.
+
+        Of two lists of one moment the later one by version counts, whichever arrived first.
+        """
         known = self._parts[part.cluster]
-        if any(p.time_us == part.time_us and p.first == part.first for p in known):
-            return None
         may_be_stored = part.time_us <= self._dropped_us
-        if may_be_stored and self._select(queries.same_part(part)):
+        same = next((p for p in known if p.time_us == part.time_us and p.first == part.first), None)
+        if same is None and may_be_stored:
+            same = queries.same_part(self._select, part)
+        if same is not None and lists.rank(part) <= lists.rank(same):
             return None
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
+        if same is not None:
+            known[:] = [p for p in known if p != same]
+            self.added = [p for p in self.added if p != same]
         bisect.insort(known, part, key=lambda p: (p.time_us, p.first))
         self.added.append(part)
-        return is_late
+        return is_late or same is not None
 
     def absence(self, pod: Pod) -> Absence:
         """What the complete lists say of a pod."""
         parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
         since_us = pod.history[-1][1] - lists.EARLIER_US
-        # One that has the pod makes all older ones irrelevant.
-        if since_us < self._dropped_us and not any(pod.uid in p.uids for p in parts):
+        if since_us < self._dropped_us and not self._is_answered(pod, parts):
             older = queries.parts_after(self._select, pod, since_us)
             held = {(p.time_us, p.first) for p in parts}
             parts += (p for p in older if (p.time_us, p.first) not in held)
             parts.sort(key=lambda p: p.time_us)
         return lists.absence(pod, reversed(parts))
+
+    def _is_answered(self, pod: Pod, parts: list[lists.Part]) -> bool:
+        """Whether a list that has the pod makes all that memory lacks irrelevant: it must be newer than they are."""
+        version, time_us, _ = pod.history[-1]
+        return any(
+            part.time_us > self._dropped_us
+            and pod.uid in part.uids
+            and precedes(version, time_us, part.resource_version, part.time_us)
+            for part in parts
+        )
 
     def settle(self) -> None:
         """Let go of what is stored and not among the newest."""

@@ -123,6 +123,30 @@ def test_a_late_list_of_a_cluster_whose_lists_are_not_in_memory_is_known_to_be_l
     assert {r["unknown_s"] for r in want["pod_runs"] if r["uid"] == "p"} == {40}
 
 
+def test_a_late_list_that_has_a_pod_does_not_hide_a_stored_one_that_is_newer():
+    history = f.numbered(
+        [
+            f.pods_listed([], at=9000),
+            f.pod_observed(version="x", at=4),
+            f.pods_listed(["p"], at=40),
+            f.pods_listed(["p"], at=37),
+        ]
+    )
+
+    assert tables(history) == tables(history, batch=1, restart_every=1, parts_kept=1)
+
+
+@pytest.mark.parametrize("memory", [{}, {"parts_kept": 1}], ids=["in memory", "stored"])
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_of_two_lists_of_one_moment_the_later_version_counts_whichever_came_first(memory, batch):
+    pod, later = f.pod_observed(version=1, at=0), f.pods_listed(["p"], version=9, at=50)
+    one, other = f.pods_listed([], version=3, at=5), f.pods_listed(["p"], version=4, at=5)
+    orders = ([pod, one, later, other], [pod, other, later, one], [other, one, pod, later])
+
+    assert [{"p": (0, None, 0, [])}] * 3 == [pods(o, batch=batch, **memory) for o in orders]
+    assert same_in_any_order(orders[0])
+
+
 @pytest.mark.parametrize(
     "stamps",
     [
