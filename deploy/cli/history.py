@@ -11,15 +11,20 @@ import msgspec
 import sqlalchemy as sa
 import typer
 
+from bus.amounts import PodResources
 from bus.clock import format_stamp
 from bus.errors import LedgerError
 from bus.events import VOCABULARY
-from deploy.cli.options import Asked, command
+from bus.events.vocabulary import Fact
+from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import say, write
 from deploy.ledgers import reading
 from deploy.questions import ROWS, ask
 from projections.engine.store import event_of_row
 from projections.engine.tables import events as archive
+
+#: Characters of a body that a table shows.
+SHOWN = 100
 
 
 def register(app: typer.Typer) -> None:
@@ -105,18 +110,21 @@ def events(
         }
         for event in reversed(found)
     ]
+    if asked.output is Format.TABLE:
+        for row in rows:
+            row["body"] = row["body"][:SHOWN] + "…" * (len(row["body"]) > SHOWN)
     write(
         rows, asked.output, columns=["sequence", "time", "type", "cluster", "key", "source", "body"]
     )
 
 
 def vocabulary_schema() -> dict[str, Any]:
-    """JSON Schema 2020-12 of every body, by wire type under ``properties`` of nothing: see ``$defs`` and ``x-types``."""
-    facts = list(VOCABULARY.values())
+    """JSON Schema 2020-12 of every body: its wire types under ``x-types``, their shapes under ``$defs``."""
+    facts = [_described(fact) for fact in VOCABULARY.values()]
     references, components = msgspec.json.schema_components(facts, ref_template="#/$defs/{name}")
     types = {
         fact.wire_type: {"version": fact.version, **reference}
-        for fact, reference in zip(facts, references, strict=True)
+        for fact, reference in zip(VOCABULARY.values(), references, strict=True)
     }
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -124,6 +132,25 @@ def vocabulary_schema() -> dict[str, Any]:
         "x-types": types,
         "$defs": components,
     }
+
+
+def _described(fact: type[Fact]) -> type[msgspec.Struct]:
+    """The fact's class as a schema can describe it: resources, kept as raw JSON, under their own class."""
+    fields: list[tuple[str, Any, Any]] = []
+    for field in msgspec.structs.fields(fact):
+        if field.type is msgspec.Raw:
+            default = msgspec.field(default_factory=PodResources)
+            fields.append((field.name, PodResources, default))
+        elif field.required:
+            fields.append((field.name, field.type, msgspec.field()))
+        elif field.default_factory is not msgspec.NODEFAULT:
+            default = msgspec.field(default_factory=field.default_factory)
+            fields.append((field.name, field.type, default))
+        else:
+            fields.append((field.name, field.type, msgspec.field(default=field.default)))
+    return msgspec.defstruct(
+        fact.__name__, fields, kw_only=True, namespace={"__doc__": fact.__doc__}
+    )
 
 
 def sql(
