@@ -87,10 +87,11 @@ def root(
 
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
-    sys.exit(_code(sys.argv[1:]))
+    sys.exit(run_command(sys.argv[1:]))
 
 
-def _code(arguments: list[str]) -> int:
+def run_command(arguments: list[str]) -> int:
+    """Run one command line in this process and return its exit code. Errors are told on stderr."""
     is_debug = "--debug" in arguments
     try:
         code = app(arguments, standalone_mode=False)
