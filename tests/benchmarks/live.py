@@ -1,11 +1,10 @@
-"""A real API server followed: lag to the committed row, CPU per event, the first sync, the idle footprint.
+"""A real API server followed: lag to the committed row, CPU per event, the first sync.
 
     python -m tests.benchmarks.live [--pods 13150] [--rounds 5] [-o json]
 
 Needs the control plane of ``tests/cluster``. It runs without controllers, scheduler and simulated nodes, so that all that
 happens is what :mod:`tests.benchmarks.traffic` asks for from a process of its own; pods have a real pod's 4 KB.
 
-- *footprint*: ``bursar up`` on a cluster with nothing to do; PSS of its processes, the embedded bus included.
 - *first sync*: reflectors of all kinds and the runner in one process, as ``bursar up`` has them, on an empty bus and
   ledger: from the first request until the last of 15,000 objects is in a committed transaction. Once a round.
 - *lag*: 500 patches a second for 30 s. From the moment the source received the line, and from the moment the API
@@ -32,7 +31,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import psutil
 import sqlalchemy as sa
 
 from bus.clock import SystemClock
@@ -55,7 +53,6 @@ from tests.cluster.plane import ControlPlane
 RATE = 500
 SECONDS = 30
 PATCHED = 300
-MIB = 1024 * 1024
 
 Answers = dict[str, int]
 
@@ -217,23 +214,6 @@ async def source_cpu(plane: ControlPlane, folder: Path, rounds: int) -> list[flo
     return found
 
 
-def footprint(plane: ControlPlane, folder: Path) -> float:
-    """MiB (proportional set size) of ``bursar up`` with nothing to do, its bus included."""
-    command = [
-        sys.executable, "-m", "deploy.cli", "up", "--data", str(folder),
-        "--kubeconfig", str(plane.kubeconfig),
-    ]  # fmt: skip
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        time.sleep(20)
-        assert process.poll() is None, "bursar up ended"
-        family = [psutil.Process(process.pid), *psutil.Process(process.pid).children(True)]
-        return sum(one.memory_full_info().pss for one in family) / MIB
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
 def run(args: argparse.Namespace) -> Report:
     """All parts on one control plane."""
     notes = []
@@ -242,7 +222,7 @@ def run(args: argparse.Namespace) -> Report:
         ControlPlane(controllers=False, scheduler=False, simulator=False) as plane,
     ):
         folder = Path(name)
-        goals = [_footprint_goal(plane, folder / "idle")]
+        goals = []
         began = time.perf_counter()
         asyncio.run(asked(ordered(plane, pods=args.pods)))
         expected = traffic.count(args.pods)
@@ -261,10 +241,6 @@ def run(args: argparse.Namespace) -> Report:
         cpu = asyncio.run(source_cpu(plane, folder / "source", args.rounds))
         goals.append(measure.verdict("source CPU per event, us", cpu, "<=", 200))
     return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
-
-
-def _footprint_goal(plane: ControlPlane, folder: Path) -> dict[str, Any]:
-    return measure.verdict("idle footprint, MiB", [footprint(plane, folder)], "<=", 250)
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 A million synthetic events (3,000 pods alive at a time, 140,000 in all) are archived once, with their chain. Each round then
 replays them by :func:`projections.engine.replay.rebuild` in a process of its own: read the archive, fold, write the rows
 beside. Its resident memory is read after a quarter, a half and all of the history, and must follow what is alive, not what
-has been: between a quarter and the whole it may grow by a tenth. A second history with a third of the pods alive shows
+has been: between a quarter and the whole it may grow by a quarter. A second history with a third of the pods alive shows
 what it does follow.
 
 Goal: under 90 s (issue 3, "Speed"). Seconds depend on the machine and its other work, so the CPU seconds stand beside.
@@ -31,7 +31,8 @@ from tests.benchmarks import ledgers, measure, synthetic
 from tests.benchmarks.measure import Report, Stopwatch
 
 GOAL_SECONDS = 90
-MOST_GROWTH = 1.1
+#: The caches of ended pods and of rows (20,000 each) are not full after a quarter; a history kept would give 4.
+MOST_GROWTH = 1.25
 
 
 def archive(path: Path, count: int, live: int) -> None:
