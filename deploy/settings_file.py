@@ -19,6 +19,9 @@ from deploy.errors import SettingsError
 #: Largest settings file in bytes.
 LARGEST = 1024 * 1024
 
+#: What a value may be.
+_PLAIN = {"map", "seq", "str", "int", "float", "bool", "null"}
+
 
 class SettingsFile(msgspec.Struct, frozen=True):
     """What a file says, and on which line each key stands."""
@@ -68,6 +71,8 @@ def read_settings_file(path: Path) -> SettingsFile:
 def _value(
     path: Path, node: yaml.Node, place: tuple[str, ...], lines: dict[tuple[str, ...], int]
 ) -> Any:
+    if node.tag.removeprefix("tag:yaml.org,2002:") not in _PLAIN:
+        raise _refused(path, node.start_mark, "tags are not taken")
     if isinstance(node, yaml.MappingNode):
         found: dict[str, Any] = {}
         for key_node, value_node in node.value:
@@ -81,8 +86,6 @@ def _value(
         return found
     if isinstance(node, yaml.SequenceNode):
         return [_value(path, item, place, lines) for item in node.value]
-    if not node.tag.startswith("tag:yaml.org,2002:") or ":python" in node.tag:
-        raise _refused(path, node.start_mark, "tags are not taken")
     loader = yaml.SafeLoader("")
     try:
         # The safe constructor of one scalar: no object can be built from it.

@@ -9,7 +9,9 @@ import sqlalchemy as sa
 from bus.errors import (
     BusUnavailableError,
     ClusterUnavailableError,
+    EnvelopeError,
     HistoryDivergedError,
+    ObservationError,
     PermissionDeniedError,
     UnsafeBusError,
 )
@@ -56,6 +58,8 @@ MEANINGS = {
 
 _BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
     (SettingsError, Exit.USAGE),
+    (EnvelopeError, Exit.USAGE),
+    (ObservationError, Exit.USAGE),
     (AbsentLedgerError, Exit.ABSENT),
     (LedgerBusyError, Exit.BUSY),
     (BusUnavailableError, Exit.UNREACHABLE),

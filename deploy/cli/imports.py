@@ -82,6 +82,8 @@ def recorded(
 
     Example: bursar import events backup.ndjson.zst
     """
+    if not file.is_file():
+        raise typer.BadParameter(f"{file} is no file", param_hint="FILE")
     _take_in(asked, str(file), read_lines(file), None)
 
 

@@ -31,6 +31,10 @@ _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 
 
+#: The same, but for what a quoted CSV cell may hold.
+_UNPRINTABLE = re.compile(r"(?![\t\n])" + _CONTROL.pattern)
+
+
 def console(stderr: bool = False) -> Console:
     """A console without colour where the output is no terminal or NO_COLOR is set, and wide where it is no terminal."""
     made = Console(stderr=stderr, highlight=False, soft_wrap=False)
@@ -47,7 +51,11 @@ def say(text: str) -> None:
 
 def inert(text: str) -> str:
     """``text`` on one line, control and direction characters written as escapes."""
-    return _CONTROL.sub(lambda found: f"\\x{ord(found[0]):02x}", text)
+    return _CONTROL.sub(_escaped, text)
+
+
+def _escaped(found: re.Match[str]) -> str:
+    return f"\\x{ord(found[0]):02x}"
 
 
 def write(
@@ -93,7 +101,7 @@ def write_csv(names: Sequence[str], rows: Iterable[Sequence[Any]], file: TextIO)
 def cell(value: Any) -> Any:
     """A value as an inert CSV cell: a text that could be a formula begins with an apostrophe.
 
-    Numbers stay numbers, also negative ones. NUL is left out: no reader takes it.
+    Numbers stay numbers, also negative ones. Control characters but line ends and tabs are written as escapes.
     """
     if value is None:
         return ""
@@ -103,7 +111,7 @@ def cell(value: Any) -> Any:
     # Leading blanks do not keep a spreadsheet from reading what follows as a formula.
     if text.startswith(_FORMULA) or text.lstrip(" \n\u00a0\ufeff").startswith(_FORMULA):
         text = "'" + text
-    return text.replace("\0", "")
+    return _UNPRINTABLE.sub(_escaped, text)
 
 
 def _write_table(

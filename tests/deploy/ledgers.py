@@ -1,0 +1,47 @@
+"""A data folder with a small ledger in it, and the command line in this process and in others."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from deploy.cli.program import run_command
+from migrations.schema import upgrade
+from projections.books import Books
+from projections.catalogue import VERSION
+from projections.engine.store import Store, engine
+from tests import factories as said
+
+EVENTS = [
+    said.namespace_observed("ns", team="blue"),
+    said.node_observed("n", model="A100"),
+    said.pod_observed("bound", 1, 0, cpu="2", gpu=1, name="=cmd|' /C calc'!A0"),
+    said.pod_vanished("bound", 2, 7_200, cpu="2", gpu=1, deletion=7_200, name="=cmd|' /C calc'!A0"),
+    said.pod_observed("waits", 3, 1_800, created=1_800, node=None, phase="Pending"),
+]
+
+
+def make_ledger(folder: Path, events=EVENTS) -> Path:
+    """The folder, with a ledger of ``events`` and no bus."""
+    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
+    upgrade(store.engine)
+    numbered = said.numbered(events)
+    books = Books(store)
+    books.open()
+    store.commit(numbered, books.fold(numbered), store.checkpoint(VERSION))
+    store.close()
+    return folder
+
+
+def bursar(*arguments) -> int:
+    """One command in this process; its exit code."""
+    return int(run_command([str(argument) for argument in arguments]))
+
+
+def process(*arguments, **environment) -> subprocess.CompletedProcess:
+    """One command in a process of its own, without the variables of the outside."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
+    return subprocess.run(
+        [Path(sys.executable).with_name("bursar"), *map(str, arguments)],
+        env={**clean, **environment}, capture_output=True, text=True, timeout=240, check=False,
+    )  # fmt: skip

@@ -1,0 +1,179 @@
+"""The command line: every command explains itself, errors are one line and an exit code, options stand where people put them."""
+
+import json
+
+import pytest
+
+from deploy.cli.exits import Exit
+from tests.deploy.ledgers import bursar, make_ledger
+
+COMMANDS = [
+    ("up",), ("import",), ("import", "openb"), ("import", "events"), ("status",), ("acct",), ("report",),
+    ("sql",), ("replay",), ("verify",), ("recover",), ("export",), ("events",), ("parked",),
+    ("parked", "list"), ("parked", "show"), ("parked", "redrive"), ("version",), (),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_ledger(tmp_path_factory.mktemp("ledger"))
+
+
+@pytest.mark.parametrize("command", COMMANDS, ids=" ".join)
+def test_every_command_explains_itself(capsys, command):
+    code = bursar(*command, "--help")
+    text = capsys.readouterr().out
+
+    assert code == 0
+    assert "Usage: " in text
+    if command not in ((), ("import",), ("parked",)):
+        assert all(option in text for option in ("--data", "--ledger", "--bus", "--output"))
+
+
+def test_help_tells_the_exit_codes(capsys):
+    bursar("--help")
+    text = " ".join(capsys.readouterr().out.split())
+
+    assert all(f"{int(code)} " in text for code in Exit)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("repot",), 2, "No such command 'repot'"),
+        (("report", "--by", "tem"), 2, "cannot group by 'tem'"),
+        (("report", "--by", "label:"), 2, "cannot group by 'label:'"),
+        (("report", "--from", "yesterday"), 2, "'yesterday' is no time"),
+        (("report", "--from", "2026-02-01", "--to", "2026-01-01"), 2, "ends before it begins"),
+        (("report", "--tz", "Mars/Base"), 2, "there is no time zone 'Mars/Base'"),
+        (("report", "--unit", "euros"), 2, "euros"),
+        (("--ledger", "mysql://u:hunter2@h/d", "report"), 2, "ledger.url"),
+        (("--bus", "nats://u:hunter2@h:0", "status"), 2, "no valid port"),
+        (("--config", "/nowhere.yaml", "report"), 2, "/nowhere.yaml: cannot be read"),
+        (("import", "events", "/nowhere.ndjson"), 2, "/nowhere.ndjson"),
+        (("import", "openb", "/nowhere"), 2, "cannot be read"),
+        (("parked", "show", "3"), 1, "sequence=3"),
+        (("sql", "DROP TABLE events"), 2, "only reading is allowed"),
+    ],
+)
+def test_an_error_is_one_line_and_a_code(capsys, data, arguments, code, said):
+    found = bursar("--data", data, *arguments)
+    out, err = capsys.readouterr()
+
+    assert (found, out, err.count("\n")) == (code, "", 1)
+    assert said in err
+    assert "hunter2" not in err
+
+
+def test_no_ledger_is_a_code_of_its_own_and_makes_none(capsys, tmp_path):
+    code = bursar("report", "--data", tmp_path / "none")
+
+    assert code == Exit.ABSENT
+    assert "begin one with" in capsys.readouterr().err
+    assert not (tmp_path / "none").exists()
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_common_options_stand_before_or_after_the_command(capsys, data, before):
+    common = ("--data", data, "-o", "json")
+    code = bursar(*common, "report") if before else bursar("report", *common)
+
+    assert code == 0
+    assert json.loads(capsys.readouterr().out)[0]["pods"] == 2
+
+
+def test_the_later_option_wins(capsys, data):
+    bursar("--data", "/nowhere", "-o", "csv", "report", "--data", data, "-o", "json")
+
+    assert json.loads(capsys.readouterr().out)[0]["held_pods"] == 1
+
+
+def test_a_report_in_exact_units_is_the_contract(capsys, data):
+    bursar(
+        "report",
+        "--data",
+        data,
+        "--by",
+        "team,model",
+        "--by",
+        "label:app",
+        "--unit",
+        "exact",
+        "-o",
+        "json",
+    )
+    out, err = capsys.readouterr()
+    held, waited = json.loads(out)
+
+    assert held == {
+        "team": "blue", "model": "A100", "label:app": None, "pods": 1, "held_pods": 1,
+        "cpu_milli_s": 14_400_000, "gpu_milli_s": 7_200_000, "memory_mib_s": 7_372_800,
+        "held_s": 7_200, "waiting_s": 0, "unknown_s": 0,
+    }  # fmt: skip
+    assert (waited["model"], waited["pods"], waited["held_pods"], waited["waiting_s"]) == (
+        None,
+        1,
+        0,
+        5_400,
+    )
+    assert "as of event 5, 2026-10-26T10:00:00Z" in err
+
+
+def test_hours_and_percent(capsys, data):
+    bursar("report", "--data", data, "-o", "json")
+    bursar("report", "--data", data, "--by", "team", "--unit", "percent", "-o", "csv")
+    out = capsys.readouterr().out
+    hours, _, table = out.partition("]\n")
+
+    row = json.loads(hours + "]")[0]
+    assert (row["core_hours"], row["gpu_hours"], row["memory_gib_hours"]) == (4.0, 2.0, 2.0)
+    assert table.splitlines()[1].startswith("blue,2,1,100.0,100.0,100.0")
+
+
+def test_a_table_for_people_has_a_total_and_what_it_rests_on(capsys, data):
+    bursar("report", "--data", data, "--by", "workload")
+    lines = [line.split() for line in capsys.readouterr().out.splitlines() if line.strip()]
+
+    assert lines[-2][:3] == ["all", "2", "1"]
+    assert lines[-1][:4] == ["as", "of", "event", "5,"]
+
+
+def test_accounts_are_inert_in_csv(capsys, data):
+    bursar("acct", "--data", data, "-o", "csv")
+    rows = capsys.readouterr().out.splitlines()
+
+    assert len(rows) == 3
+    assert rows[1].startswith("ns,'=cmd|")
+
+
+def test_the_schema_has_every_type(capsys):
+    bursar("events", "--schema")
+    schema = json.loads(capsys.readouterr().out)
+
+    assert "pod.observed" in schema["x-types"]
+    assert schema["$defs"]["PodObserved"]["properties"]["resources"]
+
+
+def test_a_ledger_without_a_bus_has_a_status(capsys, data):
+    code = bursar("status", "--data", data, "-o", "json")
+    found = json.loads(capsys.readouterr().out)
+
+    assert code == 0
+    assert (found["sequence"], found["projected"], found["parked"], found["gaps"]) == (
+        None,
+        5,
+        0,
+        0,
+    )
+    assert (found["lag"], found["guard"], found["bus"]["running"]) == (None, [], False)
+
+
+def test_history_comes_back_from_an_export(capsys, data, tmp_path):
+    file = tmp_path / "h.ndjson.zst"
+    codes = [bursar("export", file, "--data", data, "-o", "json"), bursar("verify", "--data", data)]
+    codes.append(bursar("replay", "--data", data, "-o", "json"))
+    out = capsys.readouterr().out
+
+    assert codes == [0, 0, 0]
+    assert json.loads(out[out.rindex("\n{") :])["equal"] is True
+    assert file.stat().st_size > 0
