@@ -40,7 +40,7 @@ def main() -> int:
     build.build()
     with tempfile.TemporaryDirectory() as folder, ControlPlane() as plane:
         exported = record(plane, Path(folder), arguments.minutes * 60)
-        events = stretched(exported, 24 * 60 / arguments.minutes)
+        events = stretched(exported)
     arguments.out.parent.mkdir(parents=True, exist_ok=True)
     packed = zstandard.ZstdCompressor(level=19).compress(b"".join(e + b"\n" for e in events))
     arguments.out.write_bytes(packed)
@@ -109,12 +109,15 @@ def _job(team: workloads.Team, number: int, hour_seconds: float, dice: random.Ra
     )
 
 
-def stretched(exported: Path, factor: float) -> list[bytes]:
-    """The recording's lines with every stamp moved to the day and stretched by `factor`."""
+def stretched(exported: Path) -> list[bytes]:
+    """The recording's lines with every stamp moved and stretched so that the first pod is created when the day begins
+    and the last thing is seen when it ends.
+    """
     events = list(read_lines(exported))
-    # Nodes and namespaces were made just before the day began.
-    begin_us = min(event.time_us for event in events)
+    pods = [msgspec.json.decode(e.body) for e in events if e.type == "pod.observed"]
+    begin_us = min(parse_stamp(pod["created"]) for pod in pods)
     day_us = parse_stamp(DAY)
+    factor = 86_399_000_000 / (max(event.time_us for event in events) - begin_us)
 
     def moved(time_us: int) -> int:
         return day_us + int((time_us - begin_us) * factor)
