@@ -9,7 +9,6 @@ Source: ``reliability.md`` section 4, G5.
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import Callable
 from typing import Any
@@ -27,12 +26,8 @@ ROWS = 10_000
 #: Longest text or blob that a query may build, bytes; memory is bounded with it.
 LONGEST = 16 * 1024 * 1024
 
-_ALLOWED = {
-    sqlite3.SQLITE_SELECT,
-    sqlite3.SQLITE_READ,
-    sqlite3.SQLITE_FUNCTION,
-    sqlite3.SQLITE_RECURSIVE,
-}
+#: Actions that SQLite's authorizer lets pass, by the driver's names.
+_ALLOWED = ("SQLITE_SELECT", "SQLITE_READ", "SQLITE_FUNCTION", "SQLITE_RECURSIVE")
 #: Functions that read files or load code.
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
@@ -62,18 +57,20 @@ def ask(settings: Settings, query: str, *, rows: int = ROWS, seconds: float = 5.
 
 
 def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) -> Answer:
+    # The driver that the ledger's door has loaded: only doors import one.
+    sqlite: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.execute("PRAGMA query_only = 1")
-    driver.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST)
-    driver.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
+    driver.setlimit(sqlite.SQLITE_LIMIT_LENGTH, LONGEST)
+    driver.setlimit(sqlite.SQLITE_LIMIT_ATTACHED, 0)
     ends = time.monotonic() + seconds
     driver.set_progress_handler(lambda: int(time.monotonic() > ends), 10_000)
     refused: list[str] = []
-    driver.set_authorizer(_authorizer(refused))
+    driver.set_authorizer(_authorizer(sqlite, refused))
     try:
         cursor = driver.execute(query)
         return _answer(cursor, rows)
-    except sqlite3.Error as error:
+    except sqlite.Error as error:
         if refused:
             raise RefusedQueryError(f"refused: {refused[0]}; only reading is allowed") from None
         if "interrupted" in str(error):
@@ -84,29 +81,29 @@ def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) ->
         driver.set_progress_handler(None, 0)
 
 
-def _authorizer(refused: list[str]) -> Callable[..., int]:
+def _authorizer(sqlite: Any, refused: list[str]) -> Callable[..., int]:
     names = {
         value: name.removeprefix("SQLITE_")
-        for name, value in vars(sqlite3).items()
+        for name, value in vars(sqlite).items()
         if name.startswith(("SQLITE_CREATE", "SQLITE_DROP", "SQLITE_ALTER", "SQLITE_AT", "SQLITE_DET"))
         or name in ("SQLITE_INSERT", "SQLITE_UPDATE", "SQLITE_DELETE", "SQLITE_PRAGMA",
                     "SQLITE_TRANSACTION", "SQLITE_SAVEPOINT", "SQLITE_REINDEX", "SQLITE_ANALYZE")
     }  # fmt: skip
 
+    allowed = {getattr(sqlite, name) for name in _ALLOWED}
+
     def authorize(action: int, one: str | None, two: str | None, *_: str | None) -> int:
-        is_bad = action == sqlite3.SQLITE_FUNCTION and (two or "").lower() in _REFUSED_FUNCTIONS
-        if action in _ALLOWED and not is_bad:
-            return sqlite3.SQLITE_OK
+        is_bad = action == sqlite.SQLITE_FUNCTION and (two or "").lower() in _REFUSED_FUNCTIONS
+        if action in allowed and not is_bad:
+            return int(sqlite.SQLITE_OK)
         refused.append(str(two) if is_bad else names.get(action, f"action {action}"))
-        return sqlite3.SQLITE_DENY
+        return int(sqlite.SQLITE_DENY)
 
     return authorize
 
 
 def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) -> Answer:
-    import psycopg
-    from psycopg import sql
-
+    psycopg: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.rollback()
     driver.read_only = True
@@ -114,8 +111,7 @@ def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) 
         with driver.cursor() as cursor:
             cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
             # As a cursor it is a query that gives rows; prepared, it is one statement: no COPY, SET or COMMIT.
-            declared = sql.SQL("DECLARE asked NO SCROLL CURSOR FOR ") + sql.SQL(query)
-            cursor.execute(declared, prepare=True)
+            cursor.execute(f"DECLARE asked NO SCROLL CURSOR FOR {query}", prepare=True)
             cursor.execute(f"FETCH {rows + 1} FROM asked")
             return _answer(cursor, rows)
     except psycopg.Error as error:

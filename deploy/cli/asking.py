@@ -191,9 +191,7 @@ def acct(
     rows = [row for account in found for row in _lines(account, question, team, user)]
     columns = list(_LINE)
     if asked.output is Format.TABLE:
-        columns = [
-            c for c in columns if c not in ("uid", "cluster", "phase", "extended", "sequence")
-        ]
+        columns = [c for c in columns if c not in _LONG]
     unknown_s = sum({row["uid"]: row["unknown_s"] for row in rows}.values())
     notes = _notes(stands, question, unknown_s, False)
     write(
@@ -205,6 +203,8 @@ def acct(
             say(note)
 
 
+#: Columns that a table leaves out.
+_LONG = ("uid", "cluster", "phase", "created", "extended", "open", "sequence")
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
     "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "node", "model",

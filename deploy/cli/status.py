@@ -119,7 +119,7 @@ async def _look(settings: Settings) -> BusView:
     if settings.bus.is_embedded:
         view.is_running = embedded.running(settings.data) is not None
         if not view.is_running and not (settings.data / "bus" / "store").is_dir():
-            view.trouble = "not running, and no history in the data folder"
+            view.trouble = "no history in the data folder"
             return view
     try:
         async with bus(settings, is_checked=False) as opened:

@@ -7,7 +7,7 @@ and summed by group in exact integers; so the sum over any grouping is the sum o
 Rules where the segments alone do not decide:
 
 - Waiting belongs to whom the pod held for first, unknown time to whom it held for last. A pod that never held is
-  grouped by its labels and its namespace at its creation, and has no node and no model.
+  grouped by its labels and its namespace at its creation; one that was never bound has no node and no model.
 - A pod is counted once in each group it touches: by waiting, holding or unknown time, or by having been created there.
   It has held there when a segment touches the group, or when it was bound and gone in the same second.
 - What happened at or after ``as_of_s`` is not there, as in ``accounts``.

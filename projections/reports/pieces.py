@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from projections import histories, namespaces
+from projections import histories, namespaces, nodes
 from projections.pod_runs import UNASSIGNED, from_columns, held_segments, pod_runs
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
@@ -50,12 +51,15 @@ _labels = msgspec.json.Decoder(dict[str, str])
 
 
 def pieces(
-    connection: sa.Connection, question: Question, *conditions: sa.ColumnElement[bool]
+    connection: sa.Connection, question: Question, *, only_open: bool = False
 ) -> Iterator[list[tuple[Key, int, int, Holding]]]:
-    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked."""
+    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked.
+
+    With ``only_open`` of pods that are not ended, and of their segments the one that is not.
+    """
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
-    for pod in _pods(connection, question, *conditions):
+    for pod in _pods(connection, question, only_open):
         found: list[tuple[Key, int, int, Holding]] = []
         for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s):
             clipped = _clipped(question, start_s, end_s)
@@ -73,28 +77,27 @@ def pieces(
             yield found
 
 
-def _pods(
-    connection: sa.Connection, question: Question, *conditions: sa.ColumnElement[bool]
-) -> Iterator[_PodRow]:
+def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Iterator[_PodRow]:
     """The pods that may lie in the period, with their segments as of then, read as they are needed."""
     runs, segments = pod_runs.c, held_segments.c
     as_of_s = question.as_of_s
-    chosen = [runs.created_s <= as_of_s, *conditions]
+    chosen = [runs.created_s <= as_of_s]
+    segment_is_chosen = [segments.start_s < as_of_s]
+    if only_open:
+        chosen.append(runs.end_s.is_(None))
+        segment_is_chosen.append(segments.end_s.is_(None))
     if question.from_s is not None:
         chosen.append(sa.or_(runs.end_s.is_(None), runs.end_s + runs.unknown_s >= question.from_s))
     if question.to_s is not None:
         chosen.append(runs.created_s < question.to_s)
-    owners = {
-        (row[0], row[1]): namespaces.from_columns(tuple(row)).owners()
-        for row in connection.execute(sa.select(namespaces.namespaces))
-    }
+    named = _Named(connection)
     # The long column only for those that held nothing: whose they would be stands in it alone.
     holds = sa.and_(runs.start_s < as_of_s, sa.or_(runs.end_s.is_(None), runs.end_s > runs.start_s))
     columns = [c if c.name != "state" else sa.case((holds, ""), else_=c) for c in pod_runs.c]
     held = connection.execute(
         sa.select(held_segments)
         .join(pod_runs, runs.uid == segments.uid)
-        .where(segments.start_s < as_of_s, *chosen)
+        .where(*segment_is_chosen, *chosen)
         .order_by(segments.uid, segments.start_s)
         .execution_options(yield_per=_FETCHED)
     )
@@ -110,20 +113,43 @@ def _pods(
             following = next(by_pod, None)
         has_held = bool(holdings)
         if not has_held:
-            holdings.append(_nobody(tuple(row), owners))
+            holdings.append(named.nobody(tuple(row)))
         created_s, start_s, end_s, unknown_s = row[14:18]
         yield _PodRow(
             row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held
         )  # fmt: skip
 
 
-def _nobody(row: tuple[Any, ...], owners: dict[tuple[str, str], Any]) -> Holding:
-    """For whom a pod would have held that never did: by its newest labels, else its namespace's first ones."""
-    pod = from_columns(row, []).pod
-    team, user = pod.history[-1][2][4:6]
-    named = histories.at(owners.get((row[1], row[2]), []), row[14]) or (None, None)
-    team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
-    return Holding(0, 0, 0, 0, 0, team, user, None, None)
+class _Named:
+    """Whom namespaces and which model nodes name, over time; read when first needed."""
+
+    def __init__(self, connection: sa.Connection) -> None:
+        self._connection = connection
+
+    @cached_property
+    def _owners(self) -> dict[tuple[str, str], list[tuple[int, tuple[str | None, str | None]]]]:
+        rows = self._connection.execute(sa.select(namespaces.namespaces)).all()
+        return {(row[0], row[1]): namespaces.from_columns(tuple(row)).owners() for row in rows}
+
+    @cached_property
+    def _models(self) -> dict[tuple[str, str], list[tuple[int, str | None]]]:
+        rows = self._connection.execute(sa.select(nodes.nodes)).all()
+        return {(row[0], row[1]): nodes.from_columns(tuple(row)).models() for row in rows}
+
+    def nobody(self, row: tuple[Any, ...]) -> Holding:
+        """For whom a pod would have held that never did: by its newest labels, else its namespace at its creation.
+
+        One that was bound, but held nothing that is known, was on that node.
+        """
+        pod = from_columns(row, []).pod
+        created_s = row[14]
+        team, user, node = pod.history[-1][2][4:7]
+        named = histories.at(self._owners.get((row[1], row[2]), []), created_s) or (None, None)
+        team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
+        model = (
+            None if node is None else histories.at(self._models.get((row[1], node), []), created_s)
+        )
+        return Holding(0, 0, 0, 0, 0, team, user, node, model)
 
 
 WAITED, HELD, UNKNOWN = range(3)

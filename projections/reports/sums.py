@@ -7,7 +7,6 @@ from collections import defaultdict
 import msgspec
 import sqlalchemy as sa
 
-from projections.pod_runs import pod_runs
 from projections.reports.periods import periods
 from projections.reports.pieces import HELD, add, pieces
 from projections.reports.shape import UTC, Key, Question, Row, Sums, check
@@ -57,7 +56,7 @@ def sums(connection: sa.Connection, question: Question) -> list[Row]:
         if question.from_s is None or middle_s > question.from_s:
             _add_kept(connection, question, middle_s, width_s, totals)
             past = msgspec.structs.replace(question, to_s=middle_s)
-            _add_segments(connection, past, totals, pod_runs.c.end_s.is_(None))
+            _add_segments(connection, past, totals, only_open=True)
             rest = msgspec.structs.replace(question, from_s=middle_s)
     _add_segments(connection, rest, totals)
     return _rows({key: found for key, found in totals.items() if found.held_s or not by})
@@ -137,9 +136,10 @@ def _add_segments(
     connection: sa.Connection,
     question: Question,
     totals: dict[Key, Sums],
-    *conditions: sa.ColumnElement[bool],
+    *,
+    only_open: bool = False,
 ) -> None:
-    for pod in pieces(connection, question, *conditions):
+    for pod in pieces(connection, question, only_open=only_open):
         for key, kind, seconds, holding in pod:
             if kind == HELD and seconds:
                 add(totals[key], kind, seconds, holding)

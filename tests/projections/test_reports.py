@@ -59,10 +59,10 @@ def test_a_pod_that_changes_its_team_is_in_both_and_waits_for_the_first():
     }  # fmt: skip
 
 
-def test_what_never_held_has_no_node_and_comes_last():
+def test_what_was_never_bound_has_no_node_and_comes_last():
     found = asked(Question(by=("node", "label:app"), as_of_s=AS_OF))
 
-    assert list(found) == [("n", "x"), ("n", None), (None, "y"), (None, None)]
+    assert list(found) == [("n", "x"), ("n", None), (None, "y")]
 
 
 @pytest.mark.parametrize(
