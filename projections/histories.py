@@ -74,6 +74,8 @@ def changes(history: History) -> list[tuple[int, Any]]:
     """
     if len(history) == 1:
         return [(history[0][1] // MICROSECONDS, history[0][2])]
+    if not history:
+        return []
     begins = []
     earliest = history[-1][1]
     for _, time_us, value in reversed(history):

@@ -47,6 +47,8 @@ usage_days = _usage("usage_days", "day_s")
 
 def pieces(start_s: int, end_s: int, width_s: int) -> Iterator[tuple[int, int]]:
     """(period start, seconds of it) for each period of ``width_s`` that [start_s, end_s) touches."""
+    if start_s >= end_s:
+        return
     period = start_s - start_s % width_s
     while period < end_s:
         following = period + width_s

@@ -34,12 +34,11 @@ def stamp(seconds):
     return format_stamp(us(seconds))
 
 
-def resources(cpu="1", memory="1Gi", gpu=0, **extended):
-    """What one container asks for; ``extended`` names with ``__`` for ``/``."""
+def resources(cpu="1", memory="1Gi", gpu=0):
+    """What one container asks for."""
     requests = {"cpu": str(cpu), "memory": str(memory)}
     if gpu:
         requests["nvidia.com/gpu"] = str(gpu)
-    requests |= {name.replace("__", "/"): str(count) for name, count in extended.items()}
     return encoded_resources(PodResources(containers=(ContainerResources(requests=requests),)))
 
 

@@ -2,12 +2,16 @@
 
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.factories import START_S, numbered
 from tests.projections.ledger import dump, folded, tables
 from tests.projections.worlds import DAY, HOUR, events_of, expected, worlds
+
+#: The ci profile tries thousands of histories.
+pytestmark = pytest.mark.timeout(3_000)
 
 MEMORY = [{}, {"ended_kept": 0}, {"ended_kept": 0, "parts_kept": 1}]
 

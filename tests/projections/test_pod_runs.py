@@ -1,0 +1,252 @@
+"""Every rule of `accounting.md` for one pod: a history, and the run that it must give.
+
+Times are seconds after the start. A run is (start, end, waiting or None, unknown, flags) as of second 100,000.
+"""
+
+import itertools
+
+import pytest
+
+from bus.amounts import PodResources
+from bus.events.pods import encoded_resources
+from projections.accounts import accounts
+from tests import factories as f
+from tests.projections.ledger import folded, tables
+
+AS_OF = f.START_S + 100_000
+
+
+def account(events):
+    (found,) = accounts(folded(f.numbered(events)).select, as_of_s=AS_OF)
+    return found
+
+
+def run(events):
+    """(held intervals, waiting, unknown, open, flags) of the one pod."""
+    told = account(events)
+    held = [(h.start_s - f.START_S, h.end_s - f.START_S) for h in told.holdings]
+    return (held, told.waiting_s, told.unknown_s, told.is_open, list(told.flags))
+
+
+seen, gone, listed = f.pod_observed, f.pod_vanished, f.pods_listed
+NOW = 100_000
+
+RUNS = {
+    # start of holding
+    "a bound pod holds from PodScheduled until now": (
+        [seen(at=9, created=2, scheduled=5)], ([(5, NOW)], 3, 0, True, [])),
+    "a pod created with a node name holds from its creation": (
+        [seen(at=9, created=2, scheduled=None)], ([(2, NOW)], 0, 0, True, [])),
+    "the smallest start over all observations counts": (
+        [seen(version=1, at=9, created=2, scheduled=7), seen(version=2, at=10, created=2, scheduled=5)],
+        ([(5, NOW)], 3, 0, True, [])),
+    "a start before creation is the creation": (
+        [seen(at=9, created=4, scheduled=1)], ([(4, NOW)], 0, 0, True, [])),
+    "a pod that was never bound waits until now": (
+        [seen(at=9, created=2, node=None)], ([], NOW - 2, 0, True, [])),
+    "a pod that was never bound waited until its end": (
+        [seen(at=9, created=2, node=None), gone(at=30, created=2, node=None, deletion=20)],
+        ([], 18, 0, False, [])),
+    "a pod bound and gone in the same second held nothing and is a row": (
+        [gone(at=5.9, created=2, scheduled=5, deletion=5)], ([], 3, 0, False, [])),
+    # end by finishing
+    "a finish is the latest finishedAt": (
+        [seen(at=50, phase="Succeeded", finished=(30, 40, 20))], ([(0, 40)], 0, 0, False, [])),
+    "a finish without stamps is the disruption's": (
+        [seen(at=50, phase="Failed", disrupted=33)], ([(0, 33)], 0, 0, False, [])),
+    "a finish without any stamp is when it was observed": (
+        [seen(at=50.9, phase="Failed")], ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "a finish after its observation is clamped to it": (
+        [seen(at=50, phase="Failed", finished=(70,))], ([(0, 50)], 0, 0, False, ["clamped"])),
+    "the first finished observation counts, not a later one": (
+        [seen(version=2, at=60, phase="Failed", finished=(55,)),
+         seen(version=1, at=50, phase="Succeeded", finished=(40,))],
+        ([(0, 40)], 0, 0, False, [])),
+    "a phase that goes back does not open a finished pod": (
+        [seen(version=1, at=50, phase="Succeeded", finished=(40,)), seen(version=2, at=60)],
+        ([(0, 40)], 0, 0, False, [])),
+    "a finish before the start is clamped to the start": (
+        [seen(at=50, scheduled=20, phase="Failed", finished=(10,))],
+        ([], 20, 0, False, ["clamped"])),
+    # end by deletion
+    "a deletion stamp with grace 0 in a MODIFIED ends it": (
+        [seen(at=50, deletion=44, grace_seconds=0)], ([(0, 44)], 0, 0, False, [])),
+    "a deletion stamp with grace above 0 means nothing": (
+        [seen(at=50, deletion=80, grace_seconds=30)], ([(0, NOW)], 0, 0, True, [])),
+    "the smallest deletion stamp with grace 0 counts": (
+        [seen(version=1, at=50, deletion=44, grace_seconds=0), gone(version=2, at=51, deletion=45)],
+        ([(0, 44)], 0, 0, False, [])),
+    "DELETED without such a stamp ends when it was observed": (
+        [gone(at=50.7)], ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "DELETED that carries only the deadline ends when it was observed": (
+        [gone(at=50.7, deletion=80, grace_seconds=30)], ([(0, 50)], 0, 0, False, ["end_observed"])),
+    "the earliest of finish and delete counts": (
+        [seen(version=1, at=50, phase="Failed", finished=(40,)), gone(version=2, at=61, deletion=60)],
+        ([(0, 40)], 0, 0, False, [])),
+    "the earliest of delete and finish counts": (
+        [seen(version=1, at=50, phase="Failed", finished=(45,)), gone(version=2, at=61, deletion=41)],
+        ([(0, 41)], 0, 0, False, [])),
+    "an end that came before any beginning is kept": (
+        [gone(at=50, node=None, deletion=40)], ([], 40, 0, False, [])),
+    # end unseen
+    "a complete list without it ends it at its last observation": (
+        [seen(at=20), listed([], at=90)], ([(0, 20)], 0, 70, False, ["vanished"])),
+    "a complete list without it ends it at the latest list that had it": (
+        [seen(at=20), listed(["p"], at=60), listed([], at=90)],
+        ([(0, 60)], 0, 30, False, ["vanished"])),
+    "unknown time ends with the first list that lacked it": (
+        [seen(at=20), listed([], at=90), listed([], at=95)],
+        ([(0, 20)], 0, 70, False, ["vanished"])),
+    "vanished is taken back when an end arrives": (
+        [seen(version=1, at=20), listed([], at=90), gone(version=2, at=31, deletion=30)],
+        ([(0, 30)], 0, 0, False, [])),
+    "vanished is taken back when it was seen after the list": (
+        [seen(version=1, at=20), listed([], at=90), seen(version=2, at=91)],
+        ([(0, NOW)], 0, 0, True, [])),
+    "vanished is taken back when a later list has it": (
+        [seen(version=1, at=20), listed([], at=90), listed(["p"], at=95)],
+        ([(0, NOW)], 0, 0, True, [])),
+    "a list before it was first seen says nothing": (
+        [listed([], at=10), seen(at=20)], ([(0, NOW)], 0, 0, True, [])),
+    "a list of an older version says nothing, whenever it arrived": (
+        [seen(version=50, at=20), listed([], version=49, at=90)], ([(0, NOW)], 0, 0, True, [])),
+    "a part of a list speaks only of its range": (
+        [seen(at=20), listed(["a", "z"], at=90, per_part=1)[1]], ([(0, NOW)], 0, 0, True, [])),
+    "a part of a list whose range it lies in ends it": (
+        [seen(at=20), listed(["a", "z"], at=90, per_part=1)[0]],
+        ([(0, 20)], 0, 70, False, ["vanished"])),
+    "a pod that waits vanishes too": (
+        [seen(at=20, node=None), listed([], at=90)], ([], 20, 70, False, ["vanished"])),
+    "a list of another cluster says nothing": (
+        [seen(at=20), listed([], at=90, cluster="other")], ([(0, NOW)], 0, 0, True, [])),
+    # bad stamps
+    "an unreadable creation is when it was observed, flagged": (
+        [seen(at=20, created="soon", scheduled=None)], ([(20, NOW)], 0, 0, True, ["clamped"])),
+    "amounts that cannot be charged are nothing, flagged": (
+        [seen(at=0, cpu="1E")], ([(0, NOW)], 0, 0, True, ["amounts_refused"])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("history", "expected"), RUNS.values(), ids=list(RUNS))
+def test_a_pod_is_booked_by_the_rules(history, expected):
+    assert expected == run(history)
+
+
+@pytest.mark.parametrize(("history", "_"), RUNS.values(), ids=list(RUNS))
+def test_order_and_repetition_do_not_matter(history, _):
+    orders = itertools.islice(itertools.permutations([*history, history[0]]), 0, 12, 3)
+    dumps = [tables(f.numbered(order), without=("sequence",)) for order in orders]
+
+    assert dumps[:1] * len(dumps) == dumps
+
+
+# --- totality ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", [seen, gone], ids=["observed", "vanished"])
+def test_the_same_event_twice_gives_the_same_row_with_the_same_sequence(kind):
+    event = kind(version=1, at=5)
+
+    assert tables(f.numbered([event])) == tables(f.numbered([event, event]))
+
+
+# --- segments ---------------------------------------------------------------------------------------
+
+
+def segments(events):
+    """(from, to, team, user, node, model, cpu, gpu) of the one pod."""
+    return [
+        (h.start_s - f.START_S, h.end_s - f.START_S, h.team, h.user, h.node, h.model, h.cpu_milli, h.gpu_milli)
+        for h in account(events).holdings
+    ]  # fmt: skip
+
+
+U = "unassigned"
+
+SEGMENTS = {
+    "nobody is named": ([seen()], [(0, NOW, U, U, "n", None, 1000, 0)]),
+    "the pod's labels name team and user": (
+        [seen(team="a", user="x"), f.namespace_observed(team="b", user="y")],
+        [(0, NOW, "a", "x", "n", None, 1000, 0)]),
+    "else the namespace's": (
+        [seen(), f.namespace_observed(at=50, team="b", user="y")],
+        [(0, NOW, "b", "y", "n", None, 1000, 0)]),
+    "the first labels ever seen of a namespace hold for all time before, a later change cuts": (
+        [seen(), f.namespace_observed(version=1, at=50, team="b"),
+         f.namespace_observed(version=2, at=70.9, team="c")],
+        [(0, 70, "b", U, "n", None, 1000, 0), (70, NOW, "c", U, "n", None, 1000, 0)]),
+    "a namespace deleted keeps naming its pods": (
+        [seen(), f.namespace_observed(team="b"), f.namespace_vanished(at=60)],
+        [(0, NOW, "b", U, "n", None, 1000, 0)]),
+    "another namespace's labels are not its own": (
+        [seen(), f.namespace_observed("other", team="b")],
+        [(0, NOW, U, U, "n", None, 1000, 0)]),
+    "a relabelled pod is cut when the label was first seen": (
+        [seen(version=1, team="a"), seen(version=2, at=30.5, team="b")],
+        [(0, 30, "a", U, "n", None, 1000, 0), (30, NOW, "b", U, "n", None, 1000, 0)]),
+    "a resized pod is cut when the size was first seen": (
+        [seen(version=1), seen(version=2, at=30.5, cpu=2)],
+        [(0, 30, U, U, "n", None, 1000, 0), (30, NOW, U, U, "n", None, 2000, 0)]),
+    "the GPU model is the node's, first seen for all time before, later changes cut": (
+        [seen(gpu=2), f.node_observed(version=1, at=40, model="A"), f.node_observed(version=2, at=80, model="B")],
+        [(0, 80, U, U, "n", "A", 1000, 2000), (80, NOW, U, U, "n", "B", 1000, 2000)]),
+    "a pod on a deleted node holds until it ends": (
+        [seen(), f.node_observed(model="A"), f.node_vanished(at=30)],
+        [(0, NOW, U, U, "n", "A", 1000, 0)]),
+    "a change after the end cuts nothing": (
+        [gone(at=41, deletion=40), f.namespace_observed(version=1, team="b"),
+         f.namespace_observed(version=2, at=50, team="c")],
+        [(0, 40, "b", U, "n", None, 1000, 0)]),
+    "a change in the second of the end cuts nothing": (
+        [seen(version=1, team="a"), gone(version=2, at=40, team="b", deletion=40)],
+        [(0, 40, "a", U, "n", None, 1000, 0)]),
+    "two changes that cancel each other are merged": (
+        [seen(version=1, at=0), f.namespace_observed(version=1, team="a"),
+         seen(version=2, at=50, team="a")],
+        [(0, NOW, "a", U, "n", None, 1000, 0)]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("history", "expected"), SEGMENTS.values(), ids=list(SEGMENTS))
+def test_the_held_interval_is_cut_where_something_charged_changes(history, expected):
+    assert expected == segments(history)
+    assert expected == segments(history[::-1])
+
+
+def test_a_namesake_with_another_uid_is_another_pod():
+    events = [
+        seen("one", 1, name="web"), gone("one", 2, 51, name="web", deletion=50),
+        seen("two", 3, 61, name="web", created=60),
+    ]  # fmt: skip
+    found = accounts(folded(f.numbered(events)).select, as_of_s=AS_OF)
+
+    assert [("one", False), ("two", True)] == [(a.uid, a.is_open) for a in found]
+
+
+def test_extended_resources_stand_on_the_row_under_their_own_names():
+    mig = encoded_resources(PodResources(overhead={"nvidia.com/mig-1g": "2"}))
+
+    assert '{"nvidia.com/mig-1g":2}' == account([seen(resources=mig)]).holdings[0].extended
+
+
+# --- as of a moment -----------------------------------------------------------------------------------
+
+MOMENTS = {
+    "before it was bound it waits": (4, ([], 2, True)),
+    "while it holds it is open until then": (10, ([(5, 10)], 3, True)),
+    "at the second of its end it is ended": (40, ([(5, 40)], 3, False)),
+    "later it stays as it is": (90, ([(5, 40)], 3, False)),
+}
+
+
+@pytest.mark.parametrize(("second", "expected"), MOMENTS.values(), ids=list(MOMENTS))
+def test_an_account_as_of_a_moment_knows_nothing_later(second, expected):
+    events = [seen(at=9, created=2, scheduled=5), gone(at=41, created=2, scheduled=5, deletion=40)]
+    (told,) = accounts(folded(f.numbered(events)).select, as_of_s=f.START_S + second)
+    held = [(h.start_s - f.START_S, h.end_s - f.START_S) for h in told.holdings]
+
+    assert expected == (held, told.waiting_s, told.is_open)
+
+
+def test_a_pod_that_was_not_yet_created_is_not_there():
+    assert [] == accounts(folded(f.numbered([seen(at=9, created=2)])).select, as_of_s=f.START_S + 1)
