@@ -2,14 +2,13 @@
 
 Between watcher and API server stands a :class:`Tap`: it notes when each version of each object arrived, which is the
 moment that counts by ``accounting.md`` ("the time at which the source received it"), it tells the watcher that time,
-and it can cut the wire. As a program (``python -m tests.acceptance.bookkeeping KUBECONFIG FOLDER``) it keeps books until
-it is killed.
+and it can cut the wire.
 """
 
 import asyncio
 import contextlib
+import datetime
 import json
-import sys
 from pathlib import Path
 
 import msgspec
@@ -37,6 +36,11 @@ SECOND_US = 1_000_000
 QUICK = ReflectorSettings(
     linger_seconds=0.0, apart_seconds=0.0, wait_seconds=0.05, longest_wait_seconds=0.5
 )
+
+
+def second(stamp):
+    """Seconds of a stamp as the API server writes it, read without Bursar."""
+    return int(datetime.datetime.strptime(f"{stamp}+0000", "%Y-%m-%dT%H:%M:%SZ%z").timestamp())
 
 
 class SetClock:
@@ -264,20 +268,3 @@ class Bookkeeping:
 def pods_of(namespace):
     """The source of pods, of one namespace only: of a control plane that others use too."""
     return msgspec.structs.replace(PODS, path=f"/api/v1/namespaces/{namespace}/pods")
-
-
-async def _keep(kubeconfig, folder):
-    """Keep books until the process is killed; a line is printed once every source has listed."""
-
-    class Plane:
-        pass
-
-    Plane.kubeconfig = kubeconfig
-    async with Bookkeeping(folder) as books:
-        await books.watch(Plane)
-        print("following", flush=True)
-        await asyncio.Event().wait()
-
-
-if __name__ == "__main__":
-    asyncio.run(_keep(*sys.argv[1:]))

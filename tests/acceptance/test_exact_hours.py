@@ -7,7 +7,6 @@ that was is known from the wire.
 """
 
 import asyncio
-import datetime
 import itertools
 import random
 import threading
@@ -19,7 +18,7 @@ import pytest
 import sqlalchemy as sa
 
 from projections.usage import usage_days, usage_hours
-from tests.acceptance.bookkeeping import SECOND_US, Bookkeeping
+from tests.acceptance.bookkeeping import SECOND_US, Bookkeeping, second
 from tests.cluster.api import STRATEGIC, ApiError, eventually
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(600)]
@@ -176,11 +175,6 @@ def live(api, order, rng, nodes):
 
 
 # What is true.
-
-
-def second(stamp):
-    """Seconds of a stamp as the API server writes it."""
-    return int(datetime.datetime.strptime(f"{stamp}+0000", "%Y-%m-%dT%H:%M:%SZ%z").timestamp())
 
 
 def started(thing):

@@ -7,7 +7,6 @@ A row is (waiting, held intervals with milli-cores and team, unknown seconds, op
 import asyncio
 import base64
 import contextlib
-import datetime
 import shutil
 from dataclasses import dataclass
 
@@ -16,18 +15,13 @@ import pytest
 
 from bus.errors import DuplicateIdError
 from bus.sources.catalogue import PODS
-from tests.acceptance.bookkeeping import QUICK, Bookkeeping, SetClock, pods_of
+from tests.acceptance.bookkeeping import QUICK, Bookkeeping, SetClock, pods_of, second
 from tests.cluster.api import STRATEGIC, Api, ApiError, eventually
 
 pytestmark = [pytest.mark.kube, pytest.mark.timeout(180)]
 
 #: Later than the API server's stamps by this many seconds: the first moment that the watchers' clock shows.
 LATER = 20
-
-
-def second(stamp):
-    """Seconds of a stamp as the API server writes it."""
-    return int(datetime.datetime.strptime(f"{stamp}+0000", "%Y-%m-%dT%H:%M:%SZ%z").timestamp())
 
 
 @dataclass
