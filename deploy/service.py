@@ -34,8 +34,6 @@ from projections.engine.store import Store
 RECORDING = Path(__file__).parent / "recording"
 #: In the data folder: these books hold the recording.
 MARK = "recording"
-#: In the data folder: what the sources of a running ``bursar up`` say of themselves.
-STATE = "up.json"
 
 #: How often the bus is checked again, and how often the sources' state is written.
 GUARD_SECONDS = 60.0
@@ -199,7 +197,7 @@ async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Keepe
 @asynccontextmanager
 async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
     """Keep the sources' state in a file, for ``bursar status`` of another process."""
-    path = settings.data / STATE
+    path = settings.state_file
 
     async def write() -> None:
         while True:
@@ -216,4 +214,4 @@ async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None
         path.unlink(missing_ok=True)
 
 
-__all__ = ["MARK", "RECORDING", "STATE", "Progress", "Screen", "serve"]
+__all__ = ["MARK", "RECORDING", "Progress", "Screen", "serve"]

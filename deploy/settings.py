@@ -174,6 +174,11 @@ class Settings(BaseSettings):
         return self.ledger.url.get_secret_value() or f"sqlite:///{self.data / 'ledger.db'}"
 
     @property
+    def state_file(self) -> Path:
+        """What the sources of a running ``bursar up`` say of themselves, for ``bursar status``."""
+        return self.data / "up.json"
+
+    @property
     def heads_file(self) -> Path:
         """Where signed heads are also written."""
         return self.ledger.heads_file or self.data / "heads.jsonl"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
@@ -9,6 +10,7 @@ import sqlalchemy as sa
 import typer
 
 from bus import embedded
+from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
 from deploy.cli import times
 from deploy.cli.asking import standing
@@ -73,6 +75,7 @@ def status(
         "ledger": masked(settings.ledger_url),
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "pods": pods,
+        "sources": _sources(settings),
     }
     bad = [line for line in view.guard if line.state == "UNSAFE"]
     is_well = not (
@@ -111,6 +114,16 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
     return {"all": row[0], "holding": row[1], "waiting": row[2]}
 
 
+def _sources(settings: Settings) -> dict[str, dict[str, Any]]:
+    """What the sources of a running `bursar up` said of themselves last; empty where none runs."""
+    try:
+        told = msgspec.json.decode(settings.state_file.read_bytes())
+        os.kill(told["pid"], 0)
+        return dict(told["sources"])
+    except (OSError, msgspec.DecodeError, KeyError, TypeError):
+        return {}
+
+
 async def _look(settings: Settings) -> BusView:
     """Ask the bus; an embedded one that does not run is started for the question and ended again."""
     from deploy.bootstrap import bus
@@ -145,6 +158,19 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
     )
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    row["sources"] = [
+        _source(name, state) for name, state in row["sources"].items()
+    ] or "none followed"
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row
+
+
+def _source(name: str, state: dict[str, Any]) -> str:
+    heard_us, said = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
+    heard = (
+        f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"
+    )
+    refused = f", {state['refused']:,} refused" if state.get("refused") else ""
+    trouble = f", {state['trouble']}" if state.get("trouble") else ""
+    return f"{name}: {heard}, {said}{refused}{trouble}"
