@@ -87,6 +87,8 @@ class ReflectorState(msgspec.Struct):
     skipped: int = 0
     stale: int = 0
     unknown: int = 0
+    #: Versions that a store put back to an older state gave out again, with another content.
+    reissued: int = 0
     #: What keeps the reflector from its work now; "" while it works.
     trouble: str = ""
 

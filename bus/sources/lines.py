@@ -11,7 +11,7 @@ import msgspec
 
 from bus import strict
 from bus.envelope import Event
-from bus.errors import BursarError, MalformedJsonError, ObservationError
+from bus.errors import BursarError, DuplicateIdError, MalformedJsonError, ObservationError
 from bus.events.observations import ObservationRefused
 from bus.sources.contract import refusal
 from bus.sources.records import LARGEST_RECORD, LONGEST_ID, Record
@@ -116,3 +116,20 @@ def refused(record: Record, resource: str, error: MalformedJsonError | Observati
         source=record.source,
         time_us=record.time_us,
     )
+
+
+def told_apart(events: list[Event], error: DuplicateIdError) -> list[Event]:
+    """``events`` with a digest of the body in the id that was used for another body before.
+
+    A cluster's store that was put back gives versions out again: both contents were observed, so both are said. Raises
+    ``error`` when that id had the digest already: then it is forged.
+    """
+    told = []
+    for event in events:
+        if event.id == error.fields["id"]:
+            digest = hashlib.sha256(event.body).hexdigest()[:16]
+            if event.id.endswith(f"/{digest}"):
+                raise error
+            event = msgspec.structs.replace(event, id=f"{event.id}/{digest}")
+        told.append(event)
+    return told

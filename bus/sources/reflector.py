@@ -31,6 +31,7 @@ from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.errors import (
     BursarError,
+    DuplicateIdError,
     MalformedJsonError,
     ObservationError,
     PermissionDeniedError,
@@ -298,9 +299,7 @@ class Reflector:
         return len(events)
 
     def _is_current(self, event: Event) -> bool:
-        """Whether the watch went forward with ``event``. A refused record has no version to go
-        to.
-        """
+        """Whether the watch went forward with ``event``; a refused record has no version."""
         if event.type == ObservationRefused.wire_type:
             return True
         uid, version = records.identity(event)
@@ -332,9 +331,7 @@ class Reflector:
         return Record(change, raw, received_us, self._name, self._said_by)
 
     def _translated(self, record: Record) -> tuple[Event, str]:
-        """The event of ``record`` and its object's uid; where it is refused, that is said and
-        the uid may be "".
-        """
+        """The event of ``record`` and its uid, which may be "" where the record is refused."""
         try:
             event = self._source.translate(record, self._labels)
         except (MalformedJsonError, ObservationError) as error:
@@ -351,7 +348,7 @@ class Reflector:
         return True
 
     async def _publish(self, events: list[Event]) -> None:
-        """Publishes all of ``events``, however long it takes."""
+        """Publishes all, however long it takes."""
         for start in range(0, len(events), self._settings.window_events):
             part = events[start : start + self._settings.window_events]
             await self._stored(part)
@@ -368,6 +365,9 @@ class Reflector:
                 await self._transport.publish(part)
                 crashpoint("source.after_publish")
                 return
+            except DuplicateIdError as error:
+                self.state.reissued += 1
+                part = lines.told_apart(part, error)
             except RetryableError as error:
                 # The same ids again: what was stored without an answer is not stored twice.
                 attempts += 1

@@ -13,7 +13,6 @@ from dataclasses import dataclass
 import msgspec
 import pytest
 
-from bus.errors import DuplicateIdError
 from bus.sources.catalogue import PODS
 from tests.acceptance.bookkeeping import QUICK, Bookkeeping, SetClock, pods_of, second
 from tests.cluster.api import STRATEGIC, Api, ApiError, eventually
@@ -295,11 +294,6 @@ async def test_a_store_put_back_is_followed_again_and_what_it_lost_is_closed_whe
 
 
 @pytest.mark.slow
-@pytest.mark.xfail(
-    raises=DuplicateIdError,
-    strict=True,
-    reason="the reflector ends when a version that was said is said again with another content",
-)
 async def test_a_version_that_a_store_put_back_gives_out_again_does_not_end_the_watch(
     own_plane, tmp_path
 ):
