@@ -20,7 +20,7 @@ from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import checkpoints, events, heads, parked
 from tests import factories as f
-from tests.acceptance.filebus import FileTransport
+from tests.acceptance.filebus import FileTransport, made_anew
 
 #: Events of one publish.
 CHUNK = 5
@@ -107,40 +107,64 @@ def digest(folder):
     return whole.hexdigest()
 
 
-def labels_hit(folder, batch, **options):
-    """Every label that an uninterrupted run reaches, in order."""
+def recover_and_play(folder, batch):
+    """Bring a damaged bus and the ledger together again, then go on as ever."""
+    from projections.engine.recover import recover
+
+    path = folder / "bus.ndjson"
+    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
+
+    async def renew(_last):
+        return made_anew(path)
+
+    try:
+        asyncio.run(recover(store, FileTransport(path), renew))
+    finally:
+        store.close()
+    play(folder, batch, said=[])
+
+
+def rebuild_and_swap(folder, _batch):
+    """Replay the archive and put the rebuilt rows in place."""
+    from projections.engine.replay import rebuild, swap
+
+    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
+    try:
+        with rebuild(store) as rebuilt:
+            swap(store, rebuilt)
+    finally:
+        store.close()
+
+
+def labels_hit(folder, batch, *, work=play, **options):
+    """Every label that an uninterrupted run of ``work`` reaches, in order."""
     hits = []
     crashpoints.install(hits.append)
     try:
-        play(folder, batch, **options)
+        work(folder, batch, **options)
     finally:
         crashpoints.install(None)
     return hits
 
 
-def killed(folder, batch, at, **options):
-    """Run in a child that kills itself at the ``at``-th label (from 1); whether it came that far."""
+def killed(folder, batch, at, *, work=play, **options):
+    """Run ``work`` in a child that kills itself at the ``at``-th label (from 1); whether it came that far."""
     child = os.fork()
     if child == 0:
         try:
-            _die(folder, batch, at, options)
+            left = [at]
+
+            def hook(_label):
+                left[0] -= 1
+                if left[0] == 0:
+                    os.kill(os.getpid(), signal.SIGKILL)
+
+            crashpoints.install(hook)
+            work(folder, batch, **options)
         finally:
-            os._exit(1)
+            os._exit(0)
     _, status = os.waitpid(child, 0)
     return os.WIFSIGNALED(status)
-
-
-def _die(folder, batch, at, options):
-    left = [at]
-
-    def hook(_label):
-        left[0] -= 1
-        if left[0] == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    crashpoints.install(hook)
-    play(folder, batch, **options)
-    os._exit(0)
 
 
 def fresh(template, folder):

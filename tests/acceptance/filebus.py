@@ -13,7 +13,8 @@ class FileTransport(MemoryTransport):
     """What was published is in the file before :meth:`publish` returns; opening reads it back."""
 
     def __init__(self, path: Path):
-        super().__init__()
+        anew = path.with_name(path.name + ".anew")
+        super().__init__(created_us=2 if anew.exists() else 1)
         self._path = path
         if path.exists():
             for line in path.read_bytes().splitlines():
@@ -29,6 +30,13 @@ class FileTransport(MemoryTransport):
         os.write(descriptor, lines)
         os.close(descriptor)
         return sequences
+
+
+def made_anew(path):
+    """An empty stream in place of the one that was there."""
+    path.with_name(path.name + ".anew").touch()
+    path.unlink(missing_ok=True)
+    return FileTransport(path)
 
 
 def _hidden(event):

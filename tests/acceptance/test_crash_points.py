@@ -7,6 +7,7 @@ the checkpoint apart from the rows show that the test can see.
 Source: ``reliability.md`` 6.3 and P7.
 """
 
+import asyncio
 import importlib.util
 import shutil
 
@@ -14,7 +15,9 @@ import pytest
 
 from bus import crashpoints
 from projections.engine.store import Store, engine
+from tests import factories as f
 from tests.acceptance import crashing
+from tests.acceptance.filebus import FileTransport, made_anew
 
 #: Of the many points only each n-th is tried in the default run.
 SAMPLE = 16
@@ -121,6 +124,69 @@ def test_a_kill_while_the_schema_is_made_leaves_the_same_ledger(tmp_path, templa
 
     assert 2 == len(migrating)
     assert [] == wrong(None, tmp_path, 100, crashing.digest(whole), migrating, migrate=True)
+
+
+def tail_lost(path):
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:7]))
+
+
+def all_lost(path):
+    made_anew(path)
+
+
+def written_over(path):
+    """The tail was lost, and others went on writing before anybody noticed."""
+    tail_lost(path)
+    new = f.pod_observed("new", 90, 99_999, created=99_990)
+    asyncio.run(FileTransport(path).publish([new]))
+
+
+PUBLISHED = {"recover.before_publish", "recover.after_publish"}
+BOUND = PUBLISHED | {"recover.before_checkpoint", "recover.after_checkpoint"}
+
+
+@pytest.mark.parametrize(
+    ("damage", "labels"), [(tail_lost, PUBLISHED), (all_lost, BOUND), (written_over, BOUND)]
+)
+def test_a_kill_during_recovery_of_a_damaged_bus_leaves_the_same_ledger_and_bus(
+    damage, labels, template, tmp_path
+):
+    before = crashing.fresh(template, tmp_path / "before")
+    crashing.play(before, 7)
+    damage(before / "bus.ndjson")
+    whole = shutil.copytree(before, tmp_path / "whole")
+    hits = crashing.labels_hit(whole, 7, work=crashing.recover_and_play)
+
+    assert labels <= set(hits)
+    assert [] == wrongly_resumed(before, tmp_path, whole, hits, crashing.recover_and_play)
+
+
+def test_a_kill_while_rebuilt_rows_are_put_in_place_leaves_the_same_ledger(template, tmp_path):
+    before = crashing.fresh(template, tmp_path / "before")
+    crashing.play(before, 7)
+    whole = shutil.copytree(before, tmp_path / "whole")
+    hits = crashing.labels_hit(whole, 7, work=crashing.rebuild_and_swap)
+
+    assert crashing.digest(before) == crashing.digest(whole)
+    assert {"replay.before_swap", "replay.after_swap"} < set(hits)
+    assert [] == wrongly_resumed(before, tmp_path, whole, hits, crashing.rebuild_and_swap)
+
+
+def wrongly_resumed(before, tmp_path, whole, hits, work):
+    """The points after which work that was killed and done again ends otherwise than undisturbed."""
+    expected = crashing.digest(whole), (whole / "bus.ndjson").read_bytes()
+    found = []
+    for point in range(1, len(hits) + 1):
+        folder = shutil.copytree(before, tmp_path / "crashed")
+        was_killed = crashing.killed(folder, 7, point, work=work)
+        work(folder, 7)
+        if not was_killed or expected != (
+            crashing.digest(folder),
+            (folder / "bus.ndjson").read_bytes(),
+        ):
+            found.append((point, hits[point - 1]))
+        shutil.rmtree(folder)
+    return found
 
 
 class CheckpointApart(Store):
