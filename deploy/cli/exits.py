@@ -15,6 +15,7 @@ from bus.errors import (
     PermissionDeniedError,
     UnsafeBusError,
 )
+from deploy.cli.options import PIPE
 from deploy.errors import AbsentLedgerError, LedgerBusyError, SettingsError, StoppedError
 
 
@@ -39,7 +40,7 @@ class Exit(IntEnum):
     #: The bus would not keep what it acknowledges, or a permission is missing.
     REFUSED = 8
     #: The reader of our output went away (as in `bursar acct | head`).
-    PIPE = 141
+    PIPE = PIPE
 
 
 #: Exit code → words, for the help text.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable
 from enum import StrEnum
 from pathlib import Path
@@ -17,6 +18,9 @@ import msgspec
 import typer
 
 from deploy.settings import Settings, load
+
+#: Exit code when the reader of the output went away, as a shell has it for SIGPIPE.
+PIPE = 141
 
 
 class Format(StrEnum):
@@ -129,7 +133,12 @@ def command(
         def called(**values: Any) -> None:
             context = values.pop("context")
             common = {name: values.pop(name) for name in COMMON}
-            function(Asked(remember(context, **common)), **values)
+            try:
+                function(Asked(remember(context, **common)), **values)
+                sys.stdout.flush()
+            except BrokenPipeError:
+                # Caught here: further out the library ends with 1, which says that something failed.
+                raise typer.Exit(PIPE) from None
 
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]

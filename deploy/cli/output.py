@@ -35,12 +35,18 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066
 _UNPRINTABLE = re.compile(r"(?![\t\n])" + _CONTROL.pattern)
 
 
+class _Console(Console):
+    def on_broken_pipe(self) -> None:
+        """Let the command end as at any other closed pipe."""
+        raise BrokenPipeError
+
+
 def console(stderr: bool = False) -> Console:
     """A console without colour where the output is no terminal or NO_COLOR is set, and wide where it is no terminal."""
-    made = Console(stderr=stderr, highlight=False, soft_wrap=False)
+    made = _Console(stderr=stderr, highlight=False, soft_wrap=False)
     if not made.is_terminal:
         # A pipe has no width: a row must stay a line.
-        made = Console(stderr=stderr, highlight=False, width=400, no_color=True, color_system=None)
+        made = _Console(stderr=stderr, highlight=False, width=400, no_color=True, color_system=None)
     return made
 
 

@@ -94,21 +94,19 @@ def run_command(arguments: list[str]) -> int:
     """Run one command line in this process and return its exit code. Errors are told on stderr."""
     is_debug = "--debug" in arguments
     try:
-        code = app(arguments, standalone_mode=False)
-        sys.stdout.flush()
-        return int(code or 0)
+        code = int(app(arguments, standalone_mode=False) or 0)
     except (typer.Exit, SystemExit) as error:
-        return int(getattr(error, "exit_code", getattr(error, "code", 0)) or 0)
-    except BrokenPipeError:
-        # Nothing may be written any more, also not when Python closes the stream at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Exit.PIPE
+        code = int(getattr(error, "exit_code", getattr(error, "code", 0)) or 0)
     except KeyboardInterrupt:
-        return 130
+        code = 130
     except Exception as error:
         if is_debug:
             raise
-        return _told(error)
+        code = _told(error)
+    if code == Exit.PIPE:
+        # Nothing may be written any more, also not when Python closes the stream at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
 
 
 def _told(error: Exception) -> int:

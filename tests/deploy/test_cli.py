@@ -1,6 +1,10 @@
 """The command line: every command explains itself, errors are one line and an exit code, options stand where people put them."""
 
 import json
+import os
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -177,3 +181,15 @@ def test_history_comes_back_from_an_export(capsys, data, tmp_path):
     assert codes == [0, 0, 0]
     assert json.loads(out[out.rindex("\n{") :])["equal"] is True
     assert file.stat().st_size > 0
+
+
+def test_a_closed_pipe_is_no_failure(data):
+    reader, writer = os.pipe()
+    os.close(reader)
+    found = subprocess.run(
+        [Path(sys.executable).with_name("bursar"), "acct", "--data", data],
+        stdout=writer, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writer)
+
+    assert (found.returncode, found.stderr) == (Exit.PIPE, "")
