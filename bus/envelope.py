@@ -143,7 +143,9 @@ def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence
         defect = f"header {error.args[0]} is missing"
     except (EnvelopeError, TimestampError, ValueError) as error:
         defect = str(error)
-    return Event(cluster, MALFORMED, "", f"malformed/{sequence}", "bus", 0, body, 1, sequence, defect)
+    return Event(
+        cluster, MALFORMED, "", f"malformed/{sequence}", "bus", 0, body, 1, sequence, defect
+    )
 
 
 def canonical(event: Event) -> bytes:
@@ -166,9 +168,7 @@ def digest(event: Event) -> bytes:
 
 def link(previous: bytes, event: Event) -> bytes:
     """The chain's next value: SHA-256 over the previous value, the sequence (8 bytes, big endian) and the event."""
-    return hashlib.sha256(
-        previous + event.sequence.to_bytes(8, "big") + canonical(event)
-    ).digest()
+    return hashlib.sha256(previous + event.sequence.to_bytes(8, "big") + canonical(event)).digest()
 
 
 def chain(previous: bytes, events: Iterable[Event]) -> list[bytes]:
