@@ -13,7 +13,7 @@ Source: ``house.md`` sections 1, 4 and 5.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -21,7 +21,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.errors import BursarError
-from bus.events.pods import Owner, PodsListed, PodState
+from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
@@ -89,6 +89,7 @@ class Books:
         self._by_node: dict[Key, set[str]] = defaultdict(set)
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._lists = RecentLists(shelf.select, parts_kept)
+        self._read: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
         self._touched: dict[str, PodRun] = {}
         self._touched_rows: dict[tuple[str, Key], Any] = {}
         self._resegmented: set[str] = set()
@@ -129,6 +130,7 @@ class Books:
         for rows in self._rows.values():
             if len(rows) > ROWS_KEPT:
                 rows.clear()
+                self._read.clear()
         excess = len(self._pods) - ENDED_KEPT - sum(map(len, self._live.values()))
         if excess <= ENDED_KEPT // 4:
             return
@@ -250,12 +252,11 @@ class Books:
         return uids
 
     def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
-        namespace = self._row(namespaces.projection, (pod.cluster, pod.namespace))
         run = pod_runs.derive(
             pod,
-            namespace.owners() if namespace else [],
-            lambda node: self._models(pod.cluster, node),
-            workloads.top(pod.owner, self._workload),
+            self._owners((pod.cluster, pod.namespace)),
+            lambda node: self._models((pod.cluster, node)),
+            workloads.top(pod.owner, lambda uid: self._row(workloads.projection, (uid,))),
             self._lists.absence,
         )
         if known is not None and known.run == run:
@@ -274,13 +275,21 @@ class Books:
                 restatement.restate(known, row)
         self._put(row)
 
-    def _models(self, cluster: str, node: str) -> list[tuple[int, str | None]]:
-        row = self._row(nodes.projection, (cluster, node))
-        return row.models() if row else []
+    def _owners(self, key: Key) -> list[tuple[int, tuple[str | None, str | None]]]:
+        row = self._row(namespaces.projection, key)
+        return self._changes_of(row, row.owners) if row else []
 
-    def _workload(self, uid: str) -> workloads.Workload | None:
-        row: workloads.Workload | None = self._row(workloads.projection, (uid,))
-        return row
+    def _models(self, key: Key) -> list[tuple[int, str | None]]:
+        row = self._row(nodes.projection, key)
+        return self._changes_of(row, row.models) if row else []
+
+    def _changes_of(self, row: Any, read: Callable[[], list[tuple[int, Any]]]) -> list[Any]:
+        """``read()``, once for each row: every pod of a namespace or node asks it again."""
+        name = (type(row), row.cluster, row.name)
+        known = self._read.get(name)
+        if known is None or known[0] is not row:
+            known = self._read[name] = (row, read())
+        return known[1]
 
     def _row(self, projection: Projection, key: Key) -> Any:
         rows = self._rows[projection.name]
@@ -389,6 +398,3 @@ def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:
         found.discard(uid)
         if not found:
             del index[key]
-
-
-__all__ = ["Books", "Changes", "Owner", "Parked", "Shelf"]
