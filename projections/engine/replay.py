@@ -13,7 +13,6 @@ Source: ``house.md`` sections 1, 3.8 and 4; ``reliability.md`` P7.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -30,6 +29,7 @@ from projections.books import Books
 from projections.catalogue import ROW_TABLES, VERSION
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import digest, snapshot, sorted_rows, stream
+from projections.engine.runner import seldom_collecting
 from projections.engine.store import LEDGER, Store, engine, event_of_row
 from projections.engine.tables import checkpoints, events, parked
 
@@ -126,7 +126,7 @@ def rebuild(live: Store, *, batch: int = BATCH, progress: Progress | None = None
         start = Checkpoint(VERSION, begun.stream, begun.stream_created_us, begun.incarnation)
         rebuilt = Rebuilt(live, _beside(live), start)
         try:
-            with _seldom_collecting():
+            with seldom_collecting():
                 rebuilt.advance(connection, batch=batch, progress=progress)
         except BaseException:
             rebuilt.close()
@@ -274,17 +274,6 @@ def _postgres_beside(live: Store) -> sa.Engine:
     given = url.query.get("options", "")
     options = f"{given} -c search_path={SCHEMA},{home}".strip()
     return engine(url.update_query_dict({"options": options}).render_as_string(hide_password=False))
-
-
-@contextmanager
-def _seldom_collecting() -> Iterator[None]:
-    """Rarer garbage collection: rows make no cycles, and looking for some took 28 % of a rebuild's time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
 
 
 @contextmanager
