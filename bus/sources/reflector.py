@@ -129,9 +129,7 @@ class Reflector:
                 await self._back_off(error, error.delay_seconds)
 
     def relist(self, reason: str) -> None:
-        """Asks for a list at once, also while the watch is waiting; soon, if there has just been
-        one.
-        """
+        """Asks for a list at once, also while the watch is waiting; soon, if there has just been one."""
         self._want(reason, max(self._listed_at + self._settings.apart_seconds - self._now(), 0.0))
         if self._waiting is not None and self._due_at <= self._now():
             # Too late to end it where it ends by itself.
@@ -141,9 +139,7 @@ class Reflector:
     # Lists.
 
     async def _list(self) -> None:
-        """Publishes every object that is not known, then, if the list is complete and believed,
-        who is there.
-        """
+        """Publishes every object that is not known, then, if the list is believed, who is there."""
         reason = self._due
         self._due, self._due_at = "period", float("inf")
         self.state.relists[reason] += 1
@@ -177,10 +173,9 @@ class Reflector:
         """The list's version, and the uids in it: None where it is not complete; says its news."""
         uids: set[str] = set()
         limit = 0 if self._expired_in_a_row >= MOST_EXPIRED else self._settings.page_size
-        version = following = ""
-        complete = True
+        path, version, complete = self._source.path, "", True
+        page = await self._cluster.page(path, limit=limit)
         while True:
-            page = await self._cluster.page(self._source.path, limit=limit, following=following)
             if not 0 < len(page.version) <= LONGEST_ID or version not in ("", page.version):
                 complete = False
             else:
@@ -193,10 +188,19 @@ class Reflector:
                 uids.add(uid)
                 if self._is_news(event):
                     events.append(event)
-            await self._publish(events)
-            following = page.following
-            if not following:
+            if not page.following:
+                await self._publish(events)
                 return version, uids if complete and page.remaining <= 0 else None
+            # The server reads the next page while this one is published.
+            coming = asyncio.ensure_future(
+                self._cluster.page(path, limit=limit, following=page.following)
+            )
+            try:
+                await self._publish(events)
+                page = await coming
+            finally:
+                coming.cancel()
+                await asyncio.gather(coming, return_exceptions=True)
 
     def _doubt(self, version: str, uids: set[str]) -> str:
         """Why a complete list is not believed yet; "" when it is. The second one in doubt is."""
@@ -232,9 +236,7 @@ class Reflector:
     # The watch.
 
     async def _watch(self) -> None:
-        """Publishes what happens, until a list is due, the connection ends, or it is silent for
-        too long.
-        """
+        """Publishes what happens, until a list is due, the connection ends, or it is silent too long."""
         heard = False
         async with aclosing(
             self._cluster.watch(self._source.path, version=self.state.version)
@@ -265,9 +267,7 @@ class Reflector:
                     await self._sleep(max(self._settings.linger_seconds - spent, 0.0))
 
     async def _take(self, chunk: list[bytes]) -> int:
-        """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events
-        it were.
-        """
+        """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events it were."""
         events: list[Event] = []
         failure: BursarError | None = None
         received_us = self._clock.now_us()

@@ -136,7 +136,7 @@ async def test_what_left_a_dead_api_servers_store_is_closed_by_the_list_and_its_
         own_plane.kill_apiserver()
         await watcher.until(lambda: watcher.pods.state.trouble)
         key = base64.b64encode(b"/registry/pods/default/gone").decode()
-        Api(own_plane._etcd_url).request("POST", "/v3/kv/deleterange", {"key": key})
+        Api(own_plane.etcd_url).request("POST", "/v3/kv/deleterange", {"key": key})
         clock.set(seen_s + 100)
         await asyncio.to_thread(own_plane.start_apiserver)
         await books.until(lambda books: not books.row(gone.uid)[3])

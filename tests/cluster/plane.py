@@ -206,7 +206,7 @@ class ControlPlane:
         (all watches break, as in a real cluster's upgrade); with `watch_cache=False` nothing else
         is disturbed.
         """
-        etcd = Api(self._etcd_url)
+        etcd = Api(self.etcd_url)
         key = base64.b64encode(b"bursar/compact").decode()
         # A watch after version N needs the events from N+1 on, so N is gone from N+2 on.
         for _ in range(2):
@@ -228,7 +228,7 @@ class ControlPlane:
         self._etcd_port, peer_port, self._port = free_port(), free_port(), free_port()
         self._credentials = credentials.issue(self.folder / "credentials", self.url)
         etcd = self._processes.start("etcd", self._etcd_command(peer_port))
-        until(lambda: Api(self._etcd_url).answers("/health"), START_SECONDS, etcd, "health")
+        until(lambda: Api(self.etcd_url).answers("/health"), START_SECONDS, etcd, "health")
         self.start_apiserver()
 
     def _start_parts(self) -> None:
@@ -255,7 +255,8 @@ class ControlPlane:
                 raise StartError(f"{process.name} ended at once:\n{process.tail()}")
 
     @property
-    def _etcd_url(self) -> str:
+    def etcd_url(self) -> str:
+        """Where etcd answers, JSON gateway included; no credentials."""
         return f"http://127.0.0.1:{self._etcd_port}"
 
     def _etcd_command(self, peer_port: int) -> list[str]:
@@ -263,8 +264,8 @@ class ControlPlane:
         return [
             str(build.binary("etcd")),
             f"--data-dir={self.folder / 'etcd'}",
-            f"--listen-client-urls={self._etcd_url}",
-            f"--advertise-client-urls={self._etcd_url}",
+            f"--listen-client-urls={self.etcd_url}",
+            f"--advertise-client-urls={self.etcd_url}",
             f"--listen-peer-urls={peer}",
             f"--initial-advertise-peer-urls={peer}",
             f"--initial-cluster=default={peer}",
@@ -276,7 +277,7 @@ class ControlPlane:
         files = self._credentials
         return [
             str(build.binary("kube-apiserver")),
-            f"--etcd-servers={self._etcd_url}",
+            f"--etcd-servers={self.etcd_url}",
             # Compacted by compact() only, so that no test loses history by being slow.
             "--etcd-compaction-interval=0",
             "--bind-address=127.0.0.1",
