@@ -105,6 +105,9 @@ def _may_be_deeper(raw: bytes, max_depth: int) -> bool:
     # not indented either.
     if len(raw) > _INDENTED_BYTES or max_depth < 1:
         return True
+    # Most objects have fewer brackets than may lie inside each other.
+    if raw.count(b"{") + raw.count(b"[") <= max_depth:
+        return False
     return b"\n" + b" " * max_depth in msgspec.json.format(raw, indent=1)
 
 

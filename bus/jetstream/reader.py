@@ -187,6 +187,8 @@ class Reader:
         if name and self._connection.connected:
             command = f"PUB $JS.API.CONSUMER.DELETE.{self._stream}.{name} 0\r\n\r\n"
             await self._connection.send(command.encode())
+        # The next consumer begins behind what was handed over: what is still here would come twice.
+        self._raw.clear()
 
     async def _refill(self) -> None:
         """Keep up to two requests open, as far as the list is empty enough to take them."""

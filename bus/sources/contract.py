@@ -53,7 +53,7 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     window_events: int = 500
     #: Shortest time between two publishes while little happens: more events share one, at most this
     #: late.
-    linger_seconds: float = 0.01
+    linger_seconds: float = 0.03
     #: The API server sends a bookmark about every minute; longer silence means a dead connection.
     silence_seconds: float = 75.0
     #: Longest time between two lists. It bounds how long an unseen delete stays unknown.

@@ -15,7 +15,9 @@ from projections.engine.store import Store, engine
 
 async def keep(folder: Path, batch: int) -> None:
     """Fold until killed."""
-    address = running(folder)
+    # Between the server's death and its next start nobody can say where it listens.
+    while (address := running(folder)) is None:
+        await asyncio.sleep(0.05)
     transport = await JetStream.connect(
         address.url, history(), credentials=address.credentials, create=False, connect_seconds=30
     )

@@ -95,6 +95,7 @@ async def kill_in_turn(server, process, folder):
     for kill in range(KILLS):
         await asyncio.sleep(0.7)
         if kill % 2:
+            assert process.returncode is None, "the ledger process ended by itself"
             process.send_signal(signal.SIGKILL)
             await process.wait()
             process = await ledger_process(folder)
@@ -127,6 +128,7 @@ async def test_thirty_kills_of_bus_and_ledger_under_load_lose_and_double_nothing
         await publishing
         rate = len(load.acknowledged) / (time.monotonic() - began)
         await folded_up_to(store, (await transport.head()).last_sequence)
+        assert process.returncode is None, "the ledger process ended by itself"
         process.kill()
         await process.wait()
         await transport.close()
