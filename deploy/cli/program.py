@@ -110,6 +110,10 @@ def run_command(arguments: list[str]) -> int:
 
 
 def _told(error: Exception) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # A command that was only named: its help is the message, line by line.
+        print(error, file=sys.stderr)
+        return Exit.USAGE
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "bursar"

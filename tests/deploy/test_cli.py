@@ -34,6 +34,16 @@ def test_every_command_explains_itself(capsys, command):
         assert all(option in text for option in ("--data", "--ledger", "--bus", "--output"))
 
 
+@pytest.mark.parametrize(
+    "arguments", [[], ["import"], ["parked"]], ids=["bursar", "import", "parked"]
+)
+def test_a_command_that_is_only_named_tells_its_help_line_by_line(capsys, arguments):
+    code = run_command(arguments)
+    lines = capsys.readouterr().err.splitlines()
+
+    assert (2, True, True) == (code, lines[0].startswith("Usage: bursar"), "Commands:" in lines)
+
+
 def test_help_tells_the_exit_codes(capsys):
     bursar("--help")
     text = " ".join(capsys.readouterr().out.split())
