@@ -38,7 +38,7 @@ def test_every_command_explains_itself(capsys, command):
     "arguments", [[], ["import"], ["parked"]], ids=["bursar", "import", "parked"]
 )
 def test_a_command_that_is_only_named_tells_its_help_line_by_line(capsys, arguments):
-    code = run_command(arguments)
+    code = bursar(*arguments)
     lines = capsys.readouterr().err.splitlines()
 
     assert (2, True, True) == (code, lines[0].startswith("Usage: bursar"), "Commands:" in lines)
