@@ -284,12 +284,16 @@ def bundled_binary() -> Path:
 
 
 def running(data_dir: Path) -> Address | None:
-    """Where the embedded server of this folder listens, for a second process; None when none runs."""
+    """Where the embedded server of this folder listens, for a second process; None when none runs.
+
+    A server whose owner was killed answers for a moment more, while it ends: it counts as gone.
+    """
+    folder = data_dir / "bus"
     try:
-        written = (data_dir / "bus" / "address.json").read_bytes()
-        address = msgspec.json.decode(written, type=Address)
+        address = msgspec.json.decode((folder / "address.json").read_bytes(), type=Address)
         os.kill(address.pid, 0)
-    except (OSError, msgspec.DecodeError):
+        os.kill(int((folder / "lock").read_text()), 0)
+    except (OSError, ValueError):
         return None
     return address
 

@@ -51,9 +51,9 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     page_size: int = 500
     #: Events of one publish.
     window_events: int = 500
-    #: Shortest time between two publishes while little happens: more events share one, at most this
-    #: late.
-    linger_seconds: float = 0.03
+    #: Shortest time between two publishes: the first of many events is not late, the others share the
+    #: next one.
+    linger_seconds: float = 0.06
     #: The API server sends a bookmark about every minute; longer silence means a dead connection.
     silence_seconds: float = 75.0
     #: Longest time between two lists. It bounds how long an unseen delete stays unknown.

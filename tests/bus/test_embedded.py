@@ -1,6 +1,7 @@
 """The embedded server: starts fast, is safe, comes back, ends with us, and shares its folder with nobody."""
 
 import asyncio
+import json
 import os
 import signal
 import stat
@@ -224,3 +225,17 @@ def test_the_binary_comes_from_the_wheel():
     told = subprocess.run([bundled_binary(), "--version"], capture_output=True, check=True)
 
     assert b"nats-server" in told.stdout
+
+
+def test_a_server_whose_owner_was_killed_counts_as_gone(tmp_path):
+    killed = subprocess.Popen([sys.executable, "-c", "pass"])
+    killed.wait()
+    folder = tmp_path / "bus"
+    folder.mkdir()
+    address = {"url": "u", "monitor_url": "m", "password": "p", "recovery_password": "r"}
+    (folder / "address.json").write_text(json.dumps({**address, "pid": os.getpid()}))
+    (folder / "lock").write_text(f"{os.getpid()}\n")
+    owned = running(tmp_path)
+    (folder / "lock").write_text(f"{killed.pid}\n")
+
+    assert (True, None) == (owned is not None, running(tmp_path))
