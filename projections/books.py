@@ -4,8 +4,7 @@ The books hold the rows that are in use (what is live, what a batch touches, the
 :class:`Shelf` for the rest. They know no transaction: the runner stores what :meth:`Books.fold` returns, reactors keep
 books of their own over the same folds, a replay fills empty ones.
 
-One event at a time is folded, and what follows from it is derived at once, so that rows, their ``sequence`` included, do
-not depend on where batches end.
+One event at a time is folded, and what follows is derived at once: rows do not depend on where batches end.
 
 Source: ``house.md`` sections 1, 4 and 5.
 """
@@ -20,7 +19,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.errors import BursarError
+from bus.errors import BursarError, UnsupportedVersionError
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, usage, workloads
@@ -53,12 +52,13 @@ class Shelf(Protocol):
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """An event that could not be decoded or folded, and why."""
+    """An event that could not be decoded or folded, and why. ``is_newer``: than this program, so that it must stop."""
 
     sequence: int
     type: str
     key: str
     reason: str
+    is_newer: bool = False
 
 
 class Changes(msgspec.Struct):
@@ -115,14 +115,13 @@ class Books:
             try:
                 facts.append((event, fact_in(event)))
             except BursarError as error:
-                parked.append(Parked(event.sequence, event.type, event.key, str(error)))
+                parked.append(_parked(event, error))
         self._fetch(facts)
         for event, fact in facts:
             try:
                 self._one(event, fact)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
-                reason = f"{type(error).__name__}: {error}"
-                parked.append(Parked(event.sequence, event.type, event.key, reason))
+                parked.append(_parked(event, error))
         return self._changes(parked)
 
     def settle(self) -> None:
@@ -137,11 +136,6 @@ class Books:
         ended = [uid for uid, row in self._pods.items() if row is None or row.run.end_s is not None]
         for uid in ended[:excess]:
             self._forget(uid)
-
-    @property
-    def live_pods(self) -> int:
-        """Pods that are not ended."""
-        return sum(map(len, self._live.values()))
 
     # one event
 
@@ -390,6 +384,12 @@ class Books:
             ]
         deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
         return Changes(deletes, upserts, self._restatements, parked)
+
+
+def _parked(event: Event, error: Exception) -> Parked:
+    reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
+    is_newer = isinstance(error, UnsupportedVersionError)
+    return Parked(event.sequence, event.type, event.key, reason, is_newer)
 
 
 def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.envelope import Event
-from bus.errors import LedgerError
+from bus.errors import LedgerError, LedgerNewerError
 from bus.transport import Transport
 from projections.engine.checkpoint import Checkpoint, confirm
 from projections.engine.store import Store
@@ -84,7 +84,8 @@ class Runner:
     async def run(self, *, live: bool = True) -> Checkpoint:
         """Fold until cancelled, or with ``live=False`` up to the end there is now; returns the checkpoint.
 
-        Raises HistoryDivergedError when the stream is not the ledger's history, LedgerError when more than 1 % is parked.
+        Raises HistoryDivergedError when the stream is not the ledger's history, LedgerError when more than 1 % is
+        parked, LedgerNewerError when an event of a newer version was parked (E2).
         """
         with seldom_collecting():
             return await self._run(live)
@@ -120,6 +121,12 @@ class Runner:
         self._books.settle()
         if self._told is not None:
             self._told(self.checkpoint)
+        newer = [parked.sequence for parked in changes.parked if parked.is_newer]
+        if newer:
+            raise LedgerNewerError(
+                "an event is newer than this program and was parked: upgrade, then `bursar parked redrive`",
+                sequence=newer[0],
+            )
         poison = {parked.sequence for parked in changes.parked}
         self._parked.extend(int(event.sequence in poison) for event in events)
         if len(self._parked) == WATCHED and sum(self._parked) * 100 > WATCHED:
