@@ -27,7 +27,7 @@ from deploy.errors import SettingsError
 from deploy.following import following, states
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
-from deploy.settings import Settings, cluster_access
+from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
 
 #: Where the bundled recording lies.
@@ -117,10 +117,19 @@ async def _work(
                 await _play(
                     settings, screen, progress, store, opened, head.last_sequence, recording
                 )
-            if once:
+            if once or progress.stage == "waiting":
                 await reach(keeping, (await opened.transport.head()).last_sequence)
-                return
-            await asyncio.Event().wait()
+            _say_what_to_ask(settings, screen)
+            if not once:
+                await asyncio.Event().wait()
+
+
+def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
+    """What to type next; where the folder is not the default one, with it."""
+    data = "" if settings.data == default_data() else f" --data {settings.data}"
+    screen.tell("ask:")
+    for words in ("report --by team", "report --by team,model,day", "acct", "status"):
+        screen.tell(f"  bursar {words}{data}")
 
 
 def _refuse_recorded(settings: Settings) -> None:

@@ -14,7 +14,6 @@ from bus.clock import SystemClock
 from deploy.cli.options import Asked, command
 from deploy.cli.output import console, inert, say
 from deploy.errors import StoppedError
-from deploy.settings import Settings, default_data
 
 if TYPE_CHECKING:
     from deploy.service import Progress
@@ -58,16 +57,6 @@ def up(
     except StoppedError:
         # A signal is how this command is meant to end.
         say("stopped; the next start goes on from here")
-        return
-    _next(settings)
-
-
-def _next(settings: Settings) -> None:
-    """What to type next; where the folder is not the default one, with it."""
-    data = "" if settings.data == default_data() else f" --data {settings.data}"
-    say("ask:")
-    for words in ("report --by team", "report --by team,model,day", "acct", "status"):
-        say(f"  bursar {words}{data}")
 
 
 class LineScreen:
