@@ -169,6 +169,8 @@ class Connection:
         self.last_error = ""
         self.violations = 0
         self.closed = False
+        self._refused = False
+        self._opening: asyncio.Timeout | None = None
         self._api_seconds = api_seconds
         self._client = _RawClient()
         self._up = asyncio.Event()
@@ -191,14 +193,18 @@ class Connection:
         """
         self = cls(api_seconds)
         try:
-            async with asyncio.timeout(connect_seconds):
+            async with asyncio.timeout(connect_seconds) as self._opening:
                 await self._client.connect(url, **self._options(credentials, name, inbox_prefix))
+                if not self._client.is_connected:
+                    await self._up.wait()  # The server hung up on the greeting: the next try.
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._client.close()
-            if "authorization" in self.last_error.lower():
+            if self._refused:
                 raise PermissionDeniedError(permission="log in to the bus") from error
             reason = self.last_error or str(error)
             raise BusUnavailableError(server=_without_secrets(url), reason=reason) from error
+        finally:
+            self._opening = None
         self._up.set()
         return self
 
@@ -225,6 +231,9 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self.last_error = str(error) or type(error).__name__
         self.violations += "permissions violation" in self.last_error.lower()
+        if self._opening is not None and "authorization" in self.last_error.lower():
+            self._refused = True
+            self._opening.reschedule(0)  # A second try, and its other error, would say no more.
         _log.warning("the bus connection reports: %s", self.last_error)
 
     async def _lost(self) -> None:

@@ -110,9 +110,7 @@ async def test_passwords_are_not_shown(server):
 
 async def test_it_lets_nobody_in_without_the_password(server):
     with pytest.raises(PermissionDeniedError):
-        await JetStream.connect(
-            server.url, history(), credentials=("bursar", "guess"), connect_seconds=1
-        )
+        await JetStream.connect(server.url, history(), credentials=("bursar", "guess"))
 
 
 async def test_only_recovery_may_edit_history(server):
