@@ -7,7 +7,9 @@ numbers). A case for which there is no runner fails with that reason.
 import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,9 @@ SHARED = Path(os.environ.get("BURSAR_SHARED") or HERE.parents[2] / "shared")
 OPENB = SHARED / "traces" / "openb"
 
 FILES = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))}
-RUNNERS = {"pod_accounting", "openb_ledger"}
+#: File to a function that runs one of its cases and asserts what the case expects.
+CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {}
+RUNNERS = {"pod_accounting", "openb_ledger", *CHECKS}
 
 #: Parts of one trace's expectation that a test of its own compares.
 TRACE_PARTS = (
@@ -59,6 +63,14 @@ if UNKNOWN:
     def test_a_case_has_a_runner(case):
         known = ", ".join(sorted(RUNNERS))
         pytest.fail(f"no runner for {case}; there are runners for {known}", pytrace=False)
+
+
+@pytest.mark.parametrize(
+    ("name", "case"),
+    [pytest.param(n, c, id=f"{n}-{k}") for n in sorted(CHECKS) for k, c in cases_of(n)],
+)
+def test_the_product_does_what_the_case_says(name, case):
+    CHECKS[name](case)
 
 
 @pytest.fixture(scope="session")
