@@ -193,7 +193,42 @@ class LedgerNewerError(LedgerError):
 class PermissionDeniedError(PermanentError):
     """A permission is missing.
 
-    Go unready and show the field `permission`, as verb and resource, so that it can be granted.
+    Go unready and show the field `permission`, as verb and resource, so that it can be granted. A
+    write may also have been vetoed: then `message` is the API server's.
     """
 
     permission: str = ""
+    message: str = ""
+
+
+# --- the cluster does not take a write ------------------------------------------------------------
+
+
+class ConflictError(PermanentError):
+    """The object is not the one, or not in the version, that the write expected.
+
+    Nothing was written. Read the object again and decide again. Fields: `reason` (`Conflict`,
+    `AlreadyExists`), `message` of the API server.
+    """
+
+    reason: str = ""
+    message: str = ""
+
+
+class NotFoundError(PermanentError):
+    """The cluster has no such object, or no such kind.
+
+    Give up what was to be done with it; where its kind is missing, look again later. Field:
+    `message` of the API server.
+    """
+
+    message: str = ""
+
+
+class RequestRefusedError(PermanentError):
+    """The API server will never take this request.
+
+    Refuse what it was for, and show the field `message`, in which the API server says why.
+    """
+
+    message: str = ""
