@@ -7,7 +7,9 @@ from functools import partial
 from bus.sources import namespaces, nodes, pods, workloads
 from bus.sources.contract import Source
 
-PODS = Source("pods", "/api/v1/pods", pods.translate, every_version=True, says_lists=True)
+PODS = Source(
+    "pods", "/api/v1/pods", pods.translate, every_version=True, says_lists=True, is_bound=True
+)
 NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
 NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
 

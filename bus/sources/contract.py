@@ -40,6 +40,9 @@ class Source(msgspec.Struct, frozen=True):
     every_version: bool = False
     #: Complete lists are said too, so that what disappeared unseen is closed.
     says_lists: bool = False
+    #: Its objects are bound to a node (``node`` of the body), once and for ever: one that moves is
+    #: doubted.
+    is_bound: bool = False
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):
@@ -87,6 +90,10 @@ class ReflectorState(msgspec.Struct):
     skipped: int = 0
     stale: int = 0
     unknown: int = 0
+    #: Objects first told of by a change or a delete: their beginning was not seen (A6, A8).
+    late: int = 0
+    #: Records that showed a bound object on another node; what a list confirms is said then (A22).
+    moved: int = 0
     #: Versions that a store put back to an older state gave out again, with another content.
     reissued: int = 0
     #: What keeps the reflector from its work now; "" while it works.

@@ -9,7 +9,10 @@ saying it for nothing is only waste.
 from __future__ import annotations
 
 import hashlib
+import sys
 from collections.abc import Collection, Mapping
+
+import msgspec
 
 from bus.envelope import Event
 from bus.events.observations import ObservationRefused
@@ -31,19 +34,52 @@ def newer(version: str, than: str) -> bool:
     return bool(version) and version != than
 
 
+class _Bound(msgspec.Struct):
+    node: str | None = None
+
+
+_bound_decoder = msgspec.json.Decoder(_Bound)
+
+
 class Known:
     """Uid to the newest resourceVersion said, and for kinds whose status churns, what was said
     of it.
     """
 
-    def __init__(self, said: Mapping[str, str], *, every_version: bool) -> None:
+    def __init__(
+        self, said: Mapping[str, str], *, every_version: bool, is_bound: bool = False
+    ) -> None:
         self._versions = dict(said)
         self._contents: dict[str, bytes] = {}
         self._refusals: dict[str, None] = {}
         self._every_version = every_version
+        #: Uid to node, of what was seen bound to one; the first list after a start fills it.
+        self._nodes: dict[str, str] = {}
+        self._is_bound = is_bound
 
     def __len__(self) -> int:
         return len(self._versions)
+
+    def holds(self, event: Event) -> bool:
+        """Whether any version of the object of ``event`` was said."""
+        return identity(event)[0] in self._versions
+
+    def moves(self, event: Event) -> bool:
+        """Whether ``event`` shows a bound object on another node than before (A22). If not, where it
+        is counts as known from now on.
+
+        A delete moves nothing: it is an end, wherever it says that it was.
+        """
+        if not self._is_bound or not event.type.endswith(".observed"):
+            return False
+        node = _bound_decoder.decode(event.body).node
+        if node is None:
+            return False
+        return self._nodes.setdefault(identity(event)[0], sys.intern(node)) != node
+
+    def believe(self, event: Event) -> None:
+        """Take the node of ``event`` for the object's own from now on."""
+        self._nodes[identity(event)[0]] = sys.intern(_bound_decoder.decode(event.body).node or "")
 
     def has(self, uid: str, version: str) -> bool:
         """Whether this version of this object was said."""
@@ -57,6 +93,7 @@ class Known:
         if event.type.endswith(".vanished"):
             self._versions.pop(uid, None)
             self._contents.pop(uid, None)
+            self._nodes.pop(uid, None)
             return True
         known = self._versions.get(uid)
         if known == version:
@@ -71,6 +108,8 @@ class Known:
         for uid in self._versions.keys() - uids:
             del self._versions[uid]
             self._contents.pop(uid, None)
+        for uid in self._nodes.keys() - uids:
+            del self._nodes[uid]
 
     def _changed(self, event: Event, uid: str, version: str) -> bool:
         """Whether the body says anything but another version than the last one of this object

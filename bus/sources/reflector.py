@@ -10,6 +10,8 @@ the watch with it. The rules, each with the row of the catalogue it answers:
 - Only a complete list says who is gone: not one that broke off or expired between its pages (A13),
   not a truncated one (A15), not one older than what was watched (P23), and an empty one only when a
   second agrees (A14).
+- A bound pod never moves to another node. The first record that says so is parked and listed for,
+  at most once in ten minutes; a list that is believed is believed in this too (A22).
 - A version goes forward only (A5, A12). The same version of an object is said once (A7).
 - Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
   permission that lasts 60 s ends the loop with its name (A4).
@@ -27,18 +29,16 @@ from contextlib import aclosing, suppress
 from typing import NoReturn
 
 from bus.clock import Clock
-from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.errors import (
     BursarError,
-    DuplicateIdError,
     MalformedJsonError,
     ObservationError,
     PermissionDeniedError,
     RetryableError,
 )
 from bus.events.observations import ObservationRefused
-from bus.sources import lines, pods, records
+from bus.sources import lines, records
 from bus.sources.contract import (
     Cluster,
     GoneError,
@@ -49,15 +49,22 @@ from bus.sources.contract import (
 )
 from bus.sources.known import Known, newer
 from bus.sources.labels import LabelPolicy
+from bus.sources.paging import pages
+from bus.sources.pods import listed
 from bus.sources.records import LONGEST_ID, Record
+from bus.sources.saying import Saying
+from bus.sources.waits import Waits
 from bus.transport import Transport
 
 #: Versions that may go back in a row before the watch itself is doubted (A12).
 MOST_STALE = 3
 #: Lists that may expire between their pages before one is asked for in a single page (A13).
 MOST_EXPIRED = 2
-#: Shortest time between two lists because of a type of record that nobody knows (A2).
-UNKNOWN_SECONDS = 600.0
+#: Shortest time between two lists because of a type of record that nobody knows (A2), and between
+#: two because of a pod that moved (A22).
+SELDOM_SECONDS = 600.0
+
+_MOVED = ObservationError("a bound object moved to another node")
 
 
 class Reflector:
@@ -86,21 +93,21 @@ class Reflector:
         self.state = ReflectorState()
         self._source = source
         self._cluster = cluster
-        self._transport = transport
         self._clock = clock
         self._name = name
         self._said_by = f"kube/{source.name}"
         self._labels = labels or LabelPolicy()
         self._settings = settings or ReflectorSettings()
-        self._known = Known(known or {}, every_version=source.every_version)
-        self._vanished = vanished
-        self._sleep = sleep
+        self._known = Known(
+            known or {}, every_version=source.every_version, is_bound=source.is_bound
+        )
         self._jitter = jitter
-        self._failures = 0
+        self._waits = Waits(self._settings, self.state, sleep, jitter)
+        self._saying = Saying(transport, self.state, self._settings, self._waits, vanished)
         self._denied_at: float | None = None
         self._due, self._due_at, self._listed_at = "start", 0.0, float("-inf")
         self._waiting: asyncio.Timeout | None = None
-        self._unknown_until = 0.0
+        self._seldom_until: dict[str, float] = {}
         self._stale_in_a_row = self._expired_in_a_row = self._unbelieved = 0
         self._doubted = False
 
@@ -115,18 +122,18 @@ class Reflector:
                 if self.state.version:
                     await self._watch()
                 else:
-                    await self._sleep(max(self._due_at - self._now(), 0.0))
+                    await self._waits.sleep(max(self._due_at - self._now(), 0.0))
             except GoneError as error:
                 self.state.version = ""
                 self._want("gone")
-                await self._back_off(error)
+                await self._waits.back_off(error)
             except PermissionDeniedError as error:
                 self._denied_at = self._now() if self._denied_at is None else self._denied_at
                 if self._now() - self._denied_at >= self._settings.denied_seconds:
                     raise
-                await self._back_off(error)
+                await self._waits.back_off(error)
             except RetryableError as error:
-                await self._back_off(error, error.delay_seconds)
+                await self._waits.back_off(error, error.delay_seconds)
 
     def relist(self, reason: str) -> None:
         """Asks for a list at once, also while the watch is waiting; soon, if there has just been one."""
@@ -146,61 +153,56 @@ class Reflector:
         asked_us = self._clock.now_us()
         self._listed_at = self._now()
         try:
-            version, uids = await self._pages()
+            version, uids, moved = await self._pages()
         except (RetryableError, PermissionDeniedError):
             self._want(reason)
             raise
         except GoneError as error:
             self._expired_in_a_row += 1
             self._want("expired")
-            return await self._back_off(error)
+            return await self._waits.back_off(error)
         except (MalformedJsonError, ObservationError) as error:
             self._want("unreadable")
-            return await self._back_off(error)
+            return await self._waits.back_off(error)
         self._expired_in_a_row = 0
         self._heard()
         doubt = "partial" if uids is None else self._doubt(version, uids)
         if uids is not None and not doubt:
-            await self._believe(version, uids, asked_us)
+            await self._believe(version, uids, moved, asked_us)
         else:
             self._unbelieved += 1
-            self._want(doubt, self._growing(self._unbelieved))
+            self._want(doubt, self._waits.growing(self._unbelieved))
         # Otherwise the watch goes on from where it was, and tells what happened before this list.
         if not self.state.version:
             self.state.version = version
 
-    async def _pages(self) -> tuple[str, set[str] | None]:
-        """The list's version, and the uids in it: None where it is not complete; says its news."""
+    async def _pages(self) -> tuple[str, set[str] | None, list[Event]]:
+        """The list's version, and the uids in it: None where it is not complete; says its news.
+
+        Third what moved to another node, which is not said yet.
+        """
         uids: set[str] = set()
+        moved: list[Event] = []
         limit = 0 if self._expired_in_a_row >= MOST_EXPIRED else self._settings.page_size
-        path, version, complete = self._source.path, "", True
-        page = await self._cluster.page(path, limit=limit)
-        while True:
-            if not 0 < len(page.version) <= LONGEST_ID or version not in ("", page.version):
-                complete = False
-            else:
-                version = page.version
-            received_us = self._clock.now_us()
-            events = []
-            for item in page.items:
-                event, uid = self._translated(self._record("LISTED", item, received_us))
-                complete = complete and bool(uid)
-                uids.add(uid)
-                if self._is_news(event):
-                    events.append(event)
-            if not page.following:
-                await self._publish(events)
-                return version, uids if complete and page.remaining <= 0 else None
-            # The server reads the next page while this one is published.
-            coming = asyncio.ensure_future(
-                self._cluster.page(path, limit=limit, following=page.following)
-            )
-            try:
-                await self._publish(events)
-                page = await coming
-            finally:
-                coming.cancel()
-                await asyncio.gather(coming, return_exceptions=True)
+        version, complete, remaining = "", True, 0
+        async with aclosing(pages(self._cluster, self._source.path, limit=limit)) as given:
+            async for page in given:
+                if not 0 < len(page.version) <= LONGEST_ID or version not in ("", page.version):
+                    complete = False
+                else:
+                    version = page.version
+                received_us, remaining = self._clock.now_us(), page.remaining
+                events = []
+                for item in page.items:
+                    event, uid = self._translated(self._record("LISTED", item, received_us))
+                    complete = complete and bool(uid)
+                    uids.add(uid)
+                    if self._known.moves(event):
+                        moved.append(event)
+                    elif self._is_news(event):
+                        events.append(event)
+                await self._saying.publish(events)
+        return version, uids if complete and remaining <= 0 else None, moved
 
     def _doubt(self, version: str, uids: set[str]) -> str:
         """Why a complete list is not believed yet; "" when it is. The second one in doubt is."""
@@ -215,16 +217,21 @@ class Reflector:
         self._doubted = True
         return doubt
 
-    async def _believe(self, version: str, uids: set[str], asked_us: int) -> None:
+    async def _believe(
+        self, version: str, uids: set[str], moved: list[Event], asked_us: int
+    ) -> None:
+        for event in moved:
+            self._known.believe(event)
+        await self._saying.publish([event for event in moved if self._is_news(event)])
         if self._source.says_lists:
-            parts = pods.listed(
+            parts = listed(
                 uids,
                 resource_version=version,
                 time_us=asked_us,
                 cluster=self._name,
                 source=self._said_by,
             )
-            await self._publish(parts)
+            await self._saying.publish(parts)
         self._known.keep_only(uids)
         if newer(self.state.version, version):
             # Two lists agree: the store was put back to an older state, and counts on from there.
@@ -249,7 +256,7 @@ class Reflector:
                         chunk = await anext(stream)
                 except StopAsyncIteration:
                     # Servers end watches now and then; one that ends each at once is in trouble.
-                    return None if heard else await self._back_off("the watch ended at once")
+                    return None if heard else await self._waits.back_off("the watch ended at once")
                 except TimeoutError:
                     if self._now() + 0.01 < self._due_at:
                         self._want("silence")
@@ -261,10 +268,10 @@ class Reflector:
                 # Only now: a chunk may hold nothing but a refusal.
                 heard = True
                 self._heard()
-                self._failures = 0
+                self._waits.failures = 0
                 if taken < self._settings.window_events:
                     spent = self._now() - began
-                    await self._sleep(max(self._settings.linger_seconds - spent, 0.0))
+                    await self._waits.sleep(max(self._settings.linger_seconds - spent, 0.0))
 
     async def _take(self, chunk: list[bytes]) -> int:
         """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events it were."""
@@ -275,8 +282,7 @@ class Reflector:
             try:
                 change, raw = lines.opened(line)
             except MalformedJsonError as error:
-                record = self._record("", line, received_us)
-                event = lines.refused(record, self._source.name, error)
+                event = self._parked(self._record("", line, received_us), error)
             else:
                 if change == "BOOKMARK":
                     self._move(lines.bookmark(raw))
@@ -285,23 +291,45 @@ class Reflector:
                     failure = lines.failure(raw, resource_of(self._source.path))
                     break
                 if change not in lines.CHANGES:
-                    self._unknown()
+                    self.state.unknown += 1
+                    self._seldom("unknown")
                     continue
-                event, _ = self._translated(self._record(change, raw, received_us))
-            if self._is_current(event) and self._is_news(event):
+                event = self._observed(self._record(change, raw, received_us))
+            if event is not None:
                 events.append(event)
-                if event.type == ObservationRefused.wire_type:
-                    # It could have been a delete.
-                    self.relist("refused")
-        await self._publish(events)
+        await self._saying.publish(events)
         if failure is not None:
             raise failure
         return len(events)
 
+    def _observed(self, record: Record) -> Event | None:
+        """What one record of the watch says; None where that is stale, known, or doubted."""
+        try:
+            event = self._source.translate(record, self._labels)
+        except (MalformedJsonError, ObservationError) as error:
+            return self._parked(record, error)
+        if not self._is_current(event):
+            return None
+        if self._known.moves(event):
+            self.state.moved += 1
+            return self._parked(record, _MOVED) if self._seldom("moved") else None
+        is_late = record.change != "ADDED" and not self._known.holds(event)
+        if not self._is_news(event):
+            return None
+        self.state.late += is_late
+        return event
+
+    def _parked(self, record: Record, error: MalformedJsonError | ObservationError) -> Event | None:
+        """That ``record`` is refused, with a list since it could have been a delete; None where said."""
+        event = lines.refused(record, self._source.name, error)
+        if not self._is_news(event):
+            return None
+        if error is not _MOVED:
+            self.relist("refused")
+        return event
+
     def _is_current(self, event: Event) -> bool:
-        """Whether the watch went forward with ``event``; a refused record has no version."""
-        if event.type == ObservationRefused.wire_type:
-            return True
+        """Whether the watch went forward with ``event``."""
         uid, version = records.identity(event)
         if self._move(version) or self._known.has(uid, version):
             self._stale_in_a_row = 0
@@ -313,17 +341,19 @@ class Reflector:
             self.relist("stale")
         return False
 
+    def _seldom(self, reason: str) -> bool:
+        """Asks for a list because of what would not end asking; whether it did."""
+        if self._now() < self._seldom_until.get(reason, 0.0):
+            return False
+        self._seldom_until[reason] = self._now() + SELDOM_SECONDS
+        self.relist(reason)
+        return True
+
     def _move(self, version: str) -> bool:
         if not newer(version, self.state.version):
             return False
         self.state.version = version
         return True
-
-    def _unknown(self) -> None:
-        self.state.unknown += 1
-        if self._now() >= self._unknown_until:
-            self._unknown_until = self._now() + UNKNOWN_SECONDS
-            self.relist("unknown")
 
     # What both share.
 
@@ -347,48 +377,11 @@ class Reflector:
             self.state.refused += 1
         return True
 
-    async def _publish(self, events: list[Event]) -> None:
-        """Publishes all, however long it takes."""
-        for start in range(0, len(events), self._settings.window_events):
-            part = events[start : start + self._settings.window_events]
-            await self._stored(part)
-            self.state.published += len(part)
-            for event in part:
-                if self._vanished and event.type.endswith(".vanished"):
-                    self._vanished(event)
-
-    async def _stored(self, part: list[Event]) -> None:
-        attempts = 0
-        while True:
-            try:
-                crashpoint("source.before_publish")
-                await self._transport.publish(part)
-                crashpoint("source.after_publish")
-                return
-            except DuplicateIdError as error:
-                self.state.reissued += 1
-                part = lines.told_apart(part, error)
-            except RetryableError as error:
-                # The same ids again: what was stored without an answer is not stored twice.
-                attempts += 1
-                self.state.trouble = str(error)
-                await self._sleep(max(error.delay_seconds, self._growing(attempts)))
-
     def _want(self, reason: str, delay_seconds: float = 0.0) -> None:
         """A list is due after ``delay_seconds``, unless one is due before."""
         due_at = self._now() + delay_seconds
         if due_at < self._due_at:
             self._due, self._due_at = reason, due_at
-
-    async def _back_off(self, trouble: object, at_least: float = 0.0) -> None:
-        self._failures += 1
-        self.state.trouble = str(trouble)
-        await self._sleep(max(at_least, self._growing(self._failures)))
-
-    def _growing(self, failures: int) -> float:
-        """The wait after so many failures in a row, between half and all of its doubled value."""
-        full = self._settings.wait_seconds * 2.0 ** min(failures - 1, 20)
-        return min(full, self._settings.longest_wait_seconds) * (0.5 + 0.5 * self._jitter())
 
     def _heard(self) -> None:
         self.state.heard_us = self._clock.now_us()

@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 #: How far back `gaps` looks; `bursar verify` looks at all.
 LOOKED_AT = 100_000
 
+#: Counters of a source that are shown when they are not 0.
+_ODD = {"refused": "refused", "late": "first seen late", "moved": "moved to another node"}
+
 
 class BusView(msgspec.Struct):
     """What can be said of the bus. ``sequence`` None: it could not be asked."""
@@ -171,6 +174,8 @@ def _source(name: str, state: dict[str, Any]) -> str:
     heard = (
         f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"
     )
-    refused = f", {state['refused']:,} refused" if state.get("refused") else ""
+    odd = "".join(
+        f", {state[counter]:,} {what}" for counter, what in _ODD.items() if state.get(counter)
+    )
     trouble = f", {state['trouble']}" if state.get("trouble") else ""
-    return f"{name}: {heard}, {said}{refused}{trouble}"
+    return f"{name}: {heard}, {said}{odd}{trouble}"
