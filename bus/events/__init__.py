@@ -1,6 +1,6 @@
 """The vocabulary: every fact that may stand in a history, by its name on the wire."""
 
-from bus.events import namespaces, nodes, observations, pods, workloads
+from bus.events import admissions, namespaces, nodes, observations, pods, quotas, workloads
 from bus.events.vocabulary import Fact, vocabulary
 
 VOCABULARY: dict[str, type[Fact]] = vocabulary(
@@ -13,5 +13,8 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     nodes.NodeVanished,
     workloads.WorkloadObserved,
     workloads.WorkloadVanished,
+    quotas.QuotaObserved,
+    quotas.QuotaVanished,
     observations.ObservationRefused,
+    *admissions.JOURNAL,
 )
