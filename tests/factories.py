@@ -60,7 +60,8 @@ def pod_vanished(uid="p", version=9, at=100, **fields):
 
 
 def _pod(fact, uid, version, at, fields):
-    fields = {"created": 0, "node": "n", "phase": "Running", "namespace": "ns", **fields}
+    fields = {"created": 0, "node": "n", "namespace": "ns", **fields}
+    fields.setdefault("phase", "Running" if fields["node"] else "Pending")
     fields.setdefault("name", uid)
     if fields["node"] is not None:
         fields.setdefault("scheduled", fields["created"])

@@ -42,4 +42,4 @@ __all__ = [
 ]
 
 #: Grows when the same history would give other rows: the tables are then built anew from the archive.
-VERSION = 1
+VERSION = 2

@@ -22,6 +22,9 @@ from projections.pod_runs.shape import Pod, Terminal, Value
 #: Phases after which a pod holds nothing.
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
+#: The node of a pod that runs and names none.
+NO_NODE = ""
+
 #: A stamp further than this from the moment it was observed (microseconds; twenty years) is no stamp: one pod "since
 #: the year 1" would be cut into 17 million hours.
 FARTHEST_US = 20 * 365 * 86_400 * 1_000_000
@@ -39,7 +42,8 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
 
     A stamp that cannot be read or be true counts as absent, flag ``clamped``; a missing creation is the observation's time.
     Requests beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) are charged as nothing,
-    flag ``amounts_refused``: parking them would let one tenant stop the books of all.
+    flag ``amounts_refused``: parking them would let one tenant stop the books of all. A pod that runs without a node is
+    charged by its requests all the same, flag ``no_node``.
     """
     version, time_us = fact.resource_version, event.time_us
     flags = row.flags if row else ()
@@ -106,9 +110,14 @@ def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ..
         extended,
         fact.team,
         fact.user,
-        fact.node,
+        _node(fact),
     )
-    return value, flags
+    return value, flags if value[6] != NO_NODE else _flagged(flags, "no_node")
+
+
+def _node(fact: PodState) -> str | None:
+    """Where the pod holds; None while it is not bound."""
+    return NO_NODE if fact.node is None and fact.phase == "Running" else fact.node
 
 
 def _flagged(flags: tuple[str, ...], flag: str) -> tuple[str, ...]:
@@ -132,7 +141,7 @@ def _stamp(
 def _started(
     known: int | None, fact: PodState, time_us: int, created_us: int, flags: tuple[str, ...]
 ) -> tuple[int | None, tuple[str, ...]]:
-    if fact.node is None:
+    if _node(fact) is None:
         return known, flags
     scheduled_us, flags = _stamp(fact.scheduled, time_us, flags)
     started_us = created_us if scheduled_us is None else max(scheduled_us, created_us)

@@ -20,7 +20,7 @@ Terminal = tuple[str, int, int, tuple[str, ...]]
 class Pod(msgspec.Struct, frozen=True):
     """All that was observed of one pod, by uid, as a function of the set of observations.
 
-    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node. ``deleted_us``: the
+    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node, or of a pod that runs without one. ``deleted_us``: the
     smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
     ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
     another. ``latest`` orders the descriptive fields (phase, labels): those of the newest observation; ``owned`` the
@@ -218,7 +218,7 @@ def to_columns(row: PodRun) -> tuple[Any, ...]:
         pod.owner.uid if pod.owner else None,
         last.team if last else "",
         last.user if last else "",
-        pod.history[-1][2][6],
+        pod.history[-1][2][6] or None,
         pod.phase,
         pod.labels,
         pod.created_us,

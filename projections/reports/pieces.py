@@ -202,7 +202,8 @@ def _value(name: str, pod: _PodRow, holding: Holding) -> str | None:
     if name.startswith(LABEL):
         return _labels.decode(pod.labels).get(name[len(LABEL) :])
     value: str | None = getattr(pod if name in _OF_PODS else holding, name)
-    return value
+    # The node of a pod that ran and named none is empty.
+    return value or None
 
 
 _OF_PODS = frozenset({"cluster", "namespace", "workload"})

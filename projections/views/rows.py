@@ -49,7 +49,7 @@ _POD_RUNS = View(
         ),
         is_(
             "flags",
-            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `amounts_refused`.",
+            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `amounts_refused`, `no_node`.",
         ),
         is_("labels", "JSON object of its labels, by its newest observation."),
         SEQUENCE,
@@ -70,7 +70,7 @@ _HELD_SEGMENTS = View(
         WORKLOAD,
         TEAM,
         USER,
-        is_("node", "The node it held on."),
+        is_("node", "The node it held on; empty where it ran and none was named."),
         is_("model", "The node's GPU model; empty where none is known.", "COALESCE(model, '')"),
         is_("start_s", "The first second of the interval."),
         at("start_at", "The same as text.", "start_s"),

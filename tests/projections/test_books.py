@@ -167,6 +167,27 @@ def test_a_stamp_that_cannot_be_true_is_absent_and_flagged_and_costs_no_time(sta
     assert time.monotonic() - began < 1
 
 
+def test_e6_an_older_version_that_comes_late_changes_nothing_that_a_newer_one_said():
+    newer = f.pod_observed(version=10, at=20, team="b", labels={"app": "new"}, owner=f.owner("o2"))
+    older = f.pod_observed(
+        version=9, at=10, team="a", labels={"app": "old"}, owner=f.owner("o1"), phase="Pending"
+    )
+    history = [newer, older]
+    (run,) = rows(folded(f.numbered(history)), pod_runs)
+
+    assert ("Running", '{"app":"new"}') == (run["phase"], run["labels"])
+    assert ("ReplicaSet/o2", "b") == (run["workload"], run["team"])
+    assert [("a", 0, 20), ("b", 20, None)] == teams(history)
+    assert same_in_any_order(history)
+
+
+def test_e6_an_older_version_that_comes_after_the_delete_opens_nothing():
+    history = [f.pod_vanished(version=9, at=50, deletion=44), f.pod_observed(version=8, at=60)]
+
+    assert {"p": (0, 44, 0, [])} == pods(history)
+    assert same_in_any_order(history)
+
+
 def test_the_first_value_ever_seen_holds_before_although_it_changed_in_the_same_second():
     history = [
         f.pod_observed(at=0),

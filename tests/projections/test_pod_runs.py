@@ -49,6 +49,18 @@ RUNS = {
         ([], 18, 0, False, [])),
     "a pod bound and gone in the same second held nothing and is a row": (
         [gone(at=5.9, created=2, scheduled=5, deletion=5)], ([], 3, 0, False, [])),
+    "A21 a pod that runs and names no node is charged by its requests, flagged": (
+        [seen(at=9, created=2, node=None, phase="Running")], ([(2, NOW)], 0, 0, True, ["no_node"])),
+    "A21 it begins at PodScheduled where that is said": (
+        [seen(at=9, created=2, node=None, scheduled=5, phase="Running")],
+        ([(5, NOW)], 3, 0, True, ["no_node"])),
+    "A21 the smallest start counts also when the node is named later": (
+        [seen(version=1, at=9, created=2, node=None, scheduled=6, phase="Running"),
+         seen(version=2, at=20, created=2, scheduled=7)],
+        ([(6, 20), (20, NOW)], 4, 0, True, ["no_node"])),
+    "A21 a pod that waits or failed unbound holds nothing": (
+        [seen(version=1, at=9, node=None), seen(version=2, at=20, node=None, phase="Failed", disrupted=15)],
+        ([], 15, 0, False, [])),
     # end by finishing
     "a finish is the latest finishedAt": (
         [seen(at=50, phase="Succeeded", finished=(30, 40, 20))], ([(0, 40)], 0, 0, False, [])),
@@ -86,7 +98,19 @@ RUNS = {
     "the earliest of delete and finish counts": (
         [seen(version=1, at=50, phase="Failed", finished=(45,)), gone(version=2, at=61, deletion=41)],
         ([(0, 41)], 0, 0, False, [])),
-    "an end that came before any beginning is kept": (
+    "A6 a pod that was first seen late is charged from its own stamps": (
+        [seen(version=7, at=500, created=2, scheduled=5)], ([(5, NOW)], 3, 0, True, [])),
+    "A8 a delete that is told twice ends it once": (
+        [seen(version=1), gone(version=2, at=45, deletion=44), gone(version=3, at=95, deletion=94)],
+        ([(0, 44)], 0, 0, False, [])),
+    "A8 a delete of which nothing else is known is a row, and charged by its own stamps": (
+        [gone(at=50, created=2, scheduled=5, deletion=40)], ([(5, 40)], 3, 0, False, [])),
+    "A8 a delete before its add ends it": (
+        [gone(version=2, at=50, deletion=44), seen(version=1, at=60)],
+        ([(0, 44)], 0, 0, False, [])),
+    "A8 a delete stamped before the start charges nothing, and not less": (
+        [gone(at=50, scheduled=30, deletion=20)], ([], 30, 0, False, ["clamped"])),
+    "A8 an end that came before any beginning is kept": (
         [gone(at=50, node=None, deletion=40)], ([], 40, 0, False, [])),
     # end unseen
     "a complete list without it ends it at its last observation": (

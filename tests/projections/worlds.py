@@ -79,9 +79,10 @@ def _pod_life(draw, uid, strange):
     }
     now = created + draw(st.integers(0, 12))
     shown = [Seen("pod", uid, now, fields=tuple((base | {"phase": "Pending"}).items()))]
-    how = draw(st.sampled_from(("bound", "bound", "bound", "direct", "never")))
+    how = draw(st.sampled_from(("bound", "bound", "bound", "direct", "no node", "never")))
     if how != "never":
-        base |= {"node": draw(st.sampled_from(("n0", "n1"))), "phase": "Running"}
+        node = draw(st.sampled_from(("n0", "n1"))) if how != "no node" else None
+        base |= {"node": node, "phase": "Running"}
         if how == "bound":
             now += draw(_gaps)
             base["scheduled"] = max(created, now // 10 * 10)
@@ -208,10 +209,12 @@ def _order(s):
 
 def _run(uid, shown, seen):
     created = min(s["created"] for s in shown) // 10
-    bound = [s for s in shown if s["node"] is not None]
+    bound = [s for s in shown if _node(s) is not None]
     starts = [s["scheduled"] if s["scheduled"] is not None else s["created"] for s in bound]
     start = max(created, min(starts) // 10) if starts else None
     end, unknown, flags = _end_of(uid, shown, seen)
+    if "" in map(_node, bound):
+        flags = flags | {"no_node"}
     floor = created if start is None else start
     if end is not None and end < floor:
         unknown = max(0, unknown - (floor - end))
@@ -222,6 +225,11 @@ def _run(uid, shown, seen):
         "workload": _workload(shown, seen),
     }  # fmt: skip
     return run, held
+
+
+def _node(shown):
+    """Where a pod held: "" where it ran and named no node, None where it was not bound."""
+    return "" if shown["node"] is None and shown["phase"] == "Running" else shown["node"]
 
 
 def _end_of(uid, shown, seen):
@@ -265,12 +273,12 @@ def _pieces(bound, seen, start, end):
     for place, second in enumerate(moments):
         following = moments[place + 1] if place + 1 < len(moments) else end
         pod, space = _at(bound, second), _at(spaces, second)
-        node = _at([n for n in nodes if n.name == pod["node"]], second)
+        node = _at([n for n in nodes if n.name == _node(pod)], second)
         what = (
             pod["cpu"] * 1000,
             pod["team"] or (space and space["team"]) or "unassigned",
             pod["user"] or (space and space["user"]) or "unassigned",
-            pod["node"],
+            _node(pod),
             node["model"] if node else None,
         )
         if pieces and pieces[-1][2:] == what:
