@@ -215,6 +215,20 @@ def effective_request(resources: PodResources) -> dict[str, int]:
     return total
 
 
+def effective_limit(limits: PodResources) -> dict[str, int]:
+    """What a pod is limited to, per resource name in nano-units; a name without a limit is absent.
+
+    `limits` holds limits in the place of requests. The sums are those of `effective_request`;
+    overhead is added only where there is a limit. Raises QuantityError. Source: `PodLimits`, as in
+    the module.
+    """
+    total = effective_request(msgspec.structs.replace(limits, overhead={}))
+    for name, nano in _read(limits.overhead).items():
+        if total.get(name):
+            total[name] += nano
+    return total
+
+
 def _read(written: Mapping[str, str]) -> dict[str, int]:
     return {name: observed_quantity(text) for name, text in written.items()}
 

@@ -69,6 +69,16 @@ class QuantityError(PermanentError):
     reason: str = ""
 
 
+class DemandError(PermanentError):
+    """What a workload asks for cannot be read.
+
+    Refuse the object. Fields: `path` of the offending field, `reason`. No value is repeated.
+    """
+
+    path: str = ""
+    reason: str = ""
+
+
 class MalformedJsonError(PermanentError):
     """The bytes are not strict JSON.
 

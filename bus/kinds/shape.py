@@ -1,0 +1,113 @@
+"""The shapes: how a kind is described, and what is read of an object of it.
+
+A *path* names a place in an object as JSON has it, ``spec.template``; ``*`` stands for every value of a map (in the
+order of its keys) or of a list. "" is the object itself.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: The labels of a workload that name its quota and the models it asks for; all that an ask carries of labels.
+QUOTA_LABELS = (
+    "biz.group.resource.quota",
+    "biz.group.resource.quota/cpu-type",
+    "biz.group.resource.quota/gpu-type",
+    "biz.group.resource.quota/memory-type",
+    "quota.scheduling.koordinator.sh/name",
+    "quota.scheduling.koordinator.sh/tree-id",
+)
+
+#: (path, values): holds where one of the values stands at the path.
+Holds = tuple[str, tuple[str | bool, ...]]
+
+
+class PodSet(msgspec.Struct, frozen=True):
+    """Pods made from one template. All paths but ``at`` start at ``at``; "" = there is no such field.
+
+    Pods: ``replicas`` (``default`` where absent or null), at least ``at_least``, at most ``at_most``, times ``times``.
+    """
+
+    #: Where the set is; with ``*`` it is as many sets as are found there.
+    at: str = "spec"
+    template: str = "template"
+    replicas: str = ""
+    default: int = 1
+    at_least: str = ""
+    at_most: str = ""
+    times: str = ""
+    #: An object without this set asks for the others only; otherwise it is refused.
+    optional: bool = False
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A governed kind: where an object of it says how many pods of which template it wants."""
+
+    group: str
+    #: Versions of the group in which the paths below hold; the first one is followed.
+    versions: tuple[str, ...]
+    #: The plural, as API paths and admission reviews name it.
+    resource: str
+    kind: str
+    sets: tuple[PodSet, ...]
+    #: Seconds after which it is ended by its controller.
+    deadline: str = ""
+    #: The flag that keeps it from running, and the annotation whose presence does.
+    suspend: str = ""
+    stopped: str = ""
+    #: What still runs while suspended (a list or a number): until it is empty the object holds what it asked for.
+    active: str = ""
+    #: Condition types whose ``True`` means that it has ended, and other marks of the end, which must all hold.
+    ended_conditions: tuple[str, ...] = ()
+    ended: tuple[Holds, ...] = ()
+    #: How many pods must start together.
+    gang: str = ""
+    #: ``at`` of the set whose replicas the scale subresource sets; "" = it has no such subresource.
+    scales: str = ""
+    #: Whether what it controls is covered by what it asks for.
+    covers: bool = True
+
+    @property
+    def path(self) -> str:
+        """Where an API server serves all objects of it."""
+        group = f"/apis/{self.group}" if self.group else "/api"
+        return f"{group}/{self.versions[0]}/{self.resource}"
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What one workload asks for now.
+
+    ``demand``: ``requests.<resource>`` and ``limits.<resource>`` to amounts over all its pods, cpu in milli, everything
+    else in whole units (bytes, counts); no zeros. Nothing, and 0 ``pods``, while it is ``suspended``: held back, stopped
+    or ended.
+    """
+
+    demand: dict[str, int] = {}
+    pods: int = 0
+    #: Seconds from its start to its end by its controller; None = no end is set. Of a CronJob: of each run.
+    deadline_s: int | None = None
+    suspended: bool = False
+    #: Of :data:`QUOTA_LABELS`: the workload's own, else those of its pod templates.
+    labels: dict[str, str] = {}
+    #: Of the first pod set that names one.
+    priority_class: str = ""
+    #: Demand of one pod, and number of pods, of the set that the scale subresource sets, or of the only set; None
+    #: where there is no such set. Also said while suspended.
+    per_replica: dict[str, int] | None = None
+    replicas: int | None = None
+
+
+class Scale(msgspec.Struct, frozen=True):
+    """An ``autoscaling/v1 Scale``: how many replicas the object ``uid`` shall have."""
+
+    uid: str
+    replicas: int
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What a HorizontalPodAutoscaler scales, in its own namespace, and how far."""
+
+    group: str
+    kind: str
+    name: str
+    max_replicas: int
