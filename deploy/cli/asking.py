@@ -10,7 +10,7 @@ import sqlalchemy as sa
 import typer
 
 from bus.clock import floor_seconds
-from deploy.cli import times
+from deploy.cli import times, unassigned
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import say, write
 from deploy.cli.report_table import print_report
@@ -99,8 +99,9 @@ def report(
             )[0]
         else:
             total = None
+        nobody = unassigned.note(connection, question)
     names = [name.strip() for name in groups]
-    notes = _notes(stands, question, sum(row.sums.unknown_s for row in rows), amounts)
+    notes = _notes(stands, question, sum(row.sums.unknown_s for row in rows), amounts) + nobody
     if asked.output is Format.TABLE:
         print_report(names, rows, total, unit, notes, amounts=amounts)
         return

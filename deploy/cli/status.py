@@ -12,7 +12,7 @@ import typer
 from bus import embedded
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
-from deploy.cli import times
+from deploy.cli import times, unassigned
 from deploy.cli.asking import standing
 from deploy.cli.exits import Exit
 from deploy.cli.options import Asked, Format, command
@@ -63,6 +63,7 @@ def status(
         stands = standing(connection)
         gaps = _gaps(connection, stands.sequence)
         pods = _pods(connection)
+        nobody = unassigned.holding(connection)
     from deploy.bootstrap import run
 
     view = run(_look(settings))
@@ -78,6 +79,7 @@ def status(
         "ledger": masked(settings.ledger_url),
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "pods": pods,
+        "unassigned": nobody,
         "sources": _sources(settings),
     }
     bad = [line for line in view.guard if line.state == "UNSAFE"]
@@ -161,6 +163,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
     )
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["sources"] = [
         _source(name, state) for name, state in row["sources"].items()
     ] or "none followed"

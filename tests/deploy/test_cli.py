@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from deploy.cli.exits import Exit
-from tests.deploy.ledgers import bursar, make_ledger
+from tests import factories as f
+from tests.deploy.ledgers import EVENTS, bursar, make_ledger
 
 COMMANDS = [
     ("up",), ("import",), ("import", "openb"), ("import", "events"), ("status",), ("acct",), ("report",),
@@ -180,6 +181,37 @@ def test_a_ledger_without_a_bus_has_a_status(capsys, data):
         0,
     )
     assert (found["lag"], found["guard"], found["bus"]["running"]) == (None, [], False)
+
+
+def test_a25_what_no_team_is_named_for_is_booked_to_unassigned_and_said(capsys, tmp_path):
+    nobodys = [f.pod_observed(f"p{n}", n, namespace=f"lab-{n}") for n in range(1, 6)]
+    closed = f.pod_vanished("p1", 9, 3_600, namespace="lab-1", deletion=3_600)
+    data = make_ledger(tmp_path, [*EVENTS, *nobodys, closed])
+
+    assert bursar("report", "--data", data, "--by", "team", "-o", "json") == 0
+    out, err = capsys.readouterr()
+    held = {row["team"]: row["core_hours"] for row in json.loads(out)}
+    assert held == {"blue": 4.0, "unassigned": 9.0}
+    assert (
+        "booked to `unassigned`: 9.00 core-hours and 0.00 GPU-hours of lab-1, lab-2, lab-3" in err
+    )
+    assert "and 2 more namespaces, where no team is named" in err
+
+    bursar("report", "--data", data, "--team", "blue")
+    assert "unassigned" not in capsys.readouterr().out
+
+    assert bursar("status", "--data", data, "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)["unassigned"]
+    assert found == {"pods": 4, "namespaces": ["lab-2", "lab-3", "lab-4", "lab-5"]}
+
+
+def test_a25_where_every_pod_has_a_team_nothing_is_said(capsys, data):
+    bursar("report", "--data", data, "-o", "json")
+    bursar("status", "--data", data, "-o", "json")
+    out, err = capsys.readouterr()
+
+    assert "unassigned" not in err
+    assert json.loads(out.partition("]\n")[2])["unassigned"] == {"pods": 0, "namespaces": []}
 
 
 def test_history_comes_back_from_an_export(capsys, data, tmp_path):
