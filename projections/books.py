@@ -1,8 +1,8 @@
 """All folds of the ledger over one batch of events: rows in memory, changes out.
 
 The books hold the rows that are in use (what is live, what a batch touches, the most recent of what ended) and ask a
-:class:`Shelf` for the rest. They know no transaction: the runner stores what :meth:`Books.fold` returns, reactors keep
-books of their own over the same folds, a replay fills empty ones.
+:class:`~projections.changes.Shelf` for the rest. They know no transaction: the runner stores what :meth:`Books.fold`
+returns, reactors keep books of their own over the same folds, a replay fills empty ones.
 
 One event at a time is folded, and what follows is derived at once: rows do not depend on where batches end.
 
@@ -13,17 +13,17 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
-import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.errors import BursarError, UnsupportedVersionError
+from bus.errors import BursarError
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
+from projections.changes import Changes, Parked, Shelf, refused
 from projections.engine.contract import Key, Projection
 from projections.engine.reading import fact_in
 from projections.pod_runs import Pod, PodRun, lists, queries
@@ -37,38 +37,6 @@ PARTS_KEPT = 64
 
 #: Rows of each other projection that stay in memory; the cache is emptied when it is full.
 ROWS_KEPT = 50_000
-
-
-class Shelf(Protocol):
-    """Where rows lie that are not in memory."""
-
-    def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
-        """The rows of ``table`` with these primary keys, those that there are, in any order."""
-        ...
-
-    def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
-        ...
-
-
-class Parked(msgspec.Struct, frozen=True):
-    """An event that could not be decoded or folded, and why. ``is_newer``: than this program, so that it must stop."""
-
-    sequence: int
-    type: str
-    key: str
-    reason: str
-    is_newer: bool = False
-
-
-class Changes(msgspec.Struct):
-    """What a batch changed: whole rows by table, differences of sums, and what was parked."""
-
-    #: (table, column, values): rows that are written anew or not at all
-    deletes: list[tuple[sa.Table, str, list[str]]] = []
-    upserts: dict[sa.Table, list[tuple[Any, ...]]] = {}
-    restatements: list[usage.Restatement] = []
-    parked: list[Parked] = []
 
 
 class Books:
@@ -115,13 +83,13 @@ class Books:
             try:
                 facts.append((event, fact_in(event)))
             except BursarError as error:
-                parked.append(_parked(event, error))
+                parked.append(refused(event, error))
         self._fetch(facts)
         for event, fact in facts:
             try:
                 self._one(event, fact)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
-                parked.append(_parked(event, error))
+                parked.append(refused(event, error))
         return self._changes(parked)
 
     def settle(self) -> None:
@@ -206,10 +174,11 @@ class Books:
             key = (after.cluster, after.name)
             affected = self._by_node.get(key, set())
             query = queries.on_node(key, since)
+        elif isinstance(after, workloads.Workload):
+            if (before.owner if before else None) != after.owner:
+                self._follow_owner(after.uid, sequence)
+            return
         else:
-            if (before.owner if before else None) == after.owner:
-                return
-            self._follow_owner(after.uid, sequence)
             return
         if since is None:
             return
@@ -384,12 +353,6 @@ class Books:
             ]
         deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
         return Changes(deletes, upserts, self._restatements, parked)
-
-
-def _parked(event: Event, error: Exception) -> Parked:
-    reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
-    is_newer = isinstance(error, UnsupportedVersionError)
-    return Parked(event.sequence, event.type, event.key, reason, is_newer)
 
 
 def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:

@@ -1,6 +1,7 @@
 """The projections of this ledger, one line each, and everything that is a table."""
 
 from projections import namespaces, nodes, pod_runs, usage, workloads
+from projections.budgets import entries as budget_entries
 from projections.engine import tables
 from projections.engine.contract import METADATA, Projection
 
@@ -9,6 +10,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     namespaces.projection,
     nodes.projection,
     workloads.projection,
+    budget_entries.projection,
 )
 
 #: Tables whose rows are a function of the history: rebuilt by replay, compared by digest.

@@ -1,6 +1,6 @@
 """The vocabulary: every fact that may stand in a history, by its name on the wire."""
 
-from bus.events import admissions, namespaces, nodes, observations, pods, quotas, workloads
+from bus.events import admissions, budgets, namespaces, nodes, observations, pods, quotas, workloads
 from bus.events.vocabulary import Fact, vocabulary
 
 VOCABULARY: dict[str, type[Fact]] = vocabulary(
@@ -15,6 +15,7 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     workloads.WorkloadVanished,
     quotas.QuotaObserved,
     quotas.QuotaVanished,
+    budgets.BudgetCredited,
     observations.ObservationRefused,
     *admissions.JOURNAL,
 )

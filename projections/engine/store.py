@@ -73,7 +73,7 @@ class Store:
         self._archive = archive
         self._writer = writers.writer(made.dialect.name)
 
-    # the shelf (projections.books.Shelf)
+    # the shelf (projections.changes.Shelf)
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
         """The rows of ``table`` with these primary keys, those that there are, in any order."""
@@ -105,7 +105,7 @@ class Store:
     def commit(self, batch: Sequence[Event], changes: Any, checkpoint: Checkpoint) -> Checkpoint:
         """Write one batch whole or not at all, and return the checkpoint after it.
 
-        ``changes`` is a :class:`projections.books.Changes`. ``checkpoint`` is the one that this batch follows.
+        ``changes`` is a :class:`projections.changes.Changes`. ``checkpoint`` is the one that this batch follows.
         """
         links = chain(checkpoint.chain, batch)
         moved = after(checkpoint, list(batch), links[-1])

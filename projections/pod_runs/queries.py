@@ -20,7 +20,7 @@ from projections.pod_runs.shape import Pod, PodRun, from_columns, held_segments,
 from projections.workloads import workloads
 
 if TYPE_CHECKING:
-    from projections.books import Shelf
+    from projections.changes import Shelf
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 

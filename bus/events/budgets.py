@@ -1,0 +1,37 @@
+"""Facts about budgets: credits and refunds, written as entries beside a quota's budget.
+
+Source: ``house.md`` section 4: corrections are entries, never edits.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+import msgspec
+
+from bus.events.vocabulary import Fact
+
+#: Largest amount of one entry, either way: sums of entries stay inside 64 bits.
+MOST = 2**60
+#: Latest moment an entry may belong to: the end of the year 9999, microseconds.
+LATEST_US = 253_402_300_800 * 1_000_000
+
+
+class BudgetCredited(Fact, frozen=True, kw_only=True):
+    """A quota was given more budget, or less, for one period. Key: the quota's name.
+
+    Said by the person or program in ``author``; ``ref`` is the entry's identity, so saying it twice is saying it once.
+    """
+
+    wire_type: ClassVar[str] = "budget.credited"
+
+    ref: str
+    quota: str
+    #: The budget's key without ``cash/``, e.g. ``limits.cpu.A4``.
+    key: str
+    #: In the unit·seconds of the ledger; positive = more budget, negative = less.
+    amount: Annotated[int, msgspec.Meta(ge=-MOST, le=MOST)]
+    reason: str
+    author: str
+    #: A moment of the period that the entry belongs to, microseconds UTC.
+    since_us: Annotated[int, msgspec.Meta(ge=0, lt=LATEST_US)]

@@ -1,0 +1,46 @@
+"""How much of a quota's budget is spent, what is left, and when is it used up?
+
+A budget is an amount of unit·seconds in the ledger's measures: milli-core-seconds, milli-card-seconds, MiB-seconds.
+``periods`` says from when to when it lasts, ``keys`` who spends on which key, ``spend`` how much as a function of time,
+``entries`` what was credited, ``standing`` what is left and what follows from exhaustion.
+
+Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` section 4.
+"""
+
+from projections.budgets.entries import Entry, budget_entries, credited
+from projections.budgets.keys import account_of, charged, is_paid_from, prefixes
+from projections.budgets.periods import Every, Period, Schedule
+from projections.budgets.spend import Piece, Spend, committed, spend_of
+from projections.budgets.standing import (
+    WARN_PERCENT,
+    Exhaustion,
+    OnExhaustion,
+    Phase,
+    Rule,
+    Standing,
+    advance,
+)
+
+__all__ = [
+    "WARN_PERCENT",
+    "Entry",
+    "Every",
+    "Exhaustion",
+    "OnExhaustion",
+    "Period",
+    "Phase",
+    "Piece",
+    "Rule",
+    "Schedule",
+    "Spend",
+    "Standing",
+    "account_of",
+    "advance",
+    "budget_entries",
+    "charged",
+    "committed",
+    "credited",
+    "is_paid_from",
+    "prefixes",
+    "spend_of",
+]

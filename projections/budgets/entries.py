@@ -1,0 +1,99 @@
+"""Which credits and refunds were written beside a quota's budget?
+
+An entry is never edited and never doubled: of two that claim one ``ref`` the earlier counts, whichever arrived first.
+
+Source: ``house.md`` section 4 (corrections are entries), issue text "credits and refunds as entries".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.events.budgets import BudgetCredited
+from projections.budgets.periods import Period
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+budget_entries = row_table(
+    "budget_entries",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("ref", sa.Text, primary_key=True),
+    sa.Column("quota", sa.Text, nullable=False),
+    sa.Column("key", sa.Text, nullable=False),
+    sa.Column("amount", Integer, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("author", sa.Text, nullable=False),
+    sa.Column("since_us", Integer, nullable=False),
+    sa.Column("time_us", Integer, nullable=False),
+    sa.Index("budget_entries_by_quota", "cluster", "quota", "key"),
+)
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One row: what was said, when (``time_us``), and in which cluster. Amounts in unit·seconds."""
+
+    cluster: str
+    said: BudgetCredited
+    time_us: int
+    sequence: int = 0
+
+
+def keys(fact: BudgetCredited, event: Event) -> tuple[Key]:
+    """One entry: (cluster, ref)."""
+    return ((event.cluster, fact.ref),)
+
+
+def fold(row: Entry | None, fact: BudgetCredited, event: Event) -> Entry:
+    """The entry that was said first; the text decides between two of one moment."""
+    if row is not None and _order(row.time_us, row.said) <= _order(event.time_us, fact):
+        return row
+    return Entry(event.cluster, fact, event.time_us, event.sequence)
+
+
+def _order(time_us: int, fact: BudgetCredited) -> tuple[int, bytes]:
+    return (time_us, msgspec.json.encode(fact))
+
+
+def credited(entries: list[Entry], key: str, period: Period) -> int:
+    """What entries add to the budget of ``key`` in a period; below 0 where they take more than they give."""
+    total = 0
+    for entry in entries:
+        since_s = entry.said.since_us // SECOND_US
+        is_in = period.start_s <= since_s and (period.end_s is None or since_s < period.end_s)
+        if entry.said.key == key and is_in:
+            total += entry.said.amount
+    return total
+
+
+def to_columns(row: Entry) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    said = row.said
+    return (
+        row.cluster, said.ref, said.quota, said.key, said.amount, said.reason, said.author,
+        said.since_us, row.time_us, row.sequence,
+    )  # fmt: skip
+
+
+def from_columns(columns: tuple[Any, ...]) -> Entry:
+    """The row that was stored."""
+    cluster, ref, quota, key, amount, reason, author, since_us, time_us, sequence = columns
+    said = BudgetCredited(
+        ref=ref, quota=quota, key=key, amount=amount, reason=reason, author=author, since_us=since_us
+    )  # fmt: skip
+    return Entry(cluster, said, time_us, sequence)
+
+
+projection = Projection(
+    name="budget_entries",
+    version=1,
+    table=budget_entries,
+    facts=(BudgetCredited,),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)

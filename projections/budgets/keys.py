@@ -1,0 +1,51 @@
+"""Which keys of a quota does a piece of work spend on?
+
+A quota's key is ``limits.RESOURCE`` or ``requests.RESOURCE``, with a type behind a dot: ``limits.cpu.A4``. Work with a type
+label spends on the typed key and on every dot-boundary prefix of it that the quota has; work without one on the
+plain key alone. The ledger books one amount for each resource, so both words mean the same account there: the
+account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from.
+
+Source: ``koordinator.md`` section 1 (keys, labels, charging).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Container
+
+#: Resource of an account to the column of a held segment that fills it.
+AMOUNTS = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
+
+_KEY = re.compile(
+    r"(?:limits|requests)\.(?:(?P<plain>cpu|memory)|(?:[^/]+/)?(?P<gpu>gpu))(?:\.(?P<type>.+))?"
+)
+
+
+def account_of(key: str) -> str | None:
+    """The ledger's account that a quota's key (without ``cash/``) is paid from; None where the ledger keeps none.
+
+    ``limits.nvidia.com/gpu.A30`` → ``gpu.A30``: cards of all vendors are one resource, as everywhere in the ledger.
+    """
+    parts = _KEY.fullmatch(key)
+    return parts and account(parts["plain"] or parts["gpu"], parts["type"] or "")
+
+
+def account(resource: str, type_: str) -> str:
+    """The account of a resource and a type ("" = none)."""
+    return f"{resource}.{type_}" if type_ else resource
+
+
+def prefixes(key: str) -> tuple[str, ...]:
+    """The key and every dot-boundary prefix of it, the longest first."""
+    parts = key.split(".")
+    return tuple(".".join(parts[:n]) for n in range(len(parts), 0, -1))
+
+
+def charged(key: str, present: Container[str]) -> tuple[str, ...]:
+    """The keys among ``present`` that demand under ``key`` is charged to, the longest first."""
+    return tuple(name for name in prefixes(key) if name in present)
+
+
+def is_paid_from(budget: str, spent_on: str) -> bool:
+    """Whether what is spent on one account counts against the budget of another: itself, or a prefix of it."""
+    return spent_on == budget or spent_on.startswith(f"{budget}.")

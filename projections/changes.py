@@ -1,0 +1,56 @@
+"""What passes between the books and a database: the shelf that rows are read from, and the changes of a batch.
+
+Source: ``house.md`` sections 3.10 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.errors import BursarError, UnsupportedVersionError
+from projections import usage
+from projections.engine.contract import Key
+
+
+class Shelf(Protocol):
+    """Where rows lie that are not in memory."""
+
+    def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
+        """The rows of ``table`` with these primary keys, those that there are, in any order."""
+        ...
+
+    def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        """The rows of a query."""
+        ...
+
+
+class Parked(msgspec.Struct, frozen=True):
+    """An event that could not be decoded or folded, and why. ``is_newer``: than this program, so that it must stop."""
+
+    sequence: int
+    type: str
+    key: str
+    reason: str
+    is_newer: bool = False
+
+
+class Changes(msgspec.Struct):
+    """What a batch changed: whole rows by table, differences of sums, and what was parked."""
+
+    #: (table, column, values): rows that are written anew or not at all
+    deletes: list[tuple[sa.Table, str, list[str]]] = []
+    upserts: dict[sa.Table, list[tuple[Any, ...]]] = {}
+    restatements: list[usage.Restatement] = []
+    parked: list[Parked] = []
+
+
+def refused(event: Event, error: Exception) -> Parked:
+    """``event`` as parked for ``error``."""
+    reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
+    is_newer = isinstance(error, UnsupportedVersionError)
+    return Parked(event.sequence, event.type, event.key, reason, is_newer)
