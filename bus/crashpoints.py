@@ -30,6 +30,8 @@ LABELS = (
     "recover.after_checkpoint",
     "replay.before_swap",
     "replay.after_swap",
+    "journal.before_append",
+    "journal.after_append",
 )
 
 _hook: Callable[[str], None] | None = None

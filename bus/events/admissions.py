@@ -1,0 +1,160 @@
+"""The journal of a quota tree: everything that may raise what is held in it, or lower what may be held.
+
+One tree is one line of events under `bursar.<cluster>.admission.*.<tree>`, and each is appended
+with the expected last sequence of that subject. So every decision stands on all that stand before
+it, whichever process made it, and ``number`` counts them without a gap. Raw observations only
+*lower* what is held, and only through an event of this journal; that is why a process which reads
+late may refuse too much for a moment and never admits too much.
+
+Source: ``house.md`` section 5 (admission); ``reliability.md`` P13 to P17.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from bus.events.vocabulary import Fact
+
+
+class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why a key refuses: ``used`` + ``asked`` > ``limit``, all in the key's unit (cpu milli, others whole)."""
+
+    key: str
+    asked: int
+    used: int
+    limit: int
+    #: Of ``used``, what the asker's own namespace holds; the rest belongs to others or to child quotas.
+    own: int = 0
+
+
+class AdmissionDecided(Fact, frozen=True, kw_only=True):
+    """An object asks for ``demand`` as a whole, and this is the answer. Key: the tree.
+
+    ``charge`` is what the quota holds for the object (uid) from now on, by quota key: never a
+    difference, so the same ask twice charges once. ``verdict``: ``admitted``; ``refused`` (nothing
+    changes); ``adopted``: it was there without having been asked for, and is charged unchecked.
+    """
+
+    wire_type: ClassVar[str] = "admission.decided"
+
+    number: int
+    quota: str
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    verdict: str
+    #: A stable token: ``fits``, ``fewer``, ``over-quota``, ``budget-exhausted``, ``quota-unready``, ``ungoverned`` …
+    reason: str
+    demand: dict[str, int] = {}
+    types: dict[str, str] = {}
+    charge: dict[str, int] = {}
+    deficits: tuple[Deficit, ...] = ()
+    #: The last sequence of the journal that the decider knew.
+    based_on: int = 0
+    #: Uid of the review; "" where nobody asked.
+    request: str = ""
+    operation: str = ""
+
+
+class Release(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a quota holds for an object from now on; nothing where ``charge`` is empty."""
+
+    quota: str
+    uid: str
+    reason: str
+    charge: dict[str, int] = {}
+
+
+class AdmissionReleased(Fact, frozen=True, kw_only=True):
+    """Charges were given back, each because of what was observed. Key: the tree.
+
+    Reasons: ``vanished`` (a delete was seen), ``lapsed`` (absent from a complete list that began
+    after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
+    ``finished`` (seen ended: it will never hold anything again).
+    """
+
+    wire_type: ClassVar[str] = "admission.released"
+
+    number: int
+    releases: tuple[Release, ...]
+    based_on: int = 0
+
+
+class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a quota limits. Amounts: cpu in milli, others whole; ``cash`` in unit·seconds of the ledger."""
+
+    hard: dict[str, int] = {}
+    cash: dict[str, int] = {}
+    min: dict[str, int] = {}
+    max: dict[str, int] = {}
+    weight: dict[str, int] = {}
+    lends: bool = True
+    is_parent: bool = False
+    #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
+    exhaustion: str = "DenyNew"
+    #: Namespaces that may use it; empty = any that is mapped to no other quota.
+    namespaces: tuple[str, ...] = ()
+    #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
+    problem: str = ""
+
+
+class QuotaDeclared(Fact, frozen=True, kw_only=True):
+    """A quota stands in the tree with these limits, or has left it (``spec`` None). Key: the tree.
+
+    ``stage`` ``asked``: a review was answered, the object may or may not be stored. Then the
+    stricter of both limits counts for what is below and the larger for the parent, until
+    ``observed`` settles it. A refused ask changes nothing.
+    """
+
+    wire_type: ClassVar[str] = "admission.declared"
+
+    number: int
+    quota: str
+    uid: str
+    #: ``BizGroupResourceQuota`` or ``ElasticQuota``.
+    kind: str
+    parent: str
+    stage: str
+    verdict: str
+    reason: str
+    spec: QuotaSpec | None = None
+    deficits: tuple[Deficit, ...] = ()
+    #: Keys that a refusal is about and that have no numbers.
+    keys: tuple[str, ...] = ()
+    based_on: int = 0
+    request: str = ""
+
+
+class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a budget has spent: ``spent`` + ``rate`` × (t - ``at_s``) at second t, until it is metered again."""
+
+    quota: str
+    key: str
+    spent: int
+    rate: int
+    at_s: int
+    #: Cash of the period, credits included.
+    hard: int = 0
+    #: When the period ends; 0 = never.
+    resets_s: int = 0
+
+
+class TreeMetered(Fact, frozen=True, kw_only=True):
+    """What stands against a tree from outside: budgets as they burn, and for elastic trees the capacity.
+
+    Only meters that changed stand in it; ``total`` None means unchanged. Key: the tree.
+    """
+
+    wire_type: ClassVar[str] = "admission.metered"
+
+    number: int
+    meters: tuple[Meter, ...] = ()
+    total: dict[str, int] | None = None
+    based_on: int = 0
+
+
+#: What the journal of a tree is made of.
+JOURNAL = (AdmissionDecided, AdmissionReleased, QuotaDeclared, TreeMetered)

@@ -1,0 +1,50 @@
+"""Which keys of a quota a demand touches, and by how much.
+
+Source: ``koordinator.md`` section 1 (charging; dot-boundary prefixes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+
+def prefixes(key: str) -> Iterator[str]:
+    """``key`` and every shorter key that ends before one of its dots, longest first.
+
+    A dot inside the resource's name (``limits.nvidia.com/gpu.A30``) ends no key, and neither does the
+    one before it: ``limits.nvidia.com/gpu.A30`` and ``limits.nvidia.com/gpu``, no more.
+    """
+    start = key.find(".") + 1
+    start = key.find("/", start) + 1 or start
+    while True:
+        yield key
+        end = key.rfind(".", start)
+        if end < 0:
+            return
+        key = key[:end]
+
+
+def kind_of(resource: str) -> str:
+    """Which type label speaks of a resource: ``cpu``, ``memory``, ``gpu``, or "" for none."""
+    name = resource.rpartition("/")[2]
+    return name if name in ("cpu", "memory", "gpu") else ""
+
+
+def charged(
+    limited: Mapping[str, int], demand: Mapping[str, int], types: Mapping[str, str]
+) -> dict[str, int]:
+    """What a demand charges, by key of ``limited``; keys that are not there are not limited.
+
+    ``demand`` has keys ``limits.<resource>`` and ``requests.<resource>``, ``types`` the model by
+    ``cpu``, ``memory`` or ``gpu``. A demand with a type charges the typed key and every
+    dot-boundary prefix of it that is present; one without only the plain key. Zeros charge nothing.
+    """
+    charge: dict[str, int] = {}
+    for key, amount in demand.items():
+        if not amount:
+            continue
+        model = types.get(kind_of(key.partition(".")[2]), "")
+        for present in prefixes(f"{key}.{model}") if model else (key,):
+            if present in limited:
+                charge[present] = charge.get(present, 0) + amount
+    return charge

@@ -1,0 +1,137 @@
+"""May this object hold what it asks for? The one decision of the webhook; pure.
+
+An ask is "this object (uid) wants to hold N from now on", never a difference. What rises is
+checked, key by key, against what the quota has left; all keys fit, or nothing is charged. What
+falls is admitted, and stays charged until it is *seen* to be smaller: the review is no proof that
+the change is stored. The keeper gives it back (:mod:`reactors.admission.keep`).
+
+Source: ``koordinator.md`` section 1; ``reliability.md`` P13, P14, D6 to D11; house.md section 5.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.clock import floor_seconds
+from bus.events.admissions import AdmissionDecided, Deficit
+from projections.admissions import Draft, Node, charged
+
+
+class Request(msgspec.Struct, frozen=True):
+    """What an object wants to hold: whole amounts, by ``limits.<resource>`` and ``requests.<resource>``."""
+
+    quota: str
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    demand: dict[str, int]
+    types: dict[str, str] = {}
+    #: Uid of the review; "" where nobody asked.
+    review: str = ""
+    operation: str = "CREATE"
+
+
+def decide(draft: Draft, request: Request, now_us: int) -> AdmissionDecided:
+    """The answer to ``request`` on top of ``draft``; it is not added to the draft yet.
+
+    Reasons: ``fits``; ``fewer`` (nothing rises); ``over-quota`` and ``budget-exhausted`` with the
+    keys that refuse as deficits; ``quota-unknown``; ``quota-unready`` (declared, not seen in the
+    cluster yet: ask again); ``quota-invalid`` (its object cannot be used); ``quota-not-yours``;
+    ``parent-quota`` (an elastic parent holds no workloads).
+    """
+    node = draft.node(request.quota)
+    if node is None:
+        return _answer(draft, request, "refused", "quota-unknown")
+    if node.observed is None:
+        return _answer(draft, request, "refused", "quota-unready")
+    if node.spec.problem:
+        return _answer(draft, request, "refused", "quota-invalid")
+    if node.spec.namespaces and request.namespace not in node.spec.namespaces:
+        return _answer(draft, request, "refused", "quota-not-yours")
+    if node.kind == "ElasticQuota" and node.spec.is_parent:
+        return _answer(draft, request, "refused", "parent-quota")
+    wanted = charged(node.limited(), request.demand, request.types)
+    grant = draft.grant(request.quota, request.uid)
+    held = grant.charge if grant else {}
+    rises = {k: n - held.get(k, 0) for k, n in wanted.items() if n > held.get(k, 0)}
+    charge = {**held, **{key: wanted[key] for key in rises}}
+    if not rises:
+        return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
+    deficits = _spent(draft, node, request, now_us)
+    if deficits and node.spec.exhaustion != "Warn":
+        return _answer(draft, request, "refused", "budget-exhausted", deficits=deficits)
+    missing = over(draft, node, rises, request.namespace)
+    if missing:
+        return _answer(draft, request, "refused", "over-quota", deficits=missing)
+    # A warned budget admits, and says in the decision what it is warned of.
+    return _answer(draft, request, "admitted", "fits", charge, deficits)
+
+
+def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | None:
+    """The charge for an object that is there and was never admitted with that much; None if it was.
+
+    It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, or
+    ``moved`` for an object that was admitted elsewhere.
+    """
+    node = draft.node(request.quota)
+    if node is None:
+        return None
+    wanted = charged(node.limited(), request.demand, request.types)
+    grant = draft.grant(request.quota, request.uid)
+    held = grant.charge if grant else {}
+    if grant is not None and all(n <= held.get(key, 0) for key, n in wanted.items()):
+        return None
+    charge = {key: max(wanted.get(key, 0), held.get(key, 0)) for key in wanted.keys() | held.keys()}
+    return _answer(draft, request, "adopted", reason, charge)
+
+
+def over(
+    draft: Draft, node: Node, rises: dict[str, int], namespace: str = ""
+) -> tuple[Deficit, ...]:
+    """The keys of which ``node`` has not enough left for ``rises``, by name."""
+    found = []
+    for key in sorted(rises):
+        limit = node.limit(key)
+        used = draft.used(node, key)
+        if limit is not None and used + rises[key] > limit:
+            own = draft.own(node, namespace, key) if namespace else 0
+            found.append(Deficit(key, rises[key], used, limit, own))
+    return tuple(found)
+
+
+def _spent(draft: Draft, node: Node, request: Request, now_us: int) -> tuple[Deficit, ...]:
+    """The budgets that are used up: anything that rises is refused then, whatever it asks for."""
+    found = []
+    for key in sorted(node.spec.cash):
+        spent, cash = draft.spent(node, key, floor_seconds(now_us))
+        if spent >= cash:
+            found.append(Deficit(f"cash/{key}", 0, spent, cash))
+    return tuple(found)
+
+
+def _answer(
+    draft: Draft,
+    request: Request,
+    verdict: str,
+    reason: str,
+    charge: dict[str, int] | None = None,
+    deficits: tuple[Deficit, ...] = (),
+) -> AdmissionDecided:
+    return AdmissionDecided(
+        number=draft.number,
+        quota=request.quota,
+        uid=request.uid,
+        kind=request.kind,
+        namespace=request.namespace,
+        name=request.name,
+        verdict=verdict,
+        reason=reason,
+        demand=request.demand,
+        types=request.types,
+        charge=dict(sorted(charge.items())) if charge else {},
+        deficits=deficits,
+        based_on=draft.tree.sequence,
+        request=request.review,
+        operation=request.operation,
+    )

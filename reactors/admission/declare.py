@@ -1,0 +1,148 @@
+"""May this quota stand in its tree with these limits? Pure.
+
+A child's limit is taken from its parent as a whole, used or not: ``used`` of a parent is what its own
+workloads hold and what its children claim. A raise counts for the parent from the moment it is
+admitted and for what is below only when it is seen in the cluster; a cut the other way round
+(:class:`projections.admissions.tree.Node`).
+
+Source: ``koordinator.md`` section 1 (tree webhook); ``reliability.md`` C6 to C9.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
+from projections.admissions import Draft, Node
+from reactors.admission.decide import over
+
+#: Levels of a tree and children of a quota (catalogue C7).
+MAX_LEVELS = 16
+MAX_CHILDREN = 5_000
+
+KIND = "BizGroupResourceQuota"
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """A quota as a review wants to create, change or delete it (``spec`` None)."""
+
+    operation: str
+    name: str
+    uid: str
+    parent: str
+    spec: QuotaSpec | None
+    request: str = ""
+    #: Parent that the stored object names, for an update.
+    old_parent: str = ""
+
+
+def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
+    """The answer to a proposal about a BizGroupResourceQuota on top of ``draft``.
+
+    Reasons: ``fits``; ``name-exists``; ``parent-immutable``; ``parent-unknown``; ``parent-unready``;
+    ``own-parent``; ``too-deep``; ``too-many-children``; ``missing-keys`` (a child names every key of
+    its parent); ``over-parent`` with the deficits; ``has-children``; ``in-use``. Lowering a limit
+    below what is used is admitted: from then on nothing that rises fits.
+    """
+    if proposal.spec is None:
+        return _deleted(draft, proposal)
+    node = draft.node(proposal.name)
+    if proposal.operation == "CREATE" and node is not None and node.observed is not None:
+        return _answer(draft, proposal, "name-exists")
+    if proposal.operation == "UPDATE" and proposal.parent != proposal.old_parent:
+        return _answer(draft, proposal, "parent-immutable")
+    missing = _missing_below(draft, node, proposal.spec)
+    if missing:
+        return _answer(draft, proposal, "missing-keys", keys=missing)
+    if not proposal.parent:
+        return _answer(draft, proposal, "fits")
+    return _under(draft, proposal, node, proposal.spec)
+
+
+def _under(draft: Draft, proposal: Proposal, node: Node | None, spec: QuotaSpec) -> QuotaDeclared:
+    parent = draft.node(proposal.parent)
+    if proposal.parent == proposal.name:
+        return _answer(draft, proposal, "own-parent")
+    if parent is None:
+        return _answer(draft, proposal, "parent-unknown")
+    if parent.observed is None:
+        return _answer(draft, proposal, "parent-unready")
+    if _level(draft, parent) >= MAX_LEVELS:
+        return _answer(draft, proposal, "too-deep")
+    if proposal.name not in parent.children and len(parent.children) >= MAX_CHILDREN:
+        return _answer(draft, proposal, "too-many-children")
+    missing = tuple(sorted(parent.limited().keys() - spec.hard.keys()))
+    if missing:
+        return _answer(draft, proposal, "missing-keys", keys=missing)
+    claimed = parent.children.get(proposal.name, {})
+    rises = {
+        key: spec.hard[key] - claimed.get(key, 0)
+        for key in parent.limited()
+        if spec.hard[key] > claimed.get(key, 0)
+    }
+    deficits = over(draft, parent, rises)
+    if deficits:
+        return _answer(draft, proposal, "over-parent", deficits=deficits)
+    return _answer(draft, proposal, "fits")
+
+
+def _deleted(draft: Draft, proposal: Proposal) -> QuotaDeclared:
+    node = draft.node(proposal.name)
+    if node is not None and node.children:
+        return _answer(draft, proposal, "has-children")
+    if node is not None and node.grants:
+        return _answer(draft, proposal, "in-use")
+    return _answer(draft, proposal, "fits")
+
+
+def _missing_below(draft: Draft, node: Node | None, spec: QuotaSpec) -> tuple[str, ...]:
+    """Keys new to ``spec`` which a child of the quota does not limit."""
+    if node is None:
+        return ()
+    new = spec.hard.keys() - node.spec.hard.keys()
+    return tuple(sorted(k for k in new if any(k not in c for c in node.children.values())))
+
+
+def _level(draft: Draft, node: Node) -> int:
+    """1 for a root. A cycle counts as deep."""
+    level = 1
+    while node.parent and level < MAX_LEVELS:
+        above = draft.node(node.parent)
+        if above is None:
+            break
+        node, level = above, level + 1
+    return level
+
+
+def _answer(
+    draft: Draft,
+    proposal: Proposal,
+    reason: str,
+    *,
+    deficits: tuple[Deficit, ...] = (),
+    keys: tuple[str, ...] = (),
+) -> QuotaDeclared:
+    spec = proposal.spec
+    if reason == "fits" and spec is None:
+        # Until the delete is seen nothing more is admitted here; if it is not, the keeper says so.
+        node = draft.node(proposal.name)
+        spec = (
+            QuotaSpec(hard=dict.fromkeys(node.spec.hard, 0), problem="it is being deleted")
+            if node
+            else None
+        )
+    return QuotaDeclared(
+        number=draft.number,
+        quota=proposal.name,
+        uid=proposal.uid,
+        kind=KIND,
+        parent=proposal.parent,
+        stage="asked",
+        verdict="admitted" if reason == "fits" else "refused",
+        reason=reason,
+        spec=spec,
+        deficits=deficits,
+        keys=keys,
+        based_on=draft.tree.sequence,
+        request=proposal.request,
+    )

@@ -1,0 +1,1 @@
+"""What every reactor stands on: journals, and the one that may publish."""

@@ -1,0 +1,123 @@
+"""DOOR: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
+
+A process appends what it decided on a tree with the sequence it knows as the last of that tree. If
+another process was faster nothing is stored; the reader then brings what the other one said, and
+the decision is made again. There is no lock and no leader between webhook processes.
+
+Source: ``house.md`` section 5 (admission); transport contract (``expect``).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from bus.clock import Clock
+from bus.crashpoints import crashpoint
+from bus.envelope import Event, key_token
+from bus.errors import BusUnavailableError
+from bus.events.admissions import JOURNAL, QuotaDeclared
+from bus.transport import Expectation, Transport
+from projections.admissions import Draft, Tree
+from projections.admissions.tree import Fact
+
+_JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
+
+#: How long a loser waits for what the winner said before it tries again.
+CATCH_UP_SECONDS = 1.0
+
+
+class Journals:
+    """Every tree of a cluster, as far as it was read."""
+
+    def __init__(self, transport: Transport, clock: Clock, *, cluster: str, source: str) -> None:
+        self.trees: dict[str, Tree] = {}
+        #: (kind, name) of every quota to its tree's name.
+        self.places: dict[tuple[str, str], str] = {}
+        #: The last sequence of the history that was taken in.
+        self.sequence = 0
+        self._transport = transport
+        self._clock = clock
+        self._cluster = cluster
+        self._source = source
+        self._moved = asyncio.Event()
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def tree(self, name: str) -> Tree:
+        """A tree by name; an empty one where nothing was said of it."""
+        found = self.trees.get(name)
+        if found is None:
+            found = self.trees[name] = Tree(name)
+        return found
+
+    def listen(self, take: Callable[[Event], None]) -> None:
+        """Let ``take`` see every event of the history, journal entries included, after they were applied."""
+        self._listeners.append(take)
+
+    async def follow(self) -> None:
+        """Read the history for ever. Raises HistoryDivergedError when a journal has a gap."""
+        async for events in self._transport.read(after=0, linger_seconds=0.0):
+            self.take(events)
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Take in the next events of the history."""
+        for event in events:
+            fact = _JOURNAL.get(event.type)
+            if fact is not None and event.cluster == self._cluster and not event.defect:
+                self._apply(self.tree(event.key), fact.read(event), event.sequence, event.time_us)
+            for take in self._listeners:
+                take(event)
+        self.sequence = events[-1].sequence
+        self._wake()
+
+    async def reached(self, sequence: int) -> None:
+        """Return when the history was read up to ``sequence``."""
+        while self.sequence < sequence:
+            await self._moved.wait()
+
+    async def append(self, draft: Draft, ids: Sequence[str]) -> None:
+        """Append the draft's decisions to its tree's journal: all or none, and apply them.
+
+        Raises WrongExpectationError when another process was faster; see :meth:`newer`.
+        """
+        tree = draft.tree
+        events = [
+            fact.event(
+                cluster=self._cluster, key=tree.name, id=id, source=self._source, time_us=time_us
+            )
+            for (fact, time_us), id in zip(draft.facts, ids, strict=True)
+        ]
+        subject = f"bursar.{self._cluster}.admission.*.{key_token(tree.name)}"
+        crashpoint("journal.before_append")
+        sequences = await self._transport.publish(
+            events, expect=Expectation(subject, tree.sequence)
+        )
+        crashpoint("journal.after_append")
+        for (fact, time_us), sequence in zip(draft.facts, sequences, strict=True):
+            self._apply(tree, fact, sequence, time_us)
+        self._wake()
+
+    async def newer(self, tree: Tree, sequence: int) -> None:
+        """Return when the tree is newer than ``sequence``.
+
+        Raises BusUnavailableError when nothing comes: then the reader is behind.
+        """
+        try:
+            async with asyncio.timeout(CATCH_UP_SECONDS):
+                while tree.sequence <= sequence:
+                    await self._moved.wait()
+        except TimeoutError:
+            raise BusUnavailableError(reason="the history is not read up to date") from None
+
+    def _apply(self, tree: Tree, fact: Fact, sequence: int, time_us: int) -> None:
+        tree.apply(fact, sequence, time_us)
+        if isinstance(fact, QuotaDeclared) and fact.verdict != "refused":
+            place = (fact.kind, fact.quota)
+            if fact.quota in tree.nodes:
+                self.places[place] = tree.name
+            elif self.places.get(place) == tree.name:
+                del self.places[place]
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
