@@ -1,0 +1,99 @@
+"""The runtime of quotas: how a parent's total of one resource is divided among its children.
+
+Pure. Everybody gets his floor, or only what he asks if that is less and he lends; what remains is
+handed out by weight among those who ask for more than their floor, until all have what they ask
+or nothing is left. When floors alone exceed the total nobody is cut: runtimes then sum to more than
+the total, unless mins are scaled before (`scaling`).
+
+Rounding: `largest_remainder` hands out every unit, exactly, with ties by name; `half_up` is what
+Koordinator v1.0 did (each share rounded by itself on doubles, so units are lost or invented) and is
+kept for comparison only.
+Source: Koordinator `runtime_quota_calculator.go`; `koordinator.md` sections 2.1 and 11.1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import NamedTuple
+
+
+class Claim(NamedTuple):
+    """What one child brings to the division of one resource.
+
+    `floor` is the larger of its (scaled) min and its guarantee; `request` is already cut to max.
+    """
+
+    name: str
+    floor: int
+    request: int
+    weight: int
+    lends: bool = True
+
+
+def floor(least: int, guaranteed: int = 0) -> int:
+    """What a child gets if it asks for it, whatever the others ask: its min or its guarantee."""
+    return max(least, guaranteed)
+
+
+Rounding = Callable[[int, int, Sequence[Claim]], list[int]]
+"""From a pool, the sum of the weights (both above zero) and the borrowers to the share of each."""
+
+
+def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
+    """Shares by weight that sum to the pool.
+
+    The units that whole division leaves go one each to the largest remainders, the first name
+    first among equals.
+    """
+    parts = [divmod(max(one.weight, 0) * pool, weights) for one in borrowers]
+    shares = [share for share, _ in parts]
+    left = pool - sum(shares)
+    if left:
+        # There are fewer units left than remainders above zero, so a weight of zero gets none.
+        order = sorted(range(len(parts)), key=lambda n: (-parts[n][1], borrowers[n].name))
+        for number in order[:left]:
+            shares[number] += 1
+    return shares
+
+
+def half_up(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
+    """Shares by weight, each rounded half up by itself: they may sum to more or less than the pool."""
+    return [
+        int(float(max(one.weight, 0)) * float(pool) / float(weights) + 0.5) for one in borrowers
+    ]
+
+
+def runtimes(
+    total: int, claims: Iterable[Claim], rounding: Rounding = largest_remainder
+) -> dict[str, int]:
+    """The runtime of each claimant by name, whatever the order of the claims.
+
+    With `largest_remainder` they sum to at most the total, unless the floors that are taken exceed
+    it. Each round ends when a borrower has all it asked, so there are at most as many as borrowers.
+    """
+    result: dict[str, int] = {}
+    borrowers: list[Claim] = []
+    for claim in claims:
+        floor, request = claim.floor, claim.request
+        if request > floor:
+            borrowers.append(claim)
+            result[claim.name] = floor
+        else:
+            result[claim.name] = request if claim.lends else floor
+    pool = total - sum(result.values())
+    while pool > 0 and borrowers:
+        weights = sum(max(one.weight, 0) for one in borrowers)
+        if not weights:
+            break
+        shares = rounding(pool, weights, borrowers)
+        pool, unsatisfied = 0, []
+        for claim, share in zip(borrowers, shares, strict=True):
+            excess = result[claim.name] + share - claim.request
+            if excess < 0:
+                result[claim.name] += share
+                unsatisfied.append(claim)
+            else:
+                result[claim.name] = claim.request
+                pool += excess
+        borrowers = unsatisfied
+    return result

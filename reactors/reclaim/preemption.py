@@ -1,0 +1,119 @@
+"""Which pods of its own quota a pod may push off a node.
+
+Pure; whether the pod fits the node is asked of the caller, who knows the node.
+
+Decided here, differing from upstream's code: a victim is named once (upstream may name it twice); a
+pod that is handed back is in the quota's use again when the next one is tried; and where the quota
+is too full even without all candidates nobody is evicted, since it would be for nothing.
+Source: Koordinator `preempt.go`; `koordinator.md` section 2.6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import msgspec
+
+from projections.elastic.admission import exceeded
+from projections.elastic.shape import DEFAULT, Resources, add
+from reactors.reclaim.disruption import Budget, split_by_budget
+from reactors.reclaim.shape import Pod, importance
+
+OK, NO_VICTIMS, NODE_TOO_SMALL, QUOTA_TOO_FULL = (
+    "ok",
+    "no_victims",
+    "node_too_small",
+    "quota_too_full",
+)
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """The victims on one node, most important first, and how many of them violate a budget.
+
+    `status` is one of the constants above; all but `OK` come without victims. `OK` without victims:
+    the pod fits as it is.
+    """
+
+    status: str
+    victims: tuple[Pod, ...] = ()
+    violating: int = 0
+
+
+def can_preempt(pod: Pod, victim: Pod, *, default_quota_protected: bool = True) -> bool:
+    """Whether a pod may push out another: one of its own quota, of lower priority, preemptible.
+
+    In the default quota nobody may (the default of newer releases).
+    """
+    if not victim.preemptible or pod.quota != victim.quota:
+        return False
+    if default_quota_protected and victim.quota == DEFAULT:
+        return False
+    return pod.priority > victim.priority
+
+
+def is_eligible(
+    pod: Pod,
+    *,
+    policy_never: bool,
+    nominated: bool,
+    unresolvable: bool,
+    terminating: Iterable[Pod],
+) -> bool:
+    """Whether a pod may look for victims at all.
+
+    Not with preemption policy Never. With a nominated node, not while a pod of lower priority of
+    its quota is terminating there (`terminating`): that one makes room already; unless the pod could
+    never run on that node (`unresolvable`).
+    """
+    if policy_never:
+        return False
+    if not nominated or unresolvable:
+        return True
+    return not any(
+        other.quota == pod.quota and other.priority < pod.priority for other in terminating
+    )
+
+
+def select_victims(
+    pod: Pod,
+    on_node: Iterable[Pod],
+    budgets: Sequence[Budget],
+    *,
+    used: Resources,
+    limit: Resources,
+    fits: Callable[[Sequence[Pod]], bool],
+    default_quota_protected: bool = True,
+) -> Selection:
+    """The victims that make room for a pod on one node.
+
+    All candidates are taken away; if the pod fits then, they are put back from the most important
+    to the least, those that would violate a budget first, and stay where the pod still fits node
+    and quota. `used` is what the quota uses with the candidates, `fits(kept)` whether the pod fits
+    the node beside these candidates and everything that is no candidate.
+    """
+    candidates = [
+        other
+        for other in on_node
+        if can_preempt(pod, other, default_quota_protected=default_quota_protected)
+    ]
+    if not candidates:
+        return Selection(NO_VICTIMS)
+    if not fits(()):
+        return Selection(NODE_TOO_SMALL)
+    using = dict(used)
+    for other in candidates:
+        add(using, other.request, -1)
+    if exceeded(using, pod.request, limit):
+        return Selection(QUOTA_TOO_FULL)
+    violating, others = split_by_budget(sorted(candidates, key=importance), budgets)
+    kept: list[Pod] = []
+    victims: list[Pod] = []
+    for other in (*violating, *others):
+        add(using, other.request)
+        if fits([*kept, other]) and not exceeded(using, pod.request, limit):
+            kept.append(other)
+        else:
+            add(using, other.request, -1)
+            victims.append(other)
+    lost = sum(other in violating for other in victims)
+    return Selection(OK, tuple(sorted(victims, key=importance)), lost)
