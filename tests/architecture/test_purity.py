@@ -19,6 +19,7 @@ from bus.sources.catalogue import SOURCES
 from projections import histories, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
 from projections.pod_runs import lists
+from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
 
@@ -34,11 +35,19 @@ def registered():
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
     found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]
     found.append(("workloads.top", workloads.top))
+    for module in (fusion, hub, kubeflow, policy, workspaces):
+        found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
     return found + [(f"decide of {reactor.name}", reactor.decide) for reactor in reactors()]
 
 
 def own_function(thing):
     return inspect.isfunction(thing) and thing.__module__ == histories.__name__
+
+
+def _public_functions(module):
+    for name, thing in vars(module).items():
+        if inspect.isfunction(thing) and thing.__module__.startswith(module.__name__):
+            yield name, thing
 
 
 def reactors():

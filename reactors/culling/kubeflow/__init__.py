@@ -1,0 +1,39 @@
+"""Kubeflow's notebook culler, pass by pass: what it would write onto a Notebook, and when.
+
+A parity mode: a failed probe can cull here, and a stamp can move backwards. ``reactors.culling.fusion`` is what Bursar
+does by itself.
+
+Source: ``kubeflow.md`` A.1 to A.6 (notebook controller 1.8; Open Data Hub fork at b85f66ae).
+"""
+
+from reactors.culling.kubeflow.annotations import (
+    CHECKED_AT,
+    LAST_ACTIVITY,
+    STOPPED,
+    Notebook,
+    is_idle,
+    is_stopped,
+    stop,
+)
+from reactors.culling.kubeflow.environment import CullerEnvironment, culler_environment
+from reactors.culling.kubeflow.reconcile import Pass, reconcile, reconcile_with_terminals
+from reactors.culling.kubeflow.replies import Reply, all_idle
+from reactors.culling.kubeflow.stamps import Stamp
+
+__all__ = [
+    "CHECKED_AT",
+    "LAST_ACTIVITY",
+    "STOPPED",
+    "CullerEnvironment",
+    "Notebook",
+    "Pass",
+    "Reply",
+    "Stamp",
+    "all_idle",
+    "culler_environment",
+    "is_idle",
+    "is_stopped",
+    "reconcile",
+    "reconcile_with_terminals",
+    "stop",
+]

@@ -1,0 +1,208 @@
+"""Whose limits are which: the policy as an operator writes it, and the limits of one notebook as it comes out.
+
+The first rule that fits a notebook overrides the policy's own numbers; the notebook's annotations then override the idle
+limit within the policy's bounds, or exempt it. What an annotation says unreadably is left out, and named in
+``Limits.ignored``, so that the refusal can be shown to its owner.
+
+Source: ``kubeflow.md`` A.7 (defaults; what users of the other cullers ask for); ``reliability.md`` P27.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime, time, timedelta
+from fnmatch import fnmatchcase
+from typing import Literal
+from zoneinfo import ZoneInfo
+
+import msgspec
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+CULL_IDLE_AFTER = "bursar.io/cull-idle-after"
+DO_NOT_CULL = "bursar.io/do-not-cull"
+
+Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
+WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_DURATION = re.compile(
+    r"(?:([0-9]{1,4})d)?(?:([0-9]{1,5})h)?(?:([0-9]{1,6})m)?(?:([0-9]{1,8})s)?", re.ASCII
+)
+
+
+class QuietWindow(BaseModel):
+    """Hours of the day in which nothing is warned or stopped. Without ``days``: every day."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: IANA name, so that summer time is kept: `Europe/Berlin`.
+    zone: ZoneInfo = ZoneInfo("UTC")
+    start: time
+    #: Not in the window any more. Up to ``start`` = it passes midnight; the same = a whole day.
+    end: time
+    #: The days on which it begins; the part after midnight belongs to the day before.
+    days: frozenset[Weekday] = frozenset(WEEKDAYS)
+
+    def holds(self, now_us: int) -> bool:
+        """Whether an instant lies in the window."""
+        local = (_EPOCH + timedelta(microseconds=now_us)).astimezone(self.zone)
+        clock, day = local.time(), local.weekday()
+        if self.start < self.end:
+            return self.start <= clock < self.end and WEEKDAYS[day] in self.days
+        return (clock >= self.start and WEEKDAYS[day] in self.days) or (
+            clock < self.end and WEEKDAYS[day - 1] in self.days
+        )
+
+
+class Overrides(BaseModel):
+    """What a rule may say differently; None = as the policy says."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    idle_seconds: int | None = Field(None, ge=0)
+    presence_seconds: int | None = Field(None, ge=0)
+    warning_seconds: int | None = Field(None, ge=0)
+    min_running_seconds: int | None = Field(None, ge=0)
+    max_age_seconds: int | None = Field(None, gt=0)
+    exempt: bool | None = None
+    #: Nothing is stopped before this; for a deadline that an operator granted.
+    keep_until: AwareDatetime | None = None
+    required_source: str | None = None
+    quiet: tuple[QuietWindow, ...] | None = None
+
+
+class CullingRule(Overrides):
+    """Overrides for the notebooks that fit every pattern given here (shell patterns, `*` and `?`)."""
+
+    namespace: str = "*"
+    team: str = "*"
+    image: str = "*"
+
+    def fits(self, subject: Subject) -> bool:
+        """Whether the rule is about this notebook."""
+        return (
+            fnmatchcase(subject.namespace, self.namespace)
+            and fnmatchcase(subject.team, self.team)
+            and fnmatchcase(subject.image, self.image)
+        )
+
+
+class CullingPolicy(BaseModel):
+    """When notebooks are stopped. All spans in seconds; a change holds from the next tick on, for every notebook."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: Between two probes of one notebook. Evidence older than two periods is none: five minutes by default.
+    check_period_seconds: int = Field(150, ge=1)
+    #: Without activity for this long, a notebook is idle. An hour: the shortest that users do not fight.
+    idle_seconds: int = Field(3_600, ge=0)
+    #: The same while a browser is connected: a tab is open, which does not say that anybody sits there.
+    presence_seconds: int = Field(8 * 3_600, ge=0)
+    #: From the warning to the stop. 0 = at the next tick after it.
+    warning_seconds: int = Field(900, ge=0)
+    #: Longest delay that snoozing adds to one warning, however often it is asked for.
+    snooze_cap_seconds: int = Field(4 * 3_600, ge=0)
+    #: No notebook is stopped sooner after its start.
+    min_running_seconds: int = Field(0, ge=0)
+    #: Older ones are stopped although active. None = age is no reason.
+    max_age_seconds: int | None = Field(None, gt=0)
+    #: A stamp further ahead of its observation is clamped to it: the server's clock is wrong, or it lies.
+    skew_seconds: int = Field(120, ge=0)
+    #: A kernel that is starting counts as active for this long; one never connected to stays so for ever.
+    starting_grace_seconds: int = Field(600, ge=0)
+    #: The evidence that must be readable for a stop. None = one readable source is enough.
+    required_source: str | None = None
+    quiet: tuple[QuietWindow, ...] = ()
+    #: The first that fits a notebook counts.
+    rules: tuple[CullingRule, ...] = ()
+    #: Whether a notebook's owner may exempt it by the annotation ``bursar.io/do-not-cull: "true"``.
+    owners_may_exempt: bool = True
+    #: What the annotation ``bursar.io/cull-idle-after`` may ask for; beyond it, the bound holds.
+    shortest_idle_seconds: int = Field(300, ge=0)
+    longest_idle_seconds: int = Field(7 * 86_400, ge=0)
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """A notebook as rules see it. ``team`` and ``image`` "" = unknown, which only `*` fits."""
+
+    namespace: str
+    team: str = ""
+    image: str = ""
+    annotations: dict[str, str] = {}
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What holds for one notebook. Spans in seconds; see :class:`CullingPolicy` for their meaning."""
+
+    idle_seconds: int = 3_600
+    presence_seconds: int = 8 * 3_600
+    warning_seconds: int = 900
+    snooze_cap_seconds: int = 4 * 3_600
+    min_running_seconds: int = 0
+    max_age_seconds: int | None = None
+    fresh_seconds: int = 300
+    skew_seconds: int = 120
+    starting_grace_seconds: int = 600
+    required_source: str | None = None
+    exempt: bool = False
+    keep_until_us: int | None = None
+    quiet: tuple[QuietWindow, ...] = ()
+    #: Annotations that were there and could not be followed.
+    ignored: tuple[str, ...] = ()
+
+
+def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
+    """The limits of one notebook: the policy's, the first fitting rule's, the notebook's own, the later ones first."""
+    rule = next((rule for rule in policy.rules if rule.fits(subject)), Overrides())
+    asked_seconds, exempt, ignored = _asked(policy, subject.annotations)
+    said = {
+        name: getattr(policy, name) if getattr(rule, name) is None else getattr(rule, name)
+        for name in _OVERRIDDEN
+    }
+    if asked_seconds is not None:
+        said["idle_seconds"] = asked_seconds
+    return Limits(
+        **said,
+        fresh_seconds=2 * policy.check_period_seconds,
+        snooze_cap_seconds=policy.snooze_cap_seconds,
+        skew_seconds=policy.skew_seconds,
+        starting_grace_seconds=policy.starting_grace_seconds,
+        exempt=exempt or bool(rule.exempt),
+        keep_until_us=None if rule.keep_until is None else _us(rule.keep_until),
+        ignored=ignored,
+    )
+
+
+_OVERRIDDEN = tuple(name for name in Overrides.model_fields if name in CullingPolicy.model_fields)
+
+
+def _asked(
+    policy: CullingPolicy, annotations: Mapping[str, str]
+) -> tuple[int | None, bool, tuple[str, ...]]:
+    """What the annotations ask for: idle seconds within the bounds, exemption, and those not followed."""
+    ignored = []
+    idle = annotations.get(CULL_IDLE_AFTER)
+    seconds = None if idle is None else parse_duration(idle)
+    if idle is not None and seconds is None:
+        ignored.append(CULL_IDLE_AFTER)
+    if seconds is not None:
+        seconds = min(max(seconds, policy.shortest_idle_seconds), policy.longest_idle_seconds)
+    wish = annotations.get(DO_NOT_CULL, "false")
+    exempt = wish == "true" and policy.owners_may_exempt
+    if wish != "false" and not exempt:
+        ignored.append(DO_NOT_CULL)
+    return seconds, exempt, tuple(ignored)
+
+
+def parse_duration(text: str) -> int | None:
+    """Seconds of `90m`, `1h30m`, `2d`; None for anything else."""
+    parts = _DURATION.fullmatch(text)
+    if parts is None or not text:
+        return None
+    days, hours, minutes, seconds = (int(part or 0) for part in parts.groups())
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def _us(moment: datetime) -> int:
+    return (moment - _EPOCH) // timedelta(microseconds=1)
