@@ -15,7 +15,7 @@ import pytest
 
 from projections.catalogue import METADATA
 from projections.engine.store import engine
-from tests.cases import openb_ledger, pod_accounting
+from tests.cases import bizrq, culling, elastic, openb_ledger, pod_accounting
 
 HERE = Path(__file__).parent
 FOLDER = Path(os.environ.get("BURSAR_CASES") or HERE)
@@ -24,7 +24,11 @@ OPENB = SHARED / "traces" / "openb"
 
 FILES = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))}
 #: File to a function that runs one of its cases and asserts what the case expects.
-CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {}
+CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
+    "bizrq": bizrq.check,
+    "culling": culling.check,
+}
+CHECKS |= elastic.CHECKS
 RUNNERS = {"pod_accounting", "openb_ledger", *CHECKS}
 
 #: Parts of one trace's expectation that a test of its own compares.
