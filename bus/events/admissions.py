@@ -121,6 +121,8 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     verdict: str
     reason: str
     spec: QuotaSpec | None = None
+    #: Of ``observed``: what was asked for before is decided by it. False while that may still land.
+    settles: bool = True
     deficits: tuple[Deficit, ...] = ()
     #: Keys that a refusal is about and that have no numbers.
     keys: tuple[str, ...] = ()

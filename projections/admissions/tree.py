@@ -14,6 +14,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from bus.clock import SECOND_US
 from bus.errors import HistoryDivergedError
 from bus.events.admissions import (
     AdmissionDecided,
@@ -23,6 +24,10 @@ from bus.events.admissions import (
     QuotaSpec,
     TreeMetered,
 )
+
+#: After this a request that was admitted has landed in the cluster or never will: the API server's
+#: request deadline, 60 s, and a margin for two clocks that differ (``reliability.md`` P16).
+LANDED_US = 75 * SECOND_US
 
 Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
 
@@ -39,22 +44,31 @@ class Grant(msgspec.Struct, frozen=True):
     #: What it asked for last; less than the charge while a shrink waits to be seen.
     demand: dict[str, int]
     types: dict[str, str]
-    #: Place in the journal, and time, of the last decision that raised the charge.
+    #: Place in the journal, and time, of the last ask that was admitted; 0 while nobody asked.
     number: int
-    raised_us: int
+    asked_us: int
+    #: No other ask can have been on its way into the cluster when that one was admitted.
+    is_alone: bool
     is_adopted: bool = False
 
 
 class Node(msgspec.Struct):
-    """One quota of the tree. ``asked`` is set while a change has been admitted and not been seen yet."""
+    """One quota of the tree.
+
+    ``asked`` are changes that were admitted and may still land in the cluster, oldest first. Until
+    they are settled the strictest of all limits counts for what is below, and the largest for the
+    parent; a quota that was never seen has none to give.
+    """
 
     name: str
     uid: str
     kind: str
     parent: str
     observed: QuotaSpec | None = None
-    asked: QuotaSpec | None = None
+    asked: tuple[QuotaSpec, ...] = ()
     asked_us: int = 0
+    #: No other change can have been on its way when the last one was admitted.
+    is_alone: bool = True
     self_used: dict[str, int] = {}
     children: dict[str, dict[str, int]] = {}
     claims: dict[str, int] = {}
@@ -64,35 +78,39 @@ class Node(msgspec.Struct):
     @property
     def spec(self) -> QuotaSpec:
         """The limits as last admitted; what is shown and compared."""
-        return self.asked or self.observed or QuotaSpec()
+        return self.asked[-1] if self.asked else self.observed or QuotaSpec()
 
     def limit(self, key: str) -> int | None:
-        """What is below may use this much: the stricter of observed and asked limits; None = not limited."""
+        """What is below may use this much; None = not limited."""
         if self.observed is None:
             return 0
-        stands = self.observed.hard.get(key)
-        if self.asked is None:
-            return stands
-        wanted = self.asked.hard.get(key)
-        return (
-            min(stands, wanted)
-            if stands is not None and wanted is not None
-            else (wanted if stands is None else stands)
-        )
+        if not self.asked:
+            return self.observed.hard.get(key)
+        limits = (spec.hard.get(key) for spec in (self.observed, *self.asked))
+        return min((limit for limit in limits if limit is not None), default=None)
 
     def limited(self) -> dict[str, int]:
         """Every limited key and its limit."""
-        if self.observed is None or self.asked is None:
-            return dict(self.spec.hard) if self.observed else dict.fromkeys(self.spec.hard, 0)
-        keys = self.observed.hard.keys() | self.asked.hard.keys()
+        if self.observed is not None and not self.asked:
+            return self.observed.hard
+        keys = {key for spec in self._specs() for key in spec.hard}
         return {key: self.limit(key) or 0 for key in sorted(keys)}
 
     def claimed(self) -> dict[str, int]:
-        """What it takes of its parent: the larger of observed and asked limits."""
-        found = dict(self.observed.hard) if self.observed else {}
-        for key, amount in (self.asked.hard if self.asked else {}).items():
-            found[key] = max(found.get(key, 0), amount)
+        """What it takes of its parent."""
+        found: dict[str, int] = {}
+        for spec in self._specs():
+            for key, amount in spec.hard.items():
+                found[key] = max(found.get(key, 0), amount)
         return found
+
+    def _specs(self) -> tuple[QuotaSpec, ...]:
+        return (self.observed, *self.asked) if self.observed else self.asked
+
+    def ask(self, spec: QuotaSpec, time_us: int) -> None:
+        """A change was admitted."""
+        self.is_alone = not self.asked or time_us > self.asked_us + LANDED_US
+        self.asked, self.asked_us = (*self.asked, spec), time_us
 
     def used(self, key: str) -> int:
         """What its workloads hold and its children claim."""
@@ -116,6 +134,8 @@ class Tree:
         self.number = 0
         self.sequence = 0
         self.nodes: dict[str, Node] = {}
+        #: Object (uid) to the quotas that hold something for it.
+        self.holders: dict[str, set[str]] = {}
         self.meters: dict[tuple[str, str], Meter] = {}
         self.total: dict[str, int] = {}
 
@@ -161,13 +181,21 @@ class Tree:
         else:
             _count(node, grant, -1)
             del node.grants[uid]
+            self._let_go(quota, uid)
 
     def _hold(self, node: Node, grant: Grant) -> None:
         before = node.grants.get(grant.uid)
         if before is not None:
             _count(node, before, -1)
         node.grants[grant.uid] = grant
+        self.holders.setdefault(grant.uid, set()).add(node.name)
         _count(node, grant, 1)
+
+    def _let_go(self, quota: str, uid: str) -> None:
+        holders = self.holders[uid]
+        holders.discard(quota)
+        if not holders:
+            del self.holders[uid]
 
     def _declared(self, fact: QuotaDeclared, time_us: int) -> None:
         if fact.verdict == "refused":
@@ -176,6 +204,8 @@ class Tree:
         if fact.stage == "observed" and fact.spec is None:
             if node is not None:
                 self.nodes.pop(fact.quota)
+                for uid in node.grants:
+                    self._let_go(node.name, uid)
                 self._claim(node, remove=True)
             return
         if node is None:
@@ -183,9 +213,11 @@ class Tree:
             self.nodes[fact.quota] = node
             self._adopt_children(node)
         if fact.stage == "observed":
-            node.uid, node.observed, node.asked = fact.uid, fact.spec, None
-        else:
-            node.asked, node.asked_us = fact.spec, time_us
+            node.uid, node.observed = fact.uid, fact.spec
+            if fact.settles:
+                node.asked = ()
+        elif fact.spec is not None:
+            node.ask(fact.spec, time_us)
         self._claim(node)
 
     def _adopt_children(self, node: Node) -> None:
@@ -200,16 +232,16 @@ class Tree:
 
 
 def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
-    """The grant after an admitted or adopted decision."""
-    has_grown = before is None or any(
-        amount > before.charge.get(key, 0) for key, amount in fact.charge.items()
-    )
+    """The grant after an admitted or adopted decision. An adoption is no ask: nothing is on its way."""
+    number, asked_us, is_alone = fact.number, time_us, True
+    if fact.verdict == "adopted":
+        number, asked_us = (before.number, before.asked_us) if before else (0, 0)
+        is_alone = before is None or before.is_alone
+    elif before is not None:
+        is_alone = time_us > before.asked_us + LANDED_US
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
-        fact.types,
-        fact.number if has_grown or before is None else before.number,
-        time_us if has_grown or before is None else before.raised_us,
-        fact.verdict == "adopted",
+        fact.types, number, asked_us, is_alone, fact.verdict == "adopted",
     )  # fmt: skip
 
 
@@ -289,7 +321,9 @@ class Draft:
 
     def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
         node = self.node(fact.quota) or Node(fact.quota, fact.uid, fact.kind, fact.parent)
-        after = msgspec.structs.replace(node, asked=fact.spec, asked_us=time_us)
+        after = msgspec.structs.replace(node)
+        if fact.spec is not None:
+            after.ask(fact.spec, time_us)
         self._nodes[node.name] = after
         parent = self.node(fact.parent)
         if parent is not None:

@@ -19,6 +19,8 @@ from reactors.admission.decide import over
 #: Levels of a tree and children of a quota (catalogue C7).
 MAX_LEVELS = 16
 MAX_CHILDREN = 5_000
+#: Changes of one quota that may be on their way at once.
+MAX_PENDING = 16
 
 KIND = "BizGroupResourceQuota"
 
@@ -40,7 +42,7 @@ def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
     """The answer to a proposal about a BizGroupResourceQuota on top of ``draft``.
 
     Reasons: ``fits``; ``name-exists``; ``parent-immutable``; ``parent-unknown``; ``parent-unready``;
-    ``own-parent``; ``too-deep``; ``too-many-children``; ``missing-keys`` (a child names every key of
+    ``own-parent``; ``too-deep``; ``too-many-children``; ``too-many-changes``; ``missing-keys`` (a child names every key of
     its parent); ``over-parent`` with the deficits; ``has-children``; ``in-use``. Lowering a limit
     below what is used is admitted: from then on nothing that rises fits.
     """
@@ -51,6 +53,8 @@ def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
         return _answer(draft, proposal, "name-exists")
     if proposal.operation == "UPDATE" and proposal.parent != proposal.old_parent:
         return _answer(draft, proposal, "parent-immutable")
+    if node is not None and len(node.asked) >= MAX_PENDING:
+        return _answer(draft, proposal, "too-many-changes")
     missing = _missing_below(draft, node, proposal.spec)
     if missing:
         return _answer(draft, proposal, "missing-keys", keys=missing)
