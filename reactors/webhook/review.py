@@ -1,0 +1,235 @@
+"""AdmissionReview v1: strict bytes in, a decided answer out. Pure.
+
+Two kinds of bad input are told apart, because an API server treats them differently. Bytes that no API server sends
+(`ReviewError`: another version, no object, NaN, equal keys) get an HTTP error, and so fall under the webhook's
+failurePolicy. A sound review of an object that cannot be read exactly (`UnreadableObjectError`: NUL in a text, nested
+too deep, an integer beyond 64 bits) is *denied*: any tenant can write such an object, and with failurePolicy Ignore an
+HTTP error would let it pass unseen.
+
+Source: Kubernetes, "Dynamic Admission Control"; reliability.md D12, P18.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+
+from bus import strict
+from bus.errors import MalformedJsonError, PermanentError
+
+API_VERSION = "admission.k8s.io/v1"
+MAX_BYTES = 3 * 1024 * 1024
+#: Objects and arrays inside each other; the deepest field of a built-in kind lies about 20 deep.
+MAX_DEPTH = 128
+
+Operation = Literal["CREATE", "UPDATE", "DELETE", "CONNECT"]
+
+_OPERATIONS: dict[str, Operation] = {name: name for name in get_args(Operation)}
+#: What strict JSON refuses although an API server may have to send it.
+_IN_OBJECTS = frozenset(
+    {"too deep", "NUL character", "integer out of range", "number out of range"}
+)
+
+
+class ReviewError(PermanentError):
+    """The request is no AdmissionReview of version v1.
+
+    Answer with the HTTP status `status` and `reason`, never with a review. Nothing of the content is repeated.
+    """
+
+    status: int
+    reason: str
+
+
+class UnreadableObjectError(PermanentError):
+    """The reviewed object cannot be read exactly.
+
+    Deny the request with this `uid`, and say the `reason`. Nothing of the content is repeated.
+    """
+
+    uid: str
+    reason: str
+
+
+class Review(msgspec.Struct, frozen=True):
+    """One request to the API server that waits for an answer. Texts are empty where the request has none."""
+
+    #: Of the request, not of the object; a retried request comes with another one.
+    uid: str
+    operation: Operation
+    group: str
+    version: str
+    #: Plural, lower case.
+    resource: str
+    subresource: str
+    kind: str
+    #: Empty for an object of the cluster.
+    namespace: str
+    #: Empty while a generateName has not become a name.
+    name: str
+    user: str
+    groups: tuple[str, ...]
+    dry_run: bool
+    #: As it shall be stored; None for DELETE. A Scale for the subresource scale.
+    object: dict[str, Any] | None
+    #: As it is stored; None for CREATE.
+    old_object: dict[str, Any] | None
+    options: dict[str, Any] | None
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """What is answered to one review."""
+
+    allowed: bool
+    #: A stable token; kubectl shows it as `Error from server (reason)`.
+    reason: str = ""
+    #: For the person who asked; shown only where it was denied.
+    message: str = ""
+    #: HTTP status of the refused request, 400 to 599; the API server replaces any other.
+    code: int = 403
+    #: Shown by kubectl although it was allowed; cut at 256 characters by the API server.
+    warnings: tuple[str, ...] = ()
+
+
+class _Named(msgspec.Struct):
+    group: str
+    version: str
+
+
+class _Kind(_Named):
+    kind: str
+
+
+class _Resource(_Named):
+    resource: str
+
+
+class _User(msgspec.Struct):
+    username: str = ""
+    groups: tuple[str, ...] | None = None
+
+
+class _Request(msgspec.Struct, rename="camel"):
+    uid: str
+    kind: _Kind
+    resource: _Resource
+    # Not a Literal: msgspec's complaint about one repeats the content.
+    operation: str
+    user_info: _User
+    sub_resource: str = ""
+    name: str = ""
+    namespace: str = ""
+    dry_run: bool | None = None
+    # Any, not dict: `convert` passes these on as they are and does not copy them.
+    object: Any = None
+    old_object: Any = None
+    options: Any = None
+
+
+class _ReviewOf(msgspec.Struct, rename="camel"):
+    api_version: str
+    kind: str
+    request: _Request
+
+
+class _Uid(msgspec.Struct):
+    uid: str
+
+
+class _UidOnly(msgspec.Struct, rename="camel"):
+    api_version: Literal["admission.k8s.io/v1"]
+    kind: Literal["AdmissionReview"]
+    request: _Uid
+
+
+class _Status(msgspec.Struct):
+    code: int
+    reason: str
+    message: str
+
+
+class _Response(msgspec.Struct, omit_defaults=True):
+    uid: str
+    allowed: bool
+    status: _Status | None = None
+    warnings: tuple[str, ...] = ()
+
+
+class _Answered(msgspec.Struct, rename="camel"):
+    response: _Response
+    api_version: str = API_VERSION
+    kind: str = "AdmissionReview"
+
+
+_uid_decoder = msgspec.json.Decoder(_UidOnly)
+_encode = msgspec.json.Encoder().encode
+
+
+def parse(raw: bytes) -> Review:
+    """The review in the body of a request. At most `MAX_BYTES`, strict JSON.
+
+    Raises ReviewError: answer with its HTTP status. Raises UnreadableObjectError: deny the request.
+    """
+    if len(raw) > MAX_BYTES:
+        raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
+    try:
+        value = strict.loads(raw, max_bytes=MAX_BYTES, max_depth=MAX_DEPTH)
+    except MalformedJsonError as error:
+        _refuse_object(raw, error.reason)
+        raise ReviewError(status=400, reason=f"not strict JSON: {error.reason}") from None
+    try:
+        found = msgspec.convert(value, _ReviewOf)
+    except msgspec.ValidationError as error:
+        raise ReviewError(status=400, reason=str(error)) from None
+    if (found.api_version, found.kind) != (API_VERSION, "AdmissionReview"):
+        raise ReviewError(status=400, reason=f"not an AdmissionReview of {API_VERSION}")
+    return _review(found.request)
+
+
+def render(uid: str, answer: Answer) -> bytes:
+    """The body that answers the review `uid`."""
+    status = None if answer.allowed else _Status(answer.code, answer.reason, answer.message)
+    return _encode(_Answered(_Response(uid, answer.allowed, status, answer.warnings)))
+
+
+def _review(request: _Request) -> Review:
+    if not request.uid:
+        raise ReviewError(status=400, reason="the request has no uid")
+    operation = _OPERATIONS.get(request.operation)
+    if operation is None:
+        raise ReviewError(status=400, reason="an unknown operation")
+    for value in (request.object, request.old_object, request.options):
+        if value is not None and type(value) is not dict:
+            raise ReviewError(status=400, reason="an object is not an object")
+    if request.object is None and operation in ("CREATE", "UPDATE"):
+        raise ReviewError(status=400, reason=f"{operation} without an object")
+    return Review(
+        uid=request.uid,
+        operation=operation,
+        group=request.resource.group,
+        version=request.resource.version,
+        resource=request.resource.resource,
+        subresource=request.sub_resource,
+        kind=request.kind.kind,
+        namespace=request.namespace,
+        name=request.name,
+        user=request.user_info.username,
+        groups=request.user_info.groups or (),
+        dry_run=bool(request.dry_run),
+        object=request.object,
+        old_object=request.old_object,
+        options=request.options,
+    )
+
+
+def _refuse_object(raw: bytes, reason: str) -> None:
+    """Raises UnreadableObjectError where the review around the object is sound."""
+    if reason not in _IN_OBJECTS:
+        return
+    try:
+        uid = _uid_decoder.decode(raw).request.uid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return
+    if uid:
+        raise UnreadableObjectError(uid=uid, reason=reason)
