@@ -15,12 +15,13 @@ DOORS = {
     "kubernetes": ("bus.kube",),
     "sqlite3": (),
     "psycopg": (),
-    "httpx": ("bus.probe",),
+    "httpx": (),
+    "httptools": ("bus.probe",),
     "requests": (),
     "socket": (),
     "aiohttp": ("bus.kube",),
     "alembic": ("migrations",),
-    "uvicorn": ("deploy", "projections.http"),
+    "uvicorn": ("deploy", "projections.http", "reactors.webhook"),
 }
 
 

@@ -1,0 +1,228 @@
+"""The door to notebook servers: one GET to one address, and never an error, whatever comes back.
+
+The server belongs to a tenant, so its answer is hostile until read. Hence no client library: httpx follows neither
+redirects nor proxies when told so, but it swallows informational answers without end (two cores for five seconds, from
+one notebook). Here one budget of bytes bounds everything that is not body, one deadline everything that takes time.
+
+- The address is an IP that the API server named as the pod's. No name is looked up, so none can change in between;
+  loopback, link-local, metadata and the API servers' addresses are refused before anything is sent.
+- A redirect is an answer with a status, never followed. Compressed answers are refused: we ask for none.
+- The connection serves one request and is then cut off, not closed politely.
+
+Source: ``reliability.md`` P35, B2 to B5, B11 to B14.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+from typing import Literal
+
+import httptools
+import msgspec
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+#: Where clouds serve credentials to whoever asks, besides link-local: Alibaba, Oracle, Azure, and AWS over IPv6.
+METADATA = frozenset(
+    ipaddress.ip_address(text)
+    for text in ("100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254")
+)
+_READ_BYTES = 16_384
+
+Fault = Literal[
+    "address_refused",  # not an address that a pod may have, or not an address at all
+    "request_refused",  # the path or the token would not be one line of printable ASCII
+    "no_connection",
+    "timed_out",
+    "closed_early",
+    "not_http",
+    "too_large",
+    "encoded",  # compressed, although we asked for none
+]
+
+
+class ProbeSettings(msgspec.Struct, frozen=True):
+    """How long and how much a server may answer."""
+
+    #: For connecting, asking and reading together.
+    deadline_seconds: float = 5.0
+    body_bytes: int = 262_144
+    #: Everything that is not body: status lines, headers, informational answers, chunk sizes.
+    head_bytes: int = 32_768
+    headers: int = 100
+    #: For tests with servers of their own.
+    allow_loopback: bool = False
+    #: Where no notebook is: the API servers' addresses, the service network.
+    refused: tuple[Network, ...] = ()
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What to ask: a pod's address as the API server wrote it, and the path with the server's base URL."""
+
+    address: str
+    port: int
+    path: str
+    #: Of the installation, not of a user. "" = none is sent.
+    token: str = ""
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A complete answer, redirects and errors included. ``body`` is as sent, unread."""
+
+    status: int
+    body: bytes
+
+
+class Unanswered(msgspec.Struct, frozen=True):
+    """Why there is no answer. Nothing of what was sent is kept."""
+
+    fault: Fault
+
+
+async def fetch(target: Target, settings: ProbeSettings) -> Answer | Unanswered:
+    """One GET. Never raises for what the other side does or for what a tenant wrote into ``target``."""
+    address = permitted(target.address, settings)
+    if address is None:
+        return Unanswered("address_refused")
+    request = _request(target, address)
+    if request is None:
+        return Unanswered("request_refused")
+    try:
+        async with asyncio.timeout(settings.deadline_seconds):
+            return await _exchange(str(address), target.port, request, settings)
+    except TimeoutError:
+        return Unanswered("timed_out")
+
+
+def permitted(text: str, settings: ProbeSettings) -> Address | None:
+    """The address if a pod may have it, with an IPv4 address inside IPv6 taken out; None = refused."""
+    try:
+        address: Address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    if isinstance(address, ipaddress.IPv6Address):
+        address = address.ipv4_mapped or address
+        if address.version == 6 and (address.sixtofour or address.teredo or address.scope_id):
+            return None
+    if address.is_loopback:
+        return address if settings.allow_loopback else None
+    strange = (
+        address.is_link_local
+        or address.is_multicast
+        or address.is_unspecified
+        or address.is_reserved
+        or address in METADATA
+        or any(address in network for network in settings.refused)
+    )
+    return None if strange else address
+
+
+def _request(target: Target, address: Address) -> bytes | None:
+    """The request's bytes; None when a part of it could start another line or another request."""
+    spaceless = target.path.startswith("/") and " " not in target.path + target.token
+    printable = (target.path + target.token).isascii() and (
+        target.path + target.token
+    ).isprintable()
+    if not (spaceless and printable and 0 < target.port < 65_536):
+        return None
+    host = f"[{address}]" if address.version == 6 else str(address)
+    lines = [
+        f"GET {target.path} HTTP/1.1",
+        f"Host: {host}:{target.port}",
+        "User-Agent: bursar-probe",
+        "Accept: application/json, text/plain",
+        "Accept-Encoding: identity",
+        "Connection: close",
+    ]
+    if target.token:
+        lines.append(f"Authorization: token {target.token}")
+    return "\r\n".join([*lines, "", ""]).encode("ascii")
+
+
+async def _exchange(
+    address: str, port: int, request: bytes, settings: ProbeSettings
+) -> Answer | Unanswered:
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+    except OSError:
+        return Unanswered("no_connection")
+    try:
+        writer.write(request)
+        answer = _Reading(settings)
+        while answer.outcome is None:
+            answer.take(await reader.read(_READ_BYTES))
+        return answer.outcome
+    except OSError:
+        return Unanswered("closed_early")
+    finally:
+        # A close would wait for the other side, which may never let go.
+        writer.transport.abort()
+
+
+class _Reading:
+    """One answer while it arrives. ``httptools`` calls the ``on_`` methods; a verdict ends it."""
+
+    def __init__(self, settings: ProbeSettings) -> None:
+        self._settings = settings
+        self._parser = httptools.HttpResponseParser(self)
+        self._received = 0
+        self._headers = 0
+        self._is_framed = False
+        self._body = bytearray()
+        self._status = 0
+        self.outcome: Answer | Unanswered | None = None
+
+    def take(self, chunk: bytes) -> None:
+        """The next bytes, or none at the end of the connection."""
+        if not chunk:
+            # Without a length, the end of the connection is the end of the body.
+            whole = self._status and not self._is_framed
+            self._end(self._answer() if whole else Unanswered("closed_early"))
+            return
+        self._received += len(chunk)
+        try:
+            self._parser.feed_data(chunk)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+            self._end(Unanswered("not_http"))
+        overhead = self._received - len(self._body)
+        if len(self._body) > self._settings.body_bytes or overhead > self._settings.head_bytes:
+            self._end(Unanswered("too_large"))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Counts, and looks at the three headers that say how the body is written."""
+        self._headers += 1
+        field, said = name.lower(), value.strip().lower()
+        if self._headers > self._settings.headers:
+            self._end(Unanswered("too_large"))
+        elif field == b"content-encoding" and said not in (b"", b"identity"):
+            self._end(Unanswered("encoded"))
+        elif field == b"transfer-encoding" and said != b"chunked":
+            self._end(Unanswered("encoded"))
+        elif field in (b"content-length", b"transfer-encoding"):
+            self._is_framed = True
+
+    def on_headers_complete(self) -> None:
+        """A status is final from 200 on; those below only announce it."""
+        status = self._parser.get_status_code()
+        self._status = status if status >= 200 else 0
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body, never more than was read at once."""
+        self._body += body
+
+    def on_message_complete(self) -> None:
+        """The end of the answer, or of an informational one before it."""
+        if self._status:
+            fits = len(self._body) <= self._settings.body_bytes
+            self._end(self._answer() if fits else Unanswered("too_large"))
+        self._is_framed = False
+
+    def _answer(self) -> Answer:
+        return Answer(self._status, bytes(self._body))
+
+    def _end(self, outcome: Answer | Unanswered) -> None:
+        # The first verdict holds: what follows a complete answer does not spoil it.
+        if self.outcome is None:
+            self.outcome = outcome
