@@ -48,8 +48,9 @@ recording: controlplane ## Live a day of three teams and write the bundled recor
 benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
 	@$(BIN)/python -m tests.benchmarks
 
-docs: $(VENV)/.installed ## Write docs/views.md from the views themselves
+docs: $(VENV)/.installed ## Write docs/views.md from the views and the CRDs from their models
 	@$(BIN)/python -m projections.views > docs/views.md
+	@$(BIN)/python -m bus.resources > deploy/manifests/crds/bursar.io.yaml
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
