@@ -1,0 +1,178 @@
+"""What was seen, against what is charged: adopts what nobody asked for, gives back what is gone. Pure.
+
+The rule of release: a charge falls only on evidence, and only when no request that raised it can
+still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its
+absence from a complete list. An ask is settled when the evidence is younger than it by the API
+server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
+asked for) and no other ask can have been on its way at the time. Time alone never releases (``reliability.md`` P16: `ttl`
+and `get` over-admit).
+
+Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
+keeper that was away for a day does what one that was there would have done.
+
+Source: ``house.md`` section 5; ``reliability.md`` P14 to P16, D6, D20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    QuotaDeclared,
+    QuotaSpec,
+    Release,
+)
+from projections.admissions import Draft, Grant, charged
+from projections.admissions.tree import LANDED_US
+from reactors.admission.decide import Request, adopt
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """An object that asks for something, as it was last seen.
+
+    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it.
+    """
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    quota: str
+    demand: dict[str, int]
+    types: dict[str, str]
+    seen_us: int
+    is_gone: bool = False
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A complete list, asked for at ``listed_us``, shows no object ``uid``."""
+
+    uid: str
+    listed_us: int
+
+
+def settle(
+    draft: Draft, evidence: Seen | Absent, confirmed: dict[tuple[str, str], int]
+) -> list[AdmissionDecided | AdmissionReleased]:
+    """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
+
+    ``confirmed``: (quota, uid) to the number of the decision whose ask was seen in the cluster.
+    Facts carry the numbers that follow each other from ``draft.number``; none is added to it.
+    """
+    if isinstance(evidence, Absent):
+        late = evidence.listed_us - LANDED_US
+        found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
+        return _released(draft, [Release(g.quota, g.uid, "lapsed") for g in found])
+    if evidence.is_gone:
+        # A uid never comes back, so nothing that raises it can land any more.
+        held = _held(draft, evidence.uid)
+        return _released(draft, [Release(g.quota, g.uid, "vanished") for g in held])
+    request = Request(
+        evidence.quota, evidence.uid, evidence.kind, evidence.namespace, evidence.name,
+        evidence.demand, evidence.types, operation="OBSERVE",
+    )  # fmt: skip
+    releases = [
+        release
+        for grant in _held(draft, evidence.uid)
+        if (release := _less(draft, grant, evidence, confirmed)) is not None
+    ]
+    adopted = adopt(draft, request, "ungoverned") if evidence.quota and evidence.demand else None
+    facts: list[AdmissionDecided | AdmissionReleased] = []
+    if adopted is not None:
+        facts.append(adopted)
+    if releases:
+        number = draft.number + len(facts)
+        facts.append(
+            AdmissionReleased(number=number, releases=tuple(releases), based_on=draft.tree.sequence)
+        )
+    return facts
+
+
+def shows(grant: Grant, seen: Seen) -> bool:
+    """Whether this observation proves that the grant's last ask, and with it every one, has landed."""
+    return (
+        grant.is_alone
+        and seen.quota == grant.quota
+        and seen.demand == grant.demand
+        and seen.types == grant.types
+        and seen.seen_us >= grant.asked_us
+    )
+
+
+def _less(
+    draft: Draft, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
+) -> Release | None:
+    """What one grant gives back now that the object was seen like this."""
+    node = draft.node(grant.quota)
+    is_settled = (
+        confirmed.get((grant.quota, grant.uid), 0) >= grant.number
+        or seen.seen_us >= grant.asked_us + LANDED_US
+    )
+    if node is None or not is_settled:
+        return None
+    if seen.quota != grant.quota:
+        return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
+    wanted = charged(node.limited(), seen.demand, seen.types)
+    charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
+    charge = {key: n for key, n in charge.items() if n}
+    if charge == grant.charge:
+        return None
+    return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
+
+
+def _held(draft: Draft, uid: str) -> list[Grant]:
+    quotas = sorted(draft.tree.holders.get(uid, ()))
+    return [draft.tree.nodes[quota].grants[uid] for quota in quotas]
+
+
+def _released(draft: Draft, releases: list[Release]) -> list[AdmissionDecided | AdmissionReleased]:
+    if not releases:
+        return []
+    return [
+        AdmissionReleased(
+            number=draft.number, releases=tuple(releases), based_on=draft.tree.sequence
+        )
+    ]
+
+
+class SeenQuota(msgspec.Struct, frozen=True):
+    """A quota's object as it was last seen; ``spec`` None = it is gone."""
+
+    name: str
+    uid: str
+    kind: str
+    parent: str
+    spec: QuotaSpec | None
+    seen_us: int
+
+
+def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
+    """What a tree's journal has to say because a quota's object was seen; None where they agree.
+
+    A change that was admitted and is not the one seen stays pending until it can no longer land.
+    """
+    node = draft.node(seen.name)
+    if node is None:
+        return _observed(draft, seen) if seen.spec else None
+    shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
+    settles = seen.spec is None or shown or seen.seen_us >= node.asked_us + LANDED_US
+    if node.observed == seen.spec and node.uid == seen.uid and not (node.asked and settles):
+        return None
+    return _observed(draft, seen, settles)
+
+
+def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:
+    return QuotaDeclared(
+        number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
+        stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
+        spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
+    )  # fmt: skip
+
+
+def unsettled(grants: Iterable[Grant], confirmed: dict[tuple[str, str], int]) -> list[Grant]:
+    """The grants whose last raise was not seen yet: what may have to lapse."""
+    return [g for g in grants if confirmed.get((g.quota, g.uid), 0) < g.number]
