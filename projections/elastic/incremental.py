@@ -249,9 +249,12 @@ class ElasticTree:
             node.allocated[key] = node.allocated.get(key, 0) + child.guaranteed(key)
 
     def _attach(self, node: _Node) -> None:
-        """Hang a node under its parent, unless that hangs below the node itself."""
+        """Hang a node under its parent, unless that hangs below the node itself.
+
+        The built-in quotas stand beside the tree and hold no quotas.
+        """
         name, parent = node.quota.name, node.quota.parent
-        if name in BUILT_IN:
+        if name in BUILT_IN or parent in {SYSTEM, DEFAULT}:
             return
         above: str | None = parent
         while above is not None and above != name:

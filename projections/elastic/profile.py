@@ -15,11 +15,16 @@ _FNV_OFFSET, _FNV_PRIME = 0xCBF29CE484222325, 0x100000001B3
 
 
 def tree_id(namespace: str, name: str) -> str:
-    """The id of a profile's tree: FNV-1a of 64 bits over "namespace/name", in decimal."""
+    """The id of a profile's tree: the hash of "namespace/name", in decimal."""
+    return str(fnv1a_64(f"{namespace}/{name}".encode()))
+
+
+def fnv1a_64(content: bytes) -> int:
+    """FNV-1a of 64 bits, Go's `fnv.New64a`."""
     value = _FNV_OFFSET
-    for byte in f"{namespace}/{name}".encode():
+    for byte in content:
         value = (value ^ byte) * _FNV_PRIME % 2**64
-    return str(value)
+    return value
 
 
 def tree_total(allocatable: Resources, ratio: float = 1.0) -> dict[str, int]:
