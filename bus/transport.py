@@ -9,12 +9,17 @@ Source: ``house.md`` sections 1 and 3.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncIterator, Sequence
 from typing import Protocol
 
 import msgspec
 
 from bus.envelope import Event
+from bus.errors import EnvelopeError
+
+#: A subject or a pattern of subjects: the tokens of an event's subject, and wildcards.
+_PATTERN = re.compile(r"[A-Za-z0-9_.*>-]{1,512}")
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -35,6 +40,13 @@ class Expectation(msgspec.Struct, frozen=True):
 
     subject: str
     last_sequence: int
+
+    def __post_init__(self) -> None:
+        """Raises EnvelopeError for what could not be a header: it would be sent beside the events."""
+        if not _PATTERN.fullmatch(self.subject):
+            raise EnvelopeError("an expectation's subject is none", subject=self.subject[:80])
+        if self.last_sequence < 0:
+            raise EnvelopeError("an expectation's sequence is none", sequence=self.last_sequence)
 
 
 def says_the_same(stored: Event, ours: Event) -> bool:
@@ -63,6 +75,7 @@ class Transport(Protocol):
         stored under the same ids is no other writer: publishing again after an unknown outcome answers as the first
         time would have. Raises DuplicateIdError when an id is stored with another content (:func:`says_the_same`);
         without an expectation other events of the call may be stored by then.
+        Raises EnvelopeError for an event that may not enter, before anything is stored.
         Raises PublishUnknownError when it is not known whether they were stored: publish the same ids again.
         """
         ...

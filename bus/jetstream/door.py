@@ -41,6 +41,7 @@ class _Info(msgspec.Struct):
 class _Stored(msgspec.Struct):
     subject: str
     seq: int
+    time: str
     hdrs: bytes = b""
     data: bytes = b""
 
@@ -120,7 +121,7 @@ class JetStream:
         """Store `events` in windows of at most 1000, each all or nothing. See the contract.
 
         Raises DuplicateIdError when an id is stored with another content, EnvelopeError for an
-        event that may not enter; windows before the one that failed are stored.
+        event that may not enter, before anything is sent; windows before another failure are stored.
         """
         return await self._publisher.publish(events, expect=expect)
 
@@ -166,7 +167,8 @@ class JetStream:
         )
         headers = message.headers or {}
         if headers.get("Status") is None:
-            return event_of(headers.get("Nats-Subject", ""), headers, message.data, sequence)
+            event = event_of(headers.get("Nats-Subject", ""), headers, message.data, sequence)
+            return wire.bounded(event, parse_stamp(headers["Nats-Time-Stamp"]))
         return await self._leaders(sequence)
 
     async def _leaders(self, sequence: int) -> Event | None:
@@ -179,7 +181,8 @@ class JetStream:
                 return None
             raise BusUnavailableError(reason=str(error)) from error
         got = msgspec.json.decode(answer, type=_Got).message
-        return wire.read(got.subject.encode(), got.hdrs, got.data, sequence)
+        event = wire.read(got.subject.encode(), got.hdrs, got.data, sequence)
+        return wire.bounded(event, parse_stamp(got.time))
 
     async def guard(self, *monitor_urls: str) -> list[GuardLine]:
         """What is and what is not safe about this bus, one line per property.

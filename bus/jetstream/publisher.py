@@ -68,6 +68,12 @@ _WRONG_SEQUENCE = 10071
 _TOO_LARGE = 10054
 
 
+#: The header lines that a window adds to its longest message.
+_LONGEST_EXTRA = (
+    f"Nats-Batch-Id: {token()}\r\nNats-Batch-Sequence: {MAX_WINDOW}\r\nNats-Batch-Commit: 1\r\n"
+)
+
+
 class _Refusal(msgspec.Struct):
     code: int = 0
     err_code: int = 0
@@ -121,8 +127,14 @@ class Publisher:
             if len(events) > MAX_WINDOW:
                 raise ValueError(f"an expectation covers at most {MAX_WINDOW} events")
             return await self._window(events, expect) if events else []
+        parts = list(windows(events))
+        if len(parts) > 1:
+            # What may not be sent is found before the first window is, as in a single one.
+            for event in events:
+                wire.subject_start(event.cluster, event.type)
+                wire.headers(event, _LONGEST_EXTRA, self._stream.max_message_bytes)
         sequences: list[int] = []
-        for window in windows(events):
+        for window in parts:
             sequences += await self._window(window, None)
         return sequences
 
@@ -305,13 +317,7 @@ class Publisher:
         if start is None:
             start = self._starts[kind] = wire.subject_start(*kind)
         body = event.body
-        try:
-            headers = f"{wire.head(event)}{extra}\r\n".encode()
-        except UnicodeEncodeError as error:
-            raise EnvelopeError("an attribute is no Unicode text", reason=error.reason) from error
-        size = len(headers) + len(body)
-        if size > self._stream.max_message_bytes:
-            raise EnvelopeError("the event is too large", bytes=size, id=event.id[:80])
+        headers = wire.headers(event, extra, self._stream.max_message_bytes)
         parts.append(
             b"HPUB %b%b %b%d %d\r\n%b%b\r\n"
             % (
@@ -319,7 +325,7 @@ class Publisher:
                 key_token(event.key).encode(),
                 reply,
                 len(headers),
-                size,
+                len(headers) + len(body),
                 headers,
                 body,
             )

@@ -289,16 +289,25 @@ class Reader:
         del self._raw[: len(taken)]
         events: list[Event] = []
         start, length, expected = self._ack_start, len(self._ack_start), self._received + 1
+        ahead = 0
         for subject, reply, body, headers in taken:
             if reply.startswith(start):
-                sequence = int(reply[length:].partition(b".")[0])
+                place, _, stored, _ = reply[length:].split(b".")
             else:
-                sequence = _sequence(reply)
+                place, stored = _place(reply)
+            sequence = int(place)
             if sequence != expected:
                 self._gap(expected, sequence)
                 break
-            events.append(wire.read(subject, headers, body, sequence))
+            event = wire.read(subject, headers, body, sequence)
+            told = wire.bounded(event, int(stored) // 1000)
+            ahead += told is not event
+            events.append(told)
             expected += 1
+        if ahead:
+            _log.warning(
+                "%d events up to %d were stamped after they were stored", ahead, expected - 1
+            )
         self._received = expected - 1
         if events:
             self._last = events[-1]
@@ -313,7 +322,8 @@ class Reader:
         self._doubtful = f"sequence {found} came instead of {expected}"
 
 
-def _sequence(reply: bytes) -> int:
-    """The stream sequence in a reply subject of any of its forms (9, 11 or 12 tokens)."""
+def _place(reply: bytes) -> tuple[bytes, bytes]:
+    """The stream sequence and the time of storing (ns) in a reply subject of any form (9, 11 or 12 tokens)."""
     tokens = reply.split(b".")
-    return int(tokens[5] if len(tokens) == 9 else tokens[7])
+    first = 5 if len(tokens) == 9 else 7
+    return tokens[first], tokens[first + 2]

@@ -12,9 +12,14 @@ from __future__ import annotations
 
 import re
 
-from bus.clock import format_stamp, parse_stamp
+import msgspec
+
+from bus.clock import SECOND_US, format_stamp, parse_stamp
 from bus.envelope import Event, checked, event_of, key_token
 from bus.errors import EnvelopeError, TimestampError
+
+#: How far a source's clock may run ahead of the server's: nothing was observed later than this after it was stored.
+AHEAD_US = 300 * SECOND_US
 
 _START = b"NATS/1.0\r\n"
 _SUBJECT_TOKENS = re.compile(r"[A-Za-z0-9_-]{1,64}\.[a-z0-9_-]{1,60}\.[a-z0-9_-]{1,60}")
@@ -60,6 +65,22 @@ def subject_start(cluster: str, type: str) -> str:
     return f"bursar.{cluster}.{type}."
 
 
+def headers(event: Event, extra: str, most_bytes: int) -> bytes:
+    """The whole header block of `event`, with the header lines of `extra`.
+
+    Raises EnvelopeError naming what may not be sent: an attribute, or an event that is larger
+    than `most_bytes` with its headers.
+    """
+    try:
+        block = f"{head(event)}{extra}\r\n".encode()
+    except UnicodeEncodeError as error:
+        raise EnvelopeError("an attribute is no Unicode text", reason=error.reason) from error
+    size = len(block) + len(event.body)
+    if size > most_bytes:
+        raise EnvelopeError("the event is too large", bytes=size, most=most_bytes, id=event.id[:80])
+    return block
+
+
 def subject(event: Event) -> str:
     """The checked subject of `event`."""
     return subject_start(event.cluster, event.type) + key_token(event.key)
@@ -89,6 +110,19 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
         pass
     return event_of(
         subject.decode("utf-8", "replace"), fields(headers) if headers else None, body, sequence
+    )
+
+
+def bounded(event: Event, stored_us: int) -> Event:
+    """`event`, observed no later than :data:`AHEAD_US` after it was stored (catalogue E10).
+
+    A stamp in the future would move the ledger's moment there, and charge all that is open until
+    then. The bound follows from the stored message alone, so every reader has the same event. A
+    stamp of the past stays: recorded histories are said long after they were observed.
+    """
+    latest_us = stored_us + AHEAD_US
+    return (
+        event if event.time_us <= latest_us else msgspec.structs.replace(event, time_us=latest_us)
     )
 
 

@@ -6,7 +6,7 @@ import time
 import msgspec
 import pytest
 
-from projections.catalogue import ROW_TABLES
+from projections.catalogue import ROW_TABLES, VERSION
 from projections.engine.tables import parked
 from projections.pod_runs import held_segments, pod_runs
 from projections.usage import usage_hours
@@ -185,6 +185,21 @@ def test_e6_an_older_version_that_comes_after_the_delete_opens_nothing():
     history = [f.pod_vanished(version=9, at=50, deletion=44), f.pod_observed(version=8, at=60)]
 
     assert {"p": (0, 44, 0, [])} == pods(history)
+    assert same_in_any_order(history)
+
+
+def test_e10_an_observation_stamped_years_ago_is_ordered_by_its_version_and_charges_no_time_before():
+    history = f.numbered(
+        [
+            f.pod_observed(version=1, at=10, team="a"),
+            f.pod_observed(version=2, at=-3 * 365 * 86_400, team="b"),
+            f.pod_observed(version=3, at=20, team="c"),
+        ]
+    )
+    store = folded(history)
+
+    assert [("b", 0, 20), ("c", 20, None)] == teams(history)
+    assert store.checkpoint(VERSION).observed_us == f.us(20)
     assert same_in_any_order(history)
 
 
