@@ -17,5 +17,6 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     quotas.QuotaVanished,
     budgets.BudgetCredited,
     observations.ObservationRefused,
+    observations.ObjectsListed,
     *admissions.JOURNAL,
 )

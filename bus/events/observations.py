@@ -26,3 +26,21 @@ class ObservationRefused(Fact, frozen=True, kw_only=True):
     digest: str
     #: Size of the raw record in bytes.
     size_bytes: int
+
+
+class ObjectsListed(Fact, frozen=True, kw_only=True):
+    """Every object of a kind whose uid lies in [``first``, ``until``) at one moment, as ``pods.listed`` says it of pods.
+
+    What a change raised may be given back only against such a list (``reliability.md`` P16). ``time`` of the event is
+    when the list was asked for. Key: ``<kind>-<resource version>-<part>``.
+    """
+
+    wire_type: ClassVar[str] = "objects.listed"
+
+    kind: str
+    resource_version: str = ""
+    first: str = ""
+    until: str = ""
+    uids: tuple[str, ...] = ()
+    part: int = 1
+    parts: int = 1

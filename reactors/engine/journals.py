@@ -16,7 +16,7 @@ from bus.clock import Clock
 from bus.crashpoints import crashpoint
 from bus.envelope import Event, key_token
 from bus.errors import BusUnavailableError
-from bus.events.admissions import JOURNAL, QuotaDeclared
+from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, QuotaDeclared
 from bus.transport import Expectation, Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
@@ -34,6 +34,8 @@ class Journals:
         self.trees: dict[str, Tree] = {}
         #: (kind, name) of every quota to its tree's name.
         self.places: dict[tuple[str, str], str] = {}
+        #: Object (uid) to the trees that hold something for it.
+        self.holders: dict[str, set[str]] = {}
         #: The last sequence of the history that was taken in.
         self.sequence = 0
         self._transport = transport
@@ -69,6 +71,10 @@ class Journals:
                 take(event)
         self.sequence = events[-1].sequence
         self._wake()
+
+    async def moved(self) -> None:
+        """Return when something more was read or appended."""
+        await self._moved.wait()
 
     async def reached(self, sequence: int) -> None:
         """Return when the history was read up to ``sequence``."""
@@ -111,12 +117,25 @@ class Journals:
 
     def _apply(self, tree: Tree, fact: Fact, sequence: int, time_us: int) -> None:
         tree.apply(fact, sequence, time_us)
-        if isinstance(fact, QuotaDeclared) and fact.verdict != "refused":
+        if isinstance(fact, AdmissionDecided):
+            self._hold(tree, fact.uid)
+        elif isinstance(fact, AdmissionReleased):
+            for release in fact.releases:
+                self._hold(tree, release.uid)
+        elif isinstance(fact, QuotaDeclared) and fact.verdict != "refused":
             place = (fact.kind, fact.quota)
             if fact.quota in tree.nodes:
                 self.places[place] = tree.name
             elif self.places.get(place) == tree.name:
                 del self.places[place]
+
+    def _hold(self, tree: Tree, uid: str) -> None:
+        if uid in tree.holders:
+            self.holders.setdefault(uid, set()).add(tree.name)
+        elif uid in self.holders:
+            self.holders[uid].discard(tree.name)
+            if not self.holders[uid]:
+                del self.holders[uid]
 
     def _wake(self) -> None:
         self._moved.set()

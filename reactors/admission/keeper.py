@@ -1,0 +1,201 @@
+"""DOOR: the one that keeps the journals true to the cluster: declares, adopts, releases.
+
+Any process may run it; one is enough. What it appends stands on the expected last sequence as
+every decision does, so two keepers, or one that was paused, do no harm. It works off what changed
+since it last looked, and begins with everything, so it needs no memory of its own.
+
+Source: ``house.md`` section 5; :mod:`reactors.admission.keep` has the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Sequence
+
+from bus.clock import Clock
+from bus.envelope import Event
+from bus.errors import RetryableError, WrongExpectationError
+from bus.events.observations import ObjectsListed
+from projections.admissions import Draft, Tree
+from projections.admissions.tree import LANDED_US, Fact
+from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.mapping import ELASTIC
+from reactors.admission.view import View
+from reactors.engine.journals import Journals
+
+#: Quotas above each other at most; a longer chain is a cycle.
+LEVELS = 16
+
+#: Objects between two moments at which others may use this process.
+YIELD_EVERY = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Keeper:
+    """Follows ``journals`` and ``view``, which both take the same history."""
+
+    def __init__(self, journals: Journals, view: View, clock: Clock) -> None:
+        self._journals = journals
+        self._view = view
+        self._clock = clock
+        self._confirmed: dict[tuple[str, str], int] = {}
+        #: Objects with an ask that was not seen to land: a complete list settles them.
+        self._pending: set[str] = set()
+        self._absent: dict[str, int] = {}
+        journals.listen(self.take)
+
+    def take(self, event: Event) -> None:
+        """See one event of the history."""
+        if event.type == ObjectsListed.wire_type and not event.defect:
+            self._listed(ObjectsListed.read(event), event.time_us)
+
+    async def run(self) -> None:
+        """Keep for ever, from the moment the history was read to its present end."""
+        self._view.changed.update(self._view.objects, self._journals.holders)
+        self._view.changed_quotas.update(self._view.quotas)
+        while True:
+            sequence = self._journals.sequence
+            try:
+                await self.work()
+            except WrongExpectationError:
+                # Somebody decided meanwhile; what is left is still marked.
+                continue
+            except RetryableError as error:
+                _log.warning("the journals cannot be kept now: %s", error)
+            if self._journals.sequence == sequence:
+                await self._journals.moved()
+
+    async def work(self) -> None:
+        """Work off what is marked. What fails stays marked."""
+        for name in sorted(self._view.changed_quotas):
+            if await self._quota(name):
+                self._view.changed_quotas.discard(name)
+        for count, uid in enumerate(sorted(self._view.changed), 1):
+            await self._object(uid)
+            self._view.changed.discard(uid)
+            if not count % YIELD_EVERY:
+                await asyncio.sleep(0)
+        for uid in sorted(self._absent):
+            await self._append(uid, Absent(uid, self._absent[uid]))
+            del self._absent[uid]
+
+    async def _quota(self, name: tuple[str, str]) -> bool:
+        """Whether this quota is settled; False while its chain to the root was not seen."""
+        seen = self._view.quotas[name]
+        stands = self._journals.places.get(name)
+        belongs = stands if seen.spec is None else self._tree_of(seen)
+        if belongs is None:
+            return seen.spec is None
+        if stands is not None and stands != belongs:
+            gone = SeenQuota(seen.name, seen.uid, seen.kind, seen.parent, None, seen.seen_us)
+            await self._declare(self._journals.tree(stands), gone)
+        await self._declare(self._journals.tree(belongs), seen)
+        return True
+
+    async def _declare(self, tree: Tree, seen: SeenQuota) -> None:
+        draft = Draft(tree)
+        fact = declared(draft, seen)
+        if fact is not None:
+            await self._store(draft, [fact])
+            # What names it may have been refused or not been charged until now.
+            self._view.changed.update(o.uid for o in self._view.objects.values() if o.demand)
+
+    def _tree_of(self, seen: SeenQuota) -> str | None:
+        if seen.kind == ELASTIC:
+            return f"elastic/{seen.tree}"
+        for _ in range(LEVELS):
+            if not seen.parent:
+                return f"biz/{seen.name}"
+            above = self._view.quotas.get((seen.kind, seen.parent))
+            if above is None or above.spec is None:
+                return None
+            seen = above
+        return None
+
+    async def _object(self, uid: str) -> None:
+        found = self._view.seen(uid)
+        if found is None:
+            self._watch(uid)
+            return
+        where, seen = found
+        trees = set(self._journals.holders.get(uid, ()))
+        own = self._journals.places.get((where.kind, where.quota)) if where else None
+        # Charged where it belongs before it is given back where it was.
+        for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
+            await self._settle(self._journals.tree(tree), seen)
+        self._watch(uid)
+
+    async def _settle(self, tree: Tree, evidence: Seen | Absent) -> None:
+        draft = Draft(tree)
+        if isinstance(evidence, Seen):
+            for quota in tree.holders.get(evidence.uid, ()):
+                grant = tree.nodes[quota].grants[evidence.uid]
+                if shows(grant, evidence):
+                    self._confirmed[(quota, evidence.uid)] = grant.number
+        await self._store(draft, settle(draft, evidence, self._confirmed))
+        if evidence.uid not in tree.holders:
+            for quota in tree.nodes:
+                self._confirmed.pop((quota, evidence.uid), None)
+
+    def _watch(self, uid: str) -> None:
+        """Have a complete list asked for while something of this object is not settled."""
+        self._pending.discard(uid)
+        for name in self._journals.holders.get(uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[uid]:
+                grant = tree.nodes[quota].grants[uid]
+                if self._confirmed.get((quota, uid), 0) < grant.number:
+                    self._pending.add(uid)
+
+    async def _append(self, uid: str, evidence: Absent) -> None:
+        for tree in sorted(self._journals.holders.get(uid, ())):
+            await self._settle(self._journals.tree(tree), evidence)
+
+    async def _store(self, draft: Draft, facts: Sequence[Fact]) -> None:
+        if not facts:
+            return
+        tree, now_us = draft.tree, self._clock.now_us()
+        known = tree.sequence
+        for fact in facts:
+            draft.add(fact, now_us)
+        ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact in facts]
+        try:
+            await self._journals.append(draft, ids)
+        except WrongExpectationError:
+            await self._journals.newer(tree, known)
+            raise
+
+    def _listed(self, fact: ObjectsListed, listed_us: int) -> None:
+        """A complete list: who is not in it is gone; who is in it is as it was last seen, later."""
+        present = set(fact.uids)
+
+        def covers(uid: str) -> bool:
+            return fact.first <= uid and (not fact.until or uid < fact.until)
+
+        for found in list(self._view.objects.values()):
+            if found.kind == fact.kind and covers(found.uid) and found.uid not in present:
+                self._view.lose(found.uid, found.kind, found.namespace, found.name, listed_us)
+        for uid in [uid for uid in self._pending if covers(uid)]:
+            if uid in present:
+                self._view.still(uid, listed_us)
+            elif uid not in self._view.objects and self._kind(uid) == fact.kind:
+                self._absent[uid] = listed_us
+
+    def _kind(self, uid: str) -> str:
+        for name in self._journals.holders.get(uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[uid]:
+                return tree.nodes[quota].grants[uid].kind
+        return ""
+
+    def due(self, now_us: int) -> set[str]:
+        """The kinds of which a complete list, asked for now, would settle something."""
+        kinds = set()
+        for uid in self._pending:
+            for name in self._journals.holders.get(uid, ()):
+                tree = self._journals.tree(name)
+                grants = [tree.nodes[quota].grants[uid] for quota in tree.holders[uid]]
+                kinds.update(g.kind for g in grants if g.asked_us + LANDED_US <= now_us)
+        return kinds

@@ -1,0 +1,64 @@
+"""Which quota does an object belong to? Pure.
+
+By the workload's own label; where it has none, by the label of its namespace. A namespace that is
+mapped belongs to that quota: its workloads may name the quota itself or one below it, no other
+(``reliability.md`` D13). What names no quota and lives in no mapped namespace is not governed.
+
+Source: ``koordinator.md`` sections 1 and 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+BUSINESS = "BizGroupResourceQuota"
+ELASTIC = "ElasticQuota"
+LABEL = "biz.group.resource.quota"
+ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
+
+_TYPES = ("cpu", "gpu", "memory")
+
+
+class Place(msgspec.Struct, frozen=True):
+    """A quota by kind and name. ``refusal`` "" unless the object may not name it."""
+
+    kind: str
+    quota: str
+    refusal: str = ""
+
+
+def place(
+    labels: Mapping[str, str],
+    namespace: Mapping[str, str],
+    parent: Callable[[str], str | None],
+) -> Place | None:
+    """The quota of an object with ``labels`` in a namespace with those labels; None for one that is not governed.
+
+    ``parent(name)`` is the parent of a business quota, "" at a root, None of an unknown one.
+    """
+    mapped, named = namespace.get(LABEL), labels.get(LABEL)
+    if named:
+        is_ours = not mapped or _is_below(named, mapped, parent)
+        return Place(BUSINESS, named, "" if is_ours else "quota-not-yours")
+    if mapped:
+        return Place(BUSINESS, mapped)
+    elastic = labels.get(ELASTIC_LABEL) or namespace.get(ELASTIC_LABEL)
+    return Place(ELASTIC, elastic) if elastic else None
+
+
+def types_of(labels: Mapping[str, str]) -> dict[str, str]:
+    """The model that each type label names, by ``cpu``, ``gpu`` and ``memory``."""
+    return {name: model for name in _TYPES if (model := labels.get(f"{LABEL}/{name}-type"))}
+
+
+def _is_below(name: str, top: str, parent: Callable[[str], str | None]) -> bool:
+    seen: set[str] = set()
+    current: str | None = name
+    while current and current not in seen:
+        if current == top:
+            return True
+        seen.add(current)
+        current = parent(current)
+    return False

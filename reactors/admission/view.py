@@ -1,0 +1,206 @@
+"""The cluster as far as admission has to know it: what was seen of workloads, namespaces and quotas.
+
+A fold over the history, held in memory. What an event may have changed is marked, so that the
+keeper compares it with the journals; newer versions replace older ones whatever their order.
+
+Source: ``house.md`` sections 3.2, 5.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events import VOCABULARY, namespaces, quotas, workloads
+from bus.events.admissions import QuotaSpec
+from bus.events.pods import Owner
+from bus.events.vocabulary import read
+from bus.kinds import GOVERNED
+from projections import histories
+from reactors.admission.keep import Seen, SeenQuota
+from reactors.admission.mapping import BUSINESS, Place, place, types_of
+
+_OBSERVED = {
+    fact.wire_type
+    for fact in (
+        workloads.WorkloadObserved,
+        workloads.WorkloadVanished,
+        quotas.QuotaObserved,
+        quotas.QuotaVanished,
+        namespaces.NamespaceObserved,
+    )
+}
+
+#: Kinds that answer for what they control.
+COVERING = frozenset(kind.kind for kind in GOVERNED if kind.covers)
+
+#: Deleted objects that are remembered, so that a late observation does not bring one back.
+GONE_KEPT = 10_000
+
+#: Longest chain of controllers that is followed (``reliability.md`` A26).
+DEPTH = 8
+
+
+class Object(msgspec.Struct, frozen=True):
+    """A workload as its newest observation says."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    owner: Owner | None = None
+    labels: dict[str, str] = {}
+    demand: dict[str, int] = {}
+    per_replica: dict[str, int] | None = None
+
+
+class View:
+    """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
+
+    def __init__(self, cluster: str) -> None:
+        self._cluster = cluster
+        self.objects: dict[str, Object] = {}
+        self.names: dict[tuple[str, str, str], str] = {}
+        self.quotas: dict[tuple[str, str], SeenQuota] = {}
+        self.namespaces: dict[str, dict[str, str]] = {}
+        #: Deleted objects, the newest of them.
+        self.gone: dict[str, Seen] = {}
+        self._going: deque[str] = deque()
+        self.changed: set[str] = set()
+        self.changed_quotas: set[tuple[str, str]] = set()
+        self._versions: dict[tuple[str, str], tuple[str, int]] = {}
+
+    def take(self, event: Event) -> None:
+        """Fold one event; those of other kinds and clusters change nothing."""
+        if event.type not in _OBSERVED or event.cluster != self._cluster or event.defect:
+            return
+        fact = read(event, VOCABULARY)
+        if isinstance(fact, workloads.WorkloadObserved):
+            self._observed(fact, event.time_us)
+        elif isinstance(fact, workloads.WorkloadVanished):
+            self._vanished(fact, event.time_us)
+        elif isinstance(fact, namespaces.NamespaceObserved):
+            self._namespace(fact, event.time_us)
+        elif isinstance(fact, quotas.QuotaObserved | quotas.QuotaVanished):
+            self._quota(fact, event.time_us)
+
+    def _observed(self, fact: workloads.WorkloadObserved, time_us: int) -> None:
+        before = self.objects.get(fact.uid)
+        version = fact.resource_version
+        if fact.uid in self.gone or (
+            before is not None
+            and not histories.precedes(before.version, before.seen_us, version, time_us)
+        ):
+            return
+        self.objects[fact.uid] = Object(
+            fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.owner,
+            fact.labels, fact.demand or {}, fact.per_replica,
+        )  # fmt: skip
+        self.names[(fact.kind, fact.namespace, fact.name)] = fact.uid
+        self.changed.add(fact.uid)
+
+    def _vanished(self, fact: workloads.WorkloadVanished, time_us: int) -> None:
+        self.lose(fact.uid, fact.kind, fact.namespace, fact.name, time_us)
+
+    def still(self, uid: str, time_us: int) -> None:
+        """A complete list shows the object: what was last seen of it was so then, too."""
+        found = self.objects.get(uid)
+        if found is not None and found.seen_us < time_us:
+            self.objects[uid] = msgspec.structs.replace(found, seen_us=time_us)
+            self.changed.add(uid)
+
+    def lose(self, uid: str, kind: str, namespace: str, name: str, time_us: int) -> None:
+        """An object was deleted, or a complete list is without it."""
+        self.objects.pop(uid, None)
+        if self.names.get((kind, namespace, name)) == uid:
+            del self.names[(kind, namespace, name)]
+        if uid not in self.gone:
+            self._going.append(uid)
+            if len(self._going) > GONE_KEPT:
+                self.gone.pop(self._going.popleft())
+        self.gone[uid] = Seen(uid, kind, namespace, name, "", {}, {}, time_us, True)
+        self.changed.add(uid)
+
+    def _namespace(self, fact: namespaces.NamespaceObserved, time_us: int) -> None:
+        if not self._is_newer("namespace", fact.name, fact.resource_version, time_us):
+            return
+        before = self.namespaces.get(fact.name)
+        self.namespaces[fact.name] = fact.labels
+        if before is not None and before != fact.labels:
+            self.changed.update(o.uid for o in self.objects.values() if o.namespace == fact.name)
+
+    def _quota(self, fact: quotas.QuotaObserved | quotas.QuotaVanished, time_us: int) -> None:
+        if not self._is_newer(fact.kind, fact.uid, fact.resource_version, time_us):
+            return
+        name = (fact.kind, fact.name)
+        known = self.quotas.get(name)
+        if isinstance(fact, quotas.QuotaVanished):
+            if known is None or known.uid == fact.uid:
+                parent = known.parent if known else ""
+                self.quotas[name] = SeenQuota(fact.name, fact.uid, fact.kind, parent, None, time_us)
+        else:
+            self.quotas[name] = SeenQuota(
+                fact.name, fact.uid, fact.kind, fact.parent, spec_of(fact), time_us
+            )
+        self.changed_quotas.add(name)
+
+    def _is_newer(self, kind: str, key: str, version: str, time_us: int) -> bool:
+        known = self._versions.get((kind, key))
+        if known is not None and not histories.precedes(*known, version, time_us):
+            return False
+        self._versions[(kind, key)] = (version, time_us)
+        return True
+
+    # questions
+
+    def top(self, owner: Owner | None) -> Object | None:
+        """The end of the chain of controllers that begins at ``owner``; None where it was not seen to its end."""
+        found = None
+        for _ in range(DEPTH):
+            if owner is None:
+                return found
+            found = self.objects.get(owner.uid)
+            if found is None:
+                return None
+            owner = found.owner
+        return found
+
+    def place(self, labels: dict[str, str], namespace: str) -> Place | None:
+        """The quota of an object with these labels in a namespace."""
+        return place(labels, self.namespaces.get(namespace, {}), self._parent)
+
+    def _parent(self, quota: str) -> str | None:
+        seen = self.quotas.get((BUSINESS, quota))
+        return seen.parent if seen is not None and seen.spec is not None else None
+
+    def seen(self, uid: str) -> tuple[Place | None, Seen] | None:
+        """One object as evidence for the journals, and its quota; None where it was never seen.
+
+        What has a controller of a governed kind asks for nothing itself.
+        """
+        if (gone := self.gone.get(uid)) is not None:
+            return None, gone
+        found = self.objects.get(uid)
+        if found is None:
+            return None
+        where = None
+        if found.owner is None or found.owner.kind not in COVERING:
+            where = self.place(found.labels, found.namespace)
+        return where, Seen(
+            uid, found.kind, found.namespace, found.name, where.quota if where else "",
+            found.demand, types_of(found.labels), found.seen_us,
+        )  # fmt: skip
+
+
+def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:
+    """What a quota's object limits, as its tree's journal says it."""
+    return QuotaSpec(
+        hard=fact.hard, cash=fact.cash, min=fact.min, max=fact.max,
+        weight=fact.weight if fact.weight is not None else fact.max,
+        lends=fact.lends, is_parent=fact.is_parent, exhaustion=fact.budget.exhaustion,
+        namespaces=fact.namespaces, problem=fact.problem,
+    )  # fmt: skip
