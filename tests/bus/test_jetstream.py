@@ -194,6 +194,7 @@ async def test_the_guard_sees_a_badly_made_stream(server, recovery, change, prop
 
 @pytest.mark.nats
 async def test_the_guard_sees_a_stream_that_is_cut_later(server, bus, recovery):
+    """Catalogue E14: the stream is edited to max_msgs=2."""
     await bus.publish([said(n) for n in range(10)])
     before = unsafe(await bus.guard(server.monitor_url))
     changed = configuration(STREAM) | {"max_msgs": 2}

@@ -144,6 +144,7 @@ async def test_odd_texts_survive(transport):
 
 
 async def test_a_known_id_is_stored_once_and_answers_with_its_place(transport):
+    """Catalogue E4, the same body: ignored."""
     await transport.publish([said(n) for n in range(10)])
 
     sequences = await transport.publish([said(n) for n in (3, 20, 4, 21, 3)])
@@ -162,6 +163,7 @@ async def test_two_watchers_of_one_change_are_one_event(transport):
 
 @pytest.mark.parametrize("beside", [[], [2], [2, 3]])
 async def test_a_known_id_with_another_body_is_refused(transport, beside):
+    """Catalogue E4, another body: whoever says it is stopped, and what is stored stays."""
     await transport.publish([said(1), said(2)])
 
     with pytest.raises(DuplicateIdError):
@@ -173,6 +175,7 @@ async def test_a_known_id_with_another_body_is_refused(transport, beside):
 
 
 async def test_one_call_cannot_give_one_id_two_bodies(transport):
+    """Catalogue E4 within one call."""
     with pytest.raises(DuplicateIdError):
         await transport.publish([said(1), said(1, body=b"{}")])
 
@@ -289,6 +292,7 @@ async def test_several_readers_do_not_disturb_each_other(transport):
 
 
 async def test_a_missing_sequence_is_never_passed_over(bus):
+    """Catalogue E7: a gap."""
     await bus.transport.publish([said(n) for n in range(20)])
     await bus.lose(10)
     seen = []
@@ -302,6 +306,7 @@ async def test_a_missing_sequence_is_never_passed_over(bus):
 
 
 async def test_reading_behind_the_end_is_a_history_that_went_back(transport):
+    """Catalogue E7: a regression."""
     await transport.publish([said(1)])
 
     with pytest.raises(HistoryDivergedError):
@@ -309,6 +314,7 @@ async def test_reading_behind_the_end_is_a_history_that_went_back(transport):
 
 
 async def test_a_stream_that_is_gone_stops_a_live_reader(bus):
+    """Catalogue E14: the stream is deleted."""
     await bus.transport.publish([said(n) for n in range(5)])
     async with asyncio.timeout(20):
         with pytest.raises(HistoryDivergedError):
