@@ -1,0 +1,99 @@
+"""DOOR: keeps the certificate fresh while the server runs: renew, make trusted, promote, serve. Needs no restart.
+
+An API server that is away or refuses delays a renewal and ends nothing: a third of a certificate's life is left.
+The configuration is written at the start and at each renewal only, so that an administrator who deletes it in an
+emergency does not find it back a minute later.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+from bus.errors import BursarError
+from reactors.webhook.certificates import Certificates, content_digest
+from reactors.webhook.tls import RotatingContext, server_context
+
+LOOK_SECONDS = 10.0
+
+#: Makes the API server trust these authorities (PEM): server-side apply of `registration.configuration`.
+Trust = Callable[[bytes], Awaitable[object]]
+
+_log = logging.getLogger(__name__)
+
+
+class Rotation:
+    """The serving side of `certificates`. With `client_ca`, clients need a certificate of these authorities."""
+
+    def __init__(
+        self, certificates: Certificates, trust: Trust, client_ca: Path | None = None
+    ) -> None:
+        self._certificates = certificates
+        self._trust = trust
+        self._client_ca = client_ca
+        self._trusted: bytes | None = None
+        self._served = b""
+        self._tls: RotatingContext | None = None
+        #: Why the API server could not be told, or the new certificate not be used; "" = all is well.
+        self.problem = ""
+
+    def begin(self) -> RotatingContext:
+        """What the server has to listen with. Makes the first certificate; asks nothing of the API server.
+
+        Raises CertificateError where there is nothing to serve.
+        """
+        self._certificates.renew()
+        self._served = self._digest()
+        self._tls = RotatingContext(self._context(), self._context())
+        return self._tls
+
+    async def run(self) -> None:
+        """Looks until it is cancelled. `begin` comes first."""
+        while True:
+            await self.turn()
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def turn(self) -> None:
+        """One look: every step that is due. What fails is told in `problem` and tried at the next look."""
+        problems = [await self._problem_of(step) for step in (self._make_trusted, self._serve)]
+        found = "; ".join(filter(None, problems))
+        if found and found != self.problem:
+            _log.warning("the webhook's certificate cannot be kept fresh: %s", found)
+        self.problem = found
+
+    async def _problem_of(self, step: Callable[[], Awaitable[None]]) -> str:
+        try:
+            await step()
+        except BursarError as error:
+            return str(error)
+        return ""
+
+    async def _make_trusted(self) -> None:
+        bundle = await asyncio.to_thread(self._certificates.renew)
+        if bundle == self._trusted:
+            # Told at an earlier look, so whoever asks has had time to hear of it.
+            await asyncio.to_thread(self._certificates.promote)
+        else:
+            await self._trust(bundle)
+            self._trusted = bundle
+
+    async def _serve(self) -> None:
+        assert self._tls is not None
+        digest = self._digest()
+        if digest != self._served:
+            self._tls.use(self._context())
+            self._served = digest
+            _log.info("the webhook serves another certificate")
+
+    def _context(self) -> ssl.SSLContext:
+        return server_context(
+            self._certificates.certificate, self._certificates.key, self._client_ca
+        )
+
+    def _digest(self) -> bytes:
+        return self._certificates.digest() + (
+            b"" if self._client_ca is None else content_digest(self._client_ca)
+        )

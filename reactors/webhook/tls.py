@@ -1,0 +1,68 @@
+"""TLS whose certificate changes while connections stay: 1.2 and newer, client certificates on request.
+
+A certificate is exchanged by giving each new handshake the newest context, through OpenSSL's server-name callback,
+which is called for clients without a server name too (an API server that dials an address sends none). Refused:
+`load_cert_chain` on the context in use, which leaves half a certificate when the second file is wrong, and which can
+never take back a client authority.
+"""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+
+from bus.errors import PermanentError
+
+
+class CertificateError(PermanentError):
+    """A certificate, its key or its authority cannot be used.
+
+    Keep serving with the one before; where there is none, do not start.
+    """
+
+
+def server_context(
+    certificate: Path, key: Path | None = None, client_ca: Path | None = None
+) -> ssl.SSLContext:
+    """A context that proves to be `certificate` (a chain, leaf first; with its key in it where `key` is None).
+
+    With `client_ca`, only clients with a certificate of these authorities get through the handshake. Raises
+    CertificateError.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    # Without resumption every connection proves itself anew, with the certificates of its day.
+    context.num_tickets = 0
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION | ssl.OP_NO_RENEGOTIATION
+    try:
+        context.load_cert_chain(certificate, key)
+        if client_ca is not None:
+            context.verify_mode = ssl.CERT_REQUIRED
+            context.load_verify_locations(client_ca)
+    except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
+        raise CertificateError(
+            "the certificate cannot be used", file=str(certificate), reason=str(error)[:200]
+        ) from None
+    return context
+
+
+class RotatingContext:
+    """The context that a listening socket keeps, while what it serves changes.
+
+    Whether client certificates are asked for is fixed by the first context; which are accepted, follows.
+    """
+
+    def __init__(self, first: ssl.SSLContext, listening: ssl.SSLContext) -> None:
+        self._newest = first
+        #: For the listening socket: a context made of the same files, never used itself.
+        self.listening = listening
+        self.listening.sni_callback = self._exchange
+
+    def use(self, context: ssl.SSLContext) -> None:
+        """Serve every handshake from now on with `context`; open connections go on."""
+        self._newest = context
+
+    def _exchange(
+        self, connection: ssl.SSLSocket | ssl.SSLObject, name: str, listening: ssl.SSLContext
+    ) -> None:
+        connection.context = self._newest

@@ -1,0 +1,259 @@
+"""One review in, one decided answer out, before the deadline."""
+
+import asyncio
+import json
+import logging
+import time
+
+import pytest
+
+from reactors.webhook import Answer
+from reactors.webhook.review import MAX_BYTES
+from tests.reactors.webhook.reviews import application, deployment, encoded, review
+
+DEADLINE = 0.05
+
+
+class Asker:
+    """The other side of an ASGI application: sends one request, keeps what is answered.
+
+    Instead of a piece of the body: None for a connection that closes, `...` for one that says no more.
+    """
+
+    def __init__(self, *chunks, path="/admit", method="POST", content_type="application/json"):
+        self._chunks = list(chunks)
+        length = sum(len(chunk) for chunk in chunks if isinstance(chunk, bytes))
+        headers = [(b"content-type", content_type.encode())] if content_type else []
+        self.scope = {
+            "type": "http",
+            "method": method,
+            "path": path,
+            "headers": [*headers, (b"content-length", str(length).encode())],
+        }
+        self.messages = []
+
+    async def receive(self):
+        chunk = self._chunks.pop(0) if self._chunks else ...
+        if chunk is ...:
+            await asyncio.Event().wait()
+        if chunk is None:
+            return {"type": "http.disconnect"}
+        return {"type": "http.request", "body": chunk, "more_body": bool(self._chunks)}
+
+    async def send(self, message):
+        self.messages.append(message)
+
+    @property
+    def status(self):
+        return self.messages[0]["status"]
+
+    @property
+    def body(self):
+        return b"".join(message["body"] for message in self.messages[1:])
+
+    @property
+    def response(self):
+        return json.loads(self.body)["response"]
+
+    @property
+    def closes(self):
+        return (b"connection", b"close") in self.messages[0]["headers"]
+
+
+async def ask(app, *chunks, **request):
+    asker = Asker(*(chunks or (encoded(),)), **request)
+    await app(asker.scope, asker.receive, asker.send)
+    return asker
+
+
+async def hang(asked):
+    await asyncio.Event().wait()
+
+
+async def test_the_handlers_answer_is_given_to_its_review():
+    async def handler(asked):
+        return Answer(False, "over-quota", f"{asked.name} is too large")
+
+    app = application(handler)
+    asker = await ask(app)
+
+    assert asker.status == 200
+    assert asker.response == {
+        "uid": "review-1",
+        "allowed": False,
+        "status": {"code": 403, "reason": "over-quota", "message": "service is too large"},
+    }
+    assert (app.state.allowed, app.state.denied) == (0, {"over-quota": 1})
+
+
+async def test_a_review_in_many_pieces_is_one_review():
+    raw = encoded()
+    asker = await ask(application(), raw[:10], raw[10:400], raw[400:])
+
+    assert asker.response["allowed"] is True
+
+
+async def test_a_handler_that_hangs_is_answered_for_at_the_deadline():
+    app = application(hang, deadline_seconds=DEADLINE)
+    began = time.monotonic()
+    asker = await ask(app)
+
+    assert asker.response["status"]["reason"] == "bursar-unavailable"
+    assert DEADLINE <= time.monotonic() - began < 20 * DEADLINE
+    assert app.state.late == 1
+
+
+async def test_a_handler_that_swallows_its_cancellation_is_answered_for_too():
+    released = asyncio.Event()
+
+    async def stubborn(asked):
+        while not released.is_set():
+            try:
+                await released.wait()
+            except asyncio.CancelledError:
+                continue
+        return Answer(True)
+
+    app = application(stubborn, deadline_seconds=DEADLINE)
+    asker = Asker(encoded())
+    task = asyncio.create_task(app(asker.scope, asker.receive, asker.send))
+    await asyncio.sleep(3 * DEADLINE)
+
+    assert not task.done()
+    assert asker.response["allowed"] is False
+
+    released.set()
+    await task
+
+    assert len(asker.messages) == 2
+    assert app.state.allowed == 0
+
+
+async def test_a_late_review_of_something_uncharged_is_allowed_with_a_warning():
+    raw = encoded(operation="DELETE", object=None, oldObject=deployment())
+    asker = await ask(application(hang, deadline_seconds=DEADLINE), raw)
+
+    assert asker.response["allowed"] is True
+    assert asker.response["warnings"]
+
+
+async def test_a_handler_that_fails_is_answered_for_and_logged(caplog):
+    async def broken(asked):
+        raise RuntimeError("lost")
+
+    app = application(broken)
+    with caplog.at_level(logging.ERROR):
+        asker = await ask(app)
+
+    assert asker.response["status"]["reason"] == "bursar-unavailable"
+    assert (app.state.failed, app.state.late) == (1, 0)
+    assert "lost" in caplog.text
+
+
+async def test_a_cancelled_request_stays_cancelled():
+    asker = Asker(encoded())
+    app = application(hang)
+    task = asyncio.create_task(app(asker.scope, asker.receive, asker.send))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+    assert asker.messages == []
+
+
+async def test_a_body_that_does_not_come_is_not_waited_for():
+    app = application(deadline_seconds=DEADLINE)
+    asker = await ask(app, encoded()[:10], ...)
+
+    assert (asker.status, asker.closes) == (408, True)
+    assert app.state.refused == {408: 1}
+
+
+async def test_an_asker_who_has_gone_is_not_answered():
+    app = application()
+    asker = await ask(app, encoded()[:10], None)
+
+    assert asker.messages == []
+    assert app.state.allowed == 0
+
+
+REFUSED = {
+    "an empty body": (400, (b"",), {}),
+    "an array": (400, (b"[]",), {}),
+    "v1beta1": (400, (encoded().replace(b"k8s.io/v1", b"k8s.io/v1beta1"),), {}),
+    "3 MB announced": (413, (b"x" * (MAX_BYTES + 1),), {}),
+    "protobuf": (415, (encoded(),), {"content_type": "application/vnd.kubernetes.protobuf"}),
+    "a form": (415, (encoded(),), {"content_type": "application/x-www-form-urlencoded"}),
+    "no content type": (415, (encoded(),), {"content_type": ""}),
+    "GET": (405, (b"",), {"method": "GET"}),
+    "another path": (404, (encoded(),), {"path": "/admit/"}),
+    "the benchmark's control": (404, (encoded(),), {"path": "/empty"}),
+}
+
+
+@pytest.mark.parametrize(("status", "chunks", "request_"), REFUSED.values(), ids=REFUSED)
+async def test_what_is_no_review_has_an_http_error_and_never_an_answer(status, chunks, request_):
+    async def never(asked):
+        raise AssertionError("asked")
+
+    asker = await ask(application(never), *chunks, **request_)
+
+    assert status == asker.status
+    assert b"allowed" not in asker.body
+
+
+async def test_a_body_that_grows_beyond_the_limit_is_cut_off():
+    asker = Asker(*[b"x" * 1_000_000] * 5)
+    asker.scope["headers"] = asker.scope["headers"][:1]
+    await application()(asker.scope, asker.receive, asker.send)
+
+    assert (asker.status, asker.closes) == (413, True)
+    assert asker._chunks
+
+
+async def test_an_object_that_cannot_be_read_exactly_is_denied():
+    app = application()
+    asker = await ask(app, encoded(object=deployment(annotations={"a": "\0"})))
+
+    assert asker.response["allowed"] is False
+    assert asker.response["status"]["reason"] == "unreadable-object"
+    assert asker.response["uid"] == review()["request"]["uid"]
+
+
+async def test_a_content_type_may_name_its_character_set():
+    asker = await ask(application(), content_type="application/json; charset=utf-8")
+
+    assert asker.response["allowed"] is True
+
+
+async def test_the_benchmarks_control_allows_everything_where_it_is_asked_for():
+    asker = await ask(application(hang, with_empty=True), path="/empty")
+
+    assert asker.response["allowed"] is True
+
+
+@pytest.mark.parametrize(
+    ("ready", "draining", "status"), [(True, False, 200), (False, False, 503), (True, True, 503)]
+)
+async def test_readiness_follows_the_caller_and_ends_with_draining(ready, draining, status):
+    app = application(ready=lambda: ready)
+    app.draining = draining
+    asker = await ask(app, b"", path="/readyz", method="GET")
+
+    assert status == asker.status
+
+
+async def test_health_is_answered_also_while_not_ready():
+    asker = await ask(application(ready=lambda: False), b"", path="/healthz", method="GET")
+
+    assert asker.status == 200
+
+
+async def test_a_draining_server_asks_to_connect_anew():
+    app = application()
+    before = await ask(app)
+    app.draining = True
+    after = await ask(app)
+
+    assert (before.closes, after.closes) == (False, True)

@@ -1,0 +1,177 @@
+"""Serving certificates: made, renewed in two steps, given and watched."""
+
+import ssl
+import stat
+
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from reactors.webhook.certificates import (
+    LIFE_SECONDS,
+    SETTLE_SECONDS,
+    GivenCertificates,
+    OwnCertificates,
+)
+from reactors.webhook.tls import CertificateError, server_context
+from tests.factories import START_US
+from tests.reactors.webhook.serving import Clock
+
+NAMES = ("bursar-webhook.bursar.svc", "127.0.0.1")
+DAY = 86_400
+DUE = LIFE_SECONDS * 2 // 3
+
+
+@pytest.fixture
+def clock():
+    return Clock(START_US)
+
+
+@pytest.fixture
+def own(tmp_path, clock):
+    return OwnCertificates(tmp_path / "webhook", NAMES, clock)
+
+
+def serving(certificates):
+    return x509.load_pem_x509_certificate(certificates.certificate.read_bytes())
+
+
+def authorities(bundle):
+    return x509.load_pem_x509_certificates(bundle)
+
+
+def test_the_first_certificate_is_served_at_once(own):
+    [authority] = authorities(own.renew())
+    leaf = serving(own)
+    leaf.verify_directly_issued_by(authority)
+    names = leaf.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
+
+    assert [str(name.value) for name in names] == list(NAMES)
+    assert isinstance(leaf.public_key(), ec.EllipticCurvePublicKey)
+    assert (leaf.not_valid_after_utc - leaf.not_valid_before_utc).days == 90
+    server_context(own.certificate, own.key)
+
+
+def test_nothing_is_made_twice(own, clock):
+    bundle, digest = own.renew(), own.digest()
+    clock.after(DUE - 1)
+
+    assert (own.renew(), own.digest()) == (bundle, digest)
+
+
+def test_files_are_readable_by_their_owner_alone(own, clock):
+    own.renew()
+    clock.after(DUE)
+    own.renew()
+    clock.after(SETTLE_SECONDS)
+    own.promote()
+    folder = own.certificate.parent
+    modes = {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()}
+
+    assert (modes, stat.S_IMODE(folder.stat().st_mode)) == ({0o600}, 0o700)
+
+
+def test_no_key_of_an_authority_is_kept(own):
+    own.renew()
+    text = own.certificate.read_text()
+
+    assert text.count("PRIVATE KEY") == 2  # begin and end of the serving certificate's own
+
+
+def test_after_two_thirds_of_its_life_the_next_is_trusted_beside_it_and_served_later(own, clock):
+    [first] = authorities(own.renew())
+    digest = own.digest()
+    clock.after(DUE)
+    old, new = authorities(own.renew())
+
+    assert (old, own.digest()) == (first, digest)
+
+    own.promote()
+
+    assert own.digest() == digest  # not yet settled
+
+    clock.after(SETTLE_SECONDS)
+    own.promote()
+    serving(own).verify_directly_issued_by(new)
+
+    assert set(authorities(own.renew())) == {old, new}
+
+
+def test_the_authority_before_is_trusted_until_it_expires(own, clock):
+    [first] = authorities(own.renew())
+    clock.after(DUE)
+    own.renew()
+    clock.after(SETTLE_SECONDS)
+    own.promote()
+    clock.after(LIFE_SECONDS - DUE)
+    [left] = authorities(own.renew())
+
+    assert left != first
+
+
+@pytest.mark.parametrize("days", [LIFE_SECONDS // DAY, -1], ids=["expired", "made in the future"])
+def test_a_certificate_that_is_not_valid_is_replaced_at_once(own, clock, days):
+    own.renew()
+    digest = own.digest()
+    clock.after(days * DAY)
+    own.renew()
+
+    assert own.digest() != digest
+
+
+def test_another_name_needs_another_certificate(tmp_path, own, clock):
+    own.renew()
+    renamed = OwnCertificates(tmp_path / "webhook", (*NAMES, "localhost"), clock)
+
+    assert len(authorities(renamed.renew())) == 2
+
+
+def test_a_damaged_file_is_made_anew(own, caplog):
+    own.renew()
+    for content in (b"", b"rubbish", own.certificate.read_bytes()[:300]):
+        own.certificate.write_bytes(content)
+        [authority] = authorities(own.renew())
+
+        serving(own).verify_directly_issued_by(authority)
+
+
+def test_processes_that_share_a_folder_share_a_certificate(tmp_path, own, clock):
+    bundle = own.renew()
+    other = OwnCertificates(tmp_path / "webhook", NAMES, clock)
+
+    assert (other.renew(), other.digest()) == (bundle, own.digest())
+
+
+def test_given_files_are_watched_by_their_content(tmp_path, own):
+    bundle = own.renew()
+    certificate, authority = tmp_path / "tls.pem", tmp_path / "ca.pem"
+    certificate.write_bytes(own.certificate.read_bytes())
+    authority.write_bytes(bundle)
+    given = GivenCertificates(certificate, certificate, authority)
+    before = given.digest()
+    certificate.write_bytes(own.certificate.read_bytes() + b"\n")
+
+    assert (given.renew(), given.digest() != before) == (bundle, True)
+
+
+def test_an_authority_that_is_not_ours_to_tell_is_not_told(own):
+    own.renew()
+
+    assert GivenCertificates(own.certificate, own.key).renew() == b""
+
+
+@pytest.mark.parametrize("content", [None, b"rubbish"], ids=["missing", "damaged"])
+def test_given_files_that_cannot_be_used_are_an_error(tmp_path, content):
+    certificate = tmp_path / "tls.pem"
+    if content is not None:
+        certificate.write_bytes(content)
+    with pytest.raises(CertificateError):
+        server_context(certificate, certificate)
+
+
+def test_only_tls_1_2_and_newer_is_spoken(own):
+    own.renew()
+    context = server_context(own.certificate, own.key)
+
+    assert context.minimum_version == ssl.TLSVersion.TLSv1_2
+    assert context.verify_mode == ssl.CERT_NONE
