@@ -30,21 +30,19 @@ def kind_of(resource: str) -> str:
     return name if name in ("cpu", "memory", "gpu") else ""
 
 
-def charged(
-    limited: Mapping[str, int], demand: Mapping[str, int], types: Mapping[str, str]
-) -> dict[str, int]:
-    """What a demand charges, by key of ``limited``; keys that are not there are not limited.
+def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
+    """What a demand charges, by key.
 
     ``demand`` has keys ``limits.<resource>`` and ``requests.<resource>``, ``types`` the model by
     ``cpu``, ``memory`` or ``gpu``. A demand with a type charges the typed key and every
-    dot-boundary prefix of it that is present; one without only the plain key. Zeros charge nothing.
+    dot-boundary prefix of it; one without only the plain key. Zeros charge nothing. Keys that no
+    quota limits yet are charged too, so that a limit which comes later knows what is used.
     """
     charge: dict[str, int] = {}
     for key, amount in demand.items():
         if not amount:
             continue
         model = types.get(kind_of(key.partition(".")[2]), "")
-        for present in prefixes(f"{key}.{model}") if model else (key,):
-            if present in limited:
-                charge[present] = charge.get(present, 0) + amount
+        for touched in prefixes(f"{key}.{model}") if model else (key,):
+            charge[touched] = charge.get(touched, 0) + amount
     return charge

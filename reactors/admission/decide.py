@@ -32,14 +32,18 @@ class Request(msgspec.Struct, frozen=True):
     operation: str = "CREATE"
 
 
-def decide(draft: Draft, request: Request, now_us: int) -> AdmissionDecided:
+def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> AdmissionDecided:
     """The answer to ``request`` on top of ``draft``; it is not added to the draft yet.
+
+    ``refusal``: a reason that was found before any quota was asked.
 
     Reasons: ``fits``; ``fewer`` (nothing rises); ``over-quota`` and ``budget-exhausted`` with the
     keys that refuse as deficits; ``quota-unknown``; ``quota-unready`` (declared, not seen in the
     cluster yet: ask again); ``quota-invalid`` (its object cannot be used); ``quota-not-yours``;
     ``parent-quota`` (an elastic parent holds no workloads).
     """
+    if refusal:
+        return _answer(draft, request, "refused", refusal)
     node = draft.node(request.quota)
     if node is None:
         return _answer(draft, request, "refused", "quota-unknown")
@@ -51,7 +55,7 @@ def decide(draft: Draft, request: Request, now_us: int) -> AdmissionDecided:
         return _answer(draft, request, "refused", "quota-not-yours")
     if node.kind == "ElasticQuota" and node.spec.is_parent:
         return _answer(draft, request, "refused", "parent-quota")
-    wanted = charged(node.limited(), request.demand, request.types)
+    wanted = charged(request.demand, request.types)
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
     rises = {k: n - held.get(k, 0) for k, n in wanted.items() if n > held.get(k, 0)}
@@ -77,7 +81,7 @@ def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | Non
     node = draft.node(request.quota)
     if node is None:
         return None
-    wanted = charged(node.limited(), request.demand, request.types)
+    wanted = charged(request.demand, request.types)
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
     if grant is not None and all(n <= held.get(key, 0) for key, n in wanted.items()):

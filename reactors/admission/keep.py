@@ -116,7 +116,7 @@ def _less(
         return None
     if seen.quota != grant.quota:
         return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
-    wanted = charged(node.limited(), seen.demand, seen.types)
+    wanted = charged(seen.demand, seen.types)
     charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
     charge = {key: n for key, n in charge.items() if n}
     if charge == grant.charge:
@@ -148,6 +148,8 @@ class SeenQuota(msgspec.Struct, frozen=True):
     parent: str
     spec: QuotaSpec | None
     seen_us: int
+    #: Koordinator's tree id, of an ElasticQuota.
+    tree: str = ""
 
 
 def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:

@@ -89,7 +89,9 @@ class Keeper:
         if belongs is None:
             return seen.spec is None
         if stands is not None and stands != belongs:
-            gone = SeenQuota(seen.name, seen.uid, seen.kind, seen.parent, None, seen.seen_us)
+            gone = SeenQuota(
+                seen.name, seen.uid, seen.kind, seen.parent, None, seen.seen_us, seen.tree
+            )
             await self._declare(self._journals.tree(stands), gone)
         await self._declare(self._journals.tree(belongs), seen)
         return True
@@ -97,10 +99,13 @@ class Keeper:
     async def _declare(self, tree: Tree, seen: SeenQuota) -> None:
         draft = Draft(tree)
         fact = declared(draft, seen)
-        if fact is not None:
-            await self._store(draft, [fact])
-            # What names it may have been refused or not been charged until now.
-            self._view.changed.update(o.uid for o in self._view.objects.values() if o.demand)
+        if fact is None:
+            return
+        is_new = seen.name not in tree.nodes or tree.nodes[seen.name].observed is None
+        await self._store(draft, [fact])
+        if is_new:
+            # What names it, or lives in its namespaces, could not be charged until now.
+            self._view.changed.update(self._view.objects)
 
     def _tree_of(self, seen: SeenQuota) -> str | None:
         if seen.kind == ELASTIC:
@@ -192,7 +197,7 @@ class Keeper:
 
     def due(self, now_us: int) -> set[str]:
         """The kinds of which a complete list, asked for now, would settle something."""
-        kinds = set()
+        kinds: set[str] = set()
         for uid in self._pending:
             for name in self._journals.holders.get(uid, ()):
                 tree = self._journals.tree(name)

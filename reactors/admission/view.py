@@ -144,7 +144,7 @@ class View:
                 self.quotas[name] = SeenQuota(fact.name, fact.uid, fact.kind, parent, None, time_us)
         else:
             self.quotas[name] = SeenQuota(
-                fact.name, fact.uid, fact.kind, fact.parent, spec_of(fact), time_us
+                fact.name, fact.uid, fact.kind, fact.parent, spec_of(fact), time_us, fact.tree
             )
         self.changed_quotas.add(name)
 
@@ -156,6 +156,10 @@ class View:
         return True
 
     # questions
+
+    def named(self, kind: str, namespace: str, name: str) -> Object | None:
+        """An object by its name."""
+        return self.objects.get(self.names.get((kind, namespace, name), ""))
 
     def top(self, owner: Owner | None) -> Object | None:
         """The end of the chain of controllers that begins at ``owner``; None where it was not seen to its end."""

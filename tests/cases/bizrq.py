@@ -121,7 +121,7 @@ def admit_workload(given, expect):
     world.meter("g", meters)
     if "old" in given:
         types = given["old"].get("types", given["types"])
-        old = charged(amounts(plain), demand(given["old"]), types)
+        old = charged(demand(given["old"]), types)
         world.adopt("w", demand(given["old"]), types)
         used = {k: n - Fraction(old.get(k, 0), 1000) for k, n in used.items()}
     world.hold("g", used)
@@ -129,7 +129,7 @@ def admit_workload(given, expect):
     assert (answer.verdict == "admitted") == expect["allow"]
     if expect["allow"]:
         # What it no longer asks for is held until it is seen.
-        world.see("w", charged(amounts(plain), demand(given), given["types"]))
+        world.see("w", charged(demand(given), given["types"]))
     if "used" in expect:
         node = world.tree.nodes["g"]
         assert {k: node.used(k) for k in amounts(plain)} == amounts(

@@ -1,0 +1,131 @@
+"""Admission as a process runs it: journals, view, handler, webhook server and its registration; and the keeper.
+
+Every replica answers; one keeps (``bursar up``). A replica is ready when it has read the history to the end that
+there was when it began.
+
+Source: ``house.md`` sections 5 and 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import Clock
+from bus.kinds import GOVERNED
+from bus.transport import Transport
+from deploy.bootstrap import beside
+from reactors.admission.handler import Handler
+from reactors.admission.keeper import Keeper
+from reactors.admission.view import View
+from reactors.engine.journals import Journals
+from reactors.webhook.application import Application
+from reactors.webhook.certificates import Certificates
+from reactors.webhook.failure import closed_for
+from reactors.webhook.registration import PATH, RegistrationSettings, configuration
+from reactors.webhook.review import Answer, Review
+from reactors.webhook.rotation import Rotation
+from reactors.webhook.server import ServerSettings, WebhookServer
+
+#: Between two looks at what a complete list would settle.
+DUE_SECONDS = 5.0
+
+
+class Applies(Protocol):
+    """What registration asks of a cluster."""
+
+    async def apply(self, path: str, body: dict[str, Any]) -> Any:
+        """Server-side apply."""
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """The admission side of one process."""
+
+    journals: Journals
+    view: View
+    handler: Handler
+    keeper: Keeper | None
+
+
+@asynccontextmanager
+async def following(
+    transport: Transport,
+    clock: Clock,
+    *,
+    cluster: str,
+    source: str,
+    keeps: bool,
+    relist: Callable[[str], None] = lambda kind: None,
+) -> AsyncIterator[Admission]:
+    """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
+
+    ``relist(kind)`` asks for a complete list of a kind.
+    """
+    journals = Journals(transport, clock, cluster=cluster, source=source)
+    view = View(cluster)
+    journals.listen(view.take)
+    keeper = Keeper(journals, view, clock) if keeps else None
+    admission = Admission(journals, view, Handler(journals, view, clock), keeper)
+    head = await transport.head()
+    async with beside(journals.follow()):
+        await journals.reached(head.last_sequence)
+        if keeper is None:
+            yield admission
+            return
+        async with beside(keeper.run()), beside(_relisting(keeper, clock, relist)):
+            yield admission
+
+
+async def _relisting(keeper: Keeper, clock: Clock, relist: Callable[[str], None]) -> None:
+    while True:
+        await asyncio.sleep(DUE_SECONDS)
+        for kind in sorted(keeper.due(clock.now_us())):
+            relist(kind)
+
+
+@asynccontextmanager
+async def serving(
+    admission: Admission,
+    certificates: Certificates,
+    cluster: Applies,
+    settings: ServerSettings,
+    registration: RegistrationSettings,
+    *,
+    is_shadow: bool = False,
+) -> AsyncIterator[WebhookServer]:
+    """Serve reviews while the body runs, and keep the API server's registration current.
+
+    ``is_shadow``: decide and record, and refuse nothing.
+    """
+    handler = shadowed(admission.handler) if is_shadow else admission.handler
+    charged = {(kind.group, kind.resource) for kind in GOVERNED}
+    application = Application(handler, closed_for(charged))
+
+    async def trust(bundle: bytes) -> None:
+        await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
+
+    rotation = Rotation(certificates, trust)
+    server = WebhookServer(application, settings, rotation.begin())
+    await server.start()
+    try:
+        async with beside(rotation.run()):
+            yield server
+    finally:
+        await server.stop()
+
+
+def shadowed(handler: Handler) -> Callable[[Review], Any]:
+    """``handler``, whose refusals become warnings."""
+
+    async def answer(review: Review) -> Answer:
+        said = await handler(review)
+        if said.allowed:
+            return said
+        warning = f"Bursar would refuse this: {said.message}"
+        return Answer(True, said.reason, warnings=(warning, *said.warnings))
+
+    return answer

@@ -1,0 +1,86 @@
+"""What a person reads of a decision: the key, the deficit, the limit, and who holds how much. Pure.
+
+A refusal tells the asker's own namespace apart from all others, and names nobody else
+(``reliability.md`` section 5: answers contain no other tenant's names).
+
+Source: issue 4, item 3.
+"""
+
+from __future__ import annotations
+
+from bus.clock import format_stamp
+from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
+from bus.resources.keys import key_text
+from projections.admissions import Tree
+
+_WHY = {
+    "quota-unknown": "there is no quota {quota!r}: create it, or correct the label on this object or its namespace",
+    "quota-unready": "quota {quota!r} was admitted and not seen in the cluster yet: try again in a moment",
+    "quota-invalid": "quota {quota!r} cannot be used: {problem}",
+    "quota-not-yours": "workloads of namespace {namespace!r} may not use quota {quota!r}",
+    "parent-quota": "quota {quota!r} holds quotas, not workloads: name one below it",
+    "name-exists": "a quota of this name is there already",
+    "parent-immutable": "a quota keeps its parent: delete it and create it anew below the other one",
+    "parent-unknown": "its parent {parent!r} does not exist",
+    "parent-unready": "its parent {parent!r} was not seen in the cluster yet: try again in a moment",
+    "own-parent": "a quota cannot be its own parent",
+    "too-deep": "quotas may stand in at most 16 levels",
+    "too-many-children": "a quota may have at most 5,000 children",
+    "too-many-changes": "too many changes of this quota are on their way: try again in a minute",
+    "missing-keys": "every key of the parent must be limited in the child too; missing: {keys}",
+    "has-children": "other quotas stand below it: delete them first",
+    "in-use": "workloads still hold something of it",
+}
+
+
+def sentence(decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
+    """One sentence for a refusal; the warnings of an admitted one are made by :func:`warning`."""
+    if decision.deficits:
+        lines = "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
+        return f"quota {_limiting(decision)!r}: {lines} ({decision.reason})"
+    node = tree.nodes.get(decision.quota)
+    namespace = decision.namespace if isinstance(decision, AdmissionDecided) else ""
+    parent, keys = "", ""
+    if isinstance(decision, QuotaDeclared):
+        parent, keys = decision.parent, ", ".join(decision.keys)
+    said = _WHY.get(decision.reason, "refused").format(
+        quota=decision.quota, namespace=namespace, parent=parent, keys=keys,
+        problem=node.spec.problem if node else "",
+    )  # fmt: skip
+    return f"{said} ({decision.reason})"
+
+
+def warning(decision: AdmissionDecided, tree: Tree) -> str:
+    """What an admitted request is warned of; "" for nothing."""
+    if decision.verdict != "admitted" or not decision.deficits:
+        return ""
+    return "; ".join(_deficit(deficit, decision, tree) for deficit in decision.deficits)
+
+
+def _limiting(decision: AdmissionDecided | QuotaDeclared) -> str:
+    return decision.parent if isinstance(decision, QuotaDeclared) else decision.quota
+
+
+def _deficit(deficit: Deficit, decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
+    key = deficit.key
+
+    def text(amount: int) -> str:
+        return key_text(key, amount)
+
+    if key.startswith("cash/"):
+        meter = tree.meters.get((decision.quota, key.removeprefix("cash/")))
+        resets = (
+            f", the period ends {format_stamp(meter.resets_s * 1_000_000)}"
+            if meter and meter.resets_s
+            else ""
+        )
+        return f"{key}: {text(deficit.used)} of {text(deficit.limit)} hours are spent{resets}"
+    missing = deficit.used + deficit.asked - deficit.limit
+    holders = ""
+    if isinstance(decision, AdmissionDecided):
+        own, others = deficit.own, deficit.used - deficit.own
+        holders = f"; this namespace holds {text(own)}, others {text(others)}"
+    return (
+        f"{key} asks for {text(deficit.asked)} more, {text(deficit.used)} of {text(deficit.limit)} are used, "
+        f"{text(missing)} too much{holders}"
+    )
