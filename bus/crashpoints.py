@@ -32,6 +32,8 @@ LABELS = (
     "replay.after_swap",
     "journal.before_append",
     "journal.after_append",
+    "quota_status.before_apply",
+    "quota_status.after_apply",
 )
 
 _hook: Callable[[str], None] | None = None

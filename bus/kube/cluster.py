@@ -128,8 +128,9 @@ class KubeCluster:
         """Server-side apply: ``body`` is all that ``manager`` wants of the object at ``path``.
 
         Fields it wanted before and does not name now are given up. An object that is not there is created, unless the
-        metadata has a ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). Without ``force`` a field
-        of another manager is a ConflictError.
+        metadata has a ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). A ``resourceVersion`` is a
+        precondition; below ``/status`` of a custom object it is the only one, a ``uid`` is overwritten there. Without
+        ``force`` a field of another manager is a ConflictError.
         """
         query = [("fieldManager", manager), ("force", str(force).lower())]
         kind = "application/apply-patch+yaml"

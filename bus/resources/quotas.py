@@ -42,6 +42,7 @@ MOST_TOLD = 8
 
 Amount = Annotated[Quantity, Field(json_schema_extra=rules.of_quantity)]
 Quantities = Annotated[dict[str, Amount], Field(max_length=MOST_KEYS)]
+Texts = Annotated[dict[str, str], Field(json_schema_extra=rules.WHOLE)]
 ResourceQuantities = Annotated[Quantities, Field(json_schema_extra=rules.of_resources)]
 
 
@@ -251,11 +252,11 @@ class Shown(_Model):
 class QuotaStatus(_Model):
     """What Bursar's ledger knows of the quota. Written by Bursar only."""
 
-    hard: dict[str, str] = Field(default={}, description="The limits in force.")
-    used: dict[str, str] = Field(default={}, description="Held by it and granted to its children.")
-    self_used: dict[str, str] = Field(default={}, description="Held by its own workloads.")
-    runtime: dict[str, str] = Field(default={}, description="The elastic share it has now.")
-    budget_left: dict[str, str] = Field(default={}, description="Hours left in this period.")
+    hard: Texts = Field(default={}, description="The limits in force.")
+    used: Texts = Field(default={}, description="Held by it and granted to its children.")
+    self_used: Texts = Field(default={}, description="Held by its own workloads.")
+    runtime: Texts = Field(default={}, description="The elastic share it has now.")
+    budget_left: Texts = Field(default={}, description="Hours left in this period.")
     exhausts_at: str = Field(
         default="", description="When the first budget is spent if what runs goes on; empty: never."
     )

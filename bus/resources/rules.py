@@ -52,6 +52,8 @@ def _text(text: str) -> str:
 
 #: An RFC 3339 stamp.
 STAMP: Extra = {"format": "date-time"}
+#: A map that has one writer: what it leaves out is gone. Server-side apply keeps the keys of a map that became empty.
+WHOLE: Extra = {"x-kubernetes-map-type": "atomic"}
 #: A list that is a map by type, as conditions are.
 BY_TYPE: Extra = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 

@@ -15,11 +15,13 @@ from datetime import datetime
 
 import pytest
 
+from bus.resources import crds, keys, quotas
 from bus.sources.catalogue import SOURCES
 from projections import histories, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
 from projections.pod_runs import lists
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
+from reactors.effectors import quota_status
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
 
@@ -35,6 +37,8 @@ def registered():
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
     found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]
     found.append(("workloads.top", workloads.top))
+    found += [("quotas.understood", quotas.understood), ("crds", crds.crds), ("key", keys.key_text)]
+    found += [("status.told", quota_status.told), ("status.body", quota_status.body)]
     for module in (fusion, hub, kubeflow, policy, workspaces):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
     return found + [(f"decide of {reactor.name}", reactor.decide) for reactor in reactors()]

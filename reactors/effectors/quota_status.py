@@ -1,0 +1,233 @@
+"""Write what the ledger knows of a quota into its object's status: for `kubectl get`, and for who has no other way in.
+
+The status is shown, never read back: every figure comes from the ledger, so a lost write is made good by the next one.
+A status that differs by its moment only is not written, as each write is an event for every watcher of quotas.
+
+``told`` and ``body`` are pure; the writer is the door to the object: it spaces writes, tries conflicts again, and says
+what became of each.
+
+Source: issue text "status written back by server-side apply"; Kubernetes API conventions, "Spec and Status".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from bus.clock import SECOND_US, format_stamp
+from bus.crashpoints import crashpoint
+from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError, RequestRefusedError
+from bus.resources import keys
+from bus.resources.quotas import API_VERSION, KIND, PATH
+
+Json = dict[str, Any]
+Result = Literal["written", "unchanged", "gone", "refused"]
+
+#: Keys that one column of `kubectl get` shows; the others are counted.
+SHOWN_KEYS = 3
+#: A forecast beyond this second (year 9999) is none.
+LAST_S = 253_402_300_799
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One aspect of a quota's state, e.g. ``Exhausted``; ``since_s`` is when its status became this (seconds UTC)."""
+
+    type: str
+    status: Literal["True", "False", "Unknown"]
+    since_s: int
+    reason: str = ""
+    message: str = ""
+
+
+class Status(msgspec.Struct, frozen=True, kw_only=True):
+    """What is to be told of one BizGroupResourceQuota. Amounts in the measures of :class:`bus.events.quotas.QuotaObserved`.
+
+    ``hard``, ``used`` and ``self_used`` by quota key, ``runtime`` by resource name, ``budget_left`` by key without
+    ``cash/`` (below 0 when overspent).
+    """
+
+    name: str
+    #: The object that is meant; a namesake that was created again is left alone.
+    uid: str
+    hard: Mapping[str, int] = {}
+    used: Mapping[str, int] = {}
+    self_used: Mapping[str, int] = {}
+    runtime: Mapping[str, int] = {}
+    budget_left: Mapping[str, int] = {}
+    #: When the first budget is spent if what runs goes on (seconds UTC); None = not in this period.
+    exhausts_s: int | None = None
+    conditions: tuple[Condition, ...] = ()
+    #: metadata.generation that this was worked out for.
+    generation: int = 0
+    #: The ledger's moment (seconds UTC) and the last sequence it had folded.
+    moment_s: int
+    observed_sequence: int
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of a write. ``gone``: there is no such object any more; ``refused``: the API server will never take it,
+    for ``message``.
+    """
+
+    name: str
+    result: Result
+    message: str = ""
+
+
+class Objects(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def apply(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Server-side apply of ``body`` at ``path``."""
+        ...
+
+
+def told(status: Status) -> Json:
+    """What the status says but for its moment: two that are equal need one write."""
+    found: Json = {
+        "hard": _texts(status.hard),
+        "used": _texts(status.used),
+        "selfUsed": _texts(status.self_used),
+        "runtime": {
+            name: keys.resource_text(name, amount)
+            for name, amount in sorted(status.runtime.items())
+        },
+        "budgetLeft": _texts(_cash(status.budget_left)),
+        "exhaustsAt": _stamp(status.exhausts_s),
+        "conditions": [_condition(one, status.generation) for one in status.conditions],
+    }
+    found["shown"] = {
+        "hard": _short(found["hard"]),
+        "used": _short(found["used"]),
+        "budgetLeft": _short(found["budgetLeft"]),
+    }
+    return found
+
+
+def body(status: Status, version: str) -> Json:
+    """The object to apply at ``…/<name>/status``, if it is still in ``version``.
+
+    The status of a custom object takes no uid as precondition: the API server overwrites what is said there. So the
+    version of an object whose uid was looked at stands for both.
+    """
+    return {
+        "apiVersion": API_VERSION,
+        "kind": KIND,
+        "metadata": {"name": status.name, "resourceVersion": version},
+        "status": {
+            **told(status),
+            "lastReconcileTime": _stamp(status.moment_s),
+            "observedSequence": status.observed_sequence,
+        },
+    }
+
+
+def _cash(amounts: Mapping[str, int]) -> dict[str, int]:
+    return {keys.CASH + key: amount for key, amount in amounts.items()}
+
+
+def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
+    return {key: keys.key_text(key, amount) for key, amount in sorted(amounts.items())}
+
+
+def _short(texts: Mapping[str, str]) -> str:
+    """``limits.cpu: 10, limits.memory: 64Gi +2``: budgets without their prefix."""
+    shown = [f"{key.removeprefix(keys.CASH)}: {text}" for key, text in texts.items()]
+    more = f" +{len(shown) - SHOWN_KEYS}" if len(shown) > SHOWN_KEYS else ""
+    return ", ".join(shown[:SHOWN_KEYS]) + more
+
+
+def _stamp(second: int | None) -> str:
+    return "" if second is None or second > LAST_S else format_stamp(second * SECOND_US)
+
+
+def _condition(one: Condition, generation: int) -> Json:
+    return {
+        "type": one.type,
+        "status": one.status,
+        "reason": one.reason,
+        "message": one.message,
+        "lastTransitionTime": _stamp(one.since_s),
+        "observedGeneration": generation,
+    }
+
+
+class StatusWriter:
+    """Writes statuses one after another, at most ``per_second``. One for a cluster."""
+
+    def __init__(
+        self,
+        cluster: Objects,
+        *,
+        per_second: float = 10.0,
+        attempts: int = 4,
+        sleep: Callable[[float], Coroutine[Any, Any, None]] = asyncio.sleep,
+    ) -> None:
+        self._cluster = cluster
+        self._apart_seconds = 1.0 / per_second
+        self._attempts = attempts
+        self._sleep = sleep
+        self._turn = asyncio.Lock()
+        self._next_at = 0.0
+        #: uid to what its object was last made to say.
+        self._written: dict[str, Json] = {}
+
+    async def write(self, status: Status) -> Outcome:
+        """Make the object say ``status``, unless it was made to before.
+
+        Raises ClusterUnavailableError when the API server stays away, PermissionDeniedError: the next status is written
+        in full.
+        """
+        says = told(status)
+        if self._written.get(status.uid) == says:
+            return Outcome(status.name, "unchanged")
+        # Until the outcome is known the object may say the one or the other.
+        self._written.pop(status.uid, None)
+        async with self._turn:
+            outcome = await self._applied(status)
+        if outcome.result == "written":
+            self._written[status.uid] = says
+        return outcome
+
+    async def _applied(self, status: Status) -> Outcome:
+        path = f"{PATH}/{status.name}"
+        for attempt in range(1, self._attempts + 1):
+            await self._spaced()
+            try:
+                found = await self._cluster.get(path)
+                if found["metadata"]["uid"] != status.uid:
+                    return Outcome(status.name, "gone")
+                crashpoint("quota_status.before_apply")
+                version = found["metadata"]["resourceVersion"]
+                await self._cluster.apply(f"{path}/status", body(status, version))
+                crashpoint("quota_status.after_apply")
+                return Outcome(status.name, "written")
+            except NotFoundError:
+                return Outcome(status.name, "gone")
+            except RequestRefusedError as error:
+                return Outcome(status.name, "refused", error.message)
+            except ConflictError as error:
+                failure: ConflictError | ClusterUnavailableError = error
+            except ClusterUnavailableError as error:
+                failure = error
+                if attempt < self._attempts:
+                    await self._sleep(error.delay_seconds)
+        if isinstance(failure, ConflictError):
+            raise ClusterUnavailableError(
+                "a status meets conflicts again and again", quota=status.name
+            ) from failure
+        raise failure
+
+    async def _spaced(self) -> None:
+        loop = asyncio.get_running_loop()
+        wait = self._next_at - loop.time()
+        if wait > 0:
+            await self._sleep(wait)
+        self._next_at = loop.time() + self._apart_seconds
