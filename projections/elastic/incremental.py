@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from projections.elastic.admission import Level
-from projections.elastic.runtime import Claim, runtimes
+from projections.elastic.runtime import Claim, floor, runtimes
 from projections.elastic.scaling import scaled_mins
 from projections.elastic.shape import (
     BUILT_IN,
@@ -45,18 +45,29 @@ class PodSums(msgspec.Struct):
 
 
 class _Division(NamedTuple):
+    """How a total was divided; `mins` only where they were scaled for it."""
+
     total: int
-    mins: dict[str, int]
+    mins: dict[str, int] | None
     runtimes: dict[str, int]
 
 
-class _Group:
-    """The children of one parent, and how each resource was last divided among them."""
+class _Claims(NamedTuple):
+    """What the children of a parent claim of one resource before any scaling, and their mins."""
 
-    __slots__ = ("children", "divided")
+    by_name: dict[str, Claim]
+    mins: dict[str, int]
+    total_min: int
+
+
+class _Group:
+    """The children of one parent: their claims of each resource, and how it was last divided."""
+
+    __slots__ = ("children", "claims", "divided")
 
     def __init__(self) -> None:
         self.children: dict[str, _Node] = {}
+        self.claims: dict[str, _Claims] = {}
         self.divided: dict[str, _Division] = {}
 
 
@@ -177,7 +188,8 @@ class ElasticTree:
         if name not in BUILT_IN:
             total = self._divide(above)[-1] if above else None
             for key in least:
-                least[key] = self._division(quota.parent, key, total).mins[name]
+                mins = self._division(quota.parent, key, total).mins
+                least[key] = mins[name] if mins is not None else least[key]
         keys = {*quota.max, *node.asked, *node.least}
         guarantee = self._mode.guarantee
         return Figures(
@@ -232,8 +244,14 @@ class ElasticTree:
         return self._nodes.get(node.up) if node.up is not None else None
 
     def _forget(self, node: _Node, key: str) -> None:
-        if node.up is not None:
-            self._groups[node.up].divided.pop(key, None)
+        """Claim anew for a node whose claim is not what it was when its parent was last divided."""
+        if node.up is None:
+            return
+        group = self._groups[node.up]
+        group.divided.pop(key, None)
+        claims = group.claims.get(key)
+        if claims is not None:
+            claims.by_name[node.quota.name] = self._claim(node, key)
 
     # --- the shape of the tree ---------------------------------------------------------------
 
@@ -283,6 +301,7 @@ class ElasticTree:
     def _carry(self, node: _Node, times: int) -> None:
         """Add what a node has to everything above it, or take it off."""
         parent = node.quota.parent
+        self._groups[parent].claims.clear()
         self._groups[parent].divided.clear()
         for key, amount in node.limited.items():
             self._ask(parent, key, times * amount)
@@ -337,18 +356,28 @@ class ElasticTree:
         return self._cluster[key] - sum(own.used.get(key, 0) for own in built_in)
 
     def _divided(self, group: _Group, key: str, total: int) -> _Division:
-        mode = self._mode
+        claims = group.claims.get(key)
+        if claims is None:
+            claims = group.claims[key] = self._claims(group, key)
+        if not self._mode.scale_min or total >= claims.total_min:
+            shares = runtimes(total, claims.by_name.values(), self._mode.rounding)
+            return _Division(total, None, shares)
+        mins = scaled_mins(total, claims.mins)
+        scaled = (self._claim(node, key, mins[name]) for name, node in group.children.items())
+        return _Division(total, mins, runtimes(total, scaled, self._mode.rounding))
+
+    def _claims(self, group: _Group, key: str) -> _Claims:
+        by_name = {name: self._claim(node, key) for name, node in group.children.items()}
         mins = {name: node.quota.min.get(key, 0) for name, node in group.children.items()}
-        if mode.scale_min:
-            mins = scaled_mins(total, mins)
-        claims = [
-            Claim(
-                name,
-                max(mins[name], node.guaranteed(key)) if mode.guarantee else mins[name],
-                node.limited.get(key, 0),
-                node.weight.get(key, 0),
-                node.quota.lends and not mode.guarantee,
-            )
-            for name, node in group.children.items()
-        ]
-        return _Division(total, mins, runtimes(total, claims, mode.rounding))
+        return _Claims(by_name, mins, sum(mins.values()))
+
+    def _claim(self, node: _Node, key: str, scaled: int | None = None) -> Claim:
+        guarantee, quota = self._mode.guarantee, node.quota
+        least = quota.min.get(key, 0) if scaled is None else scaled
+        return Claim(
+            quota.name,
+            floor(least, node.guaranteed(key)) if guarantee else least,
+            node.limited.get(key, 0),
+            node.weight.get(key, 0),
+            quota.lends and not guarantee,
+        )

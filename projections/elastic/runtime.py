@@ -45,13 +45,16 @@ def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> li
     The units that whole division leaves go one each to the largest remainders, the first name
     first among equals.
     """
-    parts = [divmod(max(one.weight, 0) * pool, weights) for one in borrowers]
+    parts = [divmod(one.weight * pool, weights) if one.weight > 0 else (0, 0) for one in borrowers]
     shares = [share for share, _ in parts]
     left = pool - sum(shares)
     if left:
-        # There are fewer units left than remainders above zero, so a weight of zero gets none.
-        order = sorted(range(len(parts)), key=lambda n: (-parts[n][1], borrowers[n].name))
-        for number in order[:left]:
+        # Fewer units are left than there are remainders above zero, so a weight of zero gets none.
+        order = sorted(
+            (-rest, one.name, n)
+            for n, ((_, rest), one) in enumerate(zip(parts, borrowers, strict=True))
+        )
+        for _, _, number in order[:left]:
             shares[number] += 1
     return shares
 
@@ -73,27 +76,29 @@ def runtimes(
     """
     result: dict[str, int] = {}
     borrowers: list[Claim] = []
+    pool = total
     for claim in claims:
-        floor, request = claim.floor, claim.request
-        if request > floor:
+        name, least, request, _, lends = claim
+        if request > least:
             borrowers.append(claim)
-            result[claim.name] = floor
+            given = least
         else:
-            result[claim.name] = request if claim.lends else floor
-    pool = total - sum(result.values())
+            given = request if lends else least
+        result[name] = given
+        pool -= given
     while pool > 0 and borrowers:
-        weights = sum(max(one.weight, 0) for one in borrowers)
+        weights = sum(one.weight for one in borrowers if one.weight > 0)
         if not weights:
             break
         shares = rounding(pool, weights, borrowers)
         pool, unsatisfied = 0, []
         for claim, share in zip(borrowers, shares, strict=True):
-            excess = result[claim.name] + share - claim.request
-            if excess < 0:
-                result[claim.name] += share
+            now = result[claim.name] + share
+            if now < claim.request:
+                result[claim.name] = now
                 unsatisfied.append(claim)
             else:
                 result[claim.name] = claim.request
-                pool += excess
+                pool += now - claim.request
         borrowers = unsatisfied
     return result

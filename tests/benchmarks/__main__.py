@@ -14,7 +14,7 @@ import sys
 
 from tests.benchmarks import measure
 
-NAMES = ("bus", "writers", "translate", "pipeline", "replay", "live", "footprint")
+NAMES = ("bus", "writers", "translate", "pipeline", "replay", "live", "footprint", "elastic")
 
 
 def report_of(name: str, rounds: int) -> measure.Report | None:
