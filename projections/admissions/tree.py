@@ -10,7 +10,7 @@ Source: ``koordinator.md`` section 1; ``house.md`` section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -24,12 +24,15 @@ from bus.events.admissions import (
     QuotaSpec,
     TreeMetered,
 )
+from projections.admissions.elastic import Elastic
 
 #: After this a request that was admitted has landed in the cluster or never will: the API server's
 #: request deadline, 60 s, and a margin for two clocks that differ (``reliability.md`` P16).
 LANDED_US = 75 * SECOND_US
 
 Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
+
+ELASTIC = "ElasticQuota"
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -47,7 +50,7 @@ class Grant(msgspec.Struct, frozen=True):
     #: Place in the journal, and time, of the last ask that was admitted; 0 while nobody asked.
     number: int
     asked_us: int
-    #: No other ask can have been on its way into the cluster when that one was admitted.
+    #: No ask for anything else can have been on its way into the cluster when that one was admitted.
     is_alone: bool
     is_adopted: bool = False
 
@@ -67,7 +70,7 @@ class Node(msgspec.Struct):
     observed: QuotaSpec | None = None
     asked: tuple[QuotaSpec, ...] = ()
     asked_us: int = 0
-    #: No other change can have been on its way when the last one was admitted.
+    #: No change to anything else can have been on its way when the last one was admitted.
     is_alone: bool = True
     self_used: dict[str, int] = {}
     children: dict[str, dict[str, int]] = {}
@@ -107,10 +110,17 @@ class Node(msgspec.Struct):
     def _specs(self) -> tuple[QuotaSpec, ...]:
         return (self.observed, *self.asked) if self.observed else self.asked
 
-    def ask(self, spec: QuotaSpec, time_us: int) -> None:
-        """A change was admitted."""
-        self.is_alone = not self.asked or time_us > self.asked_us + LANDED_US
-        self.asked, self.asked_us = (*self.asked, spec), time_us
+    def ask(self, uid: str, spec: QuotaSpec, time_us: int) -> None:
+        """A change was admitted. The same one again, as in the second review of a conflict, is one."""
+        if self.observed is None:
+            self.uid = uid
+        is_late = time_us > self.asked_us + LANDED_US
+        if self.asked[-1:] == (spec,):
+            self.is_alone = self.is_alone or is_late
+        else:
+            self.is_alone = not self.asked or is_late
+            self.asked = (*self.asked, spec)
+        self.asked_us = time_us
 
     def used(self, key: str) -> int:
         """What its workloads hold and its children claim."""
@@ -138,6 +148,7 @@ class Tree:
         self.holders: dict[str, set[str]] = {}
         self.meters: dict[tuple[str, str], Meter] = {}
         self.total: dict[str, int] = {}
+        self.elastic = Elastic()
 
     def apply(self, fact: Fact, sequence: int, time_us: int) -> None:
         """Take in the next entry of the journal.
@@ -163,6 +174,7 @@ class Tree:
             self.meters.update({(m.quota, m.key): m for m in fact.meters})
             if fact.total is not None:
                 self.total = fact.total
+                self.elastic.set_total(fact.total)
 
     def _decided(self, fact: AdmissionDecided, time_us: int) -> None:
         node = self.nodes.get(fact.quota)
@@ -179,17 +191,31 @@ class Tree:
         if charge:
             self._hold(node, msgspec.structs.replace(grant, charge=charge))
         else:
-            _count(node, grant, -1)
+            self._count(node, grant, -1)
             del node.grants[uid]
             self._let_go(quota, uid)
 
     def _hold(self, node: Node, grant: Grant) -> None:
         before = node.grants.get(grant.uid)
         if before is not None:
-            _count(node, before, -1)
+            self._count(node, before, -1)
         node.grants[grant.uid] = grant
         self.holders.setdefault(grant.uid, set()).add(node.name)
-        _count(node, grant, 1)
+        self._count(node, grant, 1)
+
+    def _count(self, node: Node, grant: Grant, sign: int) -> None:
+        own = node.by_namespace.setdefault(grant.namespace, {})
+        for key, amount in grant.charge.items():
+            for sums in (node.self_used, own):
+                left = sums.get(key, 0) + sign * amount
+                if left:
+                    sums[key] = left
+                else:
+                    sums.pop(key, None)
+        if not own:
+            del node.by_namespace[grant.namespace]
+        if node.kind == ELASTIC:
+            self.elastic.hold(node.name, grant.charge, sign)
 
     def _let_go(self, quota: str, uid: str) -> None:
         holders = self.holders[uid]
@@ -204,6 +230,9 @@ class Tree:
         if fact.stage == "observed" and fact.spec is None:
             if node is not None:
                 self.nodes.pop(fact.quota)
+                for grant in node.grants.values():
+                    self._count(node, grant, -1)
+                self.elastic.set_quota(node.name, node.parent, None)
                 for uid in node.grants:
                     self._let_go(node.name, uid)
                 self._claim(node, remove=True)
@@ -211,19 +240,16 @@ class Tree:
         if node is None:
             node = Node(fact.quota, fact.uid, fact.kind, fact.parent)
             self.nodes[fact.quota] = node
-            self._adopt_children(node)
+            adopt_children(node, self.nodes.values())
         if fact.stage == "observed":
-            node.uid, node.observed = fact.uid, fact.spec
+            if node.parent != fact.parent:
+                self._claim(node, remove=True)
+            node.uid, node.parent, node.observed = fact.uid, fact.parent, fact.spec
             if fact.settles:
                 node.asked = ()
         elif fact.spec is not None:
-            node.ask(fact.spec, time_us)
+            node.ask(fact.uid, fact.spec, time_us)
         self._claim(node)
-
-    def _adopt_children(self, node: Node) -> None:
-        for child in self.nodes.values():
-            if child.parent == node.name:
-                node.claim(child.name, child.claimed())
 
     def _claim(self, node: Node, *, remove: bool = False) -> None:
         parent = self.nodes.get(node.parent)
@@ -231,31 +257,28 @@ class Tree:
             parent.claim(node.name, None if remove else node.claimed())
 
 
+def adopt_children(node: Node, nodes: Iterable[Node]) -> None:
+    """Let a new node answer for the quotas that name it as their parent and were there before it."""
+    for child in nodes:
+        if child.parent == node.name:
+            node.claim(child.name, child.claimed())
+
+
 def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     """The grant after an admitted or adopted decision. An adoption is no ask: nothing is on its way."""
+    if fact.verdict == "adopted" and before is not None:
+        return msgspec.structs.replace(before, charge=fact.charge, is_adopted=True)
     number, asked_us, is_alone = fact.number, time_us, True
     if fact.verdict == "adopted":
-        number, asked_us = (before.number, before.asked_us) if before else (0, 0)
-        is_alone = before is None or before.is_alone
+        number, asked_us = 0, 0
     elif before is not None:
-        is_alone = time_us > before.asked_us + LANDED_US
+        is_same = (fact.demand, fact.types) == (before.demand, before.types)
+        is_late = time_us > before.asked_us + LANDED_US
+        is_alone = is_late or (before.is_alone and is_same)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
         fact.types, number, asked_us, is_alone, fact.verdict == "adopted",
     )  # fmt: skip
-
-
-def _count(node: Node, grant: Grant, sign: int) -> None:
-    own = node.by_namespace.setdefault(grant.namespace, {})
-    for key, amount in grant.charge.items():
-        for sums in (node.self_used, own):
-            left = sums.get(key, 0) + sign * amount
-            if left:
-                sums[key] = left
-            else:
-                sums.pop(key, None)
-    if not own:
-        del node.by_namespace[grant.namespace]
 
 
 class Draft:
@@ -289,6 +312,17 @@ class Draft:
         """What is used of a key, decisions of the draft included."""
         return node.used(key) + self._held.get((node.name, key), 0)
 
+    def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
+        """What ``node`` may use of each of the rising keys if they rise; None = not limited."""
+        if node.kind != ELASTIC:
+            return {key: node.limit(key) for key in rises}
+        pending: dict[str, dict[str, int]] = {node.name: dict(rises)}
+        for (quota, key), amount in self._held.items():
+            held = pending.setdefault(quota, {})
+            held[key] = held.get(key, 0) + amount
+        runtime = self.tree.elastic.limits(node.name, pending.items())
+        return {key: runtime.get(key) for key in rises}
+
     def own(self, node: Node, namespace: str, key: str) -> int:
         """What the workloads of one namespace hold of a key."""
         stored = node.by_namespace.get(namespace, {}).get(key, 0)
@@ -320,10 +354,13 @@ class Draft:
             self._declare(fact, time_us)
 
     def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
-        node = self.node(fact.quota) or Node(fact.quota, fact.uid, fact.kind, fact.parent)
-        after = msgspec.structs.replace(node)
+        known = self.node(fact.quota)
+        if known is None:
+            known = Node(fact.quota, fact.uid, fact.kind, fact.parent)
+            adopt_children(known, {**self.tree.nodes, **self._nodes}.values())
+        after = node = msgspec.structs.replace(known)
         if fact.spec is not None:
-            after.ask(fact.spec, time_us)
+            after.ask(fact.uid, fact.spec, time_us)
         self._nodes[node.name] = after
         parent = self.node(fact.parent)
         if parent is not None:

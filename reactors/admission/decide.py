@@ -95,8 +95,7 @@ def over(
 ) -> tuple[Deficit, ...]:
     """The keys of which ``node`` has not enough left for ``rises``, by name."""
     found = []
-    for key in sorted(rises):
-        limit = node.limit(key)
+    for key, limit in sorted(draft.limits(node, rises).items()):
         used = draft.used(node, key)
         if limit is not None and used + rises[key] > limit:
             own = draft.own(node, namespace, key) if namespace else 0
