@@ -112,15 +112,15 @@ class Node(msgspec.Struct):
 
     def ask(self, uid: str, spec: QuotaSpec, time_us: int) -> None:
         """A change was admitted. The same one again, as in the second review of a conflict, is one."""
-        if self.observed is None:
-            self.uid = uid
         is_late = time_us > self.asked_us + LANDED_US
-        if self.asked[-1:] == (spec,):
+        if (self.uid, self.asked[-1:]) == (uid, (spec,)):
             self.is_alone = self.is_alone or is_late
         else:
             self.is_alone = not self.asked or is_late
             self.asked = (*self.asked, spec)
         self.asked_us = time_us
+        if self.observed is None:
+            self.uid = uid
 
     def used(self, key: str) -> int:
         """What its workloads hold and its children claim."""
@@ -227,8 +227,8 @@ class Tree:
         if fact.verdict == "refused":
             return
         node = self.nodes.get(fact.quota)
-        if fact.stage == "observed" and fact.spec is None:
-            if node is not None:
+        if fact.spec is None:
+            if node is not None and fact.stage == "observed":
                 self.nodes.pop(fact.quota)
                 for grant in node.grants.values():
                     self._count(node, grant, -1)
@@ -247,7 +247,7 @@ class Tree:
             node.uid, node.parent, node.observed = fact.uid, fact.parent, fact.spec
             if fact.settles:
                 node.asked = ()
-        elif fact.spec is not None:
+        else:
             node.ask(fact.uid, fact.spec, time_us)
         self._claim(node)
 
@@ -282,7 +282,10 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
 
 
 class Draft:
-    """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched."""
+    """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched.
+
+    Answers count at once. What was observed (releases, quotas seen, meters) counts when it is stored.
+    """
 
     def __init__(self, tree: Tree) -> None:
         self.tree = tree
@@ -301,12 +304,20 @@ class Draft:
         """A quota by name."""
         return self._nodes.get(name) or self.tree.nodes.get(name)
 
+    def nodes(self) -> list[Node]:
+        """Every quota of the tree, by name."""
+        return [node for _, node in sorted({**self.tree.nodes, **self._nodes}.items())]
+
     def grant(self, quota: str, uid: str) -> Grant | None:
         """What a quota holds for an object."""
         found = self._grants.get((quota, uid))
         if found is None and (node := self.tree.nodes.get(quota)) is not None:
             found = node.grants.get(uid)
         return found
+
+    def holds(self, node: Node) -> bool:
+        """Whether a quota holds something for any object."""
+        return bool(node.grants) or any(quota == node.name for quota, _ in self._grants)
 
     def used(self, node: Node, key: str) -> int:
         """What is used of a key, decisions of the draft included."""
@@ -350,17 +361,21 @@ class Draft:
                 own = (fact.quota, fact.namespace, key)
                 self._own[own] = self._own.get(own, 0) + more
             self._grants[(fact.quota, fact.uid)] = after
-        elif isinstance(fact, QuotaDeclared) and fact.verdict != "refused":
+        elif isinstance(fact, QuotaDeclared) and (fact.stage, fact.verdict) == (
+            "asked",
+            "admitted",
+        ):
             self._declare(fact, time_us)
 
     def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
+        if fact.spec is None:
+            return
         known = self.node(fact.quota)
         if known is None:
             known = Node(fact.quota, fact.uid, fact.kind, fact.parent)
             adopt_children(known, {**self.tree.nodes, **self._nodes}.values())
         after = node = msgspec.structs.replace(known)
-        if fact.spec is not None:
-            after.ask(fact.uid, fact.spec, time_us)
+        after.ask(fact.uid, fact.spec, time_us)
         self._nodes[node.name] = after
         parent = self.node(fact.parent)
         if parent is not None:

@@ -14,6 +14,11 @@ import msgspec
 
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
 from projections.admissions import Draft, Node
+from projections.admissions.elastic import quota_of
+from projections.admissions.tree import ELASTIC
+from projections.elastic import review
+from projections.elastic.rules import with_defaults
+from projections.elastic.topology import Topology
 from reactors.admission.decide import over
 
 #: Levels of a tree and children of a quota (catalogue C7).
@@ -49,8 +54,10 @@ def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
     if proposal.spec is None:
         return _deleted(draft, proposal)
     node = draft.node(proposal.name)
-    if proposal.operation == "CREATE" and node is not None and node.observed is not None:
-        return _answer(draft, proposal, "name-exists")
+    if proposal.operation == "CREATE" and node is not None:
+        # The same one may be asked for again: whether the first ask was stored is not known yet.
+        if node.observed is not None or node.parent != proposal.parent:
+            return _answer(draft, proposal, "name-exists")
     if proposal.operation == "UPDATE" and proposal.parent != proposal.old_parent:
         return _answer(draft, proposal, "parent-immutable")
     if node is not None and len(node.asked) >= MAX_PENDING:
@@ -63,15 +70,38 @@ def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
     return _under(draft, proposal, node, proposal.spec)
 
 
+def declare_elastic(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
+    """The answer to a proposal about an ElasticQuota: Koordinator's rules, with their reasons.
+
+    Proposals that were admitted count as if they stood. Source: ``koordinator.md`` section 2.8.
+    """
+    nodes = [n for n in draft.nodes() if n.kind == ELASTIC]
+    topology = Topology(with_defaults(quota_of(n.name, n.parent, n.spec), None) for n in nodes)
+    node = draft.node(proposal.name)
+    has_pods = node is not None and bool(node.grants)
+    if proposal.spec is None:
+        refusal = review.delete(topology, proposal.name, has_pods=has_pods)
+    else:
+        quota = quota_of(proposal.name, proposal.parent, proposal.spec)
+        quota = with_defaults(quota, topology.get(quota.parent))
+        if proposal.operation == "CREATE":
+            refusal = review.create(topology, quota)
+        else:
+            refusal = review.update(topology, quota, has_pods=has_pods)
+    reason = refusal.reason.replace("_", "-") if refusal else "fits"
+    return _answer(draft, proposal, reason, keys=refusal.keys if refusal else (), kind=ELASTIC)
+
+
 def _under(draft: Draft, proposal: Proposal, node: Node | None, spec: QuotaSpec) -> QuotaDeclared:
     parent = draft.node(proposal.parent)
-    if proposal.parent == proposal.name:
+    above = _above(draft, proposal.parent)
+    if proposal.name in above:
         return _answer(draft, proposal, "own-parent")
     if parent is None:
         return _answer(draft, proposal, "parent-unknown")
-    if parent.observed is None:
+    if parent.observed is None or parent.spec.problem:
         return _answer(draft, proposal, "parent-unready")
-    if _level(draft, parent) >= MAX_LEVELS:
+    if len(above) >= MAX_LEVELS:
         return _answer(draft, proposal, "too-deep")
     if proposal.name not in parent.children and len(parent.children) >= MAX_CHILDREN:
         return _answer(draft, proposal, "too-many-children")
@@ -94,7 +124,7 @@ def _deleted(draft: Draft, proposal: Proposal) -> QuotaDeclared:
     node = draft.node(proposal.name)
     if node is not None and node.children:
         return _answer(draft, proposal, "has-children")
-    if node is not None and node.grants:
+    if node is not None and draft.holds(node):
         return _answer(draft, proposal, "in-use")
     return _answer(draft, proposal, "fits")
 
@@ -107,15 +137,14 @@ def _missing_below(draft: Draft, node: Node | None, spec: QuotaSpec) -> tuple[st
     return tuple(sorted(k for k in new if any(k not in c for c in node.children.values())))
 
 
-def _level(draft: Draft, node: Node) -> int:
-    """1 for a root. A cycle counts as deep."""
-    level = 1
-    while node.parent and level < MAX_LEVELS:
-        above = draft.node(node.parent)
-        if above is None:
-            break
-        node, level = above, level + 1
-    return level
+def _above(draft: Draft, name: str) -> list[str]:
+    """The quota ``name`` and those above it, the next one first; a cycle ends at the deepest level."""
+    names: list[str] = []
+    while name and len(names) < MAX_LEVELS:
+        names.append(name)
+        node = draft.node(name)
+        name = node.parent if node is not None else ""
+    return names
 
 
 def _answer(
@@ -125,6 +154,7 @@ def _answer(
     *,
     deficits: tuple[Deficit, ...] = (),
     keys: tuple[str, ...] = (),
+    kind: str = KIND,
 ) -> QuotaDeclared:
     spec = proposal.spec
     if reason == "fits" and spec is None:
@@ -139,7 +169,7 @@ def _answer(
         number=draft.number,
         quota=proposal.name,
         uid=proposal.uid,
-        kind=KIND,
+        kind=kind,
         parent=proposal.parent,
         stage="asked",
         verdict="admitted" if reason == "fits" else "refused",

@@ -26,16 +26,19 @@ from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
 from projections.admissions import Draft
 from reactors.admission.decide import Request, decide
-from reactors.admission.declare import Proposal, declare
+from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
-from reactors.admission.mapping import BUSINESS, Place, types_of
+from reactors.admission.mapping import BUSINESS, ELASTIC, Place, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.view import COVERING, Object, View, spec_of
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
 
 ALLOWED = Answer(True, "not-governed")
-QUOTAS = ("bursar.io", "bizgroupresourcequotas")
+QUOTAS = {
+    ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
+    ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
+}
 AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 
 
@@ -51,8 +54,9 @@ class Handler:
     async def __call__(self, review: Review) -> Answer:
         """The answer to one review."""
         try:
-            if (review.group, review.resource) == QUOTAS:
-                return await self._quota(review) if not review.subresource else ALLOWED
+            kind = QUOTAS.get((review.group, review.resource))
+            if kind is not None:
+                return ALLOWED if review.subresource else await self._quota(review, kind)
             if (review.group, review.resource) == AUTOSCALERS:
                 return self._autoscaler(review)
             return await self._workload(review)
@@ -135,7 +139,8 @@ class Handler:
         return grant.charge if grant else None
 
     async def _decided(self, where: Place, request: Request, review: Review) -> Answer:
-        tree = self._journals.places.get((where.kind, where.quota)) or f"biz/{where.quota}"
+        unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
+        tree = self._journals.places.get((where.kind, where.quota), unknown)
 
         def question(draft: Draft, now_us: int) -> AdmissionDecided:
             return decide(draft, request, now_us, where.refusal)
@@ -194,9 +199,9 @@ class Handler:
 
     # quotas
 
-    async def _quota(self, review: Review) -> Answer:
-        new = observed(review.object)
-        old = observed(review.old_object)
+    async def _quota(self, review: Review, kind: str) -> Answer:
+        new = observed(review.object, kind)
+        old = observed(review.old_object, kind)
         if new is not None and new.problem:
             return Answer(False, "quota-invalid", f"{new.problem} (quota-invalid)", code=422)
         known = new or old
@@ -206,21 +211,28 @@ class Handler:
             review.operation, known.name, known.uid, known.parent,
             spec_of(new) if new is not None else None, review.uid, old.parent if old else "",
         )  # fmt: skip
-        above = self._journals.places.get((BUSINESS, known.parent), f"biz/{known.parent}")
-        tree = self._journals.places.get((BUSINESS, known.name)) or (
-            above if known.parent else f"biz/{known.name}"
-        )
+        answer = declare if kind == BUSINESS else declare_elastic
 
         def question(draft: Draft, now_us: int) -> QuotaDeclared:
-            return declare(draft, proposal, now_us)
+            return answer(draft, proposal, now_us)
 
+        tree = self._tree_of(known)
         decision = await self._answer(tree, question, review)
         if decision.verdict == "refused":
             return Answer(False, decision.reason, sentence(decision, self._journals.tree(tree)))
         return Answer(True, decision.reason)
 
+    def _tree_of(self, quota: QuotaObserved) -> str:
+        """Where a quota stands, or would stand: its own tree, else its parent's, else a new one."""
+        places = self._journals.places
+        if quota.kind == ELASTIC:
+            return places.get((ELASTIC, quota.name), f"elastic/{quota.tree}")
+        above = quota.parent or quota.name
+        new = places.get((BUSINESS, above), f"biz/{above}")
+        return places.get((BUSINESS, quota.name), new)
 
-def observed(object: dict[str, Any] | None) -> QuotaObserved | None:
+
+def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:
     """A quota's object as the source would say it; None where there is none.
 
     Raises DemandError for one that no source could say.
@@ -232,7 +244,7 @@ def observed(object: dict[str, Any] | None) -> QuotaObserved | None:
     raw = msgspec.json.encode({**object, "metadata": metadata})
     record = Record("ADDED", raw, 0, "webhook", "webhook")
     try:
-        event = quotas.translate(record, LabelPolicy(), kind=BUSINESS)
+        event = quotas.translate(record, LabelPolicy(), kind=kind)
     except (MalformedJsonError, ObservationError) as error:
         raise DemandError(path="", reason=str(error)) from error
     return QuotaObserved.read(event)

@@ -26,7 +26,7 @@ from bus.events.admissions import (
     QuotaSpec,
     Release,
 )
-from projections.admissions import Draft, Grant, charged
+from projections.admissions import Draft, Grant, Node, charged
 from projections.admissions.tree import LANDED_US
 from reactors.admission.decide import Request, adopt
 
@@ -160,11 +160,27 @@ def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
     node = draft.node(seen.name)
     if node is None:
         return _observed(draft, seen) if seen.spec else None
+    if seen.spec is None:
+        return _observed(draft, seen) if _is_gone(node, seen) else None
     shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
-    settles = seen.spec is None or shown or seen.seen_us >= node.asked_us + LANDED_US
-    if node.observed == seen.spec and node.uid == seen.uid and not (node.asked and settles):
+    is_late = seen.seen_us >= node.asked_us + LANDED_US
+    if seen.spec is None and node.observed is None and not is_late:
+        return None  # It may still be created.
+    settles = shown or is_late
+    stands = (node.observed, node.uid, node.parent) == (seen.spec, seen.uid, seen.parent)
+    if stands and not (node.asked and settles):
         return None
     return _observed(draft, seen, settles)
+
+
+def _is_gone(node: Node, seen: SeenQuota) -> bool:
+    """Whether nothing that was admitted can stand here any more.
+
+    The delete of one that had the name before says nothing of the one that is about to be created.
+    """
+    if node.uid == seen.uid and (node.observed is not None or node.is_alone):
+        return True
+    return node.observed is None and seen.seen_us >= node.asked_us + LANDED_US
 
 
 def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:

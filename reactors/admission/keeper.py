@@ -17,7 +17,7 @@ from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.observations import ObjectsListed
-from projections.admissions import Draft, Tree
+from projections.admissions import Draft, Node, Tree
 from projections.admissions.tree import LANDED_US, Fact
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.mapping import ELASTIC
@@ -182,11 +182,19 @@ class Keeper:
         for found in list(self._view.objects.values()):
             if found.kind == fact.kind and covers(found.uid) and found.uid not in present:
                 self._view.lose(found.uid, found.kind, found.namespace, found.name, listed_us)
+        for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
+            is_there = node.uid in present
+            if node.kind == fact.kind and covers(node.uid) and (node.asked or not is_there):
+                self._view.quota_listed(node, listed_us, is_there=is_there)
         for uid in [uid for uid in self._pending if covers(uid)]:
             if uid in present:
                 self._view.still(uid, listed_us)
             elif uid not in self._view.objects and self._kind(uid) == fact.kind:
                 self._absent[uid] = listed_us
+
+    def _pending_quotas(self) -> list[Node]:
+        trees = self._journals.trees.values()
+        return [node for tree in trees for node in tree.nodes.values() if node.asked]
 
     def _kind(self, uid: str) -> str:
         for name in self._journals.holders.get(uid, ()):
@@ -197,10 +205,11 @@ class Keeper:
 
     def due(self, now_us: int) -> set[str]:
         """The kinds of which a complete list, asked for now, would settle something."""
-        kinds: set[str] = set()
+        late = now_us - LANDED_US
+        kinds = {node.kind for node in self._pending_quotas() if node.asked_us <= late}
         for uid in self._pending:
             for name in self._journals.holders.get(uid, ()):
                 tree = self._journals.tree(name)
                 grants = [tree.nodes[quota].grants[uid] for quota in tree.holders[uid]]
-                kinds.update(g.kind for g in grants if g.asked_us + LANDED_US <= now_us)
+                kinds.update(g.kind for g in grants if g.asked_us <= late)
         return kinds

@@ -19,6 +19,7 @@ from bus.events.pods import Owner
 from bus.events.vocabulary import read
 from bus.kinds import GOVERNED
 from projections import histories
+from projections.admissions import Node
 from reactors.admission.keep import Seen, SeenQuota
 from reactors.admission.mapping import BUSINESS, Place, place, types_of
 
@@ -112,6 +113,17 @@ class View:
         if found is not None and found.seen_us < time_us:
             self.objects[uid] = msgspec.structs.replace(found, seen_us=time_us)
             self.changed.add(uid)
+
+    def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
+        """A complete list shows the object of a quota that has changes on their way, or does not."""
+        name = (node.kind, node.name)
+        known = self.quotas.get(name)
+        if known is None or not is_there:
+            known = SeenQuota(node.name, node.uid, node.kind, node.parent, None, listed_us)
+        elif known.seen_us < listed_us:
+            known = msgspec.structs.replace(known, seen_us=listed_us)
+        self.quotas[name] = known
+        self.changed_quotas.add(name)
 
     def lose(self, uid: str, kind: str, namespace: str, name: str, time_us: int) -> None:
         """An object was deleted, or a complete list is without it."""
