@@ -164,8 +164,6 @@ def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
         return _observed(draft, seen) if _is_gone(node, seen) else None
     shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
     is_late = seen.seen_us >= node.asked_us + LANDED_US
-    if seen.spec is None and node.observed is None and not is_late:
-        return None  # It may still be created.
     settles = shown or is_late
     stands = (node.observed, node.uid, node.parent) == (seen.spec, seen.uid, seen.parent)
     if stands and not (node.asked and settles):
