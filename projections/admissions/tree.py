@@ -250,6 +250,8 @@ class Tree:
         else:
             node.ask(fact.uid, fact.spec, time_us)
         self._claim(node)
+        if node.kind == ELASTIC and node.observed is not None:
+            self.elastic.set_quota(node.name, node.parent, node.observed)
 
     def _claim(self, node: Node, *, remove: bool = False) -> None:
         parent = self.nodes.get(node.parent)

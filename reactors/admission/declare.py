@@ -78,7 +78,7 @@ def declare_elastic(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDecla
     nodes = [n for n in draft.nodes() if n.kind == ELASTIC]
     topology = Topology(with_defaults(quota_of(n.name, n.parent, n.spec), None) for n in nodes)
     node = draft.node(proposal.name)
-    has_pods = node is not None and bool(node.grants)
+    has_pods = node is not None and draft.holds(node)
     if proposal.spec is None:
         refusal = review.delete(topology, proposal.name, has_pods=has_pods)
     else:
