@@ -22,7 +22,7 @@ from bus.errors import BursarError
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, usage, workloads
-from projections.catalogue import PROJECTIONS
+from projections.catalogue import PROJECTIONS, SUMS
 from projections.changes import Changes, Parked, Shelf, refused
 from projections.engine.contract import Key, Projection
 from projections.engine.reading import fact_in
@@ -73,10 +73,7 @@ class Books:
         """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
         self._touched, self._touched_rows = {}, {}
         self._resegmented = set()
-        self._restatements = [
-            usage.Restatement(usage.usage_hours, usage.HOUR),
-            usage.Restatement(usage.usage_days, usage.DAY),
-        ]
+        self._restatements = [usage.Restatement(table, shares) for table, shares in SUMS]
         parked: list[Parked] = []
         facts: list[tuple[Event, Fact]] = []
         for event in events:
@@ -219,7 +216,7 @@ class Books:
             pod,
             self._owners((pod.cluster, pod.namespace)),
             lambda node: self._models((pod.cluster, node)),
-            workloads.top(pod.owner, lambda uid: self._row(workloads.projection, (uid,))),
+            self._above(pod),
             self._lists.absence,
         )
         if known is not None and known.run == run:
@@ -238,7 +235,15 @@ class Books:
                 restatement.restate(known, row)
         self._put(row)
 
-    def _owners(self, key: Key) -> list[tuple[int, tuple[str | None, str | None]]]:
+    def _workload(self, uid: str) -> workloads.Workload | None:
+        row: workloads.Workload | None = self._row(workloads.projection, (uid,))
+        return row
+
+    def _above(self, pod: Pod) -> pod_runs.Above:
+        top = workloads.top(pod.owner, self._workload)
+        return pod_runs.Above(top)
+
+    def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
         row = self._row(namespaces.projection, key)
         return self._changes_of(row, row.owners) if row else []
 

@@ -2,6 +2,7 @@
 
 from projections import namespaces, nodes, pod_runs, usage, workloads
 from projections.budgets import entries as budget_entries
+from projections.budgets import rows as budget_rows
 from projections.engine import tables
 from projections.engine.contract import METADATA, Projection
 
@@ -13,14 +14,20 @@ PROJECTIONS: tuple[Projection, ...] = (
     budget_entries.projection,
 )
 
+#: Sums over all pods that are kept while folding: the table, and what one pod adds to it.
+SUMS = (
+    (usage.usage_hours, usage.hourly),
+    (usage.usage_days, usage.daily),
+    (budget_rows.budget_spends, budget_rows.shares),
+)
+
 #: Tables whose rows are a function of the history: rebuilt by replay, compared by digest.
 ROW_TABLES = (
     *(projection.table for projection in PROJECTIONS),
     pod_runs.pod_runs,
     pod_runs.held_segments,
     pod_runs.pod_lists,
-    usage.usage_hours,
-    usage.usage_days,
+    *(table for table, _ in SUMS),
 )
 
 #: Version of all rules together; a checkpoint of another version means: rebuild from the archive.
@@ -30,6 +37,7 @@ VERSION = "-".join(
         *(projection.version for projection in PROJECTIONS),
         pod_runs.VERSION,
         usage.VERSION,
+        budget_rows.VERSION,
     )
 )
 

@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from projections import histories
+from projections.attribution import Names, names
 from projections.engine.contract import Key, Projection, row_table
 
 namespaces = row_table(
@@ -26,8 +27,11 @@ namespaces = row_table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
-#: uid, team, user
-Value = tuple[str, str | None, str | None]
+#: Team, user, and what its labels name of quotas.
+Owners = tuple[str | None, str | None, Names | None]
+
+#: uid, and its owners
+Value = tuple[str, str | None, str | None, Names | None]
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -39,8 +43,8 @@ class Namespace(msgspec.Struct, frozen=True):
     gone: tuple[str, int] | None = None
     sequence: int = 0
 
-    def owners(self) -> list[tuple[int, tuple[str | None, str | None]]]:
-        """(second from which it holds, (team, user)), oldest first."""
+    def owners(self) -> list[tuple[int, Owners]]:
+        """(second from which it holds, owners), oldest first."""
         return histories.distinct(
             (second, value[1:]) for second, value in histories.changes(self.history)
         )
@@ -60,7 +64,7 @@ def fold(
     if isinstance(fact, NamespaceVanished):
         gone = histories.later(gone, (fact.resource_version, event.time_us))
     else:
-        value = (fact.uid, fact.team, fact.user)
+        value = (fact.uid, fact.team, fact.user, names(fact.labels))
         history = histories.added(history, fact.resource_version, event.time_us, value)
     if history == row.history and gone == row.gone:
         return row
@@ -73,7 +77,7 @@ _decoder = msgspec.json.Decoder(_State)
 
 def to_columns(row: Namespace) -> tuple[Any, ...]:
     """The row as the table's columns."""
-    uid, team, user = row.history[-1][2] if row.history else (None, None, None)
+    uid, team, user = row.history[-1][2][:3] if row.history else (None, None, None)
     vanished = int(histories.is_gone(row.history, row.gone))
     state = msgspec.json.encode((row.history, row.gone)).decode()
     return (row.cluster, row.name, uid, team, user, vanished, state, row.sequence)
@@ -87,7 +91,7 @@ def from_columns(columns: tuple[Any, ...]) -> Namespace:
 
 projection = Projection(
     name="namespaces",
-    version=1,
+    version=2,
     table=namespaces,
     facts=(NamespaceObserved, NamespaceVanished),
     keys=keys,

@@ -10,7 +10,8 @@ Source: ``accounting.md`` section 4; aggregating at write time is what makes rep
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -22,8 +23,8 @@ DAY = 86_400
 
 VERSION = 1
 
-#: period start, cluster, team, user, namespace, workload, model ("" = none)
-Group = tuple[int, str, str, str, str, str, str]
+#: The key of a row of sums; here: period start, cluster, team, user, namespace, workload, model ("" = none)
+Group = tuple[Any, ...]
 
 #: Sums of a group, in column order.
 SUMS = ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s", "pods")
@@ -75,6 +76,16 @@ def shares(row: PodRun, width_s: int) -> dict[Group, list[int]]:
     return found
 
 
+def hourly(row: PodRun) -> dict[Group, list[int]]:
+    """The shares of a pod in hours."""
+    return shares(row, HOUR)
+
+
+def daily(row: PodRun) -> dict[Group, list[int]]:
+    """The shares of a pod in days."""
+    return shares(row, DAY)
+
+
 def _add(sums: list[int], segment: Segment, seconds: int) -> None:
     sums[0] += segment.cpu_milli * seconds
     sums[1] += segment.memory_mib * seconds
@@ -83,24 +94,27 @@ def _add(sums: list[int], segment: Segment, seconds: int) -> None:
 
 
 class Restatement:
-    """Differences to the sums of one table, gathered over a batch: group → sums, and the last event that touched it."""
+    """Differences to the sums of one table, gathered over a batch: group → sums, and the last event that touched it.
 
-    def __init__(self, table: sa.Table, width_s: int) -> None:
+    ``shares`` is what one pod adds to each group, in the order of the table's columns.
+    """
+
+    def __init__(self, table: sa.Table, shares: Callable[[PodRun], dict[Group, list[int]]]) -> None:
         self.table = table
-        self.width_s = width_s
+        self._shares = shares
         self.differences: dict[Group, list[int]] = {}
 
     def restate(self, before: PodRun | None, after: PodRun) -> None:
         """Take out the shares of ``before`` and put in those of ``after``."""
         if before is not None:
-            self._apply(shares(before, self.width_s), -1, after.run_sequence)
-        self._apply(shares(after, self.width_s), 1, after.run_sequence)
+            self._apply(self._shares(before), -1, after.run_sequence)
+        self._apply(self._shares(after), 1, after.run_sequence)
 
     def _apply(self, found: dict[Group, list[int]], sign: int, sequence: int) -> None:
         for group, sums in found.items():
             known = self.differences.get(group)
             if known is None:
-                known = self.differences[group] = [0, 0, 0, 0, 0, 0]
+                known = self.differences[group] = [0] * (len(sums) + 1)
             for place, amount in enumerate(sums):
                 known[place] += sign * amount
-            known[5] = sequence
+            known[-1] = sequence

@@ -49,6 +49,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     disrupted: str | None = None
     #: finishedAt of terminated containers, init containers too; only in phase Succeeded or Failed.
     finished: tuple[str, ...] = ()
+    #: spec.activeDeadlineSeconds: it is ended this long after its start; absent where nothing bounds it.
+    deadline_s: int | None = None
     owner: Owner | None = None
     #: The team and user labels' values, found by the source under its configured keys; None = no such label.
     team: str | None = None

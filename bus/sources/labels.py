@@ -16,6 +16,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from bus.kinds import QUOTA_LABELS
+
 #: Most labels, and most annotations, that one fact carries.
 MOST = 64
 #: Longest label value that the API server accepts; longer ones are cut.
@@ -55,6 +57,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             "qos",  # recorded trace openb
             "ray.io/cluster",
             "volcano.sh/job-name",
+            *QUOTA_LABELS,
         }
     )
     #: Prefixes of label keys that are kept.
@@ -88,7 +91,8 @@ def kept_labels(
 ) -> tuple[dict[str, str], bool]:
     """The labels that ``policy`` keeps, by key, and whether any of them had to be cut or left out.
 
-    At most 64, the first by key, so that two watchers keep the same ones.
+    At most 64, the first by key, so that two watchers keep the same ones; those that name a quota
+    before all others, or a tenant could push them out with labels of its own.
     """
     if not labels:
         return {}, False
@@ -137,7 +141,7 @@ def _bounded(
 ) -> tuple[dict[str, str], bool]:
     if not chosen:
         return {}, False
-    chosen.sort()
+    chosen.sort(key=lambda key: (key not in QUOTA_LABELS, key))
     kept: dict[str, str] = {}
     cut = False
     for key in chosen:

@@ -87,6 +87,7 @@ class Spec(msgspec.Struct, rename="camel"):
     init_containers: list[Container] | None = None
     overhead: Quantities | None = None
     resources: Resources | None = None
+    active_deadline_seconds: int | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -146,6 +147,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         grace_seconds=metadata.deletion_grace_period_seconds,
         disrupted=records.stamp(disrupted),
         finished=_finished(status) if phase in _FINISHED else (),
+        deadline_s=spec.active_deadline_seconds,
         owner=records.controller(metadata),
         team=named(labels.team, metadata.labels),
         user=named(labels.user, metadata.labels),

@@ -205,11 +205,12 @@ def acct(
 
 
 #: Columns that a table leaves out.
-_LONG = ("uid", "cluster", "phase", "created", "extended", "open", "sequence")
+_LONG = ("uid", "cluster", "phase", "created", "extended", "types", "open", "sequence")
+_NAMED = ("team", "user", "quota", "types", "node", "model", "extended")
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
-    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "node", "model",
-    "open", "unknown_s", "flags", "sequence",
+    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "quota", "types",
+    "node", "model", "open", "unknown_s", "flags", "sequence",
 )  # fmt: skip
 
 
@@ -241,7 +242,7 @@ def _lines(
         lo, hi = max(held.start_s, from_s), min(held.end_s, question.until_s)
         if lo >= hi or team not in (None, held.team) or user not in (None, held.user):
             continue
-        named = {n: getattr(held, n) or None for n in ("team", "user", "node", "model", "extended")}
+        named = {n: getattr(held, n) or None for n in _NAMED}
         amounts = {
             n: getattr(held, n) for n in ("cpu_milli", "memory_mib", "gpu_milli", "sequence")
         }

@@ -2,7 +2,8 @@
 
 A budget is an amount of unit·seconds in the ledger's measures: milli-core-seconds, milli-card-seconds, MiB-seconds.
 ``periods`` says from when to when it lasts, ``keys`` who spends on which key, ``spend`` how much as a function of time,
-``entries`` what was credited, ``standing`` what is left and what follows from exhaustion.
+``entries`` what was credited, ``standing`` what is left and what follows from exhaustion, ``rows`` what quotas spent by the
+hour, and ``queries`` how a budget stands in the ledger.
 
 Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` section 4.
 """
@@ -10,6 +11,7 @@ Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` 
 from projections.budgets.entries import Entry, budget_entries, credited
 from projections.budgets.keys import account_of, charged, is_paid_from, prefixes
 from projections.budgets.periods import Every, Period, Schedule
+from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.standing import (
     WARN_PERCENT,
@@ -37,6 +39,7 @@ __all__ = [
     "account_of",
     "advance",
     "budget_entries",
+    "budget_spends",
     "charged",
     "committed",
     "credited",

@@ -6,7 +6,7 @@ lists say of pods that were not seen to end.
 Source: ``accounting.md``, the heart of the ledger.
 """
 
-from projections.pod_runs.derive import UNASSIGNED, Absence, derive
+from projections.pod_runs.derive import UNASSIGNED, Above, Absence, derive
 from projections.pod_runs.fold import FACTS, fold, is_same_run, keys
 from projections.pod_runs.shape import (
     Pod,
@@ -24,6 +24,7 @@ from projections.pod_runs.shape import (
 __all__ = [
     "FACTS",
     "UNASSIGNED",
+    "Above",
     "Absence",
     "Pod",
     "PodRun",
@@ -42,4 +43,4 @@ __all__ = [
 ]
 
 #: Grows when the same history would give other rows: the tables are then built anew from the archive.
-VERSION = 2
+VERSION = 3

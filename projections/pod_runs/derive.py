@@ -13,13 +13,15 @@ import msgspec
 
 from bus.events.pods import Owner
 from projections import histories
+from projections.attribution import Names, attributed
 from projections.histories import MICROSECONDS
+from projections.namespaces import Owners
 from projections.pod_runs.shape import Pod, Run, Segment
 
 #: Group of what nobody is named for.
 UNASSIGNED = "unassigned"
 
-Changes = list[tuple[int, object]]
+_NOBODY: Owners = (None, None, None)
 
 
 class Absence(msgspec.Struct, frozen=True):
@@ -33,16 +35,26 @@ class Absence(msgspec.Struct, frozen=True):
     missed_us: int | None
 
 
+class Above(msgspec.Struct, frozen=True):
+    """What is known of the end of a pod's owner chain: who it is (None: there is none), what its labels name of quotas over
+    time, and after how many seconds it ends what it began (None: no word of that).
+    """
+
+    owner: Owner | None = None
+    quotas: list[tuple[int, Names | None]] = []
+    deadline_s: int | None = None
+
+
 def derive(
     pod: Pod,
-    owners: list[tuple[int, tuple[str | None, str | None]]],
+    owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
-    top: Owner | None,
+    above: Above,
     absence: Callable[[Pod], Absence],
 ) -> Run:
-    """The run of ``pod``. ``owners`` is its namespace's (team, user) over time, ``models`` a node's GPU model over time.
+    """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time.
 
-    ``top`` is the end of its owner chain. ``absence`` is asked only where no end is known.
+    ``absence`` is asked only where no end is known.
     """
     flags = set(pod.flags)
     created_s = pod.created_us // MICROSECONDS
@@ -55,9 +67,14 @@ def derive(
     unknown_s = 0 if end_s is None or missed_s is None else max(0, missed_s - end_s)
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
-        segments = _segments(pod, owners, models, start_s, end_s)
+        segments = _segments(pod, owners, models, above.quotas, start_s, end_s)
+    top = above.owner
     workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
-    return Run(created_s, start_s, end_s, unknown_s, tuple(sorted(flags)), workload, segments)
+    bounds = [d for d in (pod.deadline_s, above.deadline_s) if d is not None]
+    deadline_s = start_s + min(bounds) if start_s is not None and bounds else None
+    return Run(
+        created_s, start_s, end_s, unknown_s, tuple(sorted(flags)), workload, segments, deadline_s
+    )
 
 
 def _end(
@@ -86,22 +103,23 @@ def _end(
 
 def _segments(
     pod: Pod,
-    owners: list[tuple[int, tuple[str | None, str | None]]],
+    owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
+    quotas: list[tuple[int, Names | None]],
     start_s: int,
     end_s: int | None,
 ) -> tuple[Segment, ...]:
     values = histories.changes(tuple(p for p in pod.history if p[2][6] is not None))
     node_models = {value[6]: models(value[6]) for _, value in values}
     cuts = {start_s}
-    for changes in (values, owners, *node_models.values()):
+    for changes in (values, owners, quotas, *node_models.values()):
         cuts.update(second for second, _ in changes[1:] if second > start_s)
     segments: list[Segment] = []
     for second in sorted(cuts):
         if end_s is not None and second >= end_s:
             break
-        cpu, memory, gpu, extended, team, user, node = histories.at(values, second)
-        named = histories.at(owners, second) or (None, None)
+        cpu, memory, gpu, extended, team, user, node, own = histories.at(values, second)
+        named = histories.at(owners, second) or _NOBODY
         segment = Segment(
             second,
             None,
@@ -113,6 +131,7 @@ def _segments(
             user or named[1] or UNASSIGNED,
             node,
             histories.at(node_models[node], second),
+            *attributed(histories.at(quotas, second), own, named[2]),
         )
         if segments and msgspec.structs.replace(segments[-1], start_s=second) == segment:
             continue

@@ -15,6 +15,7 @@ from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.errors import QuantityError, TimestampError
 from bus.events.pods import PodObserved, PodState, PodVanished
+from projections.attribution import names
 from projections.engine.contract import Key
 from projections.histories import added, precedes, replaces
 from projections.pod_runs.shape import Pod, Terminal, Value
@@ -64,17 +65,17 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     terminals = row.terminals
     if fact.phase in TERMINAL:
         terminals = _first(terminals, _terminal(fact, time_us))
-    latest, phase, labels = row.latest, row.phase, row.labels
+    latest, phase, labels, deadline_s = row.latest, row.phase, row.labels, row.deadline_s
     if replaces(version, time_us, latest):
         latest, phase = (version, time_us), fact.phase
-        labels = _encoder.encode(fact.labels).decode()
+        labels, deadline_s = _encoder.encode(fact.labels).decode(), _deadline(fact)
     owned, owner = row.owned, row.owner
     if fact.owner is not None and replaces(version, time_us, owned):
         owned, owner = (version, time_us), fact.owner
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, min(row.created_us, created_us), flags, history,
         started_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
-        row.sequence,
+        deadline_s, row.sequence,
     )  # fmt: skip
     return row if folded == row else msgspec.structs.replace(folded, sequence=event.sequence)
 
@@ -94,6 +95,7 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
         and before.created_us == after.created_us
         and before.owner == after.owner
         and before.flags == after.flags
+        and before.deadline_s == after.deadline_s
     )
 
 
@@ -111,6 +113,7 @@ def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ..
         fact.team,
         fact.user,
         _node(fact),
+        names(fact.labels),
     )
     return value, flags if value[6] != NO_NODE else _flagged(flags, "no_node")
 
@@ -118,6 +121,12 @@ def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ..
 def _node(fact: PodState) -> str | None:
     """Where the pod holds; None while it is not bound."""
     return NO_NODE if fact.node is None and fact.phase == "Running" else fact.node
+
+
+def _deadline(fact: PodState) -> int | None:
+    """What it asked for; nothing where the end of its deadline could be no stamp."""
+    seconds = fact.deadline_s
+    return seconds if seconds is None or 0 <= seconds * 1_000_000 <= FARTHEST_US else None
 
 
 def _flagged(flags: tuple[str, ...], flag: str) -> tuple[str, ...]:

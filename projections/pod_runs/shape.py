@@ -8,10 +8,12 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import Owner
+from projections.attribution import NO_TYPES, Names
 from projections.engine.contract import Integer, row_table
 
-#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node
-Value = tuple[int, int, int, str, str | None, str | None, str | None]
+#: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
+#: the pod's labels name of quotas
+Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | None]
 
 #: Observation of a phase Succeeded or Failed: resourceVersion, time, end of the run (microseconds), flags
 Terminal = tuple[str, int, int, tuple[str, ...]]
@@ -20,11 +22,11 @@ Terminal = tuple[str, int, int, tuple[str, ...]]
 class Pod(msgspec.Struct, frozen=True):
     """All that was observed of one pod, by uid, as a function of the set of observations.
 
-    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node, or of a pod that runs without one. ``deleted_us``: the
-    smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
-    ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
-    another. ``latest`` orders the descriptive fields (phase, labels): those of the newest observation; ``owned`` the
-    controller: that of the newest observation that has one.
+    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node, or of a pod that runs
+    without one. ``deleted_us``: the smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record
+    without such a stamp. ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by
+    time where that is another. ``latest`` orders the descriptive fields (phase, labels, deadline): those of the newest
+    observation; ``owned`` the controller: that of the newest observation that has one.
     """
 
     uid: str
@@ -43,11 +45,15 @@ class Pod(msgspec.Struct, frozen=True):
     owned: tuple[str, int] | None = None
     owner: Owner | None = None
     labels: str = "{}"
+    deadline_s: int | None = None
     sequence: int = 0
 
 
 class Segment(msgspec.Struct, frozen=True):
-    """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open."""
+    """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open.
+
+    ``quota`` "": none is named. ``types`` as :func:`projections.attribution.attributed` writes them.
+    """
 
     start_s: int
     end_s: int | None
@@ -59,12 +65,15 @@ class Segment(msgspec.Struct, frozen=True):
     user: str
     node: str
     model: str | None
+    quota: str = ""
+    types: str = NO_TYPES
 
 
 class Run(msgspec.Struct, frozen=True):
     """What follows for one pod: when it waited and held, for whom, and what is unknown. Whole seconds UTC.
 
     ``start_s`` None: never bound. ``end_s`` None: open. Waiting is [created_s, start_s), or until the end, or until now.
+    ``deadline_s``: the second at which it is ended at the latest, if it began then; None where nothing bounds it.
     """
 
     created_s: int
@@ -74,6 +83,7 @@ class Run(msgspec.Struct, frozen=True):
     flags: tuple[str, ...]
     workload: str
     segments: tuple[Segment, ...]
+    deadline_s: int | None = None
 
     @property
     def vanished(self) -> bool:
@@ -117,6 +127,7 @@ pod_runs = row_table(
     # 1 where the end is known only from a list: such an end is taken back when evidence arrives.
     sa.Column("vanished", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
+    sa.Column("deadline_s", Integer),
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
@@ -152,7 +163,17 @@ held_segments = row_table(
     sa.Column("user_name", sa.Text, nullable=False),
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("model", sa.Text),
+    sa.Column("quota", sa.Text, nullable=False),
+    sa.Column("types", sa.Text, nullable=False),
     sa.Index("held_segments_by_node", "cluster", "node"),
+    sa.Index(
+        "held_segments_by_quota",
+        "cluster",
+        "quota",
+        "end_s",
+        sqlite_where=sa.text("quota <> ''"),
+        postgresql_where=sa.text("quota <> ''"),
+    ),
 )
 
 pod_lists = row_table(
@@ -177,6 +198,7 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     latest: tuple[str, int] | None
     owned: tuple[str, int] | None
     owner: Owner | None
+    deadline_s: int | None
 
 
 _encoder = msgspec.json.Encoder()
@@ -201,6 +223,7 @@ def state_of(pod: Pod) -> str:
             pod.latest,
             pod.owned,
             pod.owner,
+            pod.deadline_s,
         )
     ).decode()
 
@@ -231,6 +254,7 @@ def to_columns(row: PodRun) -> tuple[Any, ...]:
         _encoder.encode(run.flags).decode(),
         int(run.vanished),
         state_of(pod),
+        run.deadline_s,
         row.sequence,
     )
 
@@ -241,7 +265,7 @@ def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
     return [
         (
             pod.uid, s.start_s, s.end_s, s.cpu_milli, s.memory_mib, s.gpu_milli, s.extended,
-            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model,
+            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model, s.quota, s.types,
             row.run_sequence,
         )
         for s in run.segments
@@ -251,18 +275,16 @@ def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
 def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> PodRun:
     """The row that was stored, with its segments (columns of ``held_segments``, by start)."""
     (uid, cluster, namespace, name, workload, _, _, _, _, phase, labels, created_us, started_us,
-     deleted_us, created_s, start_s, end_s, unknown_s, flags, _, state, sequence) = columns  # fmt: skip
+     deleted_us, created_s, start_s, end_s, unknown_s, flags, _, state, deadline_s, sequence) = columns  # fmt: skip
     held = _decoder.decode(state)
     history = tuple((v, t, held.values[n]) for v, t, n in held.points)
     pod = Pod(
         uid, cluster, namespace, name, created_us, held.flags, history, started_us, deleted_us,
         held.vanished_us, held.terminals, held.latest, phase, held.owned, held.owner,
-        labels, sequence,
+        labels, held.deadline_s, sequence,
     )  # fmt: skip
     run = Run(
         created_s, start_s, end_s, unknown_s, _flags.decode(flags), workload,
-        tuple(
-            Segment(s[1], s[2], s[3], s[4], s[5], s[6], s[10], s[11], s[12], s[13]) for s in segments
-        ),
+        tuple(Segment(*s[1:7], *s[10:16]) for s in segments), deadline_s,
     )  # fmt: skip
-    return PodRun(pod, run, sequence, segments[0][14] if segments else sequence)
+    return PodRun(pod, run, sequence, segments[0][16] if segments else sequence)

@@ -10,8 +10,9 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from projections import histories, namespaces, nodes
-from projections.pod_runs import UNASSIGNED, from_columns, held_segments, pod_runs
+from projections import histories, namespaces, nodes, workloads
+from projections.attribution import Names, attributed
+from projections.pod_runs import UNASSIGNED, Pod, from_columns, held_segments, pod_runs
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
@@ -31,6 +32,7 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     user: str | None
     node: str | None
     model: str | None
+    quota: str
 
 
 class _PodRow(msgspec.Struct, gc=False):
@@ -90,7 +92,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         chosen.append(sa.or_(runs.end_s.is_(None), runs.end_s + runs.unknown_s >= question.from_s))
     if question.to_s is not None:
         chosen.append(runs.created_s < question.to_s)
-    named = _Named(connection)
+    named = _Named(connection, has_quotas="quota" in (*question.by, *question.where))
     # The long column only for those that held nothing: whose they would be stands in it alone.
     holds = sa.and_(runs.start_s < as_of_s, sa.or_(runs.end_s.is_(None), runs.end_s > runs.start_s))
     columns = [c if c.name != "state" else sa.case((holds, ""), else_=c) for c in pod_runs.c]
@@ -109,7 +111,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         if following is not None and following[0] == row[0]:
             for s in following[1]:
                 end_s = as_of_s if s[2] is None else min(s[2], as_of_s)
-                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:14]))
+                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15]))
             following = next(by_pod, None)
         has_held = bool(holdings)
         if not has_held:
@@ -123,11 +125,12 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
 class _Named:
     """Whom namespaces and which model nodes name, over time; read when first needed."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: sa.Connection, *, has_quotas: bool) -> None:
         self._connection = connection
+        self._has_quotas = has_quotas
 
     @cached_property
-    def _owners(self) -> dict[tuple[str, str], list[tuple[int, tuple[str | None, str | None]]]]:
+    def _owners(self) -> dict[tuple[str, str], list[tuple[int, namespaces.Owners]]]:
         rows = self._connection.execute(sa.select(namespaces.namespaces)).all()
         return {(row[0], row[1]): namespaces.from_columns(tuple(row)).owners() for row in rows}
 
@@ -135,6 +138,21 @@ class _Named:
     def _models(self) -> dict[tuple[str, str], list[tuple[int, str | None]]]:
         rows = self._connection.execute(sa.select(nodes.nodes)).all()
         return {(row[0], row[1]): nodes.from_columns(tuple(row)).models() for row in rows}
+
+    @cached_property
+    def _workloads(self) -> dict[str, workloads.Workload]:
+        rows = self._connection.execute(sa.select(workloads.workloads)).all()
+        return {row[0]: workloads.from_columns(tuple(row)) for row in rows}
+
+    def _quota(self, pod: Pod, created_s: int, mapped: Names | None) -> str:
+        if not self._has_quotas:
+            return ""
+        top = workloads.top(pod.owner, self._workloads.get)
+        above = self._workloads.get(top.uid) if top else None
+        of_workload = (
+            histories.at(above.quotas(), created_s) if above and hasattr(above, "quotas") else None
+        )
+        return attributed(of_workload, pod.history[-1][2][7], mapped)[0]
 
     def nobody(self, row: tuple[Any, ...]) -> Holding:
         """For whom a pod would have held that never did: by its newest labels, else its namespace at its creation.
@@ -144,12 +162,17 @@ class _Named:
         pod = from_columns(row, []).pod
         created_s = row[14]
         team, user, node = pod.history[-1][2][4:7]
-        named = histories.at(self._owners.get((row[1], row[2]), []), created_s) or (None, None)
+        named = histories.at(self._owners.get((row[1], row[2]), []), created_s) or (
+            None,
+            None,
+            None,
+        )
         team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
         model = (
             None if node is None else histories.at(self._models.get((row[1], node), []), created_s)
         )
-        return Holding(0, 0, 0, 0, 0, team, user, node, model)
+        quota = self._quota(pod, created_s, named[2])
+        return Holding(0, 0, 0, 0, 0, team, user, node, model, quota)
 
 
 WAITED, HELD, UNKNOWN = range(3)

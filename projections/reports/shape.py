@@ -10,7 +10,7 @@ import msgspec
 
 #: What may be grouped by, beside ``label:KEY``.
 DIMENSIONS = (
-    "team", "user", "namespace", "workload", "model", "node", "day", "hour", "cluster",
+    "team", "user", "namespace", "workload", "quota", "model", "node", "day", "hour", "cluster",
 )  # fmt: skip
 LABEL = "label:"
 

@@ -49,7 +49,8 @@ _POD_RUNS = View(
         ),
         is_(
             "flags",
-            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `amounts_refused`, `no_node`.",
+            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `amounts_refused`,"
+            " `no_node`.",
         ),
         is_("labels", "JSON object of its labels, by its newest observation."),
         SEQUENCE,
@@ -92,6 +93,8 @@ _HELD_SEGMENTS = View(
             }
         ),
         SEQUENCE,
+        is_("quota", "The quota it belongs to; empty where none is named."),
+        is_("types", "Types of its CPU, GPU and memory, joined by slashes; empty for none."),
     ),
     f"FROM (SELECT s.*, {_HELD} AS held_s FROM held_segments s) valued",
 )

@@ -24,7 +24,7 @@ _MODEL = is_("model", "The GPU model of the nodes; empty where none is known.")
 
 _SEGMENT = (
     "uid", "start_s", "end_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "cluster",
-    "namespace", "workload", "team", "user_name", "node", "model", "sequence",
+    "namespace", "workload", "team", "user_name", "node", "model", "quota", "types", "sequence",
 )  # fmt: skip
 
 
@@ -35,7 +35,7 @@ def _with_open(table: str, period: str, width: int) -> str:
     """
     groups = ", ".join(_DIMENSIONS)
     return f"""WITH RECURSIVE pieces AS (
-  SELECT s.*, (s.start_s / {width}) * {width} AS {period}, {NOW} AS until_s
+  SELECT {", ".join(f"s.{c}" for c in _SEGMENT)}, (s.start_s / {width}) * {width} AS {period}, {NOW} AS until_s
   FROM held_segments s WHERE s.end_s IS NULL AND s.start_s < {NOW}
   UNION ALL
   SELECT {", ".join(f"p.{c}" for c in _SEGMENT)}, p.{period} + {width}, p.until_s

@@ -117,7 +117,8 @@ def told(store):
     segments = sorted(
         (
             s["uid"], s["start_s"] - START_S, None if s["end_s"] is None else s["end_s"] - START_S,
-            s["cpu_milli"], s["team"], s["user_name"], s["node"], s["model"],
+            s["cpu_milli"], s["team"], s["user_name"], s["node"], s["model"], s["quota"],
+            s["types"],
         )
         for s in found["held_segments"]
     )  # fmt: skip

@@ -59,6 +59,23 @@ def test_a_pod_that_changes_its_team_is_in_both_and_waits_for_the_first():
     }  # fmt: skip
 
 
+def test_a_pod_belongs_to_the_quota_that_its_labels_name_and_waits_for_it_too():
+    biz = {"biz.group.resource.quota": "q"}
+    mapped = said.namespace_observed("mapped", labels=biz)
+    events = [
+        said.pod_vanished("held", 2, 100, created=0, scheduled=10, deletion=40, labels=biz),
+        said.pod_observed("waits", 3, 100, node=None, phase="Pending", namespace="mapped"),
+        said.pod_vanished("free", 4, 100, deletion=5),
+    ]
+    found = asked(Question(by=("quota",), as_of_s=said.START_S + 100), [mapped, *events])
+
+    told = {key: (sums.get("held_s", 0), sums.get("waiting_s", 0)) for key, sums in found.items()}
+    assert {("q",): (30, 110), (None,): (5, 0)} == told
+    assert [("q",)] == list(
+        asked(Question(where={"quota": "q"}, by=("quota",), as_of_s=AS_OF), events)
+    )
+
+
 def test_what_was_never_bound_has_no_node_and_comes_last():
     found = asked(Question(by=("node", "label:app"), as_of_s=AS_OF))
 

@@ -42,7 +42,7 @@ def _world(draw, strange):
         seen += pod
     for name in ("ns", "other"):
         for _ in range(draw(st.integers(0, 2))):
-            fields = {"team": draw(_names), "user": draw(_names)}
+            fields = {"team": draw(_names), "user": draw(_names), "quota": draw(_quotas)}
             seen.append(Seen("namespace", name, draw(_moments), fields=tuple(fields.items())))
     for name in ("n0", "n1"):
         for _ in range(draw(st.integers(0, 2))):
@@ -50,8 +50,8 @@ def _world(draw, strange):
             seen.append(Seen("node", name, draw(_moments), fields=(("model", model),)))
     for name, above in (("rs0", "d0"), ("rs1", "d0"), ("d0", "top")):
         for _ in range(draw(st.integers(0, 1))):
-            has = draw(st.sampled_from((None, above)))
-            seen.append(Seen("workload", name, draw(_moments), fields=(("above", has),)))
+            fields = {"above": draw(st.sampled_from((None, above))), "quota": (None, None)}
+            seen.append(Seen("workload", name, draw(_moments), fields=tuple(fields.items())))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(_moments)
         there = tuple(uid for uid, (first, gone) in lives.items() if first <= at < gone)
@@ -61,6 +61,10 @@ def _world(draw, strange):
 
 
 _names = st.sampled_from((None, "a", "b"))
+#: (quota, cpu type) that an object's labels name; quota "k" by Koordinator's label.
+_quotas = st.sampled_from(
+    ((None, None), (None, None), ("q", None), ("q", "A4"), ("k", None), (None, "A4"))
+)
 _gaps = st.sampled_from((0, 3, 10, 17, 70, 500, 36_000, 400_000))
 _moments = st.one_of(st.integers(0, 1_500), st.integers(0, 900_000))
 _FOR_EVER = 10**9
@@ -75,6 +79,7 @@ def _pod_life(draw, uid, strange):
         "owner": draw(st.sampled_from((None, "rs0", "rs1"))),
         "team": draw(_names),
         "user": draw(_names),
+        "quota": draw(_quotas),
         "cpu": draw(st.integers(1, 3)),
     }
     now = created + draw(st.integers(0, 12))
@@ -91,9 +96,11 @@ def _pod_life(draw, uid, strange):
         shown.append(Seen("pod", uid, now, fields=tuple(base.items())))
         for _ in range(draw(st.integers(0, 3))):
             now += draw(_gaps)
-            changed = draw(st.sampled_from(("cpu", "team", "user", "nothing")))
+            changed = draw(st.sampled_from(("cpu", "team", "user", "quota", "nothing")))
             if changed == "cpu":
                 base["cpu"] = draw(st.integers(1, 3))
+            elif changed == "quota":
+                base["quota"] = draw(_quotas)
             elif changed != "nothing":
                 base[changed] = draw(_names)
             if strange and draw(st.booleans()):
@@ -153,13 +160,14 @@ def events_of(seen, *, ordered=True, list_versions=True):
 def _event(s, version):
     at = s.at / 10
     if s.kind == "namespace":
-        return [f.namespace_observed(s.name, version, at, team=s["team"], user=s["user"])]
+        named = {"team": s["team"], "user": s["user"], "labels": _labels(s)}
+        return [f.namespace_observed(s.name, version, at, **named)]
     if s.kind == "node":
         return [f.node_observed(s.name, version, at, model=s["model"])]
     if s.kind == "workload":
         kind = "Deployment" if s.name.startswith("d") else "ReplicaSet"
         above = s["above"] and f.owner(s["above"], "Deployment")
-        return [f.workload_observed(s.name, version, at, kind=kind, owner=above)]
+        return [f.workload_observed(s.name, version, at, kind=kind, owner=above, labels=_labels(s))]
     if s.kind == "list":
         # Between two observations, so that it is never at the same moment as one.
         return f.pods_listed(s.has, version, at + 0.05)
@@ -171,9 +179,16 @@ def _event(s, version):
     return [
         make(
             s.name, version, at, name="web", owner=s["owner"] and f.owner(s["owner"]),
-            grace_seconds=s["grace"], **fields,
+            grace_seconds=s["grace"], labels=_labels(s), **fields,
         )
     ]  # fmt: skip
+
+
+def _labels(s):
+    quota, cpu_type = s["quota"]
+    key = "quota.scheduling.koordinator.sh/name" if quota == "k" else "biz.group.resource.quota"
+    found = {key: quota, "biz.group.resource.quota/cpu-type": cpu_type}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def _second(tenths):
@@ -219,7 +234,8 @@ def _run(uid, shown, seen):
     if end is not None and end < floor:
         unknown = max(0, unknown - (floor - end))
         end, flags = floor, flags | {"clamped"}
-    held = [] if start is None else _pieces(bound, seen, start, end)
+    above = _links(_top(shown, seen), seen)
+    held = [] if start is None else _pieces(bound, above, seen, start, end)
     run = {
         "start_s": start, "end_s": end, "unknown_s": unknown, "flags": sorted(flags),
         "workload": _workload(shown, seen),
@@ -260,12 +276,12 @@ def _end_of(uid, shown, seen):
     return end, until - end, {"vanished"}
 
 
-def _pieces(bound, seen, start, end):
+def _pieces(bound, above, seen, start, end):
     """[from, to, amounts and names …] from one moment at which anything may change to the next."""
     names = {s.name for s in seen if s.kind == "namespace"} & {bound[0]["namespace"]}
     spaces = sorted((s for s in seen if s.kind == "namespace" and s.name in names), key=_order)
     nodes = sorted((s for s in seen if s.kind == "node"), key=_order)
-    moments = {s.at // 10 for s in (*bound, *spaces, *nodes)}
+    moments = {s.at // 10 for s in (*bound, *above, *spaces, *nodes)}
     moments = sorted({start} | {m for m in moments if m > start and (end is None or m < end)})
     if end is not None and end <= start:
         return []
@@ -280,6 +296,7 @@ def _pieces(bound, seen, start, end):
             pod["user"] or (space and space["user"]) or "unassigned",
             _node(pod),
             node["model"] if node else None,
+            *_quota(_at(above, second), pod, space),
         )
         if pieces and pieces[-1][2:] == what:
             pieces[-1] = (pieces[-1][0], following, *what)
@@ -294,21 +311,37 @@ def _at(observations, second):
     return past[-1] if past else observations[0] if observations else None
 
 
-def _workload(shown, seen):
+def _quota(*objects):
+    """(quota, types): each by the first of the objects that names it; types only with a quota."""
+    named = [s["quota"] for s in objects if s is not None]
+    quota = next((name for name, _ in named if name is not None), "")
+    cpu_type = next((name for _, name in named if name is not None), None)
+    return quota, f"{cpu_type}//" if quota and cpu_type else ""
+
+
+def _links(name, seen):
+    return sorted((s for s in seen if s.kind == "workload" and s.name == name), key=_order)
+
+
+def _top(shown, seen):
     owners = [s["owner"] for s in shown if s["owner"] is not None]
-    if not owners:
-        return "Pod/web"
-    name = owners[-1]
+    name = owners[-1] if owners else None
     while True:
-        links = sorted((s for s in seen if s.kind == "workload" and s.name == name), key=_order)
+        links = _links(name, seen)
         if not links or links[-1]["above"] is None:
-            break
+            return name
         name = links[-1]["above"]
+
+
+def _workload(shown, seen):
+    name = _top(shown, seen)
+    if name is None:
+        return "Pod/web"
     return f"ReplicaSet/{name}" if name.startswith("rs") else f"Deployment/{name}"
 
 
 def _count(groups, width, uid, start, end, who, pod, workload):
-    cpu, team, user, _, model = who
+    cpu, team, user, _, model, *_ = who
     first = (start + f.START_S) // width
     last = (end + f.START_S - 1) // width
     for period in range(first, last + 1):

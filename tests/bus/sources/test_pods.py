@@ -8,6 +8,7 @@ import pytest
 from bus.amounts import charged_bytes
 from bus.errors import BursarError, MalformedJsonError, ObservationError
 from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
+from bus.kinds import QUOTA_LABELS
 from bus.sources import pods
 from bus.sources.labels import LabelPolicy
 from tests.bus.sources.records import POLICY, body, record, recorded
@@ -119,6 +120,7 @@ def ended(at):
             {},
         ),
         ({"metadata": METADATA, "spec": None, "status": None}, {}),
+        (pod({"activeDeadlineSeconds": 600}), {"deadline_s": 600}),
         (pod(labels={"bursar.io/team": ""}), {"labels": {"bursar.io/team": ""}}),
     ],
     ids=[
@@ -135,6 +137,7 @@ def ended(at):
         "A23 an endless stamp is cut",
         "A20 null for lists",
         "no spec and no status",
+        "an active deadline bounds the run",
         "an empty team names nobody",
     ],
 )
@@ -241,6 +244,14 @@ def test_a17_labels_are_bounded_in_number_and_length_and_noted():
         253,
         ("labels_cut", "annotations_cut"),
     )
+
+
+def test_no_number_of_other_labels_pushes_out_those_that_name_a_quota():
+    quota = {key: "v" for key in QUOTA_LABELS}
+    found = observed(pod(labels={f"app.kubernetes.io/{n:05}": "v" for n in range(100)} | quota))
+
+    assert quota.items() <= found.labels.items()
+    assert 64 == len(found.labels)
 
 
 def test_a16_a_large_object_becomes_a_small_fact():

@@ -73,7 +73,7 @@ def test_more_keys_than_one_statement_takes_are_asked_for_in_parts(store):
 @pytest.mark.parametrize("groups", [1, 80])
 def test_sums_are_added_to_and_go_when_nothing_counts_any_more(store, groups):
     def batch(*amounts):
-        restatement = usage.Restatement(usage.usage_days, usage.DAY)
+        restatement = usage.Restatement(usage.usage_days, usage.daily)
         for n in range(groups):
             restatement.differences[(n, "c", "t", "u", "ns", "w", "")] = list(amounts)
         return Changes(restatements=[restatement])

@@ -1,0 +1,146 @@
+"""What the ledger says of a budget: spent in any period, committed, credited, left, and exhausted when.
+
+Whole past hours come from :data:`projections.budgets.rows.budget_spends`, the parts of hours at the ends of a period from
+segments, so every answer equals the sum over the accounts of the pods, to the unit·second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.attribution import types_of
+from projections.budgets.entries import budget_entries, credited, from_columns
+from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
+from projections.budgets.periods import Period
+from projections.budgets.rows import budget_spends
+from projections.budgets.spend import Piece, Spend, committed, spend_of
+from projections.budgets.standing import Standing
+from projections.pod_runs import held_segments, pod_runs
+from projections.usage import HOUR
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+
+def spends(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s: int) -> int:
+    """What is spent on ``key`` (without ``cash/``) in [from_s, to_s), in unit·seconds; open segments until ``to_s``."""
+    return spending(select, cluster, quota, key, Period(from_s, to_s)).at(to_s)
+
+
+def forecast(
+    select: Select, cluster: str, quota: str, key: str, *, period: Period, hard: int, as_of_s: int
+) -> Standing:
+    """How ``key`` of a quota stands in a period, with its entries and what it is committed to from ``as_of_s`` on."""
+    query = sa.select(budget_entries).where(
+        budget_entries.c.cluster == cluster,
+        budget_entries.c.quota == quota,
+        budget_entries.c.key == key,
+    )
+    entries = [from_columns(row) for row in select(query)]
+    found = list(_open(select, cluster, quota, key))
+    return Standing(
+        period,
+        hard,
+        spending(select, cluster, quota, key, period),
+        credited(entries, key, period),
+        committed(found, period, as_of_s),
+    )
+
+
+def spending(select: Select, cluster: str, quota: str, key: str, period: Period) -> Spend:
+    """All spending on ``key`` within a period as a function of time; nothing for a key that the ledger does not measure."""
+    name = account_of(key)
+    if name is None:
+        return Spend()
+    total = _whole_hours(select, cluster, quota, name, period)
+    for lo, hi in _parts(period):
+        for piece in _pieces(select, cluster, quota, name, lo, hi):
+            if piece.end_s is not None:
+                total += spend_of(piece, Period(lo, hi))
+            elif piece.start_s >= lo - lo % HOUR:
+                # What began before this hour and is open stands in the rows.
+                total += spend_of(piece, period)
+    return total
+
+
+def _parts(period: Period) -> list[tuple[int, int]]:
+    """The pieces of a period that are no whole hours."""
+    start_s, end_s = period.start_s, period.end_s
+    first_s = -(-start_s // HOUR) * HOUR
+    if end_s is None:
+        return [(start_s, first_s)] if start_s < first_s else []
+    last_s = end_s - end_s % HOUR
+    if last_s < first_s:
+        return [(start_s, end_s)]
+    return [(lo, hi) for lo, hi in ((start_s, first_s), (last_s, end_s)) if lo < hi]
+
+
+def _whole_hours(select: Select, cluster: str, quota: str, account: str, period: Period) -> Spend:
+    """What ended in the whole hours of a period, and all that is open and began before them or in them."""
+    columns = budget_spends.c
+    start_s = period.start_s
+    first_s = -(-start_s // HOUR) * HOUR
+    chosen = [
+        columns.cluster == cluster, columns.quota == quota, _is_paid_from(columns.account, account),
+    ]  # fmt: skip
+    if period.end_s is not None:
+        chosen.append(columns.hour_s < period.end_s - period.end_s % HOUR)
+    closed = sa.select(sa.func.coalesce(sa.func.sum(columns.spent), 0))
+    total = Spend(int(select(closed.where(*chosen, columns.hour_s >= first_s))[0][0]))
+    opened = sa.select(columns.hour_s, columns.open_amount, columns.open_missed)
+    for hour_s, amount, missed in select(opened.where(*chosen, columns.open_amount > 0)):
+        if hour_s >= first_s:
+            total += Spend(0, amount, amount * hour_s + missed)
+        elif hour_s < start_s - start_s % HOUR:
+            total += Spend(0, amount, amount * start_s)
+    return total
+
+
+def _is_paid_from(column: sa.ColumnElement[str], account: str) -> sa.ColumnElement[bool]:
+    # "/" is the character after ".": all accounts that begin with this one and a dot.
+    return sa.or_(column == account, sa.and_(column > f"{account}.", column < f"{account}/"))
+
+
+def _pieces(
+    select: Select, cluster: str, quota: str, account: str, lo: int, hi: int
+) -> Iterator[Piece]:
+    """What was held in [lo, hi) and is paid from ``account``."""
+    columns = held_segments.c
+    touching = (
+        columns.start_s < hi,
+        sa.or_(columns.end_s.is_(None), columns.end_s > lo),
+    )
+    return _held(select, cluster, quota, account, *touching)
+
+
+def _open(select: Select, cluster: str, quota: str, key: str) -> Iterator[Piece]:
+    """What is open and is paid from the account of ``key``, with its deadlines."""
+    name = account_of(key)
+    if name is None:
+        return iter(())
+    is_bounded = (held_segments.c.end_s.is_(None), pod_runs.c.deadline_s.is_not(None))
+    return _held(select, cluster, quota, name, *is_bounded)
+
+
+def _held(
+    select: Select, cluster: str, quota: str, name: str, *where: sa.ColumnElement[bool]
+) -> Iterator[Piece]:
+    resource = name.split(".")[0]
+    columns = held_segments.c
+    query = (
+        sa.select(
+            columns.start_s,
+            columns.end_s,
+            columns[AMOUNTS[resource]],
+            pod_runs.c.deadline_s,
+            columns.types,
+        )
+        .join(pod_runs, pod_runs.c.uid == columns.uid)
+        # The literal lets both databases use the index of segments that belong to a quota.
+        .where(columns.cluster == cluster, columns.quota == quota, sa.text("quota <> ''"), *where)
+    )
+    for *piece, types in select(query):
+        if is_paid_from(name, account(resource, types_of(types)[resource])):
+            yield Piece(*piece)

@@ -1,0 +1,59 @@
+"""What was spent on the budgets of each quota, hour by hour: rows that any period of whole hours is a sum of.
+
+One row for each cluster, quota, account (:func:`projections.budgets.keys.account`) and hour (UTC). ``spent`` is what ended
+segments held in that hour. Segments that are still open stand in the hour in which they began: ``open_amount`` is their amount,
+``open_missed`` the unit·seconds of that hour before they began. At second t they have spent
+``open_amount * (t - hour_s) - open_missed``, without a row being written as time passes.
+
+Kept by differences, like the sums of :mod:`projections.usage`: a late fact takes a pod's old shares out and
+puts its new ones in. What belongs to no quota has no row.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from projections.attribution import types_of
+from projections.budgets.keys import AMOUNTS, account
+from projections.engine.contract import Integer, row_table
+from projections.pod_runs import PodRun, Segment
+from projections.usage import HOUR, Group, pieces
+
+VERSION = 1
+
+budget_spends = row_table(
+    "budget_spends",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("quota", sa.Text, primary_key=True),
+    sa.Column("account", sa.Text, primary_key=True),
+    sa.Column("hour_s", Integer, primary_key=True),
+    sa.Column("spent", Integer, nullable=False),
+    sa.Column("open_amount", Integer, nullable=False),
+    sa.Column("open_missed", Integer, nullable=False),
+    sa.Column("pods", Integer, nullable=False),
+)
+
+
+def shares(row: PodRun) -> dict[Group, list[int]]:
+    """What the segments of one pod add to each row: spent, open_amount, open_missed, and the pod once."""
+    found: dict[Group, list[int]] = {}
+    for segment in row.run.segments:
+        if segment.quota:
+            types = types_of(segment.types)
+            for resource, column in AMOUNTS.items():
+                amount: int = getattr(segment, column)
+                if amount:
+                    name = account(resource, types[resource])
+                    _add(found, (row.pod.cluster, segment.quota, name), segment, amount)
+    return found
+
+
+def _add(found: dict[Group, list[int]], whose: Group, segment: Segment, amount: int) -> None:
+    if segment.end_s is None:
+        missed_s = segment.start_s % HOUR
+        sums = found.setdefault((*whose, segment.start_s - missed_s), [0, 0, 0, 1])
+        sums[1] += amount
+        sums[2] += amount * missed_s
+        return
+    for hour_s, seconds in pieces(segment.start_s, segment.end_s, HOUR):
+        found.setdefault((*whose, hour_s), [0, 0, 0, 1])[0] += amount * seconds
