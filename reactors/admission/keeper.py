@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
+from bus.events.admissions import AdmissionDecided
 from bus.events.observations import ObjectsListed
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.tree import LANDED_US, Fact
@@ -48,8 +49,12 @@ class Keeper:
 
     def take(self, event: Event) -> None:
         """See one event of the history."""
-        if event.type == ObjectsListed.wire_type and not event.defect:
+        if event.defect:
+            return
+        if event.type == ObjectsListed.wire_type:
             self._listed(ObjectsListed.read(event), event.time_us)
+        elif event.type == AdmissionDecided.wire_type:
+            self._view.changed.add(AdmissionDecided.read(event).uid)
 
     async def run(self) -> None:
         """Keep for ever, from the moment the history was read to its present end."""

@@ -1,0 +1,141 @@
+"""A cluster in memory for admission: what was seen is said to a history, reviews are asked of a handler."""
+
+import asyncio
+import itertools
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.observations import ObjectsListed
+from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.memory import MemoryTransport
+from deploy.admission import following
+from reactors.webhook.review import Review
+
+START_US = 1_767_225_600 * SECOND_US
+QUOTA = "biz.group.resource.quota"
+
+
+class Clock:
+    """Stands until it is moved."""
+
+    def __init__(self):
+        self.us = START_US
+
+    def now_us(self):
+        return self.us
+
+    def after(self, seconds):
+        self.us += int(seconds * SECOND_US)
+
+
+class Cluster:
+    """One history, one handler, and a keeper that works when it is told to settle."""
+
+    def __init__(self, transport=None):
+        self.transport = transport or MemoryTransport()
+        self.clock = Clock()
+        self._versions = itertools.count(1)
+        self._reviews = itertools.count(1)
+
+    async def __aenter__(self):
+        self._following = following(
+            self.transport, self.clock, cluster="c1", source="webhook/1", keeps=True
+        )
+        self.admission = await self._following.__aenter__()
+        return self
+
+    async def __aexit__(self, *error):
+        await self._following.__aexit__(*error)
+
+    async def say(self, fact, key, time_us=None):
+        version = getattr(fact, "resource_version", "") or str(next(self._versions))
+        id = f"{key}/{version}/{fact.wire_type}"
+        time_us = self.clock.us if time_us is None else time_us
+        await self.transport.publish(
+            [fact.event(cluster="c1", key=key, id=id, source="test", time_us=time_us)]
+        )
+        await self.settled()
+
+    async def settled(self):
+        """Until the history was read and the keeper has nothing left to do."""
+        journals, view = self.admission.journals, self.admission.view
+        for _ in range(200):
+            head = await self.transport.head()
+            if journals.sequence >= head.last_sequence and not view.changed:
+                break
+            await asyncio.sleep(0.005)
+        await asyncio.sleep(0.005)
+
+    async def see_quota(self, name, hard, parent="", uid="", **fields):
+        fact = QuotaObserved(
+            uid=uid or f"uid-{name}", kind=fields.pop("kind", "BizGroupResourceQuota"), name=name,
+            resource_version=str(next(self._versions)), parent=parent, hard=hard, **fields,
+        )  # fmt: skip
+        await self.say(fact, fact.uid)
+
+    async def lose_quota(self, name, kind="BizGroupResourceQuota"):
+        version = str(next(self._versions))
+        fact = QuotaVanished(uid=f"uid-{name}", kind=kind, name=name, resource_version=version)
+        await self.say(fact, fact.uid)
+
+    async def see(self, uid, cpu, *, quota="team", kind="Job", namespace="ns", **fields):
+        fact = WorkloadObserved(
+            uid=uid, kind=kind, namespace=namespace, name=uid,
+            resource_version=str(next(self._versions)),
+            labels={QUOTA: quota} if quota else {}, demand=demand(cpu), **fields,
+        )  # fmt: skip
+        await self.say(fact, uid)
+
+    async def lose(self, uid, kind="Job", namespace="ns"):
+        fact = WorkloadVanished(
+            uid=uid, kind=kind, namespace=namespace, name=uid,
+            resource_version=str(next(self._versions)),
+        )  # fmt: skip
+        await self.say(fact, uid)
+
+    async def list(self, *uids, kind="Job"):
+        fact = ObjectsListed(
+            kind=kind, resource_version=str(next(self._versions)), uids=tuple(sorted(uids))
+        )
+        await self.say(fact, f"{kind}-{fact.resource_version}")
+
+    async def ask(self, uid, cpu, *, quota="team", **fields):
+        return await self.review(job(uid, cpu, quota), **fields)
+
+    async def review(self, object, **fields):
+        metadata = (object or fields.get("old_object"))["metadata"]
+        known = {
+            "uid": f"review-{next(self._reviews)}", "operation": "CREATE", "group": "batch",
+            "version": "v1", "resource": "jobs", "subresource": "", "kind": "Job",
+            "namespace": metadata.get("namespace", ""), "name": metadata["name"], "user": "amy",
+            "groups": (), "dry_run": False, "object": object, "old_object": None, "options": None,
+        }  # fmt: skip
+        return await self.admission.handler(Review(**{**known, **fields}))
+
+    def used(self, quota="team", key="limits.cpu"):
+        journals = self.admission.journals
+        tree = journals.tree(journals.places[("BizGroupResourceQuota", quota)])
+        return tree.nodes[quota].used(key)
+
+    def said(self, type):
+        """Bodies of the journal's events of one type."""
+        return [
+            msgspec.json.decode(e.body)
+            for e in self.transport.events
+            if e.type == f"admission.{type}"
+        ]
+
+
+def demand(cpu):
+    return {"limits.cpu": cpu * 1000, "requests.cpu": cpu * 1000} if cpu else {}
+
+
+def job(uid, cpu, quota="team", namespace="ns"):
+    container = {"name": "main", "resources": {"limits": {"cpu": str(cpu)}}}
+    labels = {QUOTA: quota} if quota else {}
+    return {
+        "metadata": {"name": uid, "namespace": namespace, "uid": uid, "labels": labels},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }

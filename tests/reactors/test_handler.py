@@ -1,0 +1,177 @@
+"""Reviews answered from the journals, and the keeper that keeps them true; in memory."""
+
+import pytest
+
+from tests.reactors.cluster import Cluster, job
+
+
+@pytest.fixture
+async def cluster():
+    async with Cluster() as running:
+        await running.see_quota("team", {"limits.cpu": 4000})
+        yield running
+
+
+async def test_what_names_no_quota_passes_and_is_not_recorded(cluster):
+    answer = await cluster.ask("a", 100, quota="")
+
+    assert (answer.allowed, answer.reason) == (True, "not-governed")
+    assert cluster.said("decided") == []
+
+
+async def test_what_fits_is_charged_and_what_does_not_is_told_why(cluster):
+    assert (await cluster.ask("a", 3)).allowed
+    answer = await cluster.ask("b", 2)
+
+    assert not answer.allowed
+    assert answer.reason == "over-quota"
+    assert answer.message == (
+        "quota 'team': limits.cpu asks for 2 more, 3 of 4 are used, 1 too much; "
+        "this namespace holds 3, others 0 (over-quota)"
+    )
+    assert cluster.used() == 3000
+
+
+async def test_the_same_ask_twice_charges_once(cluster):
+    for _ in range(3):
+        assert (await cluster.ask("a", 3)).allowed
+
+    assert cluster.used() == 3000
+
+
+async def test_a_dry_run_is_answered_and_charges_nothing(cluster):
+    assert (await cluster.ask("a", 4, dry_run=True)).allowed
+    assert not (await cluster.ask("a", 5, dry_run=True)).allowed
+
+    assert cluster.used() == 0
+    assert cluster.said("decided") == []
+
+
+async def test_a_fall_is_admitted_and_stays_charged_until_it_is_seen(cluster):
+    await cluster.ask("a", 4)
+    await cluster.see("a", 4)
+    cluster.clock.after(100)
+
+    assert (await cluster.ask("a", 1)).allowed
+    assert cluster.used() == 4000
+    await cluster.see("a", 1)
+    assert cluster.used() == 1000
+
+
+async def test_a_deleted_object_gives_back_what_it_held(cluster):
+    await cluster.ask("a", 4)
+    await cluster.see("a", 4)
+    await cluster.lose("a")
+
+    assert cluster.used() == 0
+    assert [r["reason"] for e in cluster.said("released") for r in e["releases"]] == ["vanished"]
+
+
+async def test_what_was_never_stored_lapses_with_a_list_that_began_after_the_deadline(cluster):
+    await cluster.ask("a", 4)
+    cluster.clock.after(74)
+    await cluster.list()
+    assert cluster.used() == 4000
+    cluster.clock.after(1)
+    await cluster.list()
+
+    assert cluster.used() == 0
+
+
+async def test_what_passed_unseen_is_charged_when_it_is_seen(cluster):
+    await cluster.see("a", 6)
+
+    assert cluster.used() == 6000
+    decided = cluster.said("decided")
+    assert [(d["verdict"], d["reason"]) for d in decided] == [("adopted", "ungoverned")]
+    assert not (await cluster.ask("b", 1)).allowed
+
+
+async def test_what_moves_to_another_quota_is_charged_there_and_then_given_back(cluster):
+    await cluster.see_quota("other", {"limits.cpu": 4000})
+    await cluster.ask("a", 3)
+    await cluster.see("a", 3)
+    cluster.clock.after(100)
+    assert (await cluster.ask("a", 3, quota="other")).allowed
+    assert (cluster.used("team"), cluster.used("other")) == (3000, 3000)
+    await cluster.see("a", 3, quota="other")
+
+    assert (cluster.used("team"), cluster.used("other")) == (0, 3000)
+
+
+async def test_an_unknown_quota_is_refused_by_name(cluster):
+    answer = await cluster.ask("a", 1, quota="nobody")
+
+    assert answer.reason == "quota-unknown"
+    assert "there is no quota 'nobody'" in answer.message
+
+
+async def test_what_hangs_below_a_charged_owner_is_not_charged_again(cluster):
+    await cluster.ask("a", 2)
+    await cluster.see("a", 2)
+    pod = job("p", 2)
+    pod["metadata"]["ownerReferences"] = [
+        {"apiVersion": "batch/v1", "kind": "Job", "name": "a", "uid": "a", "controller": True}
+    ]
+    pod["spec"] = pod["spec"]["template"]["spec"]
+    of_pod = {"group": "", "resource": "pods", "kind": "Pod"}
+
+    assert (await cluster.review(pod, **of_pod)).reason == "covered"
+    pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3"
+    assert (await cluster.review(pod, **of_pod)).reason == "not-covered"
+    assert cluster.used() == 2000
+
+
+async def test_a_scale_is_charged_by_what_one_replica_asks(cluster):
+    await cluster.see("web", 1, kind="Deployment", per_replica={"limits.cpu": 1000})
+    scale = {"metadata": {"name": "web", "namespace": "ns", "uid": "web"}, "spec": {"replicas": 4}}
+    of_scale = {
+        "operation": "UPDATE", "group": "apps", "resource": "deployments", "kind": "Scale",
+        "subresource": "scale",
+    }  # fmt: skip
+
+    assert (await cluster.review(scale, **of_scale)).allowed
+    assert cluster.used() == 4000
+    scale["spec"]["replicas"] = 5
+    assert not (await cluster.review(scale, **of_scale)).allowed
+
+
+async def test_a_quota_is_admitted_in_its_tree_and_counts_when_it_is_seen(cluster):
+    child = {
+        "metadata": {"name": "child", "uid": "uid-child"},
+        "spec": {"parentBizGroup": "team", "hard": {"limits.cpu": "3"}},
+    }
+    of_quota = {
+        "group": "bursar.io", "version": "v1alpha1", "resource": "bizgroupresourcequotas",
+        "kind": "BizGroupResourceQuota",
+    }  # fmt: skip
+
+    assert (await cluster.review(child, **of_quota)).allowed
+    assert cluster.used("team") == 3000
+    assert (await cluster.ask("a", 1, quota="child")).reason == "quota-unready"
+    await cluster.see_quota("child", {"limits.cpu": 3000}, parent="team")
+    assert (await cluster.ask("a", 1, quota="child")).allowed
+    assert (await cluster.ask("b", 2)).reason == "over-quota"
+
+
+async def test_a_quota_that_was_never_stored_gives_back_its_claim(cluster):
+    child = {
+        "metadata": {"name": "child", "uid": "uid-child"},
+        "spec": {"parentBizGroup": "team", "hard": {"limits.cpu": "3"}},
+    }
+    await cluster.review(
+        child, group="bursar.io", version="v1alpha1", resource="bizgroupresourcequotas"
+    )
+    cluster.clock.after(75)
+    await cluster.list("uid-team", kind="BizGroupResourceQuota")
+
+    assert cluster.used("team") == 0
+
+
+async def test_a_namespace_that_is_mapped_keeps_its_workloads_in_its_quota(cluster):
+    await cluster.see_quota("other", {"limits.cpu": 4000})
+    cluster.admission.view.namespaces["ns"] = {"biz.group.resource.quota": "team"}
+
+    assert (await cluster.ask("a", 1, quota="other")).reason == "quota-not-yours"
+    assert (await cluster.ask("b", 1, quota="")).allowed
+    assert cluster.used("team") == 1000
