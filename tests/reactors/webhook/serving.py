@@ -1,7 +1,9 @@
 """A webhook on a port of this machine, with certificates of its own, for tests that connect to it."""
 
+import asyncio
 import contextlib
 import datetime
+import ssl
 from pathlib import Path
 
 from cryptography import x509
@@ -58,6 +60,15 @@ class Webhook:
     @property
     def url(self):
         return f"https://127.0.0.1:{self.server.port}"
+
+    async def served(self):
+        """The certificate that a new connection is shown."""
+        context = ssl.create_default_context(cafile=str(self.ca_file))
+        _, writer = await asyncio.open_connection("127.0.0.1", self.server.port, ssl=context)
+        shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+        writer.close()
+        await writer.wait_closed()
+        return x509.load_der_x509_certificate(shown)
 
     def target(self, certificate=""):
         """For the load generator."""

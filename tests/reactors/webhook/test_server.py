@@ -1,7 +1,6 @@
 """The webhook on a real port: TLS, keep-alive, rotation without a failed request, an orderly end."""
 
 import asyncio
-import ssl
 
 import pytest
 import uvloop
@@ -14,16 +13,6 @@ from reactors.webhook.server import ListenError, ServerSettings, WebhookServer
 from tests.benchmarks.reviews import closed_loop, create, fixed_rate
 from tests.reactors.webhook.reviews import application
 from tests.reactors.webhook.serving import DUE, client_certificate, serving
-
-
-async def served(webhook):
-    """The certificate that a new connection is shown."""
-    context = ssl.create_default_context(cafile=str(webhook.ca_file))
-    _, writer = await asyncio.open_connection("127.0.0.1", webhook.server.port, ssl=context)
-    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
-    writer.close()
-    await writer.wait_closed()
-    return x509.load_der_x509_certificate(shown)
 
 
 async def test_reviews_are_answered_over_tls_on_connections_that_stay(tmp_path):
@@ -43,13 +32,13 @@ async def rotate_under_load(tmp_path):
         flowing = asyncio.create_task(
             fixed_rate(webhook.target(), create, connections=4, rate=200, count=300)
         )
-        before = await served(webhook)
+        before = await webhook.served()
         webhook.clock.after(DUE)
         seen = []
         for _ in range(4):
             await webhook.rotation.turn()
             webhook.clock.after(SETTLE_SECONDS)
-            seen.append(await served(webhook))
+            seen.append(await webhook.served())
             fresh = await closed_loop(webhook.target(), create, connections=3, count=30)
             assert fresh.answers == {"allowed": 30}
         outcome = await flowing
@@ -64,31 +53,31 @@ async def test_a_certificate_is_not_served_before_the_api_server_trusts_it(tmp_p
         raise ClusterUnavailableError(reason="away")
 
     async with serving(tmp_path, application()) as webhook:
-        before = await served(webhook)
+        before = await webhook.served()
         webhook.clock.after(DUE)
         webhook.tell = away
         for _ in range(3):
             await webhook.rotation.turn()
             webhook.clock.after(SETTLE_SECONDS)
-        meanwhile, problem = await served(webhook), webhook.rotation.problem
+        meanwhile, problem = await webhook.served(), webhook.rotation.problem
         webhook.tell = None
         await webhook.rotation.turn()
         await webhook.rotation.turn()
 
         assert (meanwhile, "away" in problem) == (before, True)
-        assert (await served(webhook) != before, webhook.rotation.problem) == (True, "")
+        assert (await webhook.served() != before, webhook.rotation.problem) == (True, "")
 
 
 async def test_a_changed_file_that_cannot_be_used_leaves_the_certificate_as_it_was(tmp_path):
     async with serving(tmp_path, application()) as webhook:
-        before = await served(webhook)
+        before = await webhook.served()
         webhook.rotation._certificates.renew = lambda: webhook.bundles[-1]
         current = webhook.rotation._certificates.certificate
         kept = current.read_bytes()
         current.write_bytes(b"half")
         await webhook.rotation.turn()
 
-        assert await served(webhook) == before
+        assert await webhook.served() == before
         assert "cannot be used" in webhook.rotation.problem
 
         current.write_bytes(kept)

@@ -1,0 +1,180 @@
+"""The ValidatingWebhookConfiguration, as data. Pure.
+
+It names every resource; nothing is matched by a wildcard, so leases, nodes, events, reviews, namespaces and the objects
+that Bursar itself is made of are never asked about, and a cluster starts from nothing with failurePolicy Fail.
+
+What hangs below a governed owner is left out only when a controller of the cluster makes it. An ownerReference alone
+proves nothing: any tenant may write one.
+
+Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; reliability.md P19, D16, D17.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import msgspec
+
+from bus.kinds import Kind
+
+NAME = "bursar"
+PATH = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{NAME}"
+IGNORE_LABEL = "bursar.io/admission"
+TIMEOUT_SECONDS = 5
+SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
+
+Json = dict[str, Any]
+
+_QUOTAS = (
+    ("bursar.io", ("v1alpha1",), "bizgroupresourcequotas", "Cluster"),
+    ("scheduling.sigs.k8s.io", ("v1alpha1",), "elasticquotas", "Namespaced"),
+)
+_CHANGES = ["CREATE", "UPDATE", "DELETE"]
+
+
+class RegistrationSettings(msgspec.Struct, frozen=True):
+    """How the API server reaches the webhook, and what it asks it about."""
+
+    #: Bursar's own namespace: never asked about, so that Bursar can always be repaired.
+    namespace: str
+    #: Service in that namespace; the certificate must be for `<service>.<namespace>.svc`.
+    service: str = "bursar-webhook"
+    port: int = 443
+    #: Instead of the service: `https://host:port`, for a Bursar outside of the cluster.
+    url: str = ""
+    #: What happens to governed requests while no webhook answers. Ignore lets them through, to be charged as
+    #: ungoverned when they are seen; Fail refuses them.
+    failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+    #: More namespaces that are never asked about. Whoever can write workloads there is not held to any quota.
+    exempt_namespaces: tuple[str, ...] = ()
+    #: User names, besides the service accounts of kube-system, whose pods below a governed owner are not asked about:
+    #: the controllers of Notebook, TFJob, RayCluster, as `system:serviceaccount:<namespace>:<name>`.
+    controllers: tuple[str, ...] = ()
+
+
+def configuration(
+    settings: RegistrationSettings, governed: Iterable[Kind], ca_bundle: bytes
+) -> Json:
+    """The whole object, for server-side apply at `PATH`. `ca_bundle` is PEM; empty where another program fills it in."""
+    kinds = tuple(governed)
+    webhooks = [
+        _webhook(settings, ca_bundle, "workloads", _workload_rules(kinds), _conditions(settings, kinds)),
+        _webhook(settings, ca_bundle, "quotas", [_rule(*quota) for quota in _QUOTAS], []),
+    ]  # fmt: skip
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "bursar"}},
+        "webhooks": webhooks,
+    }
+
+
+def _webhook(
+    settings: RegistrationSettings, ca_bundle: bytes, name: str, rules: list[Json], conditions: list[Json]
+) -> Json:  # fmt: skip
+    return {
+        "name": f"{name}.admission.bursar.io",
+        "clientConfig": _client(settings, ca_bundle),
+        "rules": rules,
+        "failurePolicy": settings.failure_policy,
+        "matchPolicy": "Equivalent",
+        "namespaceSelector": _namespaces(settings),
+        "objectSelector": {},
+        "sideEffects": "NoneOnDryRun",
+        "timeoutSeconds": TIMEOUT_SECONDS,
+        "admissionReviewVersions": ["v1"],
+        "matchConditions": conditions,
+    }
+
+
+def _client(settings: RegistrationSettings, ca_bundle: bytes) -> Json:
+    if settings.url:
+        client: Json = {"url": f"{settings.url}/admit"}
+    else:
+        service = {"namespace": settings.namespace, "name": settings.service}
+        client = {"service": {**service, "path": "/admit", "port": settings.port}}
+    if ca_bundle:
+        client["caBundle"] = base64.b64encode(ca_bundle).decode()
+    return client
+
+
+def _namespaces(settings: RegistrationSettings) -> Json:
+    exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
+    by_name = {
+        # Set by the API server itself, and not changeable.
+        "key": "kubernetes.io/metadata.name",
+        "operator": "NotIn",
+        "values": sorted(exempt),
+    }
+    # Only on namespaces, which tenants cannot write; a label on the workload would be an open door.
+    by_label = {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["ignore"]}
+    return {"matchExpressions": [by_name, by_label]}
+
+
+def _workload_rules(kinds: tuple[Kind, ...]) -> list[Json]:
+    rules: list[Json] = []
+    for kind in kinds:
+        rules.append(_rule(kind.group, kind.versions, kind.resource, "Namespaced"))
+        if subresource := _subresource(kind):
+            resource = f"{kind.resource}/{subresource}"
+            rules.append(_rule(kind.group, kind.versions, resource, "Namespaced", ["UPDATE"]))
+    autoscalers = "horizontalpodautoscalers"
+    # Older versions are converted: matchPolicy Equivalent.
+    rules.append(_rule("autoscaling", ("v2",), autoscalers, "Namespaced", ["CREATE", "UPDATE"]))
+    return rules
+
+
+def _subresource(kind: Kind) -> str:
+    """By which other way an object of the kind can come to ask for more."""
+    if (kind.group, kind.resource) == ("", "pods"):
+        return "resize"
+    return "scale" if kind.scales else ""
+
+
+def _rule(
+    group: str, versions: tuple[str, ...], resource: str, scope: str, operations: list[str] = _CHANGES
+) -> Json:  # fmt: skip
+    return {
+        "apiGroups": [group],
+        "apiVersions": list(versions),
+        "resources": [resource],
+        "operations": list(operations),
+        "scope": scope,
+    }
+
+
+def _conditions(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list[Json]:
+    owners = sorted(
+        {f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers} | {"apps/DaemonSet"}
+    )
+    trusted = [
+        "request.userInfo.username == 'system:kube-controller-manager'",
+        "request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
+        f"request.userInfo.username in {_list(settings.controllers)}",
+    ]
+    # `object` is null for a delete; versions of a group change, so only the group is compared.
+    owned = (
+        "(request.operation == 'DELETE' ? oldObject : object).metadata.?ownerReferences.orValue([])"
+        ".exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
+        f"o.apiVersion.split('/')[0] : '') + '/' + o.kind in {_list(owners)})"
+    )
+    pods = "request.resource.group == '' && request.resource.resource == 'pods'"
+    return [
+        {
+            "name": "not-a-controllers-pod-below-a-governed-owner",
+            "expression": f"!({pods} && ({' || '.join(trusted)}) && {owned})",
+        },
+        # Mirror pods stand for what a node runs anyway; a node may write no others.
+        {
+            "name": "not-by-a-node",
+            "expression": "!('system:nodes' in request.userInfo.groups)",
+        },
+    ]
+
+
+def _list(texts: Iterable[str]) -> str:
+    """A list of texts in CEL."""
+    quoted = (msgspec.json.encode(text).decode() for text in texts)
+    return f"[{', '.join(quoted)}]"

@@ -1,0 +1,380 @@
+"""What a real API server asks the webhook, what it makes of the answers, and what it never asks about."""
+
+import asyncio
+import json
+import secrets
+import subprocess
+import time
+
+import pytest
+
+from bus.resources.manifests import manifest
+from reactors.webhook import Answer
+from reactors.webhook.certificates import SETTLE_SECONDS
+from tests.cluster import build
+from tests.cluster.api import MERGE, ApiError
+from tests.cluster.plane import ControlPlane
+from tests.reactors.webhook.clusters import (
+    DEPLOYMENTS,
+    OWN_NAMESPACE,
+    deployment,
+    pod,
+    registered,
+)
+from tests.reactors.webhook.serving import DUE, client_certificate
+
+pytestmark = pytest.mark.kube
+
+DENIED = Answer(False, "over-quota", "4 more cpu than quota team-a has left")
+
+
+@pytest.fixture(scope="module")
+def controlled(start_module_plane):
+    """An API server with controllers: a webhook is for a whole cluster, so not the shared one's."""
+    return start_module_plane()
+
+
+@pytest.fixture(scope="module")
+def start_module_plane(tmp_path_factory):
+    planes = []
+
+    def start(**options):
+        if reason := build.missing():
+            pytest.skip(f"no control plane: {reason}")
+        folder = tmp_path_factory.mktemp("plane")
+        planes.append(ControlPlane(folder, scheduler=False, simulator=False, **options))
+        planes[-1].start()
+        return planes[-1]
+
+    yield start
+    for plane in planes:
+        plane.stop()
+
+
+@pytest.fixture
+def team(controlled):
+    """A new namespace of the controlled plane."""
+    name = f"team-{secrets.token_hex(4)}"
+    controlled.api.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
+    return name
+
+
+@pytest.fixture
+async def asked(tmp_path, controlled):
+    """A webhook that this API server asks, with failurePolicy Fail."""
+    async with registered(tmp_path, controlled, failure_policy="Fail") as found:
+        yield found
+
+
+async def test_a_refusal_is_shown_to_the_person(asked, team):
+    asked.admission.answer = DENIED
+    with pytest.raises(ApiError) as found:
+        await asked.create(team, deployment("service"))
+    body = found.value.body
+    with pytest.raises(RuntimeError) as complaint:
+        manifest = json.dumps(deployment("service"))
+        await asked.kubectl("create", "-n", team, "-f", "-", input=manifest)
+
+    assert (found.value.status, body["reason"]) == (403, "over-quota")
+    assert body["message"] == (
+        'admission webhook "workloads.admission.bursar.io" denied the request: ' + DENIED.message
+    )
+    assert DENIED.message in str(complaint.value)
+
+
+async def test_a_warning_is_shown_although_it_was_allowed(asked, team):
+    asked.admission.answer = Answer(True, warnings=("the budget ends on Friday",))
+    created = await asyncio.to_thread(warnings_of_kubectl, asked.plane, team)
+
+    assert "Warning: the budget ends on Friday" in created
+
+
+def warnings_of_kubectl(plane, team):
+    command = ("kubectl", f"--kubeconfig={plane.kubeconfig}", "create", "-n", team, "-f", "-")
+    done = subprocess.run(
+        [build.binary(command[0]), *command[1:]],
+        input=json.dumps(deployment("warned")),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stderr
+
+
+async def test_the_uid_is_seen_on_create_and_kept(asked, team):
+    created = await asked.create(team, deployment("service"))
+    [review] = asked.admission.of("deployments", name="service")
+
+    assert review.object["metadata"]["uid"] == created["metadata"]["uid"]
+    assert (review.operation, review.dry_run, review.old_object) == ("CREATE", False, None)
+    assert (review.group, review.kind, review.namespace) == ("apps", "Deployment", team)
+    assert review.user == "kubernetes-admin"
+
+
+async def test_a_dry_run_is_told(asked, team):
+    await asked.create(team, deployment("service"), "?dryRun=All")
+    [review] = asked.admission.of("deployments", name="service")
+
+    assert review.dry_run
+    assert review.object["metadata"]["uid"]
+
+
+async def test_a_scale_is_asked_about_with_the_uid_of_what_is_scaled(asked, team):
+    created = await asked.create(team, deployment("service"))
+    path = f"{DEPLOYMENTS.format(team)}/service/scale"
+    patch = {"spec": {"replicas": 5}}
+    await asked.request("PATCH", path, patch, content_type=MERGE)
+    review = asked.admission.of("deployments", "scale")[-1]
+
+    assert review.object["spec"]["replicas"] == 5
+    assert review.old_object["spec"]["replicas"] == 1
+    assert review.object["metadata"]["uid"] == created["metadata"]["uid"]
+
+
+async def test_one_patch_that_meets_a_conflict_is_asked_about_twice(asked, team):
+    await asked.create(team, deployment("service", replicas=0))
+    path = f"{DEPLOYMENTS.format(team)}/service"
+    asked.admission.asked.clear()
+
+    async def disturb_once(review):
+        if [review] == patches():
+            other = {"metadata": {"annotations": {"by": "another"}}}
+            await asked.request("PATCH", path, other, content_type=MERGE)
+        return Answer(True)
+
+    def patches():
+        every = asked.admission.of("deployments")
+        return [review for review in every if review.object["spec"]["replicas"] == 3]
+
+    asked.admission.decide = disturb_once
+    await asked.request("PATCH", path, {"spec": {"replicas": 3}}, content_type=MERGE)
+    first, second = [patch for patch in patches() if patch.old_object["spec"]["replicas"] == 0]
+
+    assert first.uid != second.uid
+    assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
+
+
+async def test_a_deletion_carries_the_old_object(asked, team):
+    await asked.create(team, deployment("service"))
+    await asked.request("DELETE", f"{DEPLOYMENTS.format(team)}/service")
+    review = asked.admission.of("deployments", name="service")[-1]
+
+    assert (review.operation, review.object) == ("DELETE", None)
+    assert review.old_object["metadata"]["name"] == "service"
+
+
+async def test_an_autoscaler_of_an_older_version_is_converted(asked, team):
+    path = f"/apis/autoscaling/v1/namespaces/{team}/horizontalpodautoscalers"
+    target = {"apiVersion": "apps/v1", "kind": "Deployment", "name": "service"}
+    spec = {"scaleTargetRef": target, "maxReplicas": 7, "targetCPUUtilizationPercentage": 50}
+    await asked.request("POST", path, {"metadata": {"name": "service"}, "spec": spec})
+    [review] = asked.admission.of("horizontalpodautoscalers")
+
+    assert (review.version, review.object["spec"]["maxReplicas"]) == ("v2", 7)
+
+
+async def test_pods_that_a_controller_makes_are_left_to_their_owner(asked, team):
+    await asked.create(team, deployment("service", replicas=3))
+    path = f"/api/v1/namespaces/{team}/pods"
+    async with asyncio.timeout(30):
+        while len((await asked.request("GET", path))["items"]) < 3:
+            await asyncio.sleep(0.1)
+
+    kinds = {review.kind for review in asked.admission.asked if review.namespace == team}
+
+    assert kinds == {"Deployment", "ReplicaSet"}
+
+
+async def test_a_pod_that_only_claims_an_owner_is_asked_about(asked, team):
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "made-up", "uid": "none"}
+    claimed = pod("claims", ownerReferences=[{**owner, "controller": True}])
+    asked.admission.answer = DENIED
+    with pytest.raises(ApiError, match="over-quota"):
+        await asked.request("POST", f"/api/v1/namespaces/{team}/pods", claimed)
+
+
+async def test_a_pod_without_an_owner_is_asked_about_at_its_end_too(asked, team):
+    path = f"/api/v1/namespaces/{team}/pods"
+    await asked.request("POST", path, pod("alone"))
+    await asked.request("DELETE", f"{path}/alone")
+    operations = [review.operation for review in asked.admission.of("pods", name="alone")]
+
+    # One deletion is asked about once or twice: it marks the pod, then removes it.
+    assert ["CREATE", "DELETE"] == sorted(set(operations))
+
+
+async def test_what_a_node_writes_is_not_asked_about(asked, team):
+    binding = {
+        "metadata": {"name": f"nodes-{team}"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole"},
+        "subjects": [{"kind": "Group", "name": "system:nodes"}],
+    }
+    binding["roleRef"]["name"] = "cluster-admin"
+    await asked.request("POST", "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", binding)
+    as_node = ("--as=system:node:n", "--as-group=system:nodes")
+    manifest = json.dumps(pod("mirror"))
+    await asked.kubectl(*as_node, "create", "-n", team, "-f", "-", input=manifest)
+
+    assert [] == asked.admission.of("pods", name="mirror")
+
+
+#: Namespaces and their labels.
+EXEMPT = {
+    "kube-system": {},
+    "kube-public": {},
+    "kube-node-lease": {},
+    OWN_NAMESPACE: {},
+    "let-alone": {"bursar.io/admission": "ignore"},
+}
+
+
+@pytest.mark.parametrize(("namespace", "labels"), EXEMPT.items(), ids=EXEMPT)
+async def test_exempt_namespaces_are_never_asked_about(asked, namespace, labels):
+    await ensure(asked, namespace, labels)
+    asked.admission.answer = DENIED
+    await asked.create(namespace, deployment("service", replicas=0))
+    await asked.request("POST", f"/api/v1/namespaces/{namespace}/pods", pod("alone"))
+    await asked.request("DELETE", f"{DEPLOYMENTS.format(namespace)}/service")
+
+    assert [] == [review for review in asked.admission.asked if review.namespace == namespace]
+
+
+async def ensure(asked, namespace, labels):
+    try:
+        item = {"metadata": {"name": namespace, "labels": labels}}
+        await asked.request("POST", "/api/v1/namespaces", item)
+    except ApiError as error:
+        if error.status != 409:
+            raise
+
+
+async def test_a_label_on_the_workload_does_not_exempt_it(asked, team):
+    asked.admission.answer = DENIED
+    with pytest.raises(ApiError, match="over-quota"):
+        await asked.create(team, deployment("service", labels={"bursar.io/admission": "ignore"}))
+
+
+async def test_a_quota_is_asked_about_and_its_refusal_shown(asked):
+    await asked.kubectl("apply", "--server-side", "-f", "-", input=manifest())
+    crd = "crd/bizgroupresourcequotas.bursar.io"
+    await asked.kubectl("wait", "--for=condition=Established", "--timeout=30s", crd)
+    quota = {
+        "apiVersion": "bursar.io/v1alpha1",
+        "kind": "BizGroupResourceQuota",
+        "metadata": {"name": "team-a"},
+        "spec": {"hard": {"limits.cpu": "10"}},
+    }
+    asked.admission.answer = Answer(False, "parent-exceeded", "root has 4 cpu left, not 10")
+    with pytest.raises(RuntimeError, match="root has 4 cpu left, not 10"):
+        await asked.kubectl("apply", "-f", "-", input=json.dumps(quota))
+    review = asked.admission.of("bizgroupresourcequotas")[-1]
+
+    assert (review.operation, review.namespace, review.name) == ("CREATE", "", "team-a")
+
+
+async def test_a_handler_that_hangs_is_answered_for_before_the_api_server_gives_up(
+    tmp_path, controlled, team
+):
+    async with registered(tmp_path, controlled, deadline_seconds=0.5) as asked:
+        await asked.create(team, deployment("service"))
+
+        async def hang(review):
+            await asyncio.Event().wait()
+
+        asked.admission.decide = hang
+        began = time.monotonic()
+        with pytest.raises(ApiError) as found:
+            await asked.create(team, deployment("second"))
+        took = time.monotonic() - began
+        await asked.request("DELETE", f"{DEPLOYMENTS.format(team)}/service")
+
+    assert (found.value.status, found.value.body["reason"]) == (503, "bursar-unavailable")
+    assert took < 2
+
+
+async def test_an_object_that_cannot_be_read_exactly_is_refused_whatever_the_policy(
+    tmp_path, controlled, team
+):
+    async with registered(tmp_path, controlled, failure_policy="Ignore") as asked:
+        with pytest.raises(ApiError, match="unreadable-object"):
+            await asked.create(team, deployment("service", annotations={"a": "\0"}))
+
+
+@pytest.mark.parametrize(("policy", "passes"), [("Ignore", True), ("Fail", False)])
+async def test_while_the_webhook_is_gone_the_policy_decides(
+    tmp_path, controlled, team, policy, passes
+):
+    async with registered(tmp_path, controlled, failure_policy=policy) as asked:
+        await asked.webhook.server.stop()
+        try:
+            await asked.create(team, deployment("service"))
+            passed = True
+        except ApiError as error:
+            assert "failed calling webhook" in str(error)
+            passed = False
+
+    assert passes == passed
+
+
+async def test_the_certificate_changes_while_the_api_server_asks(asked, team):
+    stop = asyncio.Event()
+
+    async def keep_creating():
+        created = 0
+        while not stop.is_set():
+            await asked.create(team, deployment(f"service-{created}", replicas=0), "?dryRun=All")
+            created += 1
+        return created
+
+    # Each review on a connection of its own, so that each checks a certificate.
+    asked.app.draining = True
+    before = await asked.webhook.served()
+    creating = asyncio.create_task(keep_creating())
+    asked.webhook.clock.after(DUE)
+    for _ in range(3):
+        await asked.webhook.rotation.turn()
+        # The API server's time passes as the machine's does.
+        await asyncio.sleep(1)
+        asked.webhook.clock.after(SETTLE_SECONDS)
+    stop.set()
+
+    assert await creating > 20
+    assert await asked.webhook.served() != before
+
+
+async def test_only_the_api_server_gets_an_answer_where_clients_are_verified(
+    tmp_path, start_module_plane
+):
+    client = client_certificate(tmp_path / "apiserver.pem")
+    flags = [f"--admission-control-config-file={admission_configuration(tmp_path, client)}"]
+    plane = await asyncio.to_thread(start_module_plane, controllers=False, apiserver_flags=flags)
+    async with registered(tmp_path, plane, client_ca=client, failure_policy="Fail") as asked:
+        await asked.create("default", deployment("service"))
+
+        assert len(asked.admission.of("deployments", name="service")) == 1
+
+
+def admission_configuration(folder, client):
+    """Files that make an API server show a client's certificate to every webhook."""
+    user = {"client-certificate": str(client), "client-key": str(client)}
+    config = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
+    kubeconfig, path = folder / "webhooks.json", folder / "admission.json"
+    kubeconfig.write_text(json.dumps(config))
+    plugin = {
+        "name": "ValidatingAdmissionWebhook",
+        "configuration": {
+            "apiVersion": "apiserver.config.k8s.io/v1",
+            "kind": "WebhookAdmissionConfiguration",
+            "kubeConfigFile": str(kubeconfig),
+        },
+    }
+    path.write_text(
+        json.dumps(
+            {
+                "apiVersion": "apiserver.config.k8s.io/v1",
+                "kind": "AdmissionConfiguration",
+                "plugins": [plugin],
+            }
+        )
+    )
+    return path
