@@ -21,7 +21,7 @@ from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.errors import PermissionDeniedError
 from bus.sources.catalogue import NAMESPACES, PODS, SOURCES
-from bus.sources.contract import ReflectorSettings, ReflectorState, Source
+from bus.sources.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
 from bus.sources.reflector import Reflector
 from bus.transport import Transport
 from deploy.settings import Settings
@@ -31,6 +31,8 @@ from projections.pod_runs import queries
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
+#: Between two looks for a custom kind that is not installed.
+ABSENT_SECONDS = 180.0
 
 _log = logging.getLogger(__name__)
 
@@ -61,7 +63,9 @@ async def following(
                 vanished=emptied if source is NAMESPACES else None,
             )
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(_follow(n, r)) for n, r in reflectors.items()]
+            running = [
+                tasks.create_task(_follow(source, reflectors[source.name])) for source in SOURCES
+            ]
             yield {name: reflector.state for name, reflector in reflectors.items()}
             for task in running:
                 task.cancel()
@@ -69,14 +73,20 @@ async def following(
         await cluster.close()
 
 
-async def _follow(name: str, reflector: Reflector) -> None:
+async def _follow(source: Source, reflector: Reflector) -> None:
     while True:
         try:
             await reflector.run()
         except PermissionDeniedError as error:
             reflector.state.trouble = str(error)
-            _log.error("%s are not followed: %s", name, error)
+            _log.error("%s are not followed: %s", source.name, error)
             await asyncio.sleep(DENIED_SECONDS)
+        except NotInstalledError as error:
+            # A custom kind may be installed at any time; of the others it means a wrong address.
+            reflector.state.absent_us = SystemClock().now_us()
+            reflector.state.trouble = "" if source.is_optional else str(error)
+            await asyncio.sleep(ABSENT_SECONDS if source.is_optional else DENIED_SECONDS)
+            reflector.relist("not installed")
 
 
 def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
@@ -85,12 +95,14 @@ def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
         live = queries.live(store.select)
         mine = [row.pod for row in live if row.pod.cluster == cluster]
         return {pod.uid: pod.history[-1][0] for pod in mine if pod.history}
-    if source.path.startswith("/apis/"):
-        # Kinds share a table: an object of another kind is not listed, and so forgotten by the first list.
+    if source.kind:
         table = workloads.workloads
-        query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
+        query = sa.select(table).where(
+            table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
+        )
         chains = [workloads.from_columns(row) for row in store.select(query)]
-        return {row.uid: row.history[-1][0] for row in chains if row.history}
+        # What an older version said had no demand: it is said again, with it.
+        return {row.uid: row.history[-1][0] for row in chains if row.history and row.asked}
     is_namespaces = source is NAMESPACES
     table = namespaces.namespaces if is_namespaces else nodes.nodes
     query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)

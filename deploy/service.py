@@ -182,7 +182,7 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
 
 async def _listed(progress: Progress) -> None:
     """Return when every source has listed its objects once, or says what keeps it from that."""
-    while any(not (s.listed_us or s.trouble) for s in progress.sources.values()):
+    while any(not (s.listed_us or s.trouble or s.is_absent) for s in progress.sources.values()):
         await asyncio.sleep(0.05)
 
 

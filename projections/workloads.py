@@ -1,6 +1,10 @@
-"""Which workload does an object belong to: the top of the chain of controllers, as far as it was seen?
+"""Which workload does an object belong to: the top of the chain of controllers, as far as it was seen? And what does it
+ask for?
 
-Source: ``accounting.md`` section 4 (workload), ``reliability.md`` A26 (depth at most 8, a cycle is cut).
+Of the owner and the quota every observation is kept, as they decide the past; of the demand the newest one.
+
+Source: ``accounting.md`` section 4 (workload), ``reliability.md`` A26 (depth at most 8, a cycle is cut);
+``koordinator.md`` section 1.
 """
 
 from __future__ import annotations
@@ -13,8 +17,10 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.pods import Owner
-from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
+from bus.kinds import QUOTA_LABELS, Ask
 from projections import histories
+from projections.attribution import Names, names
 from projections.engine.contract import Key, Projection, row_table
 
 #: Longest chain of controllers that is followed.
@@ -34,22 +40,53 @@ workloads = row_table(
 )
 
 
+class Asked(msgspec.Struct, frozen=True, array_like=True):
+    """The newest word on what a workload asks for, and the observation that said it."""
+
+    resource_version: str
+    time_us: int
+    #: None = it could not be read: nothing is known of its size.
+    ask: Ask | None
+
+
+#: Its controller, and what its labels name of quotas.
+Value = tuple[Owner | None, Names | None]
+
+#: What pods follow of a workload: its controller, the quotas it names over time, and its deadline.
+Words = tuple[Owner | None, list[tuple[int, Names | None]], int | None]
+
+
 class Workload(msgspec.Struct, frozen=True):
-    """One object of a chain, by uid. History values are its controller, or None."""
+    """One object of a chain, by uid."""
 
     cluster: str
     uid: str
     namespace: str
     kind: str
     name: str
-    history: tuple[tuple[str, int, Owner | None], ...] = ()
+    history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
+    #: None = nothing was said yet of its demand.
+    asked: Asked | None = None
     sequence: int = 0
 
     @property
     def owner(self) -> Owner | None:
         """Its controller by its newest observation."""
-        return self.history[-1][2] if self.history else None
+        return self.history[-1][2][0] if self.history else None
+
+    def quotas(self) -> list[tuple[int, Names | None]]:
+        """(second from which it holds, what its labels name), oldest first; empty where it never named anything."""
+        if all(value[1] is None for _, _, value in self.history):
+            return []
+        return histories.distinct(
+            (second, value[1]) for second, value in histories.changes(self.history)
+        )
+
+    @property
+    def deadline_s(self) -> int | None:
+        """Seconds after which it ends what it began, by the newest word on it."""
+        return self.asked.ask.deadline_s if self.asked and self.asked.ask else None
 
 
 def keys(fact: WorkloadObserved | WorkloadVanished, event: Event) -> tuple[Key]:
@@ -60,14 +97,61 @@ def keys(fact: WorkloadObserved | WorkloadVanished, event: Event) -> tuple[Key]:
 def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event: Event) -> Workload:
     """The object with one more observation."""
     row = row or Workload(event.cluster, fact.uid, fact.namespace, fact.kind, fact.name)
-    history, gone = row.history, row.gone
+    history, gone, asked = row.history, row.gone, row.asked
     if isinstance(fact, WorkloadVanished):
         gone = histories.later(gone, (fact.resource_version, event.time_us))
     else:
-        history = histories.added(history, fact.resource_version, event.time_us, fact.owner)
-    if history == row.history and gone == row.gone:
+        value = (fact.owner, names(fact.labels))
+        history = histories.added(history, fact.resource_version, event.time_us, value)
+        asked = _newer(asked, _asked(fact, event))
+    if (history, gone, asked) == (row.history, row.gone, row.asked):
         return row
-    return msgspec.structs.replace(row, history=history, gone=gone, sequence=event.sequence)
+    return msgspec.structs.replace(
+        row, history=history, gone=gone, asked=asked, sequence=event.sequence
+    )
+
+
+def _asked(fact: WorkloadObserved, event: Event) -> Asked | None:
+    """What ``fact`` says of the demand; None where it says nothing (version 1)."""
+    ask = None
+    if fact.demand is not None:
+        ask = Ask(
+            fact.demand,
+            fact.pods,
+            fact.deadline_s,
+            fact.suspended,
+            {key: fact.labels[key] for key in QUOTA_LABELS if fact.labels.get(key)},
+            per_replica=fact.per_replica,
+            replicas=fact.replicas,
+        )
+    elif UNREADABLE not in fact.notes:
+        return None
+    return Asked(fact.resource_version, event.time_us, ask)
+
+
+def _newer(known: Asked | None, said: Asked | None) -> Asked | None:
+    if known is None or said is None:
+        return known or said
+    one, other = (known.resource_version, known.time_us), (said.resource_version, said.time_us)
+    if one == other:
+        # One version is one demand; where a writer broke that, arrival must not choose.
+        return min(known, said, key=repr)
+    return said if histories.replaces(*other, one) else known
+
+
+def is_same_word(before: Workload | None, after: Workload) -> bool:
+    """Whether nothing changed that its pods follow."""
+    known: Words = (None, [], None)
+    if before is not None:
+        if (
+            before.history
+            and after.history[:-1] == before.history
+            and after.history[-1][2] == before.history[-1][2]
+            and after.history[-1][1] >= before.history[-1][1]
+        ):
+            return before.deadline_s == after.deadline_s
+        known = (before.owner, before.quotas(), before.deadline_s)
+    return known == (after.owner, after.quotas(), after.deadline_s)
 
 
 def top(owner: Owner | None, find: Callable[[str], Workload | None]) -> Owner | None:
@@ -86,7 +170,7 @@ def top(owner: Owner | None, find: Callable[[str], Workload | None]) -> Owner | 
     return owner
 
 
-_State = tuple[tuple[tuple[str, int, Owner | None], ...], tuple[str, int] | None]
+_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None, Asked | None]
 _decoder = msgspec.json.Decoder(_State)
 
 
@@ -101,22 +185,22 @@ def to_columns(row: Workload) -> tuple[Any, ...]:
         row.name,
         owner.uid if owner else None,
         int(histories.is_gone(row.history, row.gone)),
-        msgspec.json.encode((row.history, row.gone)).decode(),
+        msgspec.json.encode((row.history, row.gone, row.asked)).decode(),
         row.sequence,
     )
 
 
 def from_columns(columns: tuple[Any, ...]) -> Workload:
     """The row that was stored."""
-    history, gone = _decoder.decode(columns[7])
+    history, gone, asked = _decoder.decode(columns[7])
     return Workload(
-        columns[1], columns[0], columns[2], columns[3], columns[4], history, gone, columns[8]
+        columns[1], columns[0], columns[2], columns[3], columns[4], history, gone, asked, columns[8]
     )
 
 
 projection = Projection(
     name="workloads",
-    version=1,
+    version=3,
     table=workloads,
     facts=(WorkloadObserved, WorkloadVanished),
     keys=keys,

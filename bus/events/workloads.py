@@ -1,20 +1,35 @@
-"""Facts about workloads: the links of the owner chain from a pod up to what its user created.
+"""Facts about workloads: the links of the owner chain from a pod up to what its user created, and what each asks for.
 
-Source: Kubernetes API reference, apps/v1 and batch/v1; ``accounting.md`` section 4 (workload).
+Source: Kubernetes API reference, apps/v1 and batch/v1; ``accounting.md`` section 4 (workload); ``koordinator.md``
+section 1.
 """
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from bus.events.pods import Owner
-from bus.events.vocabulary import Fact
+from bus.events.vocabulary import Fact, Upcast
+
+#: The note of a workload whose demand could not be read: it is there, and what it asks for is unknown.
+UNREADABLE = "demand_unreadable"
+
+
+def _said_nothing_of_demand(body: dict[str, Any]) -> dict[str, Any]:
+    return body
 
 
 class WorkloadObserved(Fact, frozen=True, kw_only=True):
-    """A Deployment, ReplicaSet, StatefulSet, Job or CronJob was seen. Key: its uid."""
+    """An object of a governed kind was seen, a Deployment or a Job, say. Key: its uid.
+
+    ``demand`` to ``replicas`` are what :func:`bus.kinds.asked` reads of it, also of one whose controller answers for
+    it: whether it is charged is a question of the whole chain. Version 1 said nothing of them.
+    """
 
     wire_type: ClassVar[str] = "workload.observed"
+    version: ClassVar[int] = 2
+    upcasts: ClassVar[Mapping[int, Upcast]] = {1: _said_nothing_of_demand}
 
     uid: str
     kind: str
@@ -23,7 +38,19 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     resource_version: str
     created: str | None = None
     owner: Owner | None = None
+    #: Its own, by the label policy; and those that name its quota, its own or else those of its templates.
     labels: dict[str, str] = {}
+    #: ``requests.<resource>`` and ``limits.<resource>`` over all pods: cpu in milli, everything else in whole units.
+    #: None = not said, or unreadable (see ``notes``).
+    demand: dict[str, int] | None = None
+    pods: int = 0
+    deadline_s: int | None = None
+    #: Held back, stopped or ended: it asks for nothing now.
+    suspended: bool = False
+    #: Demand of one pod, and number of pods, of the set that a scale sets; None where there is none.
+    per_replica: dict[str, int] | None = None
+    replicas: int | None = None
+    notes: tuple[str, ...] = ()
 
 
 class WorkloadVanished(Fact, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from bus.kinds import Kind, table
 from bus.sources import namespaces, nodes, pods, workloads
 from bus.sources.contract import Source
 
@@ -14,14 +15,40 @@ NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
 NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
 
 
-def _workloads(name: str, group: str, kind: str) -> Source:
-    return Source(name, f"/apis/{group}/v1/{name}", partial(workloads.translate, kind=kind))
+def _workloads(kind: Kind, *, is_optional: bool = False) -> Source:
+    translate = partial(workloads.translate, kind=kind)
+    return Source(kind.resource, kind.path, translate, kind=kind.kind, is_optional=is_optional)
 
 
-DEPLOYMENTS = _workloads("deployments", "apps", "Deployment")
-REPLICASETS = _workloads("replicasets", "apps", "ReplicaSet")
-STATEFULSETS = _workloads("statefulsets", "apps", "StatefulSet")
-JOBS = _workloads("jobs", "batch", "Job")
-CRONJOBS = _workloads("cronjobs", "batch", "CronJob")
+DEPLOYMENTS = _workloads(table.DEPLOYMENT)
+REPLICASETS = _workloads(table.REPLICASET)
+STATEFULSETS = _workloads(table.STATEFULSET)
+JOBS = _workloads(table.JOB)
+CRONJOBS = _workloads(table.CRONJOB)
+ROLLOUTS = _workloads(table.ROLLOUT, is_optional=True)
+TFJOBS = _workloads(table.TFJOB, is_optional=True)
+PYTORCHJOBS = _workloads(table.PYTORCHJOB, is_optional=True)
+MPIJOBS = _workloads(table.MPIJOB, is_optional=True)
+NOTEBOOKS = _workloads(table.NOTEBOOK, is_optional=True)
+RAYCLUSTERS = _workloads(table.RAYCLUSTER, is_optional=True)
+RAYJOBS = _workloads(table.RAYJOB, is_optional=True)
+JOBSETS = _workloads(table.JOBSET, is_optional=True)
 
-SOURCES = (PODS, NAMESPACES, NODES, DEPLOYMENTS, REPLICASETS, STATEFULSETS, JOBS, CRONJOBS)
+SOURCES = (
+    PODS,
+    NAMESPACES,
+    NODES,
+    DEPLOYMENTS,
+    REPLICASETS,
+    STATEFULSETS,
+    JOBS,
+    CRONJOBS,
+    ROLLOUTS,
+    TFJOBS,
+    PYTORCHJOBS,
+    MPIJOBS,
+    NOTEBOOKS,
+    RAYCLUSTERS,
+    RAYJOBS,
+    JOBSETS,
+)

@@ -27,6 +27,14 @@ class GoneError(PermanentError):
     """
 
 
+class NotInstalledError(PermanentError):
+    """The API server does not know this kind.
+
+    Look again after minutes: custom kinds may be installed at any time. Where the kind is no custom one, what answers
+    is no API server of a cluster.
+    """
+
+
 class Source(msgspec.Struct, frozen=True):
     """One kind of object that is listed and watched."""
 
@@ -43,6 +51,10 @@ class Source(msgspec.Struct, frozen=True):
     #: Its objects are bound to a node (``node`` of the body), once and for ever: one that moves is
     #: doubted.
     is_bound: bool = False
+    #: The kind of a workload, as its facts name it.
+    kind: str = ""
+    #: A custom kind: where it is not installed, there is nothing to follow.
+    is_optional: bool = False
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):
@@ -96,8 +108,15 @@ class ReflectorState(msgspec.Struct):
     moved: int = 0
     #: Versions that a store put back to an older state gave out again, with another content.
     reissued: int = 0
+    #: When the kind was last found not to be installed; it is not, while this is later than ``heard_us``.
+    absent_us: int = 0
     #: What keeps the reflector from its work now; "" while it works.
     trouble: str = ""
+
+    @property
+    def is_absent(self) -> bool:
+        """Whether there is nothing to follow, as the kind is not installed."""
+        return self.absent_us > self.heard_us
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -145,6 +164,8 @@ def refusal(
     """
     if code in (401, 403):
         return PermissionDeniedError(permission=f"{verb} {resource}", status=code)
+    if code == 404:
+        return NotInstalledError(resource=resource)
     if code == 410 or (code == 400 and resumed):
         return GoneError(status=code)
     return ClusterUnavailableError(

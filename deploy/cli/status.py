@@ -173,6 +173,8 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
 
 
 def _source(name: str, state: dict[str, Any]) -> str:
+    if state.get("absent_us", 0) > state.get("heard_us", 0) and not state.get("trouble"):
+        return f"{name}: not installed"
     heard_us, said = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
     heard = (
         f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"

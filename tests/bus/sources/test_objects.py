@@ -149,4 +149,6 @@ def test_a_workload_without_namespace_is_parked():
 
 
 def test_every_source_has_a_name_and_a_path_of_its_own():
-    assert len({source.name for source in SOURCES}) == len({source.path for source in SOURCES}) == 8
+    names, paths = ({getattr(s, field) for s in SOURCES} for field in ("name", "path"))
+
+    assert len(names) == len(paths) == len(SOURCES)

@@ -1,0 +1,103 @@
+"""Workloads: what of their templates becomes the fact."""
+
+import msgspec
+import pytest
+
+from bus.events.vocabulary import read
+from bus.events.workloads import UNREADABLE, WorkloadObserved
+from bus.kinds import GOVERNED, QUOTA_LABELS
+from bus.sources.catalogue import DEPLOYMENTS, JOBS, SOURCES, TFJOBS
+from bus.sources.labels import LabelPolicy
+from tests.bus.sources.records import POLICY, body, record, recorded
+
+METADATA = {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}
+LIMITS = {"limits": {"cpu": "2", "nvidia.com/gpu": "1"}, "requests": {"cpu": "500m"}}
+CONTAINER = {
+    "name": "c",
+    "image": "i",
+    "args": ["canary"],
+    "env": [{"name": "A", "value": "canary"}],
+}
+TEMPLATE = {
+    "metadata": {
+        "labels": {QUOTA_LABELS[0]: "vision", "app": "canary"},
+        "annotations": {"a": "canary"},
+    },
+    "spec": {"containers": [CONTAINER | {"resources": LIMITS}], "nodeSelector": {"x": "canary"}},
+}
+
+
+def deployment(replicas=3, template=TEMPLATE, **metadata):
+    return {"metadata": METADATA | metadata, "spec": {"replicas": replicas, "template": template}}
+
+
+def seen(source, thing, policy=POLICY):
+    return WorkloadObserved.read(source.translate(record(thing), policy))
+
+
+def test_a_workload_says_what_it_asks_for_and_nothing_else_of_its_template():
+    event = DEPLOYMENTS.translate(record(deployment()), POLICY)
+    one = {"requests.cpu": 500, "requests.nvidia.com/gpu": 1, "limits.cpu": 2000}
+    one |= {"limits.nvidia.com/gpu": 1}
+
+    assert {
+        "uid": "u", "kind": "Deployment", "namespace": "ns", "name": "n", "resource_version": "7",
+        "labels": {QUOTA_LABELS[0]: "vision"}, "pods": 3, "per_replica": one, "replicas": 3,
+        "demand": {name: 3 * amount for name, amount in one.items()},
+    } == body(event)  # fmt: skip
+    assert b"canary" not in event.body
+
+
+def test_a_workload_that_asks_for_nothing_says_so():
+    assert {} == seen(DEPLOYMENTS, deployment(0)).demand
+
+
+def test_an_ended_job_asks_for_nothing():
+    ended = {"conditions": [{"type": "Complete", "status": "True", "message": "canary"}]}
+    fact = seen(JOBS, {**deployment(), "status": ended})
+
+    assert ({}, 0, True) == (fact.demand, fact.pods, fact.suspended)
+
+
+def test_the_labels_that_name_a_quota_are_kept_whatever_the_policy():
+    own = {QUOTA_LABELS[1]: "A4", "app": "web", "x": "y"}
+    fact = seen(DEPLOYMENTS, deployment(labels=own), LabelPolicy(label_keys=frozenset({"app"})))
+
+    assert {"app": "web", QUOTA_LABELS[0]: "vision", QUOTA_LABELS[1]: "A4"} == fact.labels
+
+
+@pytest.mark.parametrize("spec", [{}, 7, {"replicas": -1, "template": TEMPLATE}])
+def test_a_workload_whose_demand_cannot_be_read_is_there_with_a_note(spec):
+    labels = {QUOTA_LABELS[0]: "vision"}
+    fact = seen(DEPLOYMENTS, {"metadata": METADATA | {"labels": labels}, "spec": spec})
+
+    assert (None, (UNREADABLE,), labels) == (fact.demand, fact.notes, fact.labels)
+
+
+def test_a_recorded_job_asks_for_its_pods_until_it_is_complete():
+    facts = [WorkloadObserved.read(JOBS.translate(one, POLICY)) for one in recorded("jobs")]
+    amounts = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 1}
+    demand = {f"requests.{name}": amount for name, amount in amounts.items()}
+    demand["limits.nvidia.com/gpu"] = 1
+
+    assert [(demand, False)] * 3 + [({}, True)] == [(f.demand, f.suspended) for f in facts]
+
+
+def test_version_1_said_nothing_of_the_demand():
+    event = TFJOBS.translate(record(deployment()), POLICY)
+    old = {"uid": "u", "kind": "Job", "namespace": "ns", "name": "n", "resource_version": "7"}
+    event = msgspec.structs.replace(event, version=1, body=msgspec.json.encode(old))
+
+    assert WorkloadObserved(**old) == read(event, {"workload.observed": WorkloadObserved})
+
+
+def test_every_governed_kind_but_the_pod_is_followed():
+    followed = {source.kind for source in SOURCES if source.kind}
+
+    assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed
+
+
+def test_only_kinds_that_a_cluster_may_lack_are_optional():
+    for source in SOURCES:
+        group = source.path.split("/")[2]
+        assert source.is_optional == ("." in group), source.name

@@ -1,0 +1,103 @@
+"""Following kinds that may not be installed."""
+
+import asyncio
+import secrets
+
+import pytest
+
+from bus.clock import SystemClock
+from bus.events.workloads import WorkloadObserved
+from bus.kube import Access, connect
+from bus.memory import MemoryTransport
+from bus.sources.catalogue import PODS, TFJOBS
+from bus.sources.contract import ClusterUnavailableError, NotInstalledError, refusal
+from bus.sources.reflector import Reflector
+from deploy import following
+from deploy.cli.status import _source
+from tests.bus.sources.fakes import QUICK, FakeCluster, page
+
+TFJOB = {"metadata": {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}}
+ABSENT = NotInstalledError(resource="tfjobs.kubeflow.org")
+
+
+def test_a_kind_that_the_server_does_not_know_is_not_installed():
+    assert isinstance(refusal(404, verb="list", resource="tfjobs.kubeflow.org"), NotInstalledError)
+    assert isinstance(refusal(503, verb="list", resource="pods"), ClusterUnavailableError)
+
+
+async def followed(monkeypatch, source, pages, until):
+    """The state of a source, once it is as wanted."""
+    monkeypatch.setattr(following, "ABSENT_SECONDS", 0.01)
+    monkeypatch.setattr(following, "DENIED_SECONDS", 0.01)
+    cluster, transport = FakeCluster(pages), MemoryTransport()
+    reflector = Reflector(source, cluster, transport, SystemClock(), settings=QUICK)
+    task = asyncio.create_task(following._follow(source, reflector))
+    try:
+        async with asyncio.timeout(5):
+            while not until(reflector.state, cluster):
+                await asyncio.sleep(0.005)
+    finally:
+        task.cancel()
+    return reflector.state
+
+
+async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_for_again(
+    monkeypatch,
+):
+    state = await followed(monkeypatch, TFJOBS, [ABSENT], lambda _, c: len(c.asked) > 2)
+
+    assert (True, "") == (state.is_absent, state.trouble)
+    assert "tfjobs: not installed" == _source("tfjobs", following.states({"t": state})["t"])
+
+
+async def test_a_custom_kind_is_followed_once_it_is_installed(monkeypatch):
+    pages = [ABSENT, ABSENT, page("9", TFJOB)]
+    state = await followed(monkeypatch, TFJOBS, pages, lambda state, _: state.published)
+
+    assert (False, "", 1) == (state.is_absent, state.trouble, state.published)
+
+
+async def test_pods_that_the_server_does_not_know_are_trouble(monkeypatch):
+    state = await followed(monkeypatch, PODS, [ABSENT], lambda _, c: len(c.asked) > 2)
+
+    assert "tfjobs.kubeflow.org" in state.trouble
+
+
+def definition():
+    """Any object at all is a TFJob of this cluster."""
+    schema = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    version = {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": schema}}
+    names = {"plural": "tfjobs", "singular": "tfjob", "kind": "TFJob", "listKind": "TFJobList"}
+    spec = {"group": "kubeflow.org", "scope": "Namespaced", "names": names, "versions": [version]}
+    return {"metadata": {"name": "tfjobs.kubeflow.org"}, "spec": spec}
+
+
+@pytest.mark.kube
+async def test_a_real_server_says_when_a_custom_kind_is_installed(own_plane, monkeypatch):
+    monkeypatch.setattr(following, "ABSENT_SECONDS", 0.2)
+    cluster, transport = await connect(Access(str(own_plane.kubeconfig))), MemoryTransport()
+    reflector = Reflector(TFJOBS, cluster, transport, SystemClock(), settings=QUICK)
+    task = asyncio.create_task(following._follow(TFJOBS, reflector))
+    post = own_plane.api.request
+    container = {"name": "c", "image": "i", "resources": {"limits": {"cpu": 1.5}}}
+    roles = {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
+    try:
+        async with asyncio.timeout(60):
+            while not reflector.state.is_absent:
+                await asyncio.sleep(0.05)
+            crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+            await asyncio.to_thread(post, "POST", crds, definition())
+            while reflector.state.is_absent:
+                await asyncio.sleep(0.05)
+            job = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob"}
+            job |= {"metadata": {"name": secrets.token_hex(4)}, "spec": {"tfReplicaSpecs": roles}}
+            path = "/apis/kubeflow.org/v1/namespaces/default/tfjobs"
+            await asyncio.to_thread(post, "POST", path, job)
+            while not reflector.state.published:
+                await asyncio.sleep(0.05)
+    finally:
+        task.cancel()
+        await cluster.close()
+    events = [one async for batch in transport.read(after=0, live=False) for one in batch]
+
+    assert {"requests.cpu": 3000, "limits.cpu": 3000} == WorkloadObserved.read(events[0]).demand
