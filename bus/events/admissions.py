@@ -131,17 +131,22 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
 
 
 class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a budget has spent: ``spent`` + ``rate`` × (t - ``at_s``) at second t, until it is metered again."""
+    """What a budget has spent: ``spent`` + ``rate`` × (t - ``at_s``) at second t, until it is metered again.
+
+    From ``resets_s`` on, if that is set, a new period counts: what is held goes on spending, from nothing.
+    """
 
     quota: str
     key: str
     spent: int
     rate: int
     at_s: int
-    #: Cash of the period, credits included.
-    hard: int = 0
+    #: What entries add to the quota's cash in this period.
+    credits: int = 0
     #: When the period ends; 0 = never.
     resets_s: int = 0
+    #: Between explicit windows there is no budget at all.
+    is_granted: bool = True
 
 
 class TreeMetered(Fact, frozen=True, kw_only=True):

@@ -35,3 +35,26 @@ class BudgetCredited(Fact, frozen=True, kw_only=True):
     author: str
     #: A moment of the period that the entry belongs to, microseconds UTC.
     since_us: Annotated[int, msgspec.Meta(ge=0, lt=LATEST_US)]
+
+
+class BudgetJudged(Fact, frozen=True, kw_only=True):
+    """A key of a quota came to another phase of exhaustion. Key: the quota's name.
+
+    A decision of the keeper, made on a tick: what follows (new work refused, running work evicted) rests on it.
+    """
+
+    wire_type: ClassVar[str] = "budget.judged"
+
+    quota: str
+    key: str
+    #: ``Ok``, ``Warned``, ``Exhausted`` or ``GraceOver``.
+    phase: str
+    #: The second at which the phase began, and the one at which this was judged.
+    since_s: int
+    at_s: int
+    spent: int
+    limit: int
+    #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
+    rule: str
+    #: The last event that the ledger had folded.
+    based_on: int

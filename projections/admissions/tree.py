@@ -92,6 +92,10 @@ class Node(msgspec.Struct):
         limits = (spec.hard.get(key) for spec in (self.observed, *self.asked))
         return min((limit for limit in limits if limit is not None), default=None)
 
+    def cash(self, key: str) -> int:
+        """The budget of a key: the smallest of those observed and asked."""
+        return min((s.cash[key] for s in self._specs() if key in s.cash), default=0)
+
     def limited(self) -> dict[str, int]:
         """Every limited key and its limit."""
         if self.observed is not None and not self.asked:
@@ -283,6 +287,16 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     )  # fmt: skip
 
 
+def spent(meter: Meter | None, cash: int, at_s: int) -> tuple[int, int]:
+    """(spent, limit) at a second, of a budget with this ``cash``."""
+    if meter is None:
+        return 0, cash
+    if meter.resets_s and at_s >= meter.resets_s:
+        return meter.rate * (at_s - meter.resets_s), cash
+    limit = cash + meter.credits if meter.is_granted else 0
+    return meter.spent + meter.rate * max(at_s - meter.at_s, 0), limit
+
+
 class Draft:
     """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched.
 
@@ -342,12 +356,8 @@ class Draft:
         return stored + self._own.get((node.name, namespace, key), 0)
 
     def spent(self, node: Node, key: str, at_s: int) -> tuple[int, int]:
-        """(spent, cash) of a budget at a second; spent 0 before it was first metered."""
-        meter = self.tree.meters.get((node.name, key))
-        cash = node.spec.cash.get(key, 0)
-        if meter is None:
-            return 0, cash
-        return meter.spent + meter.rate * max(at_s - meter.at_s, 0), meter.hard or cash
+        """(spent, limit) of a budget at a second; nothing is spent before it was first metered."""
+        return spent(self.tree.meters.get((node.name, key)), node.cash(key), at_s)
 
     def add(self, fact: Fact, time_us: int) -> None:
         """One more decision on top. Its number must be :attr:`number`."""
