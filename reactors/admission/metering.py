@@ -1,0 +1,151 @@
+"""What the ledger says of budgets, and the nodes of capacity, brought into the trees' journals. Pure.
+
+Webhook processes hold no ledger. They read how a budget burns as a linear function of time, which is
+exact until the next fact; so a meter is written only when the function changed, not when time passes.
+
+Source: ``house.md`` 3.5; issue 4, item 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+from bus.amounts import NANO, observed_quantity
+from bus.errors import QuantityError
+from bus.events.admissions import Meter, TreeMetered
+from bus.events.budgets import BudgetJudged
+from bus.events.nodes import NodeObserved
+from projections.admissions import Draft, Node, Tree
+from projections.admissions.tree import spent
+from projections.budgets import Exhaustion, Phase, Rule, Standing
+from reactors.effectors.quota_status import Condition, Status
+
+Standings = Mapping[tuple[str, str], Standing]
+
+
+def metered(draft: Draft, standings: Standings, at_s: int) -> TreeMetered | None:
+    """The meters of ``draft``'s tree which no longer say what the ledger says at ``at_s``; None for none.
+
+    ``standings``: (quota, key) to how it stands in the period that holds ``at_s``.
+    """
+    changed = []
+    for (quota, key), standing in sorted(standings.items()):
+        known = draft.tree.meters.get((quota, key))
+        meter = Meter(
+            quota, key, standing.spent(at_s), standing.spend.rate, at_s, standing.credits,
+            standing.period.end_s or 0, standing.period.is_granted,
+        )  # fmt: skip
+        if known is None or not _is_same(known, meter):
+            changed.append(meter)
+    if not changed:
+        return None
+    return TreeMetered(number=draft.number, meters=tuple(changed), based_on=draft.tree.sequence)
+
+
+def _is_same(known: Meter, meter: Meter) -> bool:
+    says = spent(known, 0, meter.at_s)[0]
+    return (says, known.rate, known.credits, known.resets_s, known.is_granted) == (
+        meter.spent, meter.rate, meter.credits, meter.resets_s, meter.is_granted,
+    )  # fmt: skip
+
+
+def capacity(nodes: Iterable[NodeObserved]) -> dict[str, int]:
+    """What all nodes have, by resource: cpu in milli, everything else whole, cut.
+
+    Unschedulable nodes count, as they do upstream; a quantity that cannot be read counts nothing.
+    """
+    total: dict[str, int] = {}
+    for node in nodes:
+        for name, text in node.allocatable.items():
+            try:
+                nano = observed_quantity(text)
+            except QuantityError:
+                continue
+            total[name] = total.get(name, 0) + nano // (NANO // 1000 if name == "cpu" else NANO)
+    return total
+
+
+def sized(draft: Draft, total: Mapping[str, int]) -> TreeMetered | None:
+    """The capacity of an elastic tree, where it changed."""
+    if draft.tree.total == total:
+        return None
+    return TreeMetered(
+        number=draft.number, total=dict(sorted(total.items())), based_on=draft.tree.sequence
+    )
+
+
+def judged(
+    quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: Standing,
+    rule: Rule, *, based_on: int,
+) -> BudgetJudged | None:  # fmt: skip
+    """What is decided because a budget came to another phase; None where it is as before."""
+    phase = now.phase(rule)
+    same_period = before is not None and before.period == now.period
+    was = before.phase(rule) if before is not None and same_period else Phase.OK
+    if phase is was:
+        return None
+    since_s = {
+        Phase.OK: now.at_s,
+        Phase.WARNED: now.warned_s,
+        Phase.EXHAUSTED: now.exhausted_s,
+        Phase.GRACE_OVER: now.grace_over_s(rule),
+    }[phase]
+    return BudgetJudged(
+        quota=quota, key=key, phase=phase, since_s=since_s or now.at_s, at_s=now.at_s,
+        spent=standing.spent(now.at_s), limit=standing.limit, rule=rule.on_exhaustion,
+        based_on=based_on,
+    )  # fmt: skip
+
+
+def status_of(
+    tree: Tree,
+    node: Node,
+    standings: Mapping[str, Standing],
+    phases: Mapping[str, Exhaustion],
+    *,
+    at_s: int,
+    sequence: int,
+    generation: int,
+) -> Status:
+    """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash."""
+    spec = node.observed or node.spec
+    shown = sorted(spec.hard)
+    forecasts = [s for one in standings.values() if (s := one.exhausts_s(at_s)) is not None]
+    return Status(
+        name=node.name,
+        uid=node.uid,
+        hard=spec.hard,
+        used={key: node.used(key) for key in shown},
+        self_used={key: node.self_used.get(key, 0) for key in shown},
+        runtime=tree.elastic.runtime(node.name),
+        budget_left={key: one.left(at_s) for key, one in sorted(standings.items())},
+        exhausts_s=min(forecasts, default=None),
+        conditions=tuple(_conditions(node, phases, at_s)),
+        generation=generation,
+        moment_s=at_s,
+        observed_sequence=sequence,
+    )
+
+
+def _conditions(node: Node, phases: Mapping[str, Exhaustion], at_s: int) -> Iterable[Condition]:
+    limits = node.limited()
+    over = sorted(key for key, limit in limits.items() if node.used(key) > limit)
+    yield Condition(
+        "Overcommitted", "True" if over else "False", 0, "UsedAboveHard" if over else "Fits",
+        f"more is used than allowed: {', '.join(over)}" if over else "",
+    )  # fmt: skip
+    adopted = [grant for grant in node.grants.values() if grant.is_adopted]
+    said = f"{len(adopted)} workloads hold something and were never admitted" if adopted else ""
+    yield Condition(
+        "Ungoverned",
+        "True" if adopted else "False",
+        0,
+        "Adopted" if adopted else "AllAdmitted",
+        said,
+    )
+    spent = sorted(key for key, one in phases.items() if one.exhausted_s is not None)
+    since = min((phases[key].exhausted_s or at_s for key in spent), default=0)
+    yield Condition(
+        "Exhausted", "True" if spent else "False", since, "BudgetSpent" if spent else "BudgetLeft",
+        f"spent: {', '.join(spent)}" if spent else "",
+    )  # fmt: skip
