@@ -1,6 +1,16 @@
 """The vocabulary: every fact that may stand in a history, by its name on the wire."""
 
-from bus.events import admissions, budgets, namespaces, nodes, observations, pods, quotas, workloads
+from bus.events import (
+    admissions,
+    budgets,
+    namespaces,
+    nodes,
+    notebooks,
+    observations,
+    pods,
+    quotas,
+    workloads,
+)
 from bus.events.vocabulary import Fact, vocabulary
 
 VOCABULARY: dict[str, type[Fact]] = vocabulary(
@@ -16,6 +26,8 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     quotas.QuotaObserved,
     quotas.QuotaVanished,
     budgets.BudgetCredited,
+    budgets.BudgetJudged,
+    notebooks.NotebookSampled,
     observations.ObservationRefused,
     observations.ObjectsListed,
     *admissions.JOURNAL,

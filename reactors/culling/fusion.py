@@ -3,7 +3,8 @@
 1. Only readable samples of this run count, from its start on; activity never moves backwards within a run.
 2. A busy kernel is active when it was observed, however old its own stamp; a kernel that is starting is so for a
    grace, after which only the start of its starting counts. A stamp too far ahead is clamped to its observation.
-3. No fresh readable sample, or none of the required source: unknown. Nothing is warned or stopped, and somebody is told.
+3. No fresh readable sample, none but of supporting sources (which may only protect), or none of the required one:
+   unknown. Nothing is warned or stopped, and somebody is told.
 4. Exempt, promised until a day, too young: kept.
 5. At the limit (``>=``) it is warned, and stopped when the warning is over and fresh evidence still says idle. While a
    browser is connected the longer limit for presence holds.
@@ -138,8 +139,7 @@ def _step(
     limits: Limits,
     now_us: int,
 ) -> tuple[Literal["keep", "warn", "cancel_warning", "cull", "unknown"], str]:
-    required = limits.required_source
-    if not any(required in (None, sample.source) for sample in fresh):
+    if not _is_known(fresh, limits):
         return "unknown", "no_fresh_evidence"
     if limits.exempt:
         return "keep", "exempt"
@@ -158,6 +158,13 @@ def _step(
     if now_us < _snoozed_until(warned, limits):
         return "keep", "snoozed"
     return "cull", warned.reason
+
+
+def _is_known(fresh: Sequence[Sample], limits: Limits) -> bool:
+    sources = {sample.source for sample in fresh}
+    if limits.required_source is not None:
+        return limits.required_source in sources
+    return bool(sources - limits.supporting_sources)
 
 
 def _stands(warned: Warned, due: Sequence[Reason], active_us: int) -> bool:

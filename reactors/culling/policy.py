@@ -111,7 +111,9 @@ class CullingPolicy(BaseModel):
     skew_seconds: int = Field(120, ge=0)
     #: A kernel that is starting counts as active for this long; one never connected to stays so for ever.
     starting_grace_seconds: int = Field(600, ge=0)
-    #: The evidence that must be readable for a stop. None = one readable source is enough.
+    #: Evidence that may protect a notebook and never stops one: a quiet GPU says nothing of a server that refuses.
+    supporting_sources: frozenset[str] = frozenset({"gpu", "pod_cpu"})
+    #: The evidence that must be readable for a stop. None = one readable source that is not supporting is enough.
     required_source: str | None = None
     quiet: tuple[QuietWindow, ...] = ()
     #: The first that fits a notebook counts.
@@ -145,6 +147,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     skew_seconds: int = 120
     starting_grace_seconds: int = 600
     required_source: str | None = None
+    supporting_sources: frozenset[str] = frozenset()
     exempt: bool = False
     keep_until_us: int | None = None
     quiet: tuple[QuietWindow, ...] = ()
@@ -168,6 +171,7 @@ def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
         snooze_cap_seconds=policy.snooze_cap_seconds,
         skew_seconds=policy.skew_seconds,
         starting_grace_seconds=policy.starting_grace_seconds,
+        supporting_sources=policy.supporting_sources,
         exempt=exempt or bool(rule.exempt),
         keep_until_us=None if rule.keep_until is None else _us(rule.keep_until),
         ignored=ignored,

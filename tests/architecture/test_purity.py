@@ -17,6 +17,7 @@ import pytest
 
 from bus.resources import crds, keys, quotas
 from bus.sources.catalogue import SOURCES
+from bus.sources.kernels import PROBES, choice, memory
 from projections import histories, pod_runs, usage, workloads
 from projections.catalogue import PROJECTIONS
 from projections.pod_runs import lists
@@ -39,7 +40,9 @@ def registered():
     found.append(("workloads.top", workloads.top))
     found += [("quotas.understood", quotas.understood), ("crds", crds.crds), ("key", keys.key_text)]
     found += [("status.told", quota_status.told), ("status.body", quota_status.body)]
-    for module in (fusion, hub, kubeflow, policy, workspaces):
+    for kind in PROBES:
+        found += [(f"{part} of {kind.name}", getattr(kind, part)) for part in ("asks", "reads")]
+    for module in (choice, fusion, hub, kubeflow, memory, policy, workspaces):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
     return found + [(f"decide of {reactor.name}", reactor.decide) for reactor in reactors()]
 

@@ -89,6 +89,14 @@ def test_the_required_source_must_be_readable():
     assert "warn" == judge(traffic, required_source="http_traffic").decision
 
 
+@pytest.mark.parametrize(("busy", "said"), [(True, "active"), (False, "no_fresh_evidence")])
+def test_a_supporting_source_does_not_stop_what_is_otherwise_unknown(busy, said):
+    gpu = sample(source="gpu", busy=busy)
+    kernels = [] if not busy else [IDLE_SINCE_EIGHT]
+
+    assert said == judge(gpu, *kernels, supporting_sources=frozenset({"gpu"})).reason
+
+
 @pytest.mark.parametrize(
     ("limits", "reason"),
     [

@@ -26,7 +26,9 @@ def annotated(**annotations):
 
 
 def test_without_rules_the_limits_are_the_defaults():
-    assert Limits() == limits_of(CullingPolicy(), NB)
+    supporting = frozenset({"gpu", "pod_cpu"})
+
+    assert Limits(supporting_sources=supporting) == limits_of(CullingPolicy(), NB)
 
 
 def test_evidence_lasts_two_periods():

@@ -1,0 +1,47 @@
+"""Facts about notebooks: what each kind of evidence said of one at one moment.
+
+A tenant's server wrote most of it, so nothing of its text travels: no kernel names, no code, no paths, only states, counts
+and times that were bounded when they were read. ``time`` of the event is the moment of observation.
+
+Source: ``kubeflow.md`` A.7 (evidence sources); ``reliability.md`` B, P28.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+import msgspec
+
+from bus.events.vocabulary import Fact
+
+Outcome = Literal["ok", "unreachable", "refused", "malformed"]
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What one source said. Times in microseconds UTC; only ``ok`` evidence has them."""
+
+    #: The kind of evidence, e.g. ``jupyter_kernels``, ``http_traffic``, ``gpu``.
+    source: str
+    outcome: Outcome = "ok"
+    #: Why it is not ok, as a token: a fault of the door, ``http_403``, ``not_a_list`` …
+    fault: str = ""
+    busy: bool = False
+    #: The last activity by the source's own account; None = it names none.
+    active_us: int | None = None
+    #: Since when a kernel is starting that nobody is connected to.
+    starting_since_us: int | None = None
+    #: A browser held a connection open.
+    connected: bool = False
+    #: How many or how much: ``kernels``, ``requests``, ``cpu_milli``, ``duty_permille`` …
+    counters: dict[str, int] = {}
+    #: Where a time was not believed: ``future`` (clamped to the observation), ``before_start``, ``lying``.
+    flags: tuple[str, ...] = ()
+
+
+class NotebookSampled(Fact, frozen=True, kw_only=True):
+    """All evidence of one look at a notebook. Key: the pod's uid, so that a successor never inherits it."""
+
+    wire_type: ClassVar[str] = "notebook.sampled"
+
+    uid: str
+    evidence: tuple[Evidence, ...] = ()

@@ -1,0 +1,36 @@
+"""The text format in which Prometheus metrics are exposed, as far as counters and gauges need it.
+
+Source: Prometheus, "Exposition formats", text format 0.0.4.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from decimal import Decimal, InvalidOperation
+
+_LINE = re.compile(
+    r"([A-Za-z_:][A-Za-z0-9_:]*)(?:\{(.*)\})?[ \t]+(\S{1,40})(?:[ \t]+-?[0-9]{1,20})?[ \t]*"
+)
+_LABEL = re.compile(r'([A-Za-z_][A-Za-z0-9_]*)="((?:[^"\\]|\\.)*)",?[ \t]*')
+#: More than any counter that counts things; what is larger is no number of ours.
+_LARGEST = Decimal(2**53)
+
+
+def values(body: bytes, names: frozenset[str]) -> Iterator[tuple[str, Mapping[str, str], Decimal]]:
+    """Name, labels and value of every line about ``names``. Other lines, and those that cannot be read, are left out;
+    so are NaN, infinities and negative values, which no counter or share has.
+    """
+    for line in body.decode("utf-8", "replace").splitlines():
+        name = line.partition("{")[0].partition(" ")[0]
+        if name not in names:
+            continue
+        parts = _LINE.fullmatch(line)
+        if parts is None:
+            continue
+        try:
+            value = Decimal(parts[3])
+        except InvalidOperation:
+            continue
+        if value.is_finite() and 0 <= value <= _LARGEST:
+            yield name, dict(_LABEL.findall(parts[2] or "")), value
