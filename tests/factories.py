@@ -12,6 +12,7 @@ from bus.clock import format_stamp, parse_stamp
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.pods import Owner, PodObserved, PodVanished, encoded_resources
+from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.sources.pods import listed
 
@@ -114,6 +115,22 @@ def workload_vanished(uid="w", version=9, at=100, *, cluster=CLUSTER, **fields):
     fields = {"kind": "ReplicaSet", "namespace": "ns", "name": uid, **fields}
     body = WorkloadVanished(uid=uid, resource_version=str(version), **fields)
     return said(body, key=uid, id=f"workload.vanished/{uid}/{version}", at=at, cluster=cluster)
+
+
+def quota_observed(name="q", version=1, at=0, *, cluster=CLUSTER, **fields):
+    """A quota was seen: a BizGroupResourceQuota unless told otherwise."""
+    fields = {"kind": "BizGroupResourceQuota", "uid": f"quota-{name}", **fields}
+    body = QuotaObserved(name=name, resource_version=str(version), **fields)
+    id = f"quota.observed/{body.uid}/{version}"
+    return said(body, key=body.uid, id=id, at=at, cluster=cluster)
+
+
+def quota_vanished(name="q", version=9, at=100, *, cluster=CLUSTER, **fields):
+    """A quota was deleted."""
+    fields = {"kind": "BizGroupResourceQuota", "uid": f"quota-{name}", **fields}
+    body = QuotaVanished(name=name, resource_version=str(version), **fields)
+    id = f"quota.vanished/{body.uid}/{version}"
+    return said(body, key=body.uid, id=id, at=at, cluster=cluster)
 
 
 def pods_listed(uids: Iterable[str] = (), version="", at=0, *, cluster=CLUSTER, per_part=1000):

@@ -13,12 +13,13 @@ Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sect
 """
 
 from projections.views.history import HISTORY, LEDGER
+from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
 from projections.views.shape import Column, View
 from projections.views.usage import USAGE
 
 #: Every view, each after those it reads.
-VIEWS = (LEDGER, *USAGE, *ROWS, *HISTORY)
+VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *HISTORY)
 
 
 def page() -> str:

@@ -4,8 +4,10 @@ import itertools
 import json
 
 import pytest
+import sqlalchemy as sa
 
-from projections import workloads
+from bus.events.quotas import Budget
+from projections import quotas, workloads
 from projections.catalogue import PROJECTIONS
 from projections.engine.tables import parked
 from tests import factories as f
@@ -17,6 +19,7 @@ SEEN = {
     "namespaces": (f.namespace_observed, f.namespace_vanished),
     "nodes": (f.node_observed, f.node_vanished),
     "workloads": (f.workload_observed, f.workload_vanished),
+    "quotas": (f.quota_observed, f.quota_vanished),
 }
 
 
@@ -102,6 +105,37 @@ def test_a_node_shows_what_it_offers_now():
     assert ("B", {"cpu": "8"}, 1, 1) == (
         found["model"], json.loads(found["allocatable"]), found["ready"], found["unschedulable"],
     )  # fmt: skip
+
+
+def test_a_quota_shows_what_it_allows_now_and_why_it_may_not_be_usable():
+    said = [
+        f.quota_observed(
+            version=2, parent="dept", hard={"limits.cpu": 2_000}, cash={"limits.cpu": 7}
+        ),
+        f.quota_observed(version=1, hard={"limits.cpu": 1_000}),
+    ]
+    found, _ = row("quotas", said)
+    broken, _ = row("quotas", [*said, f.quota_observed(version=3, problem="spec.hard: x")])
+
+    assert ("dept", {"limits.cpu": 2_000}, {"limits.cpu": 7}, "Total", "") == (
+        found["parent"], json.loads(found["hard"]), json.loads(found["cash"]), found["period"],
+        found["problem"],
+    )  # fmt: skip
+    assert ("{}", "spec.hard: x") == (broken["hard"], broken["problem"])
+
+
+def test_a_quota_read_back_is_the_quota_that_was_stored():
+    said = f.quota_observed(weight={"cpu": 1}, budget=Budget("Windows", windows=((1, 2),)))
+    store = folded(f.numbered([said, f.quota_vanished()]))
+    (columns,) = store.select(sa.select(quotas.quotas))
+    found = quotas.from_columns(columns)
+
+    assert quotas.to_columns(found) == tuple(columns)
+    assert (found.said.budget, found.said.weight, found.gone) == (
+        Budget("Windows", windows=((1, 2),)),
+        {"cpu": 1},
+        ("9", f.us(100)),
+    )
 
 
 # --- owner chains ---------------------------------------------------------------------------------------
