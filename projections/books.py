@@ -172,7 +172,7 @@ class Books:
             affected = self._by_node.get(key, set())
             query = queries.on_node(key, since)
         elif isinstance(after, workloads.Workload):
-            if (before.owner if before else None) != after.owner:
+            if not workloads.is_same_word(before, after):
                 self._follow_owner(after.uid, sequence)
             return
         else:
@@ -241,7 +241,10 @@ class Books:
 
     def _above(self, pod: Pod) -> pod_runs.Above:
         top = workloads.top(pod.owner, self._workload)
-        return pod_runs.Above(top)
+        row = self._workload(top.uid) if top else None
+        if row is None:
+            return pod_runs.Above(top)
+        return pod_runs.Above(top, row.quotas(), row.deadline_s)
 
     def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
         row = self._row(namespaces.projection, key)

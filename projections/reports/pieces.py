@@ -149,9 +149,7 @@ class _Named:
             return ""
         top = workloads.top(pod.owner, self._workloads.get)
         above = self._workloads.get(top.uid) if top else None
-        of_workload = (
-            histories.at(above.quotas(), created_s) if above and hasattr(above, "quotas") else None
-        )
+        of_workload = histories.at(above.quotas(), created_s) if above else None
         return attributed(of_workload, pod.history[-1][2][7], mapped)[0]
 
     def nobody(self, row: tuple[Any, ...]) -> Holding:

@@ -102,6 +102,16 @@ ROWS = {
     "a late label of the namespace restates": (
         [f.pod_vanished(at=11, deletion=10), f.namespace_observed(at=9000, labels=Q)],
         [("cpu", 0, 10_000, 0, 0, 1)]),
+    "the label of the top workload goes before the pod's, and a change of it cuts": (
+        [f.pod_vanished(at=31, deletion=30, labels={BIZ: "other"}, owner=f.owner("rs")),
+         f.workload_observed("rs", owner=f.owner("d", "Deployment")),
+         f.workload_observed("d", 1, 5, kind="Deployment", labels=Q),
+         f.workload_observed("d", 2, 10, kind="Deployment", labels={BIZ: "third"}),
+         f.workload_observed("d", 3, 25, kind="Deployment", labels=Q)],
+        [("cpu", 0, 15_000, 0, 0, 1)]),
+    "a link of the chain that is not its top names nothing": (
+        [f.pod_vanished(at=31, deletion=30, owner=f.owner("rs")),
+         f.workload_observed("rs", owner=f.owner("d", "Deployment"), labels=Q)], []),
     "an end closes what was open": (
         [f.pod_observed(labels=Q), f.pod_vanished(at=11, deletion=10, labels=Q)],
         [("cpu", 0, 10_000, 0, 0, 1)]),
@@ -186,6 +196,18 @@ def test_an_open_pod_with_a_deadline_commits_its_remaining_run_time(at, end, exp
     period = Period(0, None if end is None else f.START_S + end)
 
     assert expected * 1000 == standing(pods, period=period, at=at).committed
+
+
+@pytest.mark.parametrize(
+    ("own", "above", "expected"), [(None, 50, 50), (100, None, 100), (100, 50, 50), (20, 50, 20)]
+)
+def test_the_deadline_of_its_workload_bounds_a_pod_too(own, above, expected):
+    pod = f.pod_observed(deadline_s=own, labels=Q, owner=f.owner("job", "Job"))
+    job = f.workload_observed("job", kind="Job", demand={}, deadline_s=above)
+
+    assert [expected * 1000] * 2 == [
+        standing(events).committed for events in ([pod, job], [job, pod])
+    ]
 
 
 def test_a_deadline_that_could_be_no_stamp_commits_nothing():

@@ -50,7 +50,7 @@ def _world(draw, strange):
             seen.append(Seen("node", name, draw(_moments), fields=(("model", model),)))
     for name, above in (("rs0", "d0"), ("rs1", "d0"), ("d0", "top")):
         for _ in range(draw(st.integers(0, 1))):
-            fields = {"above": draw(st.sampled_from((None, above))), "quota": (None, None)}
+            fields = {"above": draw(st.sampled_from((None, above))), "quota": draw(_quotas)}
             seen.append(Seen("workload", name, draw(_moments), fields=tuple(fields.items())))
     for _ in range(draw(st.integers(0, 4))):
         at = draw(_moments)
