@@ -114,6 +114,9 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
                 holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15]))
             following = next(by_pod, None)
         has_held = bool(holdings)
+        if only_open and not has_held:
+            # Its open segment begins at the moment of the question.
+            continue
         if not has_held:
             holdings.append(named.nobody(tuple(row)))
         created_s, start_s, end_s, unknown_s = row[14:18]

@@ -230,6 +230,17 @@ def test_without_a_period_every_pod_is_counted_once(events, as_of_s):
     assert (sums.pods, sums.waiting_s, sums.unknown_s) == want
 
 
+def test_a_change_at_the_moment_of_the_question_is_not_in_its_amounts():
+    events = [
+        said.pod_observed("p", 1, 0, team="red"), said.pod_observed("p", 2, 3_600, team="green"),
+    ]  # fmt: skip
+    question = Question(by=("team",), as_of_s=said.START_S + 3_600)
+
+    assert {("red",): 3_600} == {
+        key: told["held_s"] for key, told in asked(question, events, reports.sums).items()
+    }
+
+
 def test_a_dimension_that_is_not_there_is_named():
     with pytest.raises(ValueError, match="cannot group by 'label:'"):
         reports.check(["team", "label:"])
