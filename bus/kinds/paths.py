@@ -12,6 +12,9 @@ MOST_REPLICAS = 2**31 - 1
 #: Largest amount that a ledger row or a quota holds (int64).
 MOST = 2**63 - 1
 
+#: Longest key that a path shows: a DNS label.
+LONGEST_KEY = 63
+
 Found = tuple[str, Any]
 """(path with keys and indexes in the place of ``*``, value)."""
 
@@ -39,7 +42,7 @@ def _inner(value: Any, step: str, at: str) -> Iterator[Found]:
         raise DemandError(path=at, reason="not a list or map" if step == "*" else "not an object")
     # Sorted: two readers of one object must agree on the order, and JSON maps have none.
     for key in sorted(value) if step == "*" else (step,):
-        yield f"{at}.{key}" if at else key, value.get(key)
+        yield f"{at}.{key[:LONGEST_KEY]}" if at else key, value.get(key)
 
 
 def one(value: Any, path: str, at: str = "") -> Found | None:

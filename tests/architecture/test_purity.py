@@ -15,6 +15,7 @@ from datetime import datetime
 
 import pytest
 
+from bus import kinds
 from bus.resources import crds, keys, quotas
 from bus.sources.catalogue import SOURCES
 from bus.sources.kernels import PROBES, choice, memory
@@ -38,6 +39,8 @@ def registered():
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
     found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]
     found.append(("workloads.top", workloads.top))
+    for part in ("asked", "scaled", "scale_of", "target_of", "governing_owner"):
+        found.append((f"kinds.{part}", getattr(kinds, part)))
     found += [("quotas.understood", quotas.understood), ("crds", crds.crds), ("key", keys.key_text)]
     found += [("status.told", quota_status.told), ("status.body", quota_status.body)]
     for kind in PROBES:

@@ -471,3 +471,56 @@ def test_reading_changes_nothing_of_the_object():
     kinds.asked(table.TFJOB, workload)
 
     assert before == workload
+
+
+# --- hostile input ---------------------------------------------------------------------------------
+
+NASTY = (
+    None,
+    True,
+    -1,
+    2**63,
+    1e300,
+    "",
+    "x" * 10_000,
+    "1e3000000",
+    [],
+    [[]],
+    {},
+    {"": {}},
+    [None],
+)
+SAMPLES = [
+    (kind, {"metadata": {"labels": {QUOTA: "q"}, "annotations": {"a": "b"}}, "spec": spec,
+            "status": {"conditions": [{"type": "Ready", "status": "True"}], "active": [{}]}})
+    for kind, spec, *_ in SIZES.values()
+]  # fmt: skip
+
+
+def places(value, path=()):
+    """Every place in an object, the object itself first."""
+    yield path
+    keys = (
+        value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()
+    )
+    for key in keys:
+        yield from places(value[key], (*path, key))
+
+
+def replaced(value, path, new):
+    if not path:
+        return new
+    copied = value.copy()
+    copied[path[0]] = replaced(value[path[0]], path[1:], new)
+    return copied
+
+
+@pytest.mark.parametrize(("kind", "object"), SAMPLES, ids=SIZES)
+def test_whatever_stands_in_a_field_the_object_is_read_or_refused(kind, object):
+    for path in places(object):
+        for nasty in NASTY:
+            hostile = replaced(object, path, nasty)
+            try:
+                assert kinds.asked(kind, hostile).pods >= 0
+            except DemandError as error:
+                assert error.reason and len(str(error)) < 1000, (path, nasty)
