@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from functools import partial
 
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
 from bus.kinds import Kind, table
-from bus.sources import namespaces, nodes, pods, workloads
+from bus.resources.quotas import KIND, PATH, PLURAL
+from bus.sources import namespaces, nodes, pods, quotas, workloads
 from bus.sources.contract import Source
 
 PODS = Source(
-    "pods", "/api/v1/pods", pods.translate, every_version=True, says_lists=True, is_bound=True
+    "pods",
+    "/api/v1/pods",
+    pods.translate,
+    every_version=True,
+    list_fact=PodsListed,
+    says_every_list=True,
+    is_bound=True,
 )
 NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
 NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
@@ -17,7 +26,14 @@ NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
 
 def _workloads(kind: Kind, *, is_optional: bool = False) -> Source:
     translate = partial(workloads.translate, kind=kind)
-    return Source(kind.resource, kind.path, translate, kind=kind.kind, is_optional=is_optional)
+    return Source(
+        kind.resource,
+        kind.path,
+        translate,
+        list_fact=partial(ObjectsListed, kind=kind.kind),
+        kind=kind.kind,
+        is_optional=is_optional,
+    )
 
 
 DEPLOYMENTS = _workloads(table.DEPLOYMENT)
@@ -33,6 +49,13 @@ NOTEBOOKS = _workloads(table.NOTEBOOK, is_optional=True)
 RAYCLUSTERS = _workloads(table.RAYCLUSTER, is_optional=True)
 RAYJOBS = _workloads(table.RAYJOB, is_optional=True)
 JOBSETS = _workloads(table.JOBSET, is_optional=True)
+BUSINESS_QUOTAS = Source(PLURAL, PATH, partial(quotas.translate, kind=KIND), is_optional=True)
+ELASTIC_QUOTAS = Source(
+    "elasticquotas",
+    "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas",
+    partial(quotas.translate, kind="ElasticQuota"),
+    is_optional=True,
+)
 
 SOURCES = (
     PODS,
@@ -51,4 +74,6 @@ SOURCES = (
     RAYCLUSTERS,
     RAYJOBS,
     JOBSETS,
+    BUSINESS_QUOTAS,
+    ELASTIC_QUOTAS,
 )

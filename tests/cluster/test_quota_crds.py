@@ -1,21 +1,28 @@
 """Quotas on a real API server: a bad one is refused with words to act on, a good one is told to the history."""
 
+import asyncio
 import json
 import pathlib
 
 import pytest
 
+from bus.clock import SystemClock
 from bus.events import VOCABULARY
 from bus.events.vocabulary import read
 from bus.kube import Access, connect
+from bus.memory import MemoryTransport
 from bus.resources.manifests import manifest
 from bus.resources.quotas import PATH
+from bus.sources.catalogue import BUSINESS_QUOTAS
+from bus.sources.contract import ReflectorSettings
 from bus.sources.labels import LabelPolicy
 from bus.sources.quotas import PREFIX, translate
 from bus.sources.records import Record
+from bus.sources.reflector import Reflector
 
 pytestmark = pytest.mark.kube
 
+QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.05, longest_wait_seconds=0.5)
 ELASTIC = pathlib.Path(__file__).parent / "crds" / "elasticquotas.yaml"
 ELASTIC_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces"
 
@@ -162,6 +169,40 @@ async def test_koordinators_quota_is_told_alike(installed, namespace):
         {"cpu": 2_000},
         {"cpu": 4_000},
     )
+
+
+async def test_a_status_that_is_written_is_not_said_again(installed, name):
+    transport = MemoryTransport()
+    installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": 1}))
+    cluster = await connect(Access(str(installed.kubeconfig)))
+    follower = Reflector(BUSINESS_QUOTAS, cluster, transport, SystemClock(), settings=QUICK)
+    task = asyncio.create_task(follower.run())
+    try:
+        await _until(lambda: follower.state.listed_us)
+        uid = (await cluster.get(f"{PATH}/{name}"))["metadata"]["uid"]
+        await cluster.merge(f"{PATH}/{name}/status", {"status": {"used": {"limits.cpu": "1"}}})
+        await cluster.merge(f"{PATH}/{name}", {"spec": {"hard": {"limits.cpu": 2}}})
+        await _until(lambda: len(said(transport, uid)) == 2)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        await cluster.close()
+
+    assert [fact.hard for fact in said(transport, uid)] == [
+        {"limits.cpu": 1_000},
+        {"limits.cpu": 2_000},
+    ]
+
+
+def said(transport, uid):
+    """What the history says of one quota."""
+    return [read(event, VOCABULARY) for event in transport.events if event.key == uid]
+
+
+async def _until(is_so):
+    async with asyncio.timeout(30):
+        while not is_so():
+            await asyncio.sleep(0.02)
 
 
 async def told(plane, path, kind):
