@@ -30,6 +30,7 @@ from projections.elastic.shape import (
     Resources,
     add,
     shared_weight,
+    shown,
 )
 from projections.elastic.tree import Figures, Mode
 
@@ -190,19 +191,23 @@ class ElasticTree:
             for key in least:
                 mins = self._division(quota.parent, key, total).mins
                 least[key] = mins[name] if mins is not None else least[key]
-        keys = {*quota.max, *node.asked, *node.least}
-        guarantee = self._mode.guarantee
+        keys = quota.max
+        asked = {*node.asked, *node.least}
         return Figures(
-            {key: node.request(key) for key in keys},
-            {key: node.limited.get(key, 0) for key in keys},
-            dict(node.used),
+            shown({key: node.request(key) for key in asked}, keys),
+            shown(node.limited, keys),
+            shown(node.used, keys),
             least,
             runtime,
-            dict(node.allocated) if guarantee else {},
-            {key: node.guaranteed(key) for key in {*node.allocated, *quota.min}}
-            if guarantee
-            else {},
+            *self._guaranteed(node),
         )
+
+    def _guaranteed(self, node: _Node) -> tuple[dict[str, int], dict[str, int]]:
+        if not self._mode.guarantee:
+            return {}, {}
+        keys = node.quota.max
+        guaranteed = {key: node.guaranteed(key) for key in {*node.allocated, *node.quota.min}}
+        return shown(node.allocated, keys), shown(guaranteed, keys)
 
     # --- up ----------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ Source: Koordinator's ElasticQuota, `koordinator.md` section 2; labels and annot
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 
 import msgspec
@@ -79,6 +79,11 @@ def raised(request: Resources, least: Resources) -> dict[str, int]:
         else:
             result.setdefault(key, 0)
     return result
+
+
+def shown(amounts: Resources, keys: Iterable[str]) -> dict[str, int]:
+    """Amounts without zeros, but with these keys in any case: equal amounts then compare equal."""
+    return dict.fromkeys(keys, 0) | {key: value for key, value in amounts.items() if value}
 
 
 def add(total: dict[str, int], more: Resources, times: int = 1) -> None:

@@ -39,6 +39,7 @@ from projections.elastic.shape import (
     limited,
     raised,
     shared_weight,
+    shown,
 )
 
 
@@ -55,10 +56,11 @@ class Mode(msgspec.Struct, frozen=True):
 
 
 class Figures(msgspec.Struct, frozen=True):
-    """What is known of one quota.
+    """What is known of one quota, all with what is below it.
 
-    `request` and `limited` (cut to max) are with all below; `used` too. `effective_min` is the min
-    after scaling. `runtime` has the keys of max. `allocated` and `guaranteed` only with `guarantee`.
+    `limited` is the request cut to max, `effective_min` the min after scaling; `allocated` and
+    `guaranteed` are of the mode `guarantee`, else empty. `runtime` has the keys of max,
+    `effective_min` those of min; the others have the keys of max and what else is not zero.
     """
 
     request: dict[str, int]
@@ -107,7 +109,7 @@ def refreshed(
     def divide(parent: str, total: Resources) -> None:
         claimed = [(quota, asked[quota.name]) for quota in children[parent]]
         for name, (least, runtime) in _divided(total, claimed, mode).items():
-            figures[name] = _figures(asked[name], least, runtime)
+            figures[name] = _figures(known[name], asked[name], least, runtime, mode)
             divide(name, runtime)
 
     for quota in children[ROOT]:
@@ -115,15 +117,14 @@ def refreshed(
     divide(ROOT, distributable(cluster, held.get(SYSTEM, {}), held.get(DEFAULT, {})))
     for name in sorted(known.keys() & {SYSTEM, DEFAULT}):
         own = _asked(known[name], (), requests.get(name, {}), held.get(name, {}), mode)
-        figures[name] = _figures(own, known[name].min, known[name].max)
+        figures[name] = _figures(known[name], own, known[name].min, known[name].max, mode)
     return dict(sorted(figures.items()))
 
 
 def _asked(
     quota: Quota, below: Iterable[_Asked], request: Resources, used: Resources, mode: Mode
 ) -> _Asked:
-    wanted = dict.fromkeys(quota.max, 0) | dict(request)
-    held, allocated = dict(used), dict(used)
+    wanted, held, allocated = dict(request), dict(used), dict(used)
     for child in below:
         add(wanted, child.limited)
         add(held, child.used)
@@ -168,13 +169,16 @@ def _divided(
     return result
 
 
-def _figures(asked: _Asked, least: dict[str, int], runtime: dict[str, int]) -> Figures:
+def _figures(
+    quota: Quota, asked: _Asked, least: dict[str, int], runtime: dict[str, int], mode: Mode
+) -> Figures:
+    keys = quota.max
     return Figures(
-        asked.request,
-        asked.limited,
-        asked.used,
+        shown(asked.request, keys),
+        shown(asked.limited, keys),
+        shown(asked.used, keys),
         least,
         runtime,
-        asked.allocated,
-        asked.guaranteed,
+        shown(asked.allocated, keys if mode.guarantee else ()),
+        shown(asked.guaranteed, keys if mode.guarantee else ()),
     )

@@ -1,6 +1,9 @@
 """Whole trees: what always holds of the plain function, and that the tree kept up to date says the same."""
 
+import random
+
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -89,6 +92,10 @@ class Plain:
             )
         )
 
+    def runtime(self, name):
+        found = self.figures().get(name)
+        return found.runtime if found else {}
+
     def figures(self):
         return refreshed(
             self.quotas.values(),
@@ -99,15 +106,10 @@ class Plain:
         )
 
 
-def plain(figures):
-    """Figures without zeros, but for what is handed out."""
-    told = msgspec.structs.asdict(figures)
-    return {
-        name: value
-        if name in ("runtime", "effective_min")
-        else {key: amount for key, amount in value.items() if amount}
-        for name, value in told.items()
-    }
+def all_figures(kept):
+    """What the tree says of every quota that hangs on the root, and of the built-in ones."""
+    told = {name: kept.figures(name) for name in (*NAMES, DEFAULT, SYSTEM, ROOT)}
+    return {name: one for name, one in told.items() if one is not None}
 
 
 @given(modes, steps)
@@ -116,32 +118,64 @@ def test_the_tree_kept_up_to_date_says_after_every_change_what_the_plain_functio
     for method, *given_ in said:
         getattr(kept, method)(*given_)
         getattr(scratch, method)(*given_)
-        told = {name: kept.figures(name) for name in (*NAMES, DEFAULT, SYSTEM, ROOT)}
 
-        assert {name: plain(one) for name, one in scratch.figures().items()} == {
-            name: plain(one) for name, one in told.items() if one is not None
-        }
+        assert scratch.figures() == all_figures(kept)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_after_a_long_life_the_tree_still_says_what_the_plain_function_says(seed):
+    """Denser than what hypothesis draws: few names, so that parents move, go and form circles."""
+    rng = random.Random(seed)
+    mode = Mode(scale_min=bool(seed & 1), guarantee=bool(seed & 2))
+    kept, scratch = ElasticTree(mode), Plain(mode)
+    for _ in range(400):
+        method, *given_ = some_step(rng)
+        getattr(kept, method)(*given_)
+        getattr(scratch, method)(*given_)
+        asked_first = rng.sample((*NAMES, SYSTEM), 2)
+
+        assert [scratch.runtime(name) for name in asked_first] == [
+            kept.runtime(name) for name in asked_first
+        ]
+        assert scratch.figures() == all_figures(kept)
+
+
+def some_step(rng):
+    def some(most):
+        return {key: rng.randint(0, most) for key in rng.sample(KEYS, rng.choice((1, 2, 2)))}
+
+    sums = PodSums(some(20), some(20), some(20))
+    name = rng.choice((*NAMES, *NAMES, DEFAULT, SYSTEM))
+    limit = some(40)
+    least = {key: rng.randint(0, value) // rng.choice((1, 4)) for key, value in limit.items()}
+    above = rng.choice((ROOT, ROOT, *NAMES, *NAMES, SYSTEM))
+    quota = Quota(name, above, limit, least, rng.choice((None, some(9))), rng.random() < 0.5)
+    return rng.choice(
+        [("set_quota", quota)] * 3
+        + [("set_pods", name, sums), ("add_pods", name, sums)] * 2
+        + [("remove_quota", rng.choice(NAMES)), ("set_cluster", some(90))]
+    )
 
 
 @given(modes, steps, st.randoms(use_true_random=False))
-def test_what_is_asked_between_changes_changes_nothing(mode, said, random):
+def test_what_is_asked_between_changes_changes_nothing(mode, said, rng):
     asked, silent = ElasticTree(mode), ElasticTree(mode)
     for method, *given_ in said:
         getattr(asked, method)(*given_)
         getattr(silent, method)(*given_)
-        asked.runtime(random.choice(NAMES))
+        asked.runtime(rng.choice(NAMES))
 
     assert [asked.figures(name) for name in NAMES] == [silent.figures(name) for name in NAMES]
 
 
 @given(modes, steps, st.randoms(use_true_random=False))
-def test_quotas_and_pods_may_be_said_in_any_order(mode, said, random):
+def test_quotas_and_pods_may_be_said_in_any_order(mode, said, rng):
     last = {(step[0].partition("_")[2], step[1].name if step[0] == "set_quota" else step[1]): step
             for step in said if step[0] in ("set_quota", "set_pods")}  # fmt: skip
     forward, mixed = ElasticTree(mode), ElasticTree(mode)
     for method, *given_ in last.values():
         getattr(forward, method)(*given_)
-    for method, *given_ in random.sample(list(last.values()), len(last)):
+    for method, *given_ in rng.sample(list(last.values()), len(last)):
         getattr(mixed, method)(*given_)
 
     assert [forward.figures(name) for name in NAMES] == [mixed.figures(name) for name in NAMES]
@@ -179,8 +213,8 @@ def test_no_quota_of_a_tree_gets_more_than_it_asks_below_its_max(made, cluster, 
 
 
 @given(trees, amounts, asked, st.randoms(use_true_random=False))
-def test_the_order_of_the_quotas_does_not_matter(made, cluster, requests, random):
-    mixed = random.sample(made, len(made))
+def test_the_order_of_the_quotas_does_not_matter(made, cluster, requests, rng):
+    mixed = rng.sample(made, len(made))
 
     assert refreshed(made, cluster, requests) == refreshed(mixed, cluster, requests)
 
