@@ -1,6 +1,6 @@
 """The projections of this ledger, one line each, and everything that is a table."""
 
-from projections import namespaces, nodes, pod_runs, quotas, usage, workloads
+from projections import activity, namespaces, nodes, pod_runs, quotas, usage, workloads
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
 from projections.engine import tables
@@ -13,6 +13,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     workloads.projection,
     budget_entries.projection,
     quotas.projection,
+    activity.projection,
 )
 
 #: Sums over all pods that are kept while folding: the table, and what one pod adds to it.

@@ -1,0 +1,196 @@
+"""When was a notebook last active, by what evidence, and since when is it idle, busy or unknown?
+
+One row per pod, since a new pod is a new run and inherits nothing. All a row holds is the newest or the largest of what was
+seen, so that the order of arrival changes nothing. Spans follow from that without a history of their own: a notebook is busy
+at least since it was last seen not busy, and unknown since it was last readable.
+
+A time that its source was caught lying about is not in the evidence, so it cannot move ``active_us`` (``reliability.md`` B6).
+Judging the row is the culling reactor's.
+
+Source: ``kubeflow.md`` A.7 and D.2; issue "Culling idle notebooks" (activity projection).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.notebooks import Evidence, NotebookSampled
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+notebook_activity = row_table(
+    "notebook_activity",
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, nullable=False),
+    # The newest look, readable or not.
+    sa.Column("observed_us", Integer, nullable=False),
+    # The newest look at which any source was readable; None = never.
+    sa.Column("known_us", Integer),
+    # The newest activity, and who saw it; None = no source named any.
+    sa.Column("active_us", Integer),
+    sa.Column("active_source", sa.Text),
+    # As of the newest readable look of each source.
+    sa.Column("busy", sa.Integer, nullable=False),
+    sa.Column("connected", sa.Integer, nullable=False),
+    # Since when it is not known to have been other than busy; None = it is not busy.
+    sa.Column("busy_since_us", Integer),
+    # Source=outcome of the newest look of each, and what was not believed, sorted, with commas.
+    sa.Column("outcomes", sa.Text, nullable=False),
+    sa.Column("flags", sa.Text, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+)
+
+
+class Seen(msgspec.Struct, frozen=True, array_like=True):
+    """What one source said in all. Times in microseconds UTC; 0 = never."""
+
+    #: The newest readable look and what it said.
+    ok_us: int = 0
+    ok: Evidence | None = None
+    #: The newest look that was not readable, and why.
+    failed_us: int = 0
+    failed: Evidence | None = None
+    #: The newest activity of all readable looks.
+    active_us: int | None = None
+    #: The newest readable look at which it was not busy, and the oldest at which it was.
+    not_busy_us: int = 0
+    first_busy_us: int | None = None
+
+    @property
+    def newest(self) -> Evidence:
+        """The newest word, readable or not; at one moment the readable one."""
+        return (self.ok if self.ok and self.ok_us >= self.failed_us else self.failed) or Evidence(
+            source=""
+        )
+
+
+class Activity(msgspec.Struct, frozen=True):
+    """All that is known of one notebook's activity. ``sources`` is sorted by name."""
+
+    cluster: str
+    uid: str
+    sources: tuple[tuple[str, Seen], ...] = ()
+    observed_us: int = 0
+    sequence: int = 0
+
+    @property
+    def known_us(self) -> int | None:
+        """The newest look at which any source was readable."""
+        return max((seen.ok_us for _, seen in self.sources), default=0) or None
+
+    @property
+    def active(self) -> tuple[int, str] | None:
+        """The newest activity and its source, the last by name of those that saw it."""
+        return max(
+            ((s.active_us, name) for name, s in self.sources if s.active_us is not None),
+            default=None,
+        )
+
+    @property
+    def busy_since_us(self) -> int | None:
+        """Since when some source is busy without having been seen otherwise; None = none is."""
+        return min(
+            (
+                seen.not_busy_us or seen.first_busy_us or seen.ok_us
+                for _, seen in self.sources
+                if seen.ok is not None and seen.ok.busy
+            ),
+            default=None,
+        )
+
+
+def keys(fact: NotebookSampled, event: Event) -> tuple[Key]:
+    """One pod: (uid,)."""
+    return ((fact.uid,),)
+
+
+def fold(row: Activity | None, fact: NotebookSampled, event: Event) -> Activity:
+    """The notebook with one more look."""
+    row = row or Activity(event.cluster, fact.uid)
+    sources = dict(row.sources)
+    for evidence in fact.evidence:
+        seen = sources.get(evidence.source, Seen())
+        sources[evidence.source] = _after(seen, evidence, event.time_us)
+    folded = tuple(sorted(sources.items(), key=lambda item: item[0]))
+    observed_us = max(row.observed_us, event.time_us)
+    if folded == row.sources and observed_us == row.observed_us:
+        return row
+    return Activity(row.cluster, row.uid, folded, observed_us, event.sequence)
+
+
+def _after(seen: Seen, evidence: Evidence, at_us: int) -> Seen:
+    if evidence.outcome != "ok":
+        if _is_newer(at_us, evidence, seen.failed_us, seen.failed):
+            return msgspec.structs.replace(seen, failed_us=at_us, failed=evidence)
+        return seen
+    if _is_newer(at_us, evidence, seen.ok_us, seen.ok):
+        seen = msgspec.structs.replace(seen, ok_us=at_us, ok=evidence)
+    active = [us for us in (seen.active_us, _active_us(evidence, at_us)) if us is not None]
+    busy = [us for us in (seen.first_busy_us, at_us if evidence.busy else None) if us is not None]
+    return msgspec.structs.replace(
+        seen,
+        active_us=max(active, default=None),
+        not_busy_us=seen.not_busy_us if evidence.busy else max(seen.not_busy_us, at_us),
+        first_busy_us=min(busy, default=None),
+    )
+
+
+def _active_us(evidence: Evidence, at_us: int) -> int | None:
+    """When readable evidence says that something was active; a kernel's start is one, its starting is not."""
+    if evidence.busy:
+        return at_us
+    times = [us for us in (evidence.active_us, evidence.starting_since_us) if us is not None]
+    return max(times, default=None)
+
+
+def _is_newer(at_us: int, evidence: Evidence, known_us: int, known: Evidence | None) -> bool:
+    if known is None or at_us != known_us:
+        return known is None or at_us > known_us
+    # Two words of one moment: arrival must not choose between them.
+    return repr(evidence) > repr(known)
+
+
+_decoder = msgspec.json.Decoder(tuple[tuple[str, Seen], ...])
+
+
+def to_columns(row: Activity) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    active_us, source = row.active or (None, None)
+    newest = [seen.newest for _, seen in row.sources]
+    readable = [seen.ok for _, seen in row.sources if seen.ok is not None]
+    flags = sorted({flag for evidence in newest for flag in evidence.flags})
+    return (
+        row.uid,
+        row.cluster,
+        row.observed_us,
+        row.known_us,
+        active_us,
+        source,
+        int(any(evidence.busy for evidence in readable)),
+        int(any(evidence.connected for evidence in readable)),
+        row.busy_since_us,
+        ",".join(f"{evidence.source}={evidence.outcome}" for evidence in newest),
+        ",".join(flags),
+        msgspec.json.encode(row.sources).decode(),
+        row.sequence,
+    )
+
+
+def from_columns(columns: tuple[Any, ...]) -> Activity:
+    """The row that was stored."""
+    return Activity(columns[1], columns[0], _decoder.decode(columns[11]), columns[2], columns[12])
+
+
+projection = Projection(
+    name="activity",
+    version=1,
+    table=notebook_activity,
+    facts=(NotebookSampled,),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)
