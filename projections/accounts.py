@@ -33,7 +33,9 @@ class Holding(msgspec.Struct, frozen=True):
     node: str
     model: str | None
     quota: str
-    types: str
+    cpu_type: str
+    gpu_type: str
+    memory_type: str
     sequence: int
 
 
@@ -81,7 +83,7 @@ def accounts(
     )
     for row in select(query.order_by(segments.uid, segments.start_s)):
         end_s = as_of_s if row[2] is None else min(row[2], as_of_s)
-        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:17]))
+        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:19]))
     rows = select(sa.select(*columns).where(*chosen).order_by(runs.created_s, runs.uid))
     return [_account(row, tuple(held[row[0]]), as_of_s) for row in rows]
 

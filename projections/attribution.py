@@ -18,8 +18,7 @@ _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
 #: What one object names: quota, cpu type, GPU type, memory type; "" where it names none.
 Names = tuple[str, str, str, str]
 
-#: Types of what a segment asks for as one text: "" for none, else cpu, GPU and memory, which hold no slash.
-NO_TYPES = ""
+NOTHING: Names = ("", "", "", "")
 
 
 def names(labels: Mapping[str, str]) -> Names | None:
@@ -31,18 +30,10 @@ def names(labels: Mapping[str, str]) -> Names | None:
     return found if any(found) else None
 
 
-def attributed(*sources: Names | None) -> tuple[str, str]:
-    """(quota, types) by the first of ``sources`` that names each; ("", "") where none names a quota."""
+def attributed(*sources: Names | None) -> Names:
+    """Each by the first of ``sources`` that names it; nothing where none names a quota."""
     named = [source for source in sources if source is not None]
-    quota, *types = (
-        (next(filter(None, place), "") for place in zip(*named, strict=True)) if named else ("",)
-    )
-    if not quota or not any(types):
-        return quota, NO_TYPES
-    return quota, "/".join(types)
-
-
-def types_of(text: str) -> dict[str, str]:
-    """The type of each resource, by the text of a segment."""
-    cpu, gpu, memory = text.split("/") if text else ("", "", "")
-    return {"cpu": cpu, "gpu": gpu, "memory": memory}
+    if not any(source[0] for source in named):
+        return NOTHING
+    quota, cpu, gpu, memory = (next(filter(None, place), "") for place in zip(*named, strict=True))
+    return quota, cpu, gpu, memory

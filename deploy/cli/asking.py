@@ -205,11 +205,17 @@ def acct(
 
 
 #: Columns that a table leaves out.
-_LONG = ("uid", "cluster", "phase", "created", "extended", "types", "open", "sequence")
-_NAMED = ("team", "user", "quota", "types", "node", "model", "extended")
+_LONG = (
+    "uid", "cluster", "phase", "created", "extended", "cpu_type", "gpu_type",
+    "memory_type", "open", "sequence",
+)  # fmt: skip
+_NAMED = (
+    "team", "user", "quota", "cpu_type", "gpu_type", "memory_type", "node", "model", "extended",
+)  # fmt: skip
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
-    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "quota", "types",
+    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "quota",
+    "cpu_type", "gpu_type", "memory_type",
     "node", "model", "open", "unknown_s", "flags", "sequence",
 )  # fmt: skip
 

@@ -11,12 +11,13 @@ down_revision = "0002"
 #: As in 0001: 64 bits on both databases, texts ordered by their bytes.
 _INTEGER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 _TEXT = sa.Text().with_variant(sa.Text(collation="C"), "postgresql")
+_NAMES = ("quota", "cpu_type", "gpu_type", "memory_type")
 _IN_A_QUOTA = sa.text("quota <> ''")
 
 
 def upgrade() -> None:
     """Add the columns and the table. Rows that are there belong to no quota until the replay that the new rules ask for."""
-    for name in ("quota", "types"):
+    for name in _NAMES:
         op.add_column("held_segments", sa.Column(name, _TEXT, nullable=False, server_default=""))
     op.create_index(
         "held_segments_by_quota",
@@ -41,5 +42,5 @@ def downgrade() -> None:
     op.drop_table("budget_spends")
     op.drop_index("held_segments_by_quota", "held_segments")
     op.drop_column("pod_runs", "deadline_s")
-    for name in ("types", "quota"):
+    for name in reversed(_NAMES):
         op.drop_column("held_segments", name)

@@ -13,8 +13,12 @@ from __future__ import annotations
 import re
 from collections.abc import Container
 
-#: Resource of an account to the column of a held segment that fills it.
-AMOUNTS = {"cpu": "cpu_milli", "gpu": "gpu_milli", "memory": "memory_mib"}
+#: Resource of an account to the columns of a held segment: its amount, and its type.
+AMOUNTS = {
+    "cpu": ("cpu_milli", "cpu_type"),
+    "gpu": ("gpu_milli", "gpu_type"),
+    "memory": ("memory_mib", "memory_type"),
+}
 
 _KEY = re.compile(
     r"(?:limits|requests)\.(?:(?P<plain>cpu|memory)|(?:[^/]+/)?(?P<gpu>gpu))(?:\.(?P<type>.+))?"

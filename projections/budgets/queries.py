@@ -11,7 +11,6 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.attribution import types_of
 from projections.budgets.entries import budget_entries, credited, from_columns
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
 from projections.budgets.periods import Period
@@ -129,18 +128,13 @@ def _held(
 ) -> Iterator[Piece]:
     resource = name.split(".")[0]
     columns = held_segments.c
+    amount, type_ = (columns[column] for column in AMOUNTS[resource])
     query = (
-        sa.select(
-            columns.start_s,
-            columns.end_s,
-            columns[AMOUNTS[resource]],
-            pod_runs.c.deadline_s,
-            columns.types,
-        )
+        sa.select(columns.start_s, columns.end_s, amount, pod_runs.c.deadline_s, type_)
         .join(pod_runs, pod_runs.c.uid == columns.uid)
         # The literal lets both databases use the index of segments that belong to a quota.
         .where(columns.cluster == cluster, columns.quota == quota, sa.text("quota <> ''"), *where)
     )
-    for *piece, types in select(query):
-        if is_paid_from(name, account(resource, types_of(types)[resource])):
+    for *piece, named in select(query):
+        if is_paid_from(name, account(resource, named)):
             yield Piece(*piece)

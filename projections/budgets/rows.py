@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from projections.attribution import types_of
 from projections.budgets.keys import AMOUNTS, account
 from projections.engine.contract import Integer, row_table
 from projections.pod_runs import PodRun, Segment
@@ -39,11 +38,10 @@ def shares(row: PodRun) -> dict[Group, list[int]]:
     found: dict[Group, list[int]] = {}
     for segment in row.run.segments:
         if segment.quota:
-            types = types_of(segment.types)
-            for resource, column in AMOUNTS.items():
+            for resource, (column, type_column) in AMOUNTS.items():
                 amount: int = getattr(segment, column)
                 if amount:
-                    name = account(resource, types[resource])
+                    name = account(resource, getattr(segment, type_column))
                     _add(found, (row.pod.cluster, segment.quota, name), segment, amount)
     return found
 

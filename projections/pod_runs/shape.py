@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import Owner
-from projections.attribution import NO_TYPES, Names
+from projections.attribution import Names
 from projections.engine.contract import Integer, row_table
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
@@ -52,7 +52,7 @@ class Pod(msgspec.Struct, frozen=True):
 class Segment(msgspec.Struct, frozen=True):
     """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open.
 
-    ``quota`` "": none is named. ``types`` as :func:`projections.attribution.attributed` writes them.
+    ``quota`` "": none is named; then there are no types.
     """
 
     start_s: int
@@ -66,7 +66,9 @@ class Segment(msgspec.Struct, frozen=True):
     node: str
     model: str | None
     quota: str = ""
-    types: str = NO_TYPES
+    cpu_type: str = ""
+    gpu_type: str = ""
+    memory_type: str = ""
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -164,7 +166,9 @@ held_segments = row_table(
     sa.Column("node", sa.Text, nullable=False),
     sa.Column("model", sa.Text),
     sa.Column("quota", sa.Text, nullable=False),
-    sa.Column("types", sa.Text, nullable=False),
+    sa.Column("cpu_type", sa.Text, nullable=False),
+    sa.Column("gpu_type", sa.Text, nullable=False),
+    sa.Column("memory_type", sa.Text, nullable=False),
     sa.Index("held_segments_by_node", "cluster", "node"),
     sa.Index(
         "held_segments_by_quota",
@@ -265,8 +269,8 @@ def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
     return [
         (
             pod.uid, s.start_s, s.end_s, s.cpu_milli, s.memory_mib, s.gpu_milli, s.extended,
-            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model, s.quota, s.types,
-            row.run_sequence,
+            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model, s.quota, s.cpu_type,
+            s.gpu_type, s.memory_type, row.run_sequence,
         )
         for s in run.segments
     ]  # fmt: skip
@@ -285,6 +289,6 @@ def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> P
     )  # fmt: skip
     run = Run(
         created_s, start_s, end_s, unknown_s, _flags.decode(flags), workload,
-        tuple(Segment(*s[1:7], *s[10:16]) for s in segments), deadline_s,
+        tuple(Segment(*s[1:7], *s[10:18]) for s in segments), deadline_s,
     )  # fmt: skip
-    return PodRun(pod, run, sequence, segments[0][16] if segments else sequence)
+    return PodRun(pod, run, sequence, segments[0][18] if segments else sequence)

@@ -94,7 +94,9 @@ _HELD_SEGMENTS = View(
         ),
         SEQUENCE,
         is_("quota", "The quota it belongs to; empty where none is named."),
-        is_("types", "Types of its CPU, GPU and memory, joined by slashes; empty for none."),
+        is_("cpu_type", "The type of its CPU, by label; empty for none."),
+        is_("gpu_type", "The type of its GPU, by label; empty for none."),
+        is_("memory_type", "The type of its memory, by label; empty for none."),
     ),
     f"FROM (SELECT s.*, {_HELD} AS held_s FROM held_segments s) valued",
 )

@@ -24,7 +24,8 @@ _MODEL = is_("model", "The GPU model of the nodes; empty where none is known.")
 
 _SEGMENT = (
     "uid", "start_s", "end_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "cluster",
-    "namespace", "workload", "team", "user_name", "node", "model", "quota", "types", "sequence",
+    "namespace", "workload", "team", "user_name", "node", "model", "quota",
+    "cpu_type", "gpu_type", "memory_type", "sequence",
 )  # fmt: skip
 
 

@@ -118,7 +118,7 @@ def told(store):
         (
             s["uid"], s["start_s"] - START_S, None if s["end_s"] is None else s["end_s"] - START_S,
             s["cpu_milli"], s["team"], s["user_name"], s["node"], s["model"], s["quota"],
-            s["types"],
+            s["cpu_type"],
         )
         for s in found["held_segments"]
     )  # fmt: skip

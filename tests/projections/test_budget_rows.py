@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from projections.accounts import accounts
-from projections.attribution import attributed, names, types_of
+from projections.attribution import attributed, names
 from projections.budgets import Period, Piece, budget_spends, committed
 from projections.budgets.queries import forecast, spends
 from tests import factories as f
@@ -46,27 +46,20 @@ def test_the_labels_of_an_object_name_a_quota_and_types(labels, expected):
 @pytest.mark.parametrize(
     ("sources", "expected"),
     [
-        ([], ("", "")),
-        ([None, None, None], ("", "")),
-        (["w - - -", "p - - -", "n - - -"], ("w", "")),
-        ([None, "p - - -", "n - - -"], ("p", "")),
-        ([None, None, "n A4 - -"], ("n", "A4//")),
-        (["- A4 - -", None, "n - - -"], ("n", "A4//")),
-        (["w - - -", "p - A30 -", "n A4 A40 big"], ("w", "A4/A30/big")),
-        (["- A4 A30 big", None, None], ("", "")),
+        ([], "- - - -"),
+        ([None, None, None], "- - - -"),
+        (["w - - -", "p - - -", "n - - -"], "w - - -"),
+        ([None, "p - - -", "n - - -"], "p - - -"),
+        ([None, None, "n A4 - -"], "n A4 - -"),
+        (["- A4 - -", None, "n - - -"], "n A4 - -"),
+        (["w - - -", "p - A30 -", "n A4 A40 big"], "w A4 A30 big"),
+        (["- A4 A30 big", None, None], "- - - -"),
     ],
 )
 def test_each_label_is_looked_for_on_the_workload_then_the_pod_then_the_namespace(
     sources, expected
 ):
-    assert expected == attributed(*map(names_of, sources))
-
-
-def test_the_types_of_a_segment_are_read_back():
-    told = types_of(attributed(("q", "A4", "", "big"))[1])
-
-    assert {"cpu": "A4", "gpu": "", "memory": "big"} == told
-    assert {"cpu": "", "gpu": "", "memory": ""} == types_of("")
+    assert names_of(expected) == attributed(*map(names_of, sources))
 
 
 # rows
@@ -151,7 +144,7 @@ def by_hand(store, quota, key, from_s, to_s):
         getattr(held, amount) * max(0, min(held.end_s, to_s) - max(held.start_s, from_s))
         for account in accounts(store.select, as_of_s=to_s)
         for held in account.holdings
-        if held.quota == quota and (key != "requests.cpu.A4" or held.types == "A4//")
+        if held.quota == quota and (key != "requests.cpu.A4" or held.cpu_type == "A4")
     )
 
 

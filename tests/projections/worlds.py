@@ -312,11 +312,11 @@ def _at(observations, second):
 
 
 def _quota(*objects):
-    """(quota, types): each by the first of the objects that names it; types only with a quota."""
+    """(quota, cpu type): each by the first of the objects that names it; types only with a quota."""
     named = [s["quota"] for s in objects if s is not None]
     quota = next((name for name, _ in named if name is not None), "")
     cpu_type = next((name for _, name in named if name is not None), None)
-    return quota, f"{cpu_type}//" if quota and cpu_type else ""
+    return quota, (cpu_type if quota else None) or ""
 
 
 def _links(name, seen):
