@@ -9,22 +9,25 @@ Source: ``house.md`` sections 5 and 7.
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
+from urllib.parse import urlsplit
 
 import msgspec
 
-from bus.clock import Clock
+from bus.clock import Clock, SystemClock
 from bus.kinds import GOVERNED
 from bus.transport import Transport
 from deploy.bootstrap import beside
+from deploy.settings import Settings
 from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 from reactors.webhook.application import Application
-from reactors.webhook.certificates import Certificates
+from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
 from reactors.webhook.failure import closed_for
 from reactors.webhook.registration import PATH, RegistrationSettings, configuration
 from reactors.webhook.review import Answer, Review
@@ -88,10 +91,55 @@ async def _relisting(keeper: Keeper, clock: Clock, relist: Callable[[str], None]
 
 
 @asynccontextmanager
+async def admitting(
+    settings: Settings,
+    transport: Transport,
+    cluster: Applies | None,
+    *,
+    keeps: bool,
+    relist: Callable[[str], None] = lambda kind: None,
+) -> AsyncIterator[Admission]:
+    """The admission side of one process as the settings have it, with its webhook unless they only watch."""
+    clock, wanted = SystemClock(), settings.admission
+    source = f"{'keeper' if keeps else 'webhook'}/{socket.gethostname()}"
+    async with AsyncExitStack() as stack:
+        admission = await stack.enter_async_context(
+            following(
+                transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
+                relist=relist,
+            )
+        )  # fmt: skip
+        if wanted.mode in ("shadow", "enforce"):
+            registration = RegistrationSettings(
+                wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,
+                wanted.exempt_namespaces, wanted.controllers,
+            )  # fmt: skip
+            await stack.enter_async_context(
+                serving(
+                    admission, certificates(settings, clock), cluster,
+                    ServerSettings(wanted.host, wanted.port), registration,
+                    is_shadow=wanted.mode == "shadow",
+                )
+            )  # fmt: skip
+        yield admission
+
+
+def certificates(settings: Settings, clock: Clock) -> Certificates:
+    """Those that the settings name, or our own for the address that the API server calls."""
+    wanted = settings.admission
+    if wanted.certificate is not None:
+        return GivenCertificates(
+            wanted.certificate, wanted.key or wanted.certificate, wanted.authority
+        )
+    host = urlsplit(wanted.url).hostname or f"{wanted.service}.{wanted.namespace}.svc"
+    return OwnCertificates(settings.data / "webhook", (host,), clock)
+
+
+@asynccontextmanager
 async def serving(
     admission: Admission,
     certificates: Certificates,
-    cluster: Applies,
+    cluster: Applies | None,
     settings: ServerSettings,
     registration: RegistrationSettings,
     *,
@@ -99,14 +147,15 @@ async def serving(
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
-    ``is_shadow``: decide and record, and refuse nothing.
+    ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it.
     """
     handler = shadowed(admission.handler) if is_shadow else admission.handler
     charged = {(kind.group, kind.resource) for kind in GOVERNED}
     application = Application(handler, closed_for(charged))
 
     async def trust(bundle: bytes) -> None:
-        await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
+        if cluster is not None:
+            await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
 
     rotation = Rotation(certificates, trust)
     server = WebhookServer(application, settings, rotation.begin())

@@ -20,12 +20,18 @@ from bus import kube
 from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.errors import PermissionDeniedError
-from bus.sources.catalogue import NAMESPACES, PODS, SOURCES
+from bus.sources.catalogue import (
+    BUSINESS_QUOTAS,
+    ELASTIC_QUOTAS,
+    NAMESPACES,
+    PODS,
+    SOURCES,
+)
 from bus.sources.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
 from bus.sources.reflector import Reflector
 from bus.transport import Transport
 from deploy.settings import Settings
-from projections import namespaces, nodes, workloads
+from projections import namespaces, nodes, quotas, workloads
 from projections.engine.store import Store
 from projections.pod_runs import queries
 
@@ -37,11 +43,26 @@ ABSENT_SECONDS = 180.0
 _log = logging.getLogger(__name__)
 
 
+class Following(msgspec.Struct, frozen=True):
+    """A cluster that is followed."""
+
+    cluster: kube.KubeCluster
+    #: By source.
+    states: dict[str, ReflectorState]
+    reflectors: dict[str, Reflector]
+
+    def relist(self, kind: str) -> None:
+        """Ask for a complete list of a kind: something waits for one."""
+        for source in SOURCES:
+            if source.kind == kind:
+                self.reflectors[source.name].relist("settle")
+
+
 @asynccontextmanager
 async def following(
     settings: Settings, access: kube.Access, transport: Transport, store: Store
-) -> AsyncIterator[dict[str, ReflectorState]]:
-    """Follow the cluster at ``access`` while the body runs. Gives the state of each source, by name."""
+) -> AsyncIterator[Following]:
+    """Follow the cluster at ``access`` while the body runs."""
     cluster = await kube.connect(access, trust_env=settings.cluster.trust_env)
     try:
         reflectors: dict[str, Reflector] = {}
@@ -66,7 +87,8 @@ async def following(
             running = [
                 tasks.create_task(_follow(source, reflectors[source.name])) for source in SOURCES
             ]
-            yield {name: reflector.state for name, reflector in reflectors.items()}
+            found = {name: reflector.state for name, reflector in reflectors.items()}
+            yield Following(cluster, found, reflectors)
             for task in running:
                 task.cancel()
     finally:
@@ -95,6 +117,13 @@ def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
         live = queries.live(store.select)
         mine = [row.pod for row in live if row.pod.cluster == cluster]
         return {pod.uid: pod.history[-1][0] for pod in mine if pod.history}
+    if source.kind in (BUSINESS_QUOTAS.kind, ELASTIC_QUOTAS.kind):
+        table = quotas.quotas
+        query = sa.select(table).where(
+            table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
+        )
+        rows = [quotas.from_columns(columns) for columns in store.select(query)]
+        return {row.uid: row.said.resource_version for row in rows if row.said}
     if source.kind:
         table = workloads.workloads
         query = sa.select(table).where(

@@ -22,6 +22,7 @@ from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
+from deploy.admission import admitting
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
 from deploy.following import following, states
@@ -106,9 +107,20 @@ async def _work(
                 _refuse_recorded(settings)
                 progress.cluster = access.kubeconfig or "the service account of this pod"
                 screen.tell(f"following the cluster of {progress.cluster}")
-                progress.sources = await stack.enter_async_context(
+                followed = await stack.enter_async_context(
                     following(settings, access, opened.transport, store)
                 )
+                progress.sources = followed.states
+                if settings.admission.mode != "off":
+                    await stack.enter_async_context(
+                        admitting(
+                            settings,
+                            opened.transport,
+                            followed.cluster,
+                            keeps=True,
+                            relist=followed.relist,
+                        )
+                    )
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:

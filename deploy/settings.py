@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
@@ -152,6 +152,31 @@ class LabelSettings(_Part):
         )
 
 
+class AdmissionSettings(_Part):
+    """Whether workloads are held to quotas, and where the webhook is."""
+
+    #: ``off``; ``watch``: quotas are kept from what is seen, no webhook; ``shadow``: reviews are decided and recorded, and
+    #: nothing is refused; ``enforce``.
+    mode: Literal["off", "watch", "shadow", "enforce"] = "watch"
+    #: Where the webhook listens.
+    host: str = "0.0.0.0"
+    port: int = Field(9443, ge=0, le=65_535)
+    #: How the API server reaches it: a service of this namespace, or ``https://HOST:PORT`` for a Bursar outside.
+    namespace: str = "bursar-system"
+    service: str = "bursar-webhook"
+    url: str = ""
+    #: What the API server does while no webhook answers.
+    failure_policy: Literal["Ignore", "Fail"] = "Ignore"
+    #: More namespaces that are held to no quota.
+    exempt_namespaces: tuple[str, ...] = ()
+    #: Users that make pods of governed owners, besides the cluster's own controllers.
+    controllers: tuple[str, ...] = ()
+    #: Serving certificate, its key and its authority (PEM), kept by another program; None = Bursar's own.
+    certificate: Path | None = None
+    key: Path | None = None
+    authority: Path | None = None
+
+
 class Settings(BaseSettings):
     """Everything that may be set. Immutable; make it with :func:`load`."""
 
@@ -167,6 +192,7 @@ class Settings(BaseSettings):
     bus: BusSettings = BusSettings()
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
+    admission: AdmissionSettings = AdmissionSettings()
 
     @property
     def ledger_url(self) -> str:

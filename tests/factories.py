@@ -11,10 +11,10 @@ from bus.amounts import ContainerResources, PodResources
 from bus.clock import format_stamp, parse_stamp
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
-from bus.events.pods import Owner, PodObserved, PodVanished, encoded_resources
+from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.sources.pods import listed
+from bus.sources.lists import listed
 
 START = "2026-10-26T08:00:00Z"
 START_US = parse_stamp(START)
@@ -136,6 +136,7 @@ def quota_vanished(name="q", version=9, at=100, *, cluster=CLUSTER, **fields):
 def pods_listed(uids: Iterable[str] = (), version="", at=0, *, cluster=CLUSTER, per_part=1000):
     """One complete list, as the events of its parts; usually one."""
     return listed(
+        PodsListed,
         uids,
         resource_version=str(version),
         time_us=us(at),

@@ -49,12 +49,16 @@ NOTEBOOKS = _workloads(table.NOTEBOOK, is_optional=True)
 RAYCLUSTERS = _workloads(table.RAYCLUSTER, is_optional=True)
 RAYJOBS = _workloads(table.RAYJOB, is_optional=True)
 JOBSETS = _workloads(table.JOBSET, is_optional=True)
-BUSINESS_QUOTAS = Source(PLURAL, PATH, partial(quotas.translate, kind=KIND), is_optional=True)
-ELASTIC_QUOTAS = Source(
-    "elasticquotas",
-    "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas",
-    partial(quotas.translate, kind="ElasticQuota"),
-    is_optional=True,
+
+
+def _quotas(name: str, path: str, kind: str) -> Source:
+    translate, lists = partial(quotas.translate, kind=kind), partial(ObjectsListed, kind=kind)
+    return Source(name, path, translate, list_fact=lists, kind=kind, is_optional=True)
+
+
+BUSINESS_QUOTAS = _quotas(PLURAL, PATH, KIND)
+ELASTIC_QUOTAS = _quotas(
+    "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
 
 SOURCES = (

@@ -11,12 +11,13 @@ chunks").
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from typing import Protocol
 
 import msgspec
 
 from bus.errors import BursarError, ClusterUnavailableError, PermanentError, PermissionDeniedError
+from bus.events.vocabulary import Fact
 from bus.sources.records import Translate
 
 
@@ -46,8 +47,10 @@ class Source(msgspec.Struct, frozen=True):
     #: Every version is evidence and is said. Otherwise one that differs by its version only is left
     #: out.
     every_version: bool = False
-    #: Complete lists are said too, so that what disappeared unseen is closed.
-    says_lists: bool = False
+    #: Makes the fact of a complete list, which is said too, so that what disappeared unseen is closed. None = they are not.
+    list_fact: Callable[..., Fact] | None = None
+    #: Also those that nobody asked for. They are the larger part of a quiet history.
+    says_every_list: bool = False
     #: Its objects are bound to a node (``node`` of the body), once and for ever: one that moves is
     #: doubted.
     is_bound: bool = False

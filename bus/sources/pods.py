@@ -1,8 +1,7 @@
 """Pods as facts: every observation that the books rest on. Pure: one record in, one event out.
 
 The hot path of Bursar: only listed fields are decoded, and what is charged travels as the API
-server wrote it, so that better rules need no new observation. :func:`listed` cuts a complete list
-into parts that close what disappeared unseen.
+server wrote it, so that better rules need no new observation.
 
 Source: Kubernetes API reference, core/v1 Pod; ``accounting.md`` sections 2 and 3;
 ``reliability.md`` A6 to A28.
@@ -10,14 +9,14 @@ Source: Kubernetes API reference, core/v1 Pod; ``accounting.md`` sections 2 and 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from bus.amounts import ContainerResources, PodResources, observed_quantity
 from bus.envelope import Event
 from bus.errors import ObservationError, QuantityError
-from bus.events.pods import PodObserved, PodsListed, PodVanished, encoded_resources
+from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.sources import records
 from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels, named
 from bus.sources.records import LONGEST_NAME, Metadata, Record
@@ -27,8 +26,6 @@ from bus.sources.records import LONGEST_NAME, Metadata, Record
 LONGEST_QUANTITY = 32
 #: Longest phase that is carried on; Kubernetes has five words for it.
 LONGEST_PHASE = 63
-#: Most bytes of uids in one part of a list: with everything around them they fit a message.
-LARGEST_PART = 48 * 1024
 
 _FINISHED = ("Succeeded", "Failed")
 
@@ -161,58 +158,6 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
-
-
-def listed(
-    uids: Iterable[str],
-    *,
-    resource_version: str,
-    time_us: int,
-    cluster: str,
-    source: str,
-    per_part: int = 1000,
-) -> list[Event]:
-    """One complete list as ``pods.listed`` events, each complete for its own range of uids.
-
-    The ranges follow each other without gap or overlap from the open start to the open end, also
-    when the list is empty: then one part says that there is no pod at all. ``time_us`` is when the
-    list was asked for.
-    """
-    parts = list(_parts(sorted(set(uids)), per_part))
-    events = []
-    for number, part in enumerate(parts, 1):
-        following = parts[number] if number < len(parts) else None
-        fact = PodsListed(
-            resource_version=resource_version,
-            first=part[0] if number > 1 else "",
-            until=following[0] if following else "",
-            uids=tuple(part),
-            part=number,
-            parts=len(parts),
-        )
-        events.append(
-            fact.event(
-                cluster=cluster,
-                key=f"{resource_version}-{number}",
-                id=f"pods.listed/{resource_version}/{time_us}/{number}",
-                source=source,
-                time_us=time_us,
-            )
-        )
-    return events
-
-
-def _parts(uids: list[str], per_part: int) -> Iterable[list[str]]:
-    part: list[str] = []
-    size = 0
-    for uid in uids:
-        # A uid of another script takes up to six bytes a character once it is escaped.
-        size += 6 * len(uid) if not uid.isascii() else len(uid) + 3
-        if part and (len(part) == per_part or size > LARGEST_PART):
-            yield part
-            part, size = [], len(uid) + 3
-        part.append(uid)
-    yield part
 
 
 def _node(spec: Spec) -> str | None:

@@ -49,8 +49,8 @@ from bus.sources.contract import (
 )
 from bus.sources.known import Known, newer
 from bus.sources.labels import LabelPolicy
+from bus.sources.lists import listed
 from bus.sources.paging import pages
-from bus.sources.pods import listed
 from bus.sources.records import LONGEST_ID, Record
 from bus.sources.saying import Saying
 from bus.sources.waits import Waits
@@ -168,7 +168,7 @@ class Reflector:
         self._heard()
         doubt = "partial" if uids is None else self._doubt(version, uids)
         if uids is not None and not doubt:
-            await self._believe(version, uids, moved, asked_us)
+            await self._believe(version, uids, moved, asked_us, reason)
         else:
             self._unbelieved += 1
             self._want(doubt, self._waits.growing(self._unbelieved))
@@ -218,14 +218,16 @@ class Reflector:
         return doubt
 
     async def _believe(
-        self, version: str, uids: set[str], moved: list[Event], asked_us: int
+        self, version: str, uids: set[str], moved: list[Event], asked_us: int, reason: str
     ) -> None:
         for event in moved:
             self._known.believe(event)
         await self._saying.publish([event for event in moved if self._is_news(event)])
-        if self._source.says_lists:
+        if self._source.list_fact and (self._source.says_every_list or reason != "period"):
             parts = listed(
+                self._source.list_fact,
                 uids,
+                name=self._source.kind,
                 resource_version=version,
                 time_us=asked_us,
                 cluster=self._name,

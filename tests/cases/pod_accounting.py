@@ -7,9 +7,11 @@ from pathlib import Path
 import msgspec
 
 from bus.clock import floor_seconds, format_stamp, parse_stamp
+from bus.events.pods import PodsListed
 from bus.memory import MemoryTransport
 from bus.sources import namespaces, nodes, pods
 from bus.sources.labels import LabelPolicy
+from bus.sources.lists import listed
 from bus.sources.records import Record
 from projections.accounts import accounts
 from projections.books import Books
@@ -26,8 +28,13 @@ def events_of(given):
     for number, seen in enumerate(given["events"], 1):
         time_us = parse_stamp(seen["time"])
         if seen["op"] == "list":
-            events += pods.listed(
-                seen["uids"], resource_version="", time_us=time_us, cluster="c", source="case"
+            events += listed(
+                PodsListed,
+                seen["uids"],
+                resource_version="",
+                time_us=time_us,
+                cluster="c",
+                source="case",
             )
             continue
         change, body, translate = seen.get("type", "MODIFIED"), seen.get("object"), pods.translate

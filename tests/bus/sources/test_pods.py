@@ -9,7 +9,7 @@ from bus.amounts import charged_bytes
 from bus.errors import BursarError, MalformedJsonError, ObservationError
 from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
 from bus.kinds import QUOTA_LABELS
-from bus.sources import pods
+from bus.sources import lists, pods
 from bus.sources.labels import LabelPolicy
 from tests.bus.sources.records import POLICY, body, record, recorded
 
@@ -404,7 +404,7 @@ def test_p32_an_error_repeats_no_content(raw):
 
 def listed(uids, **options):
     place = {"resource_version": "9", "time_us": 5, "cluster": "default", "source": "kube/pods"}
-    return [PodsListed.read(event) for event in pods.listed(uids, **place, **options)]
+    return [PodsListed.read(event) for event in lists.listed(PodsListed, uids, **place, **options)]
 
 
 def test_a_list_is_cut_into_ranges_without_gap_or_overlap():
@@ -425,7 +425,7 @@ def test_an_empty_list_says_that_there_is_nobody():
 def test_no_part_is_larger_than_a_message_may_be():
     place = {"resource_version": "9", "time_us": 5, "cluster": "default", "source": "kube/pods"}
     uids = [f"{n:04}" + "\N{SNOWMAN}" * 124 for n in range(2000)]
-    events = pods.listed(uids, **place)
+    events = lists.listed(PodsListed, uids, **place)
 
     assert max(len(event.body) for event in events) < 64 * 1024
     assert sum(len(PodsListed.read(event).uids) for event in events) == 2000
@@ -435,4 +435,7 @@ def test_no_part_is_larger_than_a_message_may_be():
 def test_two_lists_of_one_version_are_two_events():
     place = {"resource_version": "", "cluster": "default", "source": "kube/pods"}
 
-    assert pods.listed([], time_us=1, **place)[0].id != pods.listed([], time_us=2, **place)[0].id
+    assert (
+        lists.listed(PodsListed, [], time_us=1, **place)[0].id
+        != lists.listed(PodsListed, [], time_us=2, **place)[0].id
+    )
