@@ -50,11 +50,11 @@ class Books:
         self.store(answer, at=at)
         return answer
 
-    def propose(self, name, hard, parent="", operation="CREATE", at=0, **fields):
+    def propose(self, name, hard, parent="", operation="CREATE", at=0, old_parent="", **fields):
         """A webhook decides about a quota and stores; the answer. ``hard`` None: delete it."""
         spec = None if hard is None else spec_of(hard, **fields)
         uid = f"uid-{name}"
-        proposal = Proposal(operation, name, uid, parent, spec, old_parent=parent)
+        proposal = Proposal(operation, name, uid, parent, spec, old_parent=old_parent or parent)
         answer = declare(Draft(self.tree), proposal, at * SECOND_US)
         self.store(answer, at=at)
         return answer
