@@ -99,14 +99,14 @@ async def fixed_rate(
 _now = time.perf_counter
 
 
-async def _connected(target: Target, connections: int) -> list[_Client]:
-    clients = [_Client(target) for _ in range(connections)]
+async def _connected(target: Target, connections: int) -> list[Client]:
+    clients = [Client(target) for _ in range(connections)]
     await asyncio.gather(*(client.connect() for client in clients))
     return clients
 
 
 async def _load(
-    clients: list[_Client],
+    clients: list[Client],
     bodies: Bodies,
     numbers: Iterator[int],
     began: float,
@@ -114,7 +114,7 @@ async def _load(
 ) -> Outcome:
     outcome = Outcome()
 
-    async def work(client: _Client) -> None:
+    async def work(client: Client) -> None:
         for number in numbers:  # one iterator for all: a number is taken once
             at = due(number)
             if (wait := at - _now()) > 0:
@@ -139,7 +139,7 @@ def _meaning(status: int, body: bytes) -> int | str:
     return "allowed" if b'"allowed":true' in body else "denied"
 
 
-class _Client(asyncio.Protocol):
+class Client(asyncio.Protocol):
     """One connection; closed by the other side it connects again for the next review."""
 
     def __init__(self, target: Target) -> None:

@@ -203,6 +203,14 @@ async def test_what_is_no_review_has_an_http_error_and_never_an_answer(status, c
     assert b"allowed" not in asker.body
 
 
+async def test_a_body_that_is_announced_too_large_is_not_read():
+    asker = Asker(...)
+    asker.scope["headers"][1] = (b"content-length", str(MAX_BYTES + 1).encode())
+    await application(deadline_seconds=DEADLINE)(asker.scope, asker.receive, asker.send)
+
+    assert (asker.status, asker.closes) == (413, True)
+
+
 async def test_a_body_that_grows_beyond_the_limit_is_cut_off():
     asker = Asker(*[b"x" * 1_000_000] * 5)
     asker.scope["headers"] = asker.scope["headers"][:1]

@@ -10,7 +10,7 @@ from bus.errors import ClusterUnavailableError
 from reactors.webhook import Answer
 from reactors.webhook.certificates import SETTLE_SECONDS
 from reactors.webhook.server import ListenError, ServerSettings, WebhookServer
-from tests.benchmarks.reviews import closed_loop, create, fixed_rate
+from tests.benchmarks.reviews import Client, closed_loop, create, fixed_rate
 from tests.reactors.webhook.reviews import application
 from tests.reactors.webhook.serving import DUE, client_certificate, serving
 
@@ -135,6 +135,19 @@ async def test_a_review_under_way_is_answered_before_the_end(tmp_path):
         await webhook.server.stop()
 
         assert (await waiting).answers == {"allowed": 1}
+
+
+async def test_an_open_connection_is_answered_while_the_server_ends(tmp_path):
+    async with serving(tmp_path, application()) as webhook:
+        client = Client(webhook.target())
+        await client.connect()
+        await client.post(create(0))
+        stopping = asyncio.create_task(webhook.server.stop())
+        await asyncio.sleep(0.1)
+        answer = await client.post(create(1))
+        await stopping
+
+    assert answer is not None and answer[0] == 200
 
 
 async def test_a_handler_that_never_ends_does_not_keep_the_server_from_ending(tmp_path):
