@@ -9,7 +9,7 @@ Source: ``house.md`` sections 5 and 7.
 from __future__ import annotations
 
 import asyncio
-import socket
+import platform
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
@@ -101,7 +101,7 @@ async def admitting(
 ) -> AsyncIterator[Admission]:
     """The admission side of one process as the settings have it, with its webhook unless they only watch."""
     clock, wanted = SystemClock(), settings.admission
-    source = f"{'keeper' if keeps else 'webhook'}/{socket.gethostname()}"
+    source = f"{'keeper' if keeps else 'webhook'}/{platform.node()}"
     async with AsyncExitStack() as stack:
         admission = await stack.enter_async_context(
             following(

@@ -15,7 +15,7 @@ import msgspec
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
 from projections.admissions import Draft, Node
 from projections.admissions.elastic import quota_of
-from projections.admissions.tree import ELASTIC
+from projections.admissions.shape import ELASTIC
 from projections.elastic import review
 from projections.elastic.rules import with_defaults
 from projections.elastic.topology import Topology

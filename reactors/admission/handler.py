@@ -89,17 +89,17 @@ class Handler:
         return await self._decided(where, request, review)
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
-        """Replicas times what one was last seen to ask for."""
+        """What it was last seen to ask for, with other replicas."""
         scale = kinds.scale_of(review.object or {})
         found = self._view.objects.get(scale.uid)
-        if found is None or found.per_replica is None:
+        if found is None or found.ask.per_replica is None:
             return self._unseen(review, scale)
         if found.owner is not None and found.owner.kind in COVERING:
             return ALLOWED
         where = self._view.place(found.labels, review.namespace)
         if where is None:
             return ALLOWED
-        demand = {key: amount * scale.replicas for key, amount in found.per_replica.items()}
+        demand = kinds.scaled(found.ask, scale.replicas).demand
         request = Request(
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
             demand, types_of(found.labels), review.uid, review.operation,
@@ -173,12 +173,12 @@ class Handler:
         target = kinds.target_of(review.object)
         found = self._view.named(target.kind, review.namespace, target.name)
         where = self._view.place(found.labels, found.namespace) if found else None
-        if found is None or found.per_replica is None or where is None:
+        if found is None or found.ask.per_replica is None or where is None:
             return ALLOWED
         tree = self._journals.places.get((where.kind, where.quota))
         if tree is None:
             return ALLOWED
-        demand = {key: n * target.max_replicas for key, n in found.per_replica.items()}
+        demand = kinds.scaled(found.ask, target.max_replicas).demand
         request = Request(
             where.quota,
             found.uid,

@@ -27,7 +27,7 @@ from bus.events.admissions import (
     Release,
 )
 from projections.admissions import Draft, Grant, Node, charged
-from projections.admissions.tree import LANDED_US
+from projections.admissions.shape import LANDED_US
 from reactors.admission.decide import Request, adopt
 
 

@@ -19,7 +19,8 @@ from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided
 from bus.events.observations import ObjectsListed
 from projections.admissions import Draft, Node, Tree
-from projections.admissions.tree import LANDED_US, Fact
+from projections.admissions.shape import LANDED_US
+from projections.admissions.tree import Fact
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.mapping import ELASTIC
 from reactors.admission.view import View

@@ -16,7 +16,7 @@ from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
 from bus.events.nodes import NodeObserved
 from projections.admissions import Draft, Node, Tree
-from projections.admissions.tree import spent
+from projections.admissions.shape import spent
 from projections.budgets import Exhaustion, Phase, Rule, Standing
 from reactors.effectors.quota_status import Condition, Status
 

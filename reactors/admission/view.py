@@ -17,7 +17,7 @@ from bus.events import VOCABULARY, namespaces, quotas, workloads
 from bus.events.admissions import QuotaSpec
 from bus.events.pods import Owner
 from bus.events.vocabulary import read
-from bus.kinds import GOVERNED
+from bus.kinds import GOVERNED, Ask
 from projections import histories
 from projections.admissions import Node
 from reactors.admission.keep import Seen, SeenQuota
@@ -55,8 +55,7 @@ class Object(msgspec.Struct, frozen=True):
     seen_us: int
     owner: Owner | None = None
     labels: dict[str, str] = {}
-    demand: dict[str, int] = {}
-    per_replica: dict[str, int] | None = None
+    ask: Ask = Ask()
 
 
 class View:
@@ -99,7 +98,7 @@ class View:
             return
         self.objects[fact.uid] = Object(
             fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.owner,
-            fact.labels, fact.demand or {}, fact.per_replica,
+            fact.labels, _ask(fact),
         )  # fmt: skip
         self.names[(fact.kind, fact.namespace, fact.name)] = fact.uid
         self.changed.add(fact.uid)
@@ -208,8 +207,15 @@ class View:
             where = self.place(found.labels, found.namespace)
         return where, Seen(
             uid, found.kind, found.namespace, found.name, where.quota if where else "",
-            found.demand, types_of(found.labels), found.seen_us,
+            found.ask.demand, types_of(found.labels), found.seen_us,
         )  # fmt: skip
+
+
+def _ask(fact: workloads.WorkloadObserved) -> Ask:
+    return Ask(
+        fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, fact.labels, "",
+        fact.per_replica, fact.replicas,
+    )  # fmt: skip
 
 
 def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:

@@ -123,7 +123,7 @@ async def test_what_hangs_below_a_charged_owner_is_not_charged_again(cluster):
 
 
 async def test_a_scale_is_charged_by_what_one_replica_asks(cluster):
-    await cluster.see("web", 1, kind="Deployment", per_replica={"limits.cpu": 1000})
+    await cluster.see("web", 1, kind="Deployment", per_replica={"limits.cpu": 1000}, replicas=1)
     scale = {"metadata": {"name": "web", "namespace": "ns", "uid": "web"}, "spec": {"replicas": 4}}
     of_scale = {
         "operation": "UPDATE", "group": "apps", "resource": "deployments", "kind": "Scale",
