@@ -14,7 +14,17 @@ import sys
 
 from tests.benchmarks import measure
 
-NAMES = ("bus", "writers", "translate", "pipeline", "replay", "live", "footprint", "elastic")
+NAMES = (
+    "bus",
+    "writers",
+    "translate",
+    "pipeline",
+    "replay",
+    "live",
+    "footprint",
+    "elastic",
+    "culling",
+)
 
 
 def report_of(name: str, rounds: int) -> measure.Report | None:
