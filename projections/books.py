@@ -21,7 +21,9 @@ from bus.envelope import Event
 from bus.errors import BursarError
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
-from projections import histories, namespaces, nodes, pod_runs, usage, workloads
+from projections import histories, namespaces, nodes, pod_runs, quotas, usage, workloads
+from projections.budgets import current
+from projections.budgets.current import CurrentBudgets
 from projections.catalogue import PROJECTIONS, SUMS
 from projections.changes import Changes, Parked, Shelf, refused
 from projections.engine.contract import Key, Projection
@@ -57,6 +59,7 @@ class Books:
         self._by_node: dict[Key, set[str]] = defaultdict(set)
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._lists = RecentLists(shelf.select, parts_kept)
+        self._budgets = CurrentBudgets()
         self._read: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
         self._touched: dict[str, PodRun] = {}
         self._touched_rows: dict[tuple[str, Key], Any] = {}
@@ -68,23 +71,29 @@ class Books:
         for row in queries.live(self._shelf.select):
             self._keep(row)
         self._lists.open()
+        self._budgets.open(self._shelf.select)
 
     def fold(self, events: Sequence[Event]) -> Changes:
         """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
         self._touched, self._touched_rows = {}, {}
         self._resegmented = set()
+        self._budgets.touched = {}
         self._restatements = [usage.Restatement(table, shares) for table, shares in SUMS]
         parked: list[Parked] = []
-        facts: list[tuple[Event, Fact]] = []
+        facts: list[tuple[Event, Fact | None]] = []
         for event in events:
             try:
                 facts.append((event, fact_in(event)))
             except BursarError as error:
+                facts.append((event, None))
                 parked.append(refused(event, error))
-        self._fetch(facts)
+        self._fetch([(event, fact) for event, fact in facts if fact is not None])
         for event, fact in facts:
             try:
-                self._one(event, fact)
+                # Its moment counts also where it cannot be read: the checkpoint counts it too.
+                self._budgets.observe(event)
+                if fact is not None:
+                    self._one(event, fact)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
                 parked.append(refused(event, error))
         return self._changes(parked)
@@ -114,6 +123,8 @@ class Books:
                 before = self._rows[projection.name].get(key)
                 after = projection.fold(before, fact, event)
                 if after is not before:
+                    if isinstance(after, quotas.Quota):
+                        self._budgets.declare(after, event.sequence)
                     self._rows[projection.name][key] = after
                     self._touched_rows[(projection.name, key)] = after
                     self._follow(projection, before, after, event.sequence)
@@ -359,7 +370,12 @@ class Books:
                 (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
                 for p in self._lists.added
             ]
-        deletes = [(pod_runs.held_segments, "uid", sorted(self._resegmented))]
+        if budgets := self._budgets.rows():
+            upserts[current.budgets] = budgets
+        deletes = [
+            (pod_runs.held_segments, "uid", sorted(self._resegmented)),
+            (current.budgets, "uid", sorted(self._budgets.touched)),
+        ]
         return Changes(deletes, upserts, self._restatements, parked)
 
 

@@ -1,6 +1,7 @@
 """The projections of this ledger, one line each, and everything that is a table."""
 
 from projections import activity, namespaces, nodes, pod_runs, quotas, usage, workloads
+from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
 from projections.engine import tables
@@ -29,6 +30,7 @@ ROW_TABLES = (
     pod_runs.pod_runs,
     pod_runs.held_segments,
     pod_runs.pod_lists,
+    current_budgets.budgets,
     *(table for table, _ in SUMS),
 )
 
@@ -40,6 +42,7 @@ VERSION = "-".join(
         pod_runs.VERSION,
         usage.VERSION,
         budget_rows.VERSION,
+        current_budgets.VERSION,
     )
 )
 

@@ -11,13 +11,16 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from projections.budgets.current import budgets
 from projections.budgets.entries import budget_entries, credited, from_columns
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
-from projections.budgets.periods import Period
+from projections.budgets.periods import Period, Schedule
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.standing import Standing
 from projections.pod_runs import held_segments, pod_runs
+from projections.quotas import from_columns as quota_of
+from projections.quotas import quotas
 from projections.usage import HOUR
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
@@ -46,6 +49,24 @@ def forecast(
         credited(entries, key, period),
         committed(found, period, as_of_s),
     )
+
+
+def standings(select: Select, cluster: str, as_of_s: int) -> dict[tuple[str, str], Standing]:
+    """How every budget of a cluster stands in its period that holds ``as_of_s``, by (quota, key without ``cash/``)."""
+    query = sa.select(quotas).where(
+        quotas.c.cluster == cluster,
+        quotas.c.vanished == 0,
+        quotas.c.uid.in_(sa.select(budgets.c.uid).where(budgets.c.cluster == cluster)),
+    )
+    found = {}
+    for quota in map(quota_of, select(query)):
+        assert quota.said is not None
+        period = Schedule.of(quota.said.budget).period_at(as_of_s)
+        for key, hard in quota.said.cash.items():
+            found[(quota.name, key)] = forecast(
+                select, cluster, quota.name, key, period=period, hard=hard, as_of_s=as_of_s
+            )
+    return found
 
 
 def spending(select: Select, cluster: str, quota: str, key: str, period: Period) -> Spend:
