@@ -176,9 +176,9 @@ def _is_gone(node: Node, seen: SeenQuota) -> bool:
 
     The delete of one that had the name before says nothing of the one that is about to be created.
     """
-    if node.uid == seen.uid and (node.observed is not None or node.is_alone):
-        return True
-    return node.observed is None and seen.seen_us >= node.asked_us + LANDED_US
+    if node.observed is not None:
+        return node.uid == seen.uid
+    return seen.seen_us >= node.asked_us + LANDED_US
 
 
 def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:

@@ -424,6 +424,13 @@ def test_the_delete_of_a_namesake_says_nothing_of_a_quota_about_to_be_created(bo
     assert books.used() == 0
 
 
+def test_a_list_without_a_quota_says_nothing_while_it_may_still_be_created(books):
+    books.propose("c", 4, parent="q", at=100)
+
+    assert books.show_quota("c", None, parent="q", at=174) is None
+    assert books.show_quota("c", None, parent="q", at=175)
+
+
 # --- what was seen of objects ----------------------------------------------------------------------
 
 
