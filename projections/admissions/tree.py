@@ -47,7 +47,7 @@ class Tree:
 
         Raises HistoryDivergedError when it is not the next one. Entries that are known already are ignored.
         """
-        if fact.number <= self.number:
+        if sequence <= self.sequence:
             return
         if fact.number != self.number + 1:
             raise HistoryDivergedError(
@@ -67,6 +67,10 @@ class Tree:
             if fact.total is not None:
                 self.total = fact.total
                 self.elastic.set_total(fact.total)
+
+    def skip(self, sequence: int) -> None:
+        """What stands at ``sequence`` is no entry of this journal; the next decision is appended behind it."""
+        self.sequence = max(self.sequence, sequence)
 
     def _decided(self, fact: AdmissionDecided, time_us: int) -> None:
         node = self.nodes.get(fact.quota)

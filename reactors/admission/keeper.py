@@ -50,7 +50,7 @@ class Keeper:
 
     def take(self, event: Event) -> None:
         """See one event of the history."""
-        if event.defect:
+        if event.defect or event.cluster != self._view.cluster:
             return
         if event.type == ObjectsListed.wire_type:
             self._listed(ObjectsListed.read(event), event.time_us)

@@ -62,7 +62,7 @@ class View:
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
 
     def __init__(self, cluster: str) -> None:
-        self._cluster = cluster
+        self.cluster = cluster
         self.objects: dict[str, Object] = {}
         self.names: dict[tuple[str, str, str], str] = {}
         self.quotas: dict[tuple[str, str], SeenQuota] = {}
@@ -76,7 +76,7 @@ class View:
 
     def take(self, event: Event) -> None:
         """Fold one event; those of other kinds and clusters change nothing."""
-        if event.type not in _OBSERVED or event.cluster != self._cluster or event.defect:
+        if event.type not in _OBSERVED or event.cluster != self.cluster or event.defect:
             return
         fact = read(event, VOCABULARY)
         if isinstance(fact, workloads.WorkloadObserved):

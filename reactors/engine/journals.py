@@ -10,18 +10,25 @@ Source: ``house.md`` section 5 (admission); transport contract (``expect``).
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
 from bus.envelope import Event, key_token
-from bus.errors import BusUnavailableError
+from bus.errors import (
+    BusUnavailableError,
+    EnvelopeError,
+    HistoryDivergedError,
+)
 from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, QuotaDeclared
 from bus.transport import Expectation, Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
+
+_log = logging.getLogger(__name__)
 
 #: How long a loser waits for what the winner said before it tries again.
 CATCH_UP_SECONDS = 1.0
@@ -36,6 +43,8 @@ class Journals:
         self.places: dict[tuple[str, str], str] = {}
         #: Object (uid) to the trees that hold something for it.
         self.holders: dict[str, set[str]] = {}
+        #: Entries that were none. Not 0 means that somebody writes who should not.
+        self.parked = 0
         #: The last sequence of the history that was taken in.
         self.sequence = 0
         self._transport = transport
@@ -57,20 +66,37 @@ class Journals:
         self._listeners.append(take)
 
     async def follow(self) -> None:
-        """Read the history for ever. Raises HistoryDivergedError when a journal has a gap."""
+        """Read the history for ever."""
         async for events in self._transport.read(after=0, linger_seconds=0.0):
             self.take(events)
 
     def take(self, events: Sequence[Event]) -> None:
         """Take in the next events of the history."""
         for event in events:
-            fact = _JOURNAL.get(event.type)
-            if fact is not None and event.cluster == self._cluster and not event.defect:
-                self._apply(self.tree(event.key), fact.read(event), event.sequence, event.time_us)
-            for take in self._listeners:
-                take(event)
+            try:
+                if event.type in _JOURNAL and event.cluster == self._cluster:
+                    self._entered(event)
+                for take in self._listeners:
+                    take(event)
+            except (EnvelopeError, HistoryDivergedError) as error:
+                # The ledger parks it, too; a newer version than ours is raised, and stops this process.
+                self.parked += 1
+                _log.error("event %d is passed over: %s", event.sequence, error)
         self.sequence = events[-1].sequence
         self._wake()
+
+    def _entered(self, event: Event) -> None:
+        """Take in an entry. Forged, stale and unreadable ones raise and change nothing (catalogue E11).
+
+        A writer that keeps to the expected sequence cannot leave one, and every reader passes over the same.
+        """
+        tree = self.tree(event.key)
+        try:
+            fact = _JOURNAL[event.type].read(event)
+            self._apply(tree, fact, event.sequence, event.time_us)
+        except (EnvelopeError, HistoryDivergedError):
+            tree.skip(event.sequence)
+            raise
 
     async def moved(self) -> None:
         """Return when something more was read or appended."""

@@ -163,7 +163,10 @@ async def test_two_watchers_of_one_change_are_one_event(transport):
 
 @pytest.mark.parametrize("beside", [[], [2], [2, 3]])
 async def test_a_known_id_with_another_body_is_refused(transport, beside):
-    """Catalogue E4, another body: whoever says it is stopped, and what is stored stays."""
+    """Catalogue E4, another body: whoever says it is stopped, and what is stored stays.
+
+    E9, a fork: two ingesters of one source say different things of one version, and the later one is stopped.
+    """
     await transport.publish([said(1), said(2)])
 
     with pytest.raises(DuplicateIdError):

@@ -83,7 +83,7 @@ def test_entries_that_are_known_already_are_ignored():
     answer = books.ask(demand=3)
     before = portrait(books.tree)
 
-    books.tree.apply(answer, 99, 0)
+    books.tree.apply(answer, books.tree.sequence, 0)
 
     assert before == portrait(books.tree)
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from tests.reactors.cluster import Cluster, job
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided
+from tests.reactors.cluster import START_US, Cluster, job
 
 
 @pytest.fixture
@@ -175,3 +177,26 @@ async def test_a_namespace_that_is_mapped_keeps_its_workloads_in_its_quota(clust
     assert (await cluster.ask("a", 1, quota="other")).reason == "quota-not-yours"
     assert (await cluster.ask("b", 1, quota="")).allowed
     assert cluster.used("team") == 1000
+
+
+@pytest.mark.parametrize("number", [1, 3], ids=["stale", "ahead"])
+async def test_e11_a_decision_out_of_turn_is_parked_and_charges_nothing(cluster, number):
+    forged = AdmissionDecided(
+        number=number, quota="team", uid="x", kind="Job", namespace="ns", name="x",
+        verdict="admitted", reason="fits", charge={"limits.cpu": 4000},
+    )  # fmt: skip
+    await cluster.say(forged, "biz/team")
+
+    assert cluster.admission.journals.parked == 1
+    assert cluster.used() == 0
+    assert (await cluster.ask("a", 4)).allowed
+
+
+async def test_e11_an_unreadable_decision_is_parked(cluster):
+    event = Event(
+        "c1", "admission.decided", "biz/team", "bad", "test", START_US, b'{"number": "x"}'
+    )
+    await cluster.transport.publish([event])
+
+    assert (await cluster.ask("a", 4)).allowed
+    assert cluster.admission.journals.parked == 1
