@@ -3,8 +3,8 @@
 1. Only readable samples of this run count, from its start on; activity never moves backwards within a run.
 2. A busy kernel is active when it was observed, however old its own stamp; a kernel that is starting is so for a
    grace, after which only the start of its starting counts. A stamp too far ahead is clamped to its observation.
-3. No fresh readable sample, none but of supporting sources (which may only protect), or none of the required one:
-   unknown. Nothing is warned or stopped, and somebody is told.
+3. No fresh readable sample, none but of supporting sources (which may only protect), none of the required one, or a
+   primary source that was asked and could not be read: unknown. Nothing is warned or stopped, and somebody is told.
 4. Exempt, promised until a day, too young: kept.
 5. At the limit (``>=``) it is warned, and stopped when the warning is over and fresh evidence still says idle. While a
    browser is connected the longer limit for presence holds.
@@ -17,7 +17,7 @@ Source: ``kubeflow.md`` A.7; ``reliability.md`` B, P27, P28. Times are microseco
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from typing import Literal
 
 import msgspec
@@ -80,12 +80,15 @@ def judge(
     """
     known = [s for s in evidence if s.outcome == "ok" and s.observed_us >= running_since_us]
     active_us, source = last_activity(known, running_since_us, limits)
-    fresh = [s for s in known if now_us - s.observed_us <= limits.fresh_seconds * SECOND_US]
+    recent = [s for s in evidence if now_us - s.observed_us <= limits.fresh_seconds * SECOND_US]
+    fresh = [s for s in recent if s.outcome == "ok" and s.observed_us >= running_since_us]
     span = limits.presence_seconds if any(s.connected for s in fresh) else limits.idle_seconds
     idle_us = active_us + span * SECOND_US
 
     due = _due(running_since_us, idle_us, limits, now_us)
-    decision, reason = _step(fresh, due, active_us, running_since_us, warned, limits, now_us)
+    if not are_enough({s.source for s in fresh}, {s.source for s in recent}, limits):
+        return Verdict("unknown", "no_fresh_evidence", active_us, source, idle_us)
+    decision, reason = _step(due, active_us, running_since_us, warned, limits, now_us)
     return Verdict(decision, reason, active_us, source, idle_us)
 
 
@@ -131,16 +134,13 @@ def _due(running_since_us: int, idle_us: int, limits: Limits, now_us: int) -> li
 
 
 def _step(
-    fresh: Sequence[Sample],
     due: Sequence[Reason],
     active_us: int,
     running_since_us: int,
     warned: Warned | None,
     limits: Limits,
     now_us: int,
-) -> tuple[Literal["keep", "warn", "cancel_warning", "cull", "unknown"], str]:
-    if not _is_known(fresh, limits):
-        return "unknown", "no_fresh_evidence"
+) -> tuple[Literal["keep", "warn", "cancel_warning", "cull"], str]:
     if limits.exempt:
         return "keep", "exempt"
     if limits.keep_until_us is not None and now_us < limits.keep_until_us:
@@ -160,11 +160,11 @@ def _step(
     return "cull", warned.reason
 
 
-def _is_known(fresh: Sequence[Sample], limits: Limits) -> bool:
-    sources = {sample.source for sample in fresh}
+def are_enough(sources: Set[str], asked: Set[str], limits: Limits) -> bool:
+    """Whether to decide by these readable sources, when ``asked`` are all that were tried, these included."""
     if limits.required_source is not None:
         return limits.required_source in sources
-    return bool(sources - limits.supporting_sources)
+    return asked & limits.primary_sources <= sources and bool(sources - limits.supporting_sources)
 
 
 def _stands(warned: Warned, due: Sequence[Reason], active_us: int) -> bool:

@@ -111,8 +111,11 @@ class CullingPolicy(BaseModel):
     skew_seconds: int = Field(120, ge=0)
     #: A kernel that is starting counts as active for this long; one never connected to stays so for ever.
     starting_grace_seconds: int = Field(600, ge=0)
-    #: Evidence that may protect a notebook and never stops one: a quiet GPU says nothing of a server that refuses.
-    supporting_sources: frozenset[str] = frozenset({"gpu", "pod_cpu"})
+    #: Evidence that may protect a notebook and never stops one: a quiet GPU says nothing of a server that refuses, and a
+    #: server without terminals may have kernels.
+    supporting_sources: frozenset[str] = frozenset({"gpu", "jupyter_terminals", "pod_cpu"})
+    #: Evidence that must be readable where it is asked for: no traffic with a closed browser is how a long job looks.
+    primary_sources: frozenset[str] = frozenset({"code_server", "jupyter_kernels"})
     #: The evidence that must be readable for a stop. None = one readable source that is not supporting is enough.
     required_source: str | None = None
     quiet: tuple[QuietWindow, ...] = ()
@@ -148,6 +151,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     starting_grace_seconds: int = 600
     required_source: str | None = None
     supporting_sources: frozenset[str] = frozenset()
+    primary_sources: frozenset[str] = frozenset()
     exempt: bool = False
     keep_until_us: int | None = None
     quiet: tuple[QuietWindow, ...] = ()
@@ -172,6 +176,7 @@ def limits_of(policy: CullingPolicy, subject: Subject) -> Limits:
         skew_seconds=policy.skew_seconds,
         starting_grace_seconds=policy.starting_grace_seconds,
         supporting_sources=policy.supporting_sources,
+        primary_sources=policy.primary_sources,
         exempt=exempt or bool(rule.exempt),
         keep_until_us=None if rule.keep_until is None else _us(rule.keep_until),
         ignored=ignored,

@@ -21,7 +21,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.notebooks import NotebookSampled
-from reactors.culling.fusion import Sample, Warned, judge, last_activity
+from reactors.culling.fusion import Sample, Warned, are_enough, judge, last_activity
 from reactors.culling.policy import Limits
 
 RECORDED = "recorded"
@@ -128,8 +128,8 @@ def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
         if evidence.outcome == "ok"
     ]
     sources = {sample.source for sample in samples}
-    deciding = {limits.required_source} if limits.required_source else sources
-    if not sources & deciding - limits.supporting_sources:
+    asked = {evidence.source for evidence in fact.evidence}
+    if not are_enough(sources, asked, limits):
         return None
     active_us, source = last_activity(samples, 0, limits)
     return Look(fact.uid, at_us, active_us if source in sources else None)

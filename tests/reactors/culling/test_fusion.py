@@ -89,6 +89,23 @@ def test_the_required_source_must_be_readable():
     assert "warn" == judge(traffic, required_source="http_traffic").decision
 
 
+@pytest.mark.parametrize(
+    ("outcome", "asked_at", "said"),
+    [
+        ("refused", "11:59:00", "unknown"),
+        ("refused", "11:00:00", "cull"),
+        ("ok", "11:59:00", "cull"),
+    ],
+    ids=["refused", "not asked any more", "readable"],
+)
+def test_a_primary_source_must_be_readable_where_it_is_asked_for(outcome, asked_at, said):
+    kernels = sample(outcome=outcome, observed_us=us(asked_at))
+    traffic = sample(source="http_traffic", active_us=us("08:00:00"))
+    primary = frozenset({"jupyter_kernels"})
+
+    assert said == judge(kernels, traffic, warned=WARNED, primary_sources=primary).decision
+
+
 @pytest.mark.parametrize(("busy", "said"), [(True, "active"), (False, "no_fresh_evidence")])
 def test_a_supporting_source_does_not_stop_what_is_otherwise_unknown(busy, said):
     gpu = sample(source="gpu", busy=busy)

@@ -26,9 +26,12 @@ def annotated(**annotations):
 
 
 def test_without_rules_the_limits_are_the_defaults():
-    supporting = frozenset({"gpu", "pod_cpu"})
+    expected = Limits(
+        supporting_sources=frozenset({"gpu", "jupyter_terminals", "pod_cpu"}),
+        primary_sources=frozenset({"code_server", "jupyter_kernels"}),
+    )
 
-    assert Limits(supporting_sources=supporting) == limits_of(CullingPolicy(), NB)
+    assert expected == limits_of(CullingPolicy(), NB)
 
 
 def test_evidence_lasts_two_periods():
