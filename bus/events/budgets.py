@@ -49,9 +49,14 @@ class BudgetJudged(Fact, frozen=True, kw_only=True):
     key: str
     #: ``Ok``, ``Warned``, ``Exhausted`` or ``GraceOver``.
     phase: str
-    #: The second at which the phase began, and the one at which this was judged.
-    since_s: int
+    #: The second at which this was judged, and since when it is warned and exhausted (None: it is not).
     at_s: int
+    warned_s: int | None = None
+    exhausted_s: int | None = None
+    #: The period that it is about: [start, end), without end where that is None.
+    period_start_s: int
+    period_end_s: int | None = None
+    is_granted: bool = True
     spent: int
     limit: int
     #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.

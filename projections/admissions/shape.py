@@ -61,6 +61,11 @@ class Node(msgspec.Struct):
     by_namespace: dict[str, dict[str, int]] = {}
 
     @property
+    def is_elastic(self) -> bool:
+        """Whether what it may use depends on what others ask for."""
+        return self.observed is not None and (self.kind == ELASTIC or bool(self.observed.max))
+
+    @property
     def spec(self) -> QuotaSpec:
         """The limits as last admitted; what is shown and compared."""
         return self.asked[-1] if self.asked else self.observed or QuotaSpec()

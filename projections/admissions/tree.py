@@ -110,8 +110,7 @@ class Tree:
                     sums.pop(key, None)
         if not own:
             del node.by_namespace[grant.namespace]
-        if node.kind == ELASTIC:
-            self.elastic.hold(node.name, grant.charge, sign)
+        self.elastic.hold(node.name, grant.charge, sign)
 
     def _let_go(self, quota: str, uid: str) -> None:
         holders = self.holders[uid]
@@ -146,8 +145,10 @@ class Tree:
         else:
             node.ask(fact.uid, fact.spec, time_us)
         self._claim(node)
-        if node.kind == ELASTIC and node.observed is not None:
-            self.elastic.set_quota(node.name, node.parent, node.observed)
+        if node.observed is not None and node.is_elastic:
+            above = self.nodes.get(node.parent)
+            parent = node.parent if above is not None and above.is_elastic else ""
+            self.elastic.set_quota(node.name, parent, node.observed)
 
     def _claim(self, node: Node, *, remove: bool = False) -> None:
         parent = self.nodes.get(node.parent)
@@ -223,14 +224,18 @@ class Draft:
 
     def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
         """What ``node`` may use of each of the rising keys if they rise; None = not limited."""
-        if node.kind != ELASTIC:
-            return {key: node.limit(key) for key in rises}
+        limits = {key: node.limit(key) if node.kind != ELASTIC else None for key in rises}
+        if not node.is_elastic:
+            return limits
         pending: dict[str, dict[str, int]] = {node.name: dict(rises)}
         for (quota, key), amount in self._held.items():
             held = pending.setdefault(quota, {})
             held[key] = held.get(key, 0) + amount
         runtime = self.tree.elastic.limits(node.name, pending.items())
-        return {key: runtime.get(key) for key in rises}
+        for key in rises.keys() & runtime.keys():
+            limit = limits[key]
+            limits[key] = runtime[key] if limit is None else min(limit, runtime[key])
+        return limits
 
     def own(self, node: Node, namespace: str, key: str) -> int:
         """What the workloads of one namespace hold of a key."""

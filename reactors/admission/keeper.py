@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bus.clock import Clock
 from bus.envelope import Event
@@ -23,6 +23,7 @@ from projections.admissions.shape import LANDED_US
 from projections.admissions.tree import Fact
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.mapping import ELASTIC
+from reactors.admission.metering import capacity, sized
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 
@@ -78,6 +79,9 @@ class Keeper:
         for name in sorted(self._view.changed_quotas):
             if await self._quota(name):
                 self._view.changed_quotas.discard(name)
+        if self._view.has_new_capacity:
+            self._view.has_new_capacity = False
+            await self._size()
         for count, uid in enumerate(sorted(self._view.changed), 1):
             await self._object(uid)
             self._view.changed.discard(uid)
@@ -107,11 +111,29 @@ class Keeper:
         fact = declared(draft, seen)
         if fact is None:
             return
+        self._view.has_new_capacity |= seen.kind == ELASTIC or bool(seen.spec and seen.spec.max)
         is_new = seen.name not in tree.nodes or tree.nodes[seen.name].observed is None
         await self._store(draft, [fact])
         if is_new:
             # What names it, or lives in its namespaces, could not be charged until now.
             self._view.changed.update(self._view.objects)
+
+    async def _size(self) -> None:
+        """Tell the elastic trees what all nodes have."""
+        total = capacity(self._view.nodes.values())
+        for tree in list(self._journals.trees.values()):
+            if any(node.is_elastic for node in tree.nodes.values()):
+                await self.say(tree, lambda draft: sized(draft, total))
+
+    async def say(self, tree: Tree, make: Callable[[Draft], Fact | None]) -> None:
+        """Append what ``make`` says on top of the tree as it is now, if it says anything."""
+        while True:
+            draft = Draft(tree)
+            fact = make(draft)
+            try:
+                return await self._store(draft, [fact] if fact is not None else [])
+            except WrongExpectationError:
+                continue
 
     def _tree_of(self, seen: SeenQuota) -> str | None:
         if seen.kind == ELASTIC:

@@ -17,7 +17,7 @@ from bus.events.budgets import BudgetJudged
 from bus.events.nodes import NodeObserved
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.shape import spent
-from projections.budgets import Exhaustion, Phase, Rule, Standing
+from projections.budgets import Exhaustion, Period, Phase, Rule, Standing
 from reactors.effectors.quota_status import Condition, Status
 
 Standings = Mapping[tuple[str, str], Standing]
@@ -84,17 +84,19 @@ def judged(
     was = before.phase(rule) if before is not None and same_period else Phase.OK
     if phase is was:
         return None
-    since_s = {
-        Phase.OK: now.at_s,
-        Phase.WARNED: now.warned_s,
-        Phase.EXHAUSTED: now.exhausted_s,
-        Phase.GRACE_OVER: now.grace_over_s(rule),
-    }[phase]
     return BudgetJudged(
-        quota=quota, key=key, phase=phase, since_s=since_s or now.at_s, at_s=now.at_s,
+        quota=quota, key=key, phase=phase, at_s=now.at_s, warned_s=now.warned_s,
+        exhausted_s=now.exhausted_s, period_start_s=now.period.start_s,
+        period_end_s=now.period.end_s, is_granted=now.period.is_granted,
         spent=standing.spent(now.at_s), limit=standing.limit, rule=rule.on_exhaustion,
         based_on=based_on,
     )  # fmt: skip
+
+
+def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
+    """The judgement that a fact records, to go on from."""
+    period = Period(fact.period_start_s, fact.period_end_s, fact.is_granted)
+    return Exhaustion(period, fact.at_s, fact.warned_s, fact.exhausted_s)
 
 
 def status_of(

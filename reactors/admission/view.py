@@ -13,7 +13,7 @@ from collections import deque
 import msgspec
 
 from bus.envelope import Event
-from bus.events import VOCABULARY, namespaces, quotas, workloads
+from bus.events import VOCABULARY, namespaces, nodes, quotas, workloads
 from bus.events.admissions import QuotaSpec
 from bus.events.pods import Owner
 from bus.events.vocabulary import read
@@ -31,6 +31,8 @@ _OBSERVED = {
         quotas.QuotaObserved,
         quotas.QuotaVanished,
         namespaces.NamespaceObserved,
+        nodes.NodeObserved,
+        nodes.NodeVanished,
     )
 }
 
@@ -72,6 +74,8 @@ class View:
         self._going: deque[str] = deque()
         self.changed: set[str] = set()
         self.changed_quotas: set[tuple[str, str]] = set()
+        self.nodes: dict[str, nodes.NodeObserved] = {}
+        self.has_new_capacity = False
         self._versions: dict[tuple[str, str], tuple[str, int]] = {}
 
     def take(self, event: Event) -> None:
@@ -87,6 +91,8 @@ class View:
             self._namespace(fact, event.time_us)
         elif isinstance(fact, quotas.QuotaObserved | quotas.QuotaVanished):
             self._quota(fact, event.time_us)
+        elif isinstance(fact, nodes.NodeObserved | nodes.NodeVanished):
+            self._node(fact, event.time_us)
 
     def _observed(self, fact: workloads.WorkloadObserved, time_us: int) -> None:
         before = self.objects.get(fact.uid)
@@ -143,6 +149,17 @@ class View:
         self.namespaces[fact.name] = fact.labels
         if before is not None and before != fact.labels:
             self.changed.update(o.uid for o in self.objects.values() if o.namespace == fact.name)
+
+    def _node(self, fact: nodes.NodeObserved | nodes.NodeVanished, time_us: int) -> None:
+        if not self._is_newer("node", fact.uid, fact.resource_version, time_us):
+            return
+        before = self.nodes.get(fact.name)
+        if isinstance(fact, nodes.NodeObserved):
+            self.nodes[fact.name] = fact
+            self.has_new_capacity |= before is None or before.allocatable != fact.allocatable
+        elif before is not None and before.uid == fact.uid:
+            del self.nodes[fact.name]
+            self.has_new_capacity = True
 
     def _quota(self, fact: quotas.QuotaObserved | quotas.QuotaVanished, time_us: int) -> None:
         if not self._is_newer(fact.kind, fact.uid, fact.resource_version, time_us):
