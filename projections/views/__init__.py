@@ -12,6 +12,7 @@ clock of the database, so a view says the same of the same history whenever it i
 Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sections 1 and 4.
 """
 
+from projections.views.activity import ACTIVITY
 from projections.views.budgets import BUDGETS
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
@@ -20,7 +21,7 @@ from projections.views.shape import Column, View
 from projections.views.usage import USAGE
 
 #: Every view, each after those it reads.
-VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *BUDGETS, *HISTORY)
+VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *BUDGETS, *ACTIVITY, *HISTORY)
 
 
 def page() -> str:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from bus.events.notebooks import Evidence, NotebookSampled
 from projections import activity
 from projections.activity import Activity
+from projections.views import VIEWS
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Sample
 from tests import factories as f
@@ -127,6 +128,18 @@ def test_the_same_look_twice_changes_nothing():
     row = activity.fold(None, fact, event)
 
     assert row is activity.fold(row, fact, event)
+
+
+def test_the_view_names_the_pod_and_says_for_how_long_it_is_idle():
+    seen = [f.pod_observed("p", at=1), looked(ok(active=50), at=100), looked(failed(T), at=170)]
+    store = folded(f.numbered(seen))
+    view = next(view for view in VIEWS if view.name == "v1_notebook_activity")
+
+    with store.engine.connect() as connection:
+        found = connection.execute(sa.text(view.sql["sqlite"])).mappings().one()
+
+    expected = {"pod": "p", "idle_s": 120, "busy": 0, "outcomes": f"{K}=ok,{T}=unreachable"}
+    assert expected == {name: found[name] for name in expected}
 
 
 EVIDENCE = st.builds(
