@@ -18,6 +18,7 @@ from typing import Protocol
 
 import msgspec
 
+from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
 from bus.sources.contract import ReflectorState
@@ -25,11 +26,13 @@ from bus.sources.events import read_lines
 from deploy.admission import admitting
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
-from deploy.following import following, states
+from deploy.following import Following, following, states
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
+from deploy.metering import Metering
 from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
+from reactors.effectors.quota_status import StatusWriter
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parent / "recording"
@@ -112,15 +115,7 @@ async def _work(
                 )
                 progress.sources = followed.states
                 if settings.admission.mode != "off":
-                    await stack.enter_async_context(
-                        admitting(
-                            settings,
-                            opened.transport,
-                            followed.cluster,
-                            keeps=True,
-                            relist=followed.relist,
-                        )
-                    )
+                    await stack.enter_async_context(_keeping(settings, opened, store, followed))
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -134,6 +129,26 @@ async def _work(
             _say_what_to_ask(settings, screen)
             if not once:
                 await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _keeping(
+    settings: Settings, opened: Bus, store: Store, followed: Following
+) -> AsyncIterator[None]:
+    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it."""
+    async with admitting(
+        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist
+    ) as admission:
+        metering = Metering(
+            admission,
+            store,
+            opened.transport,
+            SystemClock(),
+            cluster=settings.cluster.name,
+            writer=StatusWriter(followed.cluster),
+        )
+        async with beside(metering.run()):
+            yield
 
 
 def _say_what_to_ask(settings: Settings, screen: Screen) -> None:

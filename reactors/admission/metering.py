@@ -112,7 +112,11 @@ def status_of(
     """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash."""
     spec = node.observed or node.spec
     shown = sorted(spec.hard)
-    forecasts = [s for one in standings.values() if (s := one.exhausts_s(at_s)) is not None]
+    forecasts = [
+        second
+        for key, one in standings.items()
+        if (second := phases[key].exhausted_s or one.exhausts_s(at_s)) is not None
+    ]
     return Status(
         name=node.name,
         uid=node.uid,
