@@ -164,6 +164,15 @@ def test_100_core_hours_are_exhausted_at_exactly_the_second_that_the_article_say
     assert 0 == found.left(f.START_S + hours * HOUR)
 
 
+def test_c11_a_smaller_budget_charges_nothing_for_the_past():
+    pods = [f.pod_observed(labels=Q)]
+    large, small = (standing(pods, hard=hard, at=100) for hard in (10**9, 10))
+
+    assert large.spend == small.spend
+    assert 100_000 == small.spent(f.START_S + 100)
+    assert 10 - 100_000 == small.left(f.START_S + 100)
+
+
 def test_entries_of_the_period_add_to_the_budget():
     found = standing([entry(amount=100), entry("r2", amount=-30), entry("r3", quota="other")])
 

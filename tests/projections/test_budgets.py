@@ -334,13 +334,13 @@ def test_a_credit_takes_exhaustion_back_and_the_grace_begins_anew():
     assert 180 == states[-1].grace_over_s(RULE)
 
 
-def test_a_budget_of_0_is_none_exhausted_at_once():
+def test_c11_a_budget_of_0_is_none_exhausted_at_once():
     state = judged((0, msgspec.structs.replace(RUNNING, hard=0, spend=Spend())))[-1]
 
     assert 0 == state.exhausted_s
 
 
-def test_a_budget_smaller_than_what_is_spent_is_exhausted_at_once_and_its_grace_begins_then():
+def test_c11_a_budget_smaller_than_what_is_spent_is_exhausted_at_once_and_its_grace_begins_then():
     lowered = msgspec.structs.replace(RUNNING, hard=100)
     states = judged((0, RUNNING), (60, RUNNING), (70, RUNNING), (70, lowered), (99, lowered))
 
