@@ -52,7 +52,7 @@ class Node(msgspec.Struct):
     observed: QuotaSpec | None = None
     asked: tuple[QuotaSpec, ...] = ()
     asked_us: int = 0
-    #: No change to anything else can have been on its way when the last one was admitted.
+    #: The last change is one to what it cannot have been before, and no other can have been on its way.
     is_alone: bool = True
     self_used: dict[str, int] = {}
     children: dict[str, dict[str, int]] = {}
@@ -102,12 +102,11 @@ class Node(msgspec.Struct):
         return (self.observed, *self.asked) if self.observed else self.asked
 
     def ask(self, uid: str, spec: QuotaSpec, time_us: int) -> None:
-        """A change was admitted. The same one again, as in the second review of a conflict, is one."""
+        """A change was admitted."""
         is_late = time_us > self.asked_us + LANDED_US
-        if (self.uid, self.asked[-1:]) == (uid, (spec,)):
-            self.is_alone = self.is_alone or is_late
-        else:
-            self.is_alone = not self.asked or is_late
+        # What it may be already proves nothing when it is seen.
+        self.is_alone = (is_late or not self.asked) and spec not in self._specs()
+        if self.asked[-1:] != (spec,):
             self.asked = (*self.asked, spec)
         self.asked_us = time_us
         if self.observed is None:
