@@ -1,0 +1,157 @@
+"""What happens while a part is away: the rows of the table in docs/admission.md that need no API server.
+
+With Bursar itself away the API server's failurePolicy decides: tests/reactors/webhook/test_cluster.py,
+`test_while_the_webhook_is_gone_the_policy_decides`; what passed is charged when it is seen:
+test_handler.py, `test_what_passed_unseen_is_charged_when_it_is_seen`.
+"""
+
+import asyncio
+import os
+import signal
+
+import msgspec
+import pytest
+
+from bus.embedded import EmbeddedServer
+from bus.errors import BusUnavailableError, LedgerError
+from bus.jetstream import JetStream
+from bus.kinds import GOVERNED
+from bus.memory import MemoryTransport
+from bus.streams import history
+from deploy.metering import Metering
+from reactors.webhook.application import Application
+from reactors.webhook.failure import closed_for
+from tests.reactors.cluster import Cluster, job
+
+SCOPE = {
+    "type": "http", "method": "POST", "path": "/admit", "headers": [(b"content-type", b"application/json")],
+}  # fmt: skip
+
+
+class Away(MemoryTransport):
+    """A bus that hangs, or is away, while `gate` says so."""
+
+    def __init__(self):
+        super().__init__()
+        self.gate = ""
+
+    async def publish(self, events, *, expect=None):
+        if self.gate == "hangs":
+            await asyncio.Event().wait()
+        if self.gate == "away":
+            raise BusUnavailableError(reason="a test")
+        return await super().publish(events, expect=expect)
+
+
+def body(object, operation="CREATE", old=None):
+    request = {
+        "uid": "r1", "operation": operation, "namespace": "ns", "name": object["metadata"]["name"],
+        "kind": {"group": "batch", "version": "v1", "kind": "Job"},
+        "resource": {"group": "batch", "version": "v1", "resource": "jobs"},
+        "userInfo": {"username": "amy"}, "object": object, "oldObject": old, "dryRun": False,
+    }  # fmt: skip
+    return msgspec.json.encode(
+        {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+    )
+
+
+async def answered(cluster, raw):
+    """The response of a webhook with a deadline of 0.2 s."""
+    charged = {(kind.group, kind.resource) for kind in GOVERNED}
+    application = Application(cluster.admission.handler, closed_for(charged), deadline_seconds=0.2)
+    sent = []
+
+    async def receive():
+        return {"type": "http.request", "body": raw, "more_body": False}
+
+    async def send(message):
+        sent.append(message)
+
+    await application(SCOPE, receive, send)
+    return msgspec.json.decode(sent[-1]["body"])["response"]
+
+
+@pytest.fixture
+async def cluster():
+    async with Cluster(Away()) as running:
+        await running.see_quota("team", {"limits.cpu": 4000})
+        yield running
+        running.transport.gate = ""
+
+
+@pytest.mark.parametrize("gate", ["hangs", "away"])
+async def test_with_the_bus_away_what_asks_for_more_is_refused_in_time(cluster, gate):
+    cluster.transport.gate = gate
+
+    response = await answered(cluster, body(job("a", 1)))
+
+    assert not response["allowed"]
+    assert response["status"]["reason"] == "bursar-unavailable"
+    assert response["status"]["code"] == 503
+
+
+@pytest.mark.parametrize("gate", ["hangs", "away"])
+async def test_with_the_bus_away_everything_else_passes(cluster, gate):
+    cluster.transport.gate = gate
+    old = job("a", 1)
+    new = job("a", 1)
+    new["metadata"]["finalizers"] = []
+
+    assert (await answered(cluster, body(job("a", 9, quota=""))))["allowed"]
+    assert (await answered(cluster, body(new, "UPDATE", old)))["allowed"]
+
+
+async def test_after_the_bus_came_back_it_goes_on_by_itself(cluster):
+    cluster.transport.gate = "away"
+    await answered(cluster, body(job("a", 1)))
+    cluster.transport.gate = ""
+
+    assert (await answered(cluster, body(job("b", 3))))["allowed"]
+    assert cluster.used() == 3000
+
+
+async def test_with_the_keeper_away_too_much_is_refused_and_never_too_much_admitted():
+    async with Cluster() as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 4000})
+        cluster.admission.keeper.work = idle
+        await cluster.ask("a", 4)
+        await cluster.see("a", 0)
+
+        assert (await cluster.ask("b", 1)).reason == "over-quota"
+        assert cluster.used() == 4000
+
+
+async def test_with_the_ledger_away_reviews_are_answered_and_budgets_burn_on(cluster):
+    class Broken:
+        def select(self, query):
+            raise LedgerError("a test")
+
+    metering = Metering(
+        cluster.admission, Broken(), cluster.transport, cluster.clock, cluster="c1", writer=None
+    )
+    with pytest.raises(LedgerError):
+        await metering.round()
+
+    assert (await cluster.ask("a", 4)).allowed
+    assert cluster.used() == 4000
+
+
+@pytest.mark.nats
+async def test_a_bus_that_is_killed_and_started_again_loses_no_decision(tmp_path):
+    server = EmbeddedServer(tmp_path)
+    await server.start()
+    transport = await JetStream.connect(server.url, history(), credentials=server.credentials)
+    async with Cluster(transport) as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 100_000})
+        for number in range(30):
+            if number in (10, 20):
+                os.kill(server.pid, signal.SIGKILL)
+            assert (await cluster.ask(f"a{number}", 1)).allowed
+
+        assert cluster.used() == 30_000
+    await transport.close()
+    await server.stop()
+
+
+async def idle():
+    await asyncio.sleep(0.01)
