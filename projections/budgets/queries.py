@@ -11,16 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.budgets.current import budgets
+from bus.clock import floor_seconds
 from projections.budgets.entries import budget_entries, credited, from_columns
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
-from projections.budgets.periods import Period, Schedule
+from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.standing import Standing
+from projections.engine.tables import checkpoints
 from projections.pod_runs import held_segments, pod_runs
-from projections.quotas import from_columns as quota_of
-from projections.quotas import quotas
 from projections.usage import HOUR
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
@@ -51,21 +50,32 @@ def forecast(
     )
 
 
-def standings(select: Select, cluster: str, as_of_s: int) -> dict[tuple[str, str], Standing]:
-    """How every budget of a cluster stands in its period that holds ``as_of_s``, by (quota, key without ``cash/``)."""
-    query = sa.select(quotas).where(
-        quotas.c.cluster == cluster,
-        quotas.c.vanished == 0,
-        quotas.c.uid.in_(sa.select(budgets.c.uid).where(budgets.c.cluster == cluster)),
-    )
+#: The columns of the view ``v1_budget`` that a standing is made of.
+_VIEW = sa.table(
+    "v1_budget",
+    *(
+        sa.column(name)
+        for name in (
+            "cluster", "quota", "key", "start_s", "end_s", "is_granted", "hard", "credits", "spent", "rate",
+            "committed",
+        )
+    ),
+)  # fmt: skip
+
+
+def standings(select: Select, cluster: str) -> dict[tuple[str, str], Standing]:
+    """How every budget of a cluster stands at the ledger's moment, by (quota, key without ``cash/``).
+
+    What :func:`forecast` says of each, in one question: 0.3 ms a budget.
+    """
+    observed = select(sa.select(checkpoints.c.observed_us))
+    now_s = floor_seconds(observed[0][0]) if observed else 0
     found = {}
-    for quota in map(quota_of, select(query)):
-        assert quota.said is not None
-        period = Schedule.of(quota.said.budget).period_at(as_of_s)
-        for key, hard in quota.said.cash.items():
-            found[(quota.name, key)] = forecast(
-                select, cluster, quota.name, key, period=period, hard=hard, as_of_s=as_of_s
-            )
+    for row in select(sa.select(_VIEW).where(_VIEW.c.cluster == cluster)):
+        _, quota, key, start_s, end_s, is_granted, hard, credits, spent, rate, promised = row
+        spend = Spend(spent, rate, rate * now_s)
+        period = Period(start_s, end_s, bool(is_granted))
+        found[(quota, key)] = Standing(period, hard, spend, credits, promised)
     return found
 
 

@@ -5,10 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.events.quotas import Budget
-from projections.budgets import Period, Schedule
+from projections.budgets import Schedule
 from projections.budgets.current import budgets
 from projections.budgets.queries import forecast, standings
-from projections.catalogue import VERSION
 from projections.engine.tables import parked
 from tests import factories as f
 from tests.projections.engine.archives import fill, sequenced
@@ -147,11 +146,18 @@ def test_the_view_says_what_the_forecast_says(store, budget, at):
     fill(store, sequenced([*known, f.node_observed(at=at)]))
     moment = f.START_S + at
 
-    assert {
-        (name, key): told_of(standing, moment)
-        for (name, key), standing in standings(store.select, f.CLUSTER, moment).items()
-    } == shown(store)
-    assert {("q", key) for key in CASH} == shown(store).keys()
+    period = Schedule.of(budget).period_at(moment)
+    expected = {
+        ("q", key): told_of(
+            forecast(store.select, f.CLUSTER, "q", key, period=period, hard=hard, as_of_s=moment),
+            moment,
+        )
+        for key, hard in CASH.items()
+    }
+    standing = standings(store.select, f.CLUSTER)
+    assert expected == shown(store)
+    assert expected == {name: told_of(one, moment) for name, one in standing.items()}
+    assert {} == standings(store.select, "another cluster")
 
 
 def told_of(standing, moment):
@@ -182,15 +188,3 @@ def test_hours_of_the_view_are_core_hours_and_gib_hours(store):
         told = [tuple(row) for row in found]
 
     assert [(10.0, 6.0, 4.0, None), (10.0, 4.0, 6.0, None)] == told
-
-
-def test_standings_are_those_of_the_period_that_is_asked_for():
-    store = folded(f.numbered([quota(cash=CPU), *history({BIZ: "q"})]))
-    moment = store.checkpoint(VERSION).observed_us // 1_000_000 + 9 * DAY
-    period = Schedule.of(DAYS).period_at(moment)
-
-    expected = forecast(
-        store.select, f.CLUSTER, "q", "limits.cpu", period=period, hard=7, as_of_s=moment
-    )
-    assert {("q", "limits.cpu"): expected} == standings(store.select, f.CLUSTER, moment)
-    assert period != Period(0, None)
