@@ -49,9 +49,10 @@ class Books:
     ) -> None:
         self._shelf = shelf
         self._ended_kept = ended_kept
-        self._projections: dict[type[Fact], Projection] = {
-            fact: projection for projection in PROJECTIONS for fact in projection.facts
-        }
+        self._projections: dict[type[Fact], list[Projection]] = defaultdict(list)
+        for projection in PROJECTIONS:
+            for fact in projection.facts:
+                self._projections[fact].append(projection)
         self._rows: dict[str, dict[Key, Any]] = {p.name: {} for p in PROJECTIONS}
         self._pods: dict[str, PodRun | None] = {}
         self._live: dict[str, set[str]] = defaultdict(set)
@@ -118,16 +119,16 @@ class Books:
             self._pod(event, fact)
         elif isinstance(fact, PodsListed):
             self._list(event, fact)
-        elif (projection := self._projections.get(type(fact))) is not None:
-            for key in projection.keys(fact, event):
+        for projection in self._projections.get(type(fact), ()):
+            for key, part in projection.touched(fact, event):
                 before = self._rows[projection.name].get(key)
-                after = projection.fold(before, fact, event)
+                after = projection.fold(before, part, event)
                 if after is not before:
                     if isinstance(after, quotas.Quota):
                         self._budgets.declare(after, event.sequence)
                     self._rows[projection.name][key] = after
                     self._touched_rows[(projection.name, key)] = after
-                    self._follow(projection, before, after, event.sequence)
+                    self._follow(before, after, event.sequence)
 
     def _pod(self, event: Event, fact: PodState) -> None:
         known = self._pods.get(fact.uid)
@@ -170,7 +171,7 @@ class Books:
 
     # what follows
 
-    def _follow(self, projection: Projection, before: Any, after: Any, sequence: int) -> None:
+    def _follow(self, before: Any, after: Any, sequence: int) -> None:
         """Derive again every pod whose run a changed row may touch."""
         if isinstance(after, namespaces.Namespace):
             since = histories.first_difference(before.owners() if before else [], after.owners())
@@ -325,8 +326,8 @@ class Books:
                     wanted["nodes"][(event.cluster, fact.node)] = None
                 if fact.owner is not None:
                     wanted["workloads"][(fact.owner.uid,)] = None
-            elif (projection := self._projections.get(type(fact))) is not None:
-                for key in projection.keys(fact, event):
+            for projection in self._projections.get(type(fact), ()):
+                for key, _ in projection.touched(fact, event):
                     wanted[projection.name][key] = None
         self._load_pods(list(uids))
         for projection in PROJECTIONS:

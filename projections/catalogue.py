@@ -1,6 +1,7 @@
 """The projections of this ledger, one line each, and everything that is a table."""
 
 from projections import activity, namespaces, nodes, pod_runs, quotas, usage, workloads
+from projections.admissions import decisions, declared, held
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
@@ -15,6 +16,9 @@ PROJECTIONS: tuple[Projection, ...] = (
     budget_entries.projection,
     quotas.projection,
     activity.projection,
+    decisions.projection,
+    held.projection,
+    declared.projection,
 )
 
 #: Sums over all pods that are kept while folding: the table, and what one pod adds to it.

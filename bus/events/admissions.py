@@ -11,11 +11,14 @@ Source: ``house.md`` section 5 (admission); ``reliability.md`` P13 to P17.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from bus.events.vocabulary import Fact
+
+#: What the ledger's tables and views hold: 64 bits.
+Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -39,7 +42,7 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "admission.decided"
 
-    number: int
+    number: Amount
     quota: str
     uid: str
     kind: str
@@ -50,10 +53,10 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     reason: str
     demand: dict[str, int] = {}
     types: dict[str, str] = {}
-    charge: dict[str, int] = {}
+    charge: dict[str, Amount] = {}
     deficits: tuple[Deficit, ...] = ()
     #: The last sequence of the journal that the decider knew.
-    based_on: int = 0
+    based_on: Amount = 0
     #: Uid of the review; "" where nobody asked.
     request: str = ""
     operation: str = ""
@@ -65,7 +68,7 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     quota: str
     uid: str
     reason: str
-    charge: dict[str, int] = {}
+    charge: dict[str, Amount] = {}
 
 
 class AdmissionReleased(Fact, frozen=True, kw_only=True):
@@ -78,18 +81,18 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "admission.released"
 
-    number: int
+    number: Amount
     releases: tuple[Release, ...]
-    based_on: int = 0
+    based_on: Amount = 0
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a quota limits. Amounts: cpu in milli, others whole; ``cash`` in unit·seconds of the ledger."""
 
-    hard: dict[str, int] = {}
+    hard: dict[str, Amount] = {}
     cash: dict[str, int] = {}
     min: dict[str, int] = {}
-    max: dict[str, int] = {}
+    max: dict[str, Amount] = {}
     weight: dict[str, int] = {}
     lends: bool = True
     is_parent: bool = False
@@ -111,7 +114,7 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "admission.declared"
 
-    number: int
+    number: Amount
     quota: str
     uid: str
     #: ``BizGroupResourceQuota`` or ``ElasticQuota``.
@@ -126,7 +129,7 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     deficits: tuple[Deficit, ...] = ()
     #: Keys that a refusal is about and that have no numbers.
     keys: tuple[str, ...] = ()
-    based_on: int = 0
+    based_on: Amount = 0
     request: str = ""
 
 
@@ -157,10 +160,10 @@ class TreeMetered(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "admission.metered"
 
-    number: int
+    number: Amount
     meters: tuple[Meter, ...] = ()
     total: dict[str, int] | None = None
-    based_on: int = 0
+    based_on: Amount = 0
 
 
 #: What the journal of a tree is made of.

@@ -14,12 +14,13 @@ Source: ``house.md`` sections 2, 4, 6.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
+from bus.envelope import Event
 from bus.events.vocabulary import Fact
 
 #: Every table of the ledger is declared on this catalogue; the migrations are tested equal to it.
@@ -57,3 +58,11 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     fold: Callable[[Any, Any, Any], Any]
     to_columns: Callable[[Any], tuple[Any, ...]]
     from_columns: Callable[[tuple[Any, ...]], Any]
+    #: A fact that says something of several rows as one part for each row; ``keys`` and ``fold`` take parts then.
+    parts: Callable[[Any], Iterable[Any]] | None = None
+
+    def touched(self, fact: Fact, event: Event) -> Iterator[tuple[Key, Any]]:
+        """Every row that the fact touches, by key, and what to fold into it."""
+        for part in (fact,) if self.parts is None else self.parts(fact):
+            for key in self.keys(part, event):
+                yield key, part

@@ -13,6 +13,7 @@ Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sect
 """
 
 from projections.views.activity import ACTIVITY
+from projections.views.admissions import ADMISSIONS
 from projections.views.budgets import BUDGETS
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
@@ -21,7 +22,7 @@ from projections.views.shape import Column, View
 from projections.views.usage import USAGE
 
 #: Every view, each after those it reads.
-VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *BUDGETS, *ACTIVITY, *HISTORY)
+VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *ADMISSIONS, *BUDGETS, *ACTIVITY, *HISTORY)
 
 
 def page() -> str:

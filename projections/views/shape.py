@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 import msgspec
@@ -10,6 +11,8 @@ DIALECTS = ("sqlite", "postgresql")
 
 #: The ledger's moment, whole seconds.
 NOW = "(SELECT observed_us / 1000000 FROM checkpoints WHERE name = 'ledger')"
+#: How the pairs of a JSON object are rows ``key, value``, by dialect.
+_PAIRS = {"sqlite": r"json_each(\1)", "postgresql": r"json_each_text(CAST(\1 AS json))"}
 AMOUNTS = ("cpu_milli_s", "gpu_milli_s", "memory_mib_s")
 
 
@@ -22,7 +25,10 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class View(msgspec.Struct, frozen=True):
-    """A view: what it shows, its columns, where they come from, and its whole text in each dialect."""
+    """A view: what it shows, its columns, where they come from, and its whole text in each dialect.
+
+    ``pairs(column)`` stands for the pairs of a JSON object as rows ``key, value``; CAST the value.
+    """
 
     name: str
     meaning: str
@@ -37,7 +43,8 @@ class View(msgspec.Struct, frozen=True):
 
     def _query(self, dialect: str) -> str:
         chosen = ",\n  ".join(f"{c.expressions[dialect]} AS {c.name}" for c in self.columns)
-        return f"{self.with_}SELECT\n  {chosen}\n{self.source}"
+        text = f"{self.with_}SELECT\n  {chosen}\n{self.source}"
+        return re.sub(r"\bpairs\(([a-z_.]+)\)", _PAIRS[dialect], text)
 
 
 def is_(name: str, meaning: str, expression: str = "", postgresql: str = "") -> Column:

@@ -1,0 +1,117 @@
+"""What was each object answered that asked for something, and by which numbers?
+
+One row for each decision, by the id of its event: an event that is said twice is one decision. Of two events that claim
+one id the earlier counts, whichever arrived first.
+
+Source: ``house.md`` section 5 (a decision stores its reason, its numbers and the sequence it was based on).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided, Deficit
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+admissions = row_table(
+    "admissions",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    sa.Column("tree", sa.Text, nullable=False),
+    sa.Column("number", Integer, nullable=False),
+    sa.Column("time_us", Integer, nullable=False),
+    sa.Column("quota", sa.Text, nullable=False),
+    sa.Column("uid", sa.Text, nullable=False),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("verdict", sa.Text, nullable=False),
+    sa.Column("reason", sa.Text, nullable=False),
+    sa.Column("operation", sa.Text, nullable=False),
+    sa.Column("request", sa.Text, nullable=False),
+    sa.Column("based_on", Integer, nullable=False),
+    sa.Column("demand", sa.Text, nullable=False),
+    sa.Column("types", sa.Text, nullable=False),
+    sa.Column("charge", sa.Text, nullable=False),
+    sa.Column("deficits", sa.Text, nullable=False),
+    sa.Index("admissions_by_uid", "uid"),
+    sa.Index("admissions_by_quota", "cluster", "quota", "number"),
+    sa.Index("admissions_by_name", "cluster", "namespace", "name"),
+)
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """One decision, as it was said at ``time_us`` in the journal of ``tree``."""
+
+    cluster: str
+    id: str
+    tree: str
+    said: AdmissionDecided
+    time_us: int
+    sequence: int = 0
+
+
+def keys(fact: AdmissionDecided, event: Event) -> tuple[Key]:
+    """One decision: (cluster, id)."""
+    return ((event.cluster, event.id),)
+
+
+def fold(row: Decision | None, fact: AdmissionDecided, event: Event) -> Decision:
+    """The decision that was said first; the text decides between two of one moment."""
+    if row is not None and _order(row.time_us, row.said) <= _order(event.time_us, fact):
+        return row
+    return Decision(event.cluster, event.id, event.key, fact, event.time_us, event.sequence)
+
+
+def _order(time_us: int, fact: AdmissionDecided) -> tuple[int, bytes]:
+    return (time_us, msgspec.json.encode(fact))
+
+
+_amounts = msgspec.json.Decoder(dict[str, int])
+_types = msgspec.json.Decoder(dict[str, str])
+_deficits = msgspec.json.Decoder(tuple[Deficit, ...])
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+def to_columns(row: Decision) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    said = row.said
+    return (
+        row.cluster, row.id, row.tree, said.number, row.time_us, said.quota, said.uid, said.kind,
+        said.namespace, said.name, said.verdict, said.reason, said.operation, said.request,
+        said.based_on, _text(said.demand), _text(said.types), _text(said.charge),
+        _text(said.deficits), row.sequence,
+    )  # fmt: skip
+
+
+def from_columns(columns: tuple[Any, ...]) -> Decision:
+    """The row that was stored."""
+    cluster, id, tree, number, time_us, quota, uid, kind, namespace, name = columns[:10]
+    verdict, reason, operation, request, based_on = columns[10:15]
+    demand, types, charge, deficits, sequence = columns[15:]
+    said = AdmissionDecided(
+        number=number, quota=quota, uid=uid, kind=kind, namespace=namespace, name=name,
+        verdict=verdict, reason=reason, demand=_amounts.decode(demand), types=_types.decode(types),
+        charge=_amounts.decode(charge), deficits=_deficits.decode(deficits), based_on=based_on,
+        request=request, operation=operation,
+    )  # fmt: skip
+    return Decision(cluster, id, tree, said, time_us, sequence)
+
+
+projection = Projection(
+    name="admissions",
+    version=1,
+    table=admissions,
+    facts=(AdmissionDecided,),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)
