@@ -24,11 +24,11 @@ from bus.events.quotas import QuotaObserved
 from bus.sources import quotas
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
-from projections.admissions import Draft
+from projections.admissions import Draft, charged
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
-from reactors.admission.mapping import BUSINESS, ELASTIC, Place, types_of
+from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.view import COVERING, Object, View, spec_of
 from reactors.engine.journals import Journals
@@ -71,7 +71,7 @@ class Handler:
             return ALLOWED
         if review.subresource == "scale":
             return await self._scaled(review, kind)
-        if review.subresource:
+        if review.subresource not in ("", "resize"):
             return ALLOWED
         metadata = review.object.get("metadata") or {}
         ask = kinds.asked(kind, review.object)
@@ -79,7 +79,7 @@ class Handler:
         if owner is not None:
             return self._covered(owner, ask, review)
         where = self._view.place(ask.labels, review.namespace)
-        if where is None:
+        if where is None or _is_system(metadata):
             return ALLOWED
         name = review.name or str(metadata.get("generateName", ""))
         request = Request(
@@ -126,6 +126,9 @@ class Handler:
         if where is None:
             return ALLOWED
         held = self._held(top, where)
+        if review.subresource == "resize":
+            # The owner is charged for pods as its template has them.
+            held = charged(top.ask.per_replica or {}, {})
         if top.namespace == review.namespace and held is not None:
             if all(amount <= held.get(key, 0) for key, amount in ask.demand.items()):
                 return Answer(True, "covered")
@@ -230,6 +233,11 @@ class Handler:
         above = quota.parent or quota.name
         new = places.get((BUSINESS, above), f"biz/{above}")
         return places.get((BUSINESS, quota.name), new)
+
+
+def _is_system(metadata: dict[str, Any]) -> bool:
+    owners = metadata.get("ownerReferences") or ()
+    return any(o.get("controller") is True and o.get("kind") in SYSTEM_OWNERS for o in owners)
 
 
 def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:

@@ -4,8 +4,8 @@ The rule of release: a charge falls only on evidence, and only when no request t
 still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its
 absence from a complete list. An ask is settled when the evidence is younger than it by the API
 server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
-asked for) and no other ask can have been on its way at the time. Time alone never releases (``reliability.md`` P16: `ttl`
-and `get` over-admit).
+asked for) and no other ask can have been on its way at the time. Time alone never releases
+(``reliability.md`` P16: `ttl` and `get` over-admit). What a watch says may be late by that margin.
 
 Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
 keeper that was away for a day does what one that was there would have done.
@@ -94,13 +94,13 @@ def settle(
 
 def shows(grant: Grant, seen: Seen) -> bool:
     """Whether this observation proves that the grant's last ask, and with it every one, has landed."""
-    return (
-        grant.is_alone
-        and seen.quota == grant.quota
-        and seen.demand == grant.demand
-        and seen.types == grant.types
-        and seen.seen_us >= grant.asked_us
-    )
+    return grant.is_alone and _is_as_asked(grant, seen)
+
+
+def _is_as_asked(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen, after the grant's last ask, to be what that asked for."""
+    asked = (grant.quota, grant.demand, grant.types)
+    return asked == (seen.quota, seen.demand, seen.types) and seen.seen_us >= grant.asked_us
 
 
 def _less(
@@ -111,6 +111,7 @@ def _less(
     is_settled = (
         confirmed.get((grant.quota, grant.uid), 0) >= grant.number
         or seen.seen_us >= grant.asked_us + LANDED_US
+        or (grant.is_same and _is_as_asked(grant, seen))
     )
     if node is None or not is_settled:
         return None

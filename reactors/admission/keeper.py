@@ -13,18 +13,21 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 
+import msgspec
+
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided
 from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.shape import LANDED_US
 from projections.admissions.tree import Fact
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.mapping import ELASTIC
 from reactors.admission.metering import capacity, sized
-from reactors.admission.view import View
+from reactors.admission.view import POD, View
 from reactors.engine.journals import Journals
 
 #: Quotas above each other at most; a longer chain is a cycle.
@@ -34,6 +37,10 @@ LEVELS = 16
 YIELD_EVERY = 200
 
 _log = logging.getLogger(__name__)
+
+
+def _requests(demand: dict[str, int]) -> dict[str, int]:
+    return {key: amount for key, amount in demand.items() if key.startswith("requests.")}
 
 
 class Keeper:
@@ -55,6 +62,12 @@ class Keeper:
             return
         if event.type == ObjectsListed.wire_type:
             self._listed(ObjectsListed.read(event), event.time_us)
+        elif event.type == PodsListed.wire_type:
+            part = PodsListed.read(event)
+            self._listed(
+                ObjectsListed(kind=POD, first=part.first, until=part.until, uids=part.uids),
+                event.time_us,
+            )
         elif event.type == AdmissionDecided.wire_type:
             self._view.changed.add(AdmissionDecided.read(event).uid)
 
@@ -153,12 +166,24 @@ class Keeper:
             self._watch(uid)
             return
         where, seen = found
+        if seen.kind == POD:
+            seen = self._as_asked(seen)
         trees = set(self._journals.holders.get(uid, ()))
         own = self._journals.places.get((where.kind, where.quota)) if where else None
         # Charged where it belongs before it is given back where it was.
         for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
             await self._settle(self._journals.tree(tree), seen)
         self._watch(uid)
+
+    def _as_asked(self, seen: Seen) -> Seen:
+        """A pod's facts do not say its limits: where its requests are those that were asked, so are they."""
+        for name in self._journals.holders.get(seen.uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[seen.uid]:
+                asked = tree.nodes[quota].grants[seen.uid].demand
+                if seen.demand and _requests(asked) == _requests(seen.demand):
+                    return msgspec.structs.replace(seen, demand=asked)
+        return seen
 
     async def _settle(self, tree: Tree, evidence: Seen | Absent) -> None:
         draft = Draft(tree)

@@ -18,6 +18,9 @@ ELASTIC = "ElasticQuota"
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
 
+#: Controllers whose pods are the system's: they are on every node whatever any quota says (catalogue D17).
+SYSTEM_OWNERS = frozenset({"DaemonSet", "Node"})
+
 _TYPES = ("cpu", "gpu", "memory")
 
 

@@ -12,8 +12,10 @@ from collections import deque
 
 import msgspec
 
+from bus.amounts import NANO, PodResources, effective_request
 from bus.envelope import Event
-from bus.events import VOCABULARY, namespaces, nodes, quotas, workloads
+from bus.errors import EnvelopeError, QuantityError
+from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import QuotaSpec
 from bus.events.pods import Owner
 from bus.events.vocabulary import read
@@ -21,13 +23,15 @@ from bus.kinds import GOVERNED, Ask
 from projections import histories
 from projections.admissions import Node
 from reactors.admission.keep import Seen, SeenQuota
-from reactors.admission.mapping import BUSINESS, Place, place, types_of
+from reactors.admission.mapping import BUSINESS, SYSTEM_OWNERS, Place, place, types_of
 
 _OBSERVED = {
     fact.wire_type
     for fact in (
         workloads.WorkloadObserved,
         workloads.WorkloadVanished,
+        pods.PodObserved,
+        pods.PodVanished,
         quotas.QuotaObserved,
         quotas.QuotaVanished,
         namespaces.NamespaceObserved,
@@ -38,6 +42,8 @@ _OBSERVED = {
 
 #: Kinds that answer for what they control.
 COVERING = frozenset(kind.kind for kind in GOVERNED if kind.covers)
+
+POD = "Pod"
 
 #: Deleted objects that are remembered, so that a late observation does not bring one back.
 GONE_KEPT = 10_000
@@ -87,6 +93,8 @@ class View:
             self._observed(fact, event.time_us)
         elif isinstance(fact, workloads.WorkloadVanished):
             self._vanished(fact, event.time_us)
+        elif isinstance(fact, pods.PodObserved | pods.PodVanished):
+            self._pod(fact, event.time_us)
         elif isinstance(fact, namespaces.NamespaceObserved):
             self._namespace(fact, event.time_us)
         elif isinstance(fact, quotas.QuotaObserved | quotas.QuotaVanished):
@@ -95,19 +103,44 @@ class View:
             self._node(fact, event.time_us)
 
     def _observed(self, fact: workloads.WorkloadObserved, time_us: int) -> None:
-        before = self.objects.get(fact.uid)
-        version = fact.resource_version
-        if fact.uid in self.gone or (
-            before is not None
-            and not histories.precedes(before.version, before.seen_us, version, time_us)
-        ):
+        if self._takes(fact.uid, fact.resource_version, time_us):
+            self._keep(
+                Object(
+                    fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version,
+                    time_us, fact.owner, fact.labels, _ask(fact),
+                )
+            )  # fmt: skip
+
+    def _pod(self, fact: pods.PodObserved | pods.PodVanished, time_us: int) -> None:
+        """A pod that nobody answers for is a workload itself; others are not kept."""
+        if fact.owner is not None and fact.owner.kind in COVERING | SYSTEM_OWNERS:
             return
-        self.objects[fact.uid] = Object(
-            fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.owner,
-            fact.labels, _ask(fact),
+        if isinstance(fact, pods.PodVanished):
+            self.lose(fact.uid, POD, fact.namespace, fact.name, time_us)
+            return
+        version = fact.resource_version
+        if not self._takes(fact.uid, version, time_us):
+            return
+        ended = fact.phase in ("Succeeded", "Failed")
+        ask = Ask({} if ended else _of_pod(fact), 0 if ended else 1, labels=fact.labels)
+        self._keep(
+            Object(
+                fact.uid, POD, fact.namespace, fact.name, version, time_us, fact.owner,
+                fact.labels, ask,
+            )
         )  # fmt: skip
-        self.names[(fact.kind, fact.namespace, fact.name)] = fact.uid
-        self.changed.add(fact.uid)
+
+    def _takes(self, uid: str, version: str, time_us: int) -> bool:
+        """Whether an observation is the newest of an object that is not gone."""
+        before = self.objects.get(uid)
+        return uid not in self.gone and (
+            before is None or histories.precedes(before.version, before.seen_us, version, time_us)
+        )
+
+    def _keep(self, found: Object) -> None:
+        self.objects[found.uid] = found
+        self.names[(found.kind, found.namespace, found.name)] = found.uid
+        self.changed.add(found.uid)
 
     def _vanished(self, fact: workloads.WorkloadVanished, time_us: int) -> None:
         self.lose(fact.uid, fact.kind, fact.namespace, fact.name, time_us)
@@ -226,6 +259,24 @@ class View:
             uid, found.kind, found.namespace, found.name, where.quota if where else "",
             found.ask.demand, types_of(found.labels), found.seen_us,
         )  # fmt: skip
+
+
+def _of_pod(fact: pods.PodObserved) -> dict[str, int]:
+    """What a pod asks for, as far as its facts say: its requests, and limits that are at least as high.
+
+    Raises EnvelopeError where the resources cannot be read.
+    """
+    try:
+        resources = msgspec.json.decode(fact.resources, type=PodResources)
+        found = effective_request(resources)
+    except (msgspec.DecodeError, QuantityError) as error:
+        raise EnvelopeError("the pod's resources do not fit", reason=str(error)) from error
+    demand = {}
+    for name, nano in sorted(found.items()):
+        amount = -(-nano // (NANO // 1000 if name == "cpu" else NANO))
+        if amount:
+            demand[f"requests.{name}"] = demand[f"limits.{name}"] = amount
+    return demand
 
 
 def _ask(fact: workloads.WorkloadObserved) -> Ask:

@@ -5,8 +5,10 @@ import itertools
 
 import msgspec
 
+from bus.amounts import ContainerResources, PodResources
 from bus.clock import SECOND_US
 from bus.events.observations import ObjectsListed
+from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.memory import MemoryTransport
@@ -93,6 +95,20 @@ class Cluster:
             uid=uid, kind=kind, namespace=namespace, name=uid,
             resource_version=str(next(self._versions)),
         )  # fmt: skip
+        await self.say(fact, uid)
+
+    async def see_pod(self, uid, cpu, *, phase="Running", owner=None):
+        container = ContainerResources(requests={"cpu": cpu})
+        fact = PodObserved(
+            uid=uid, namespace="ns", name=uid, resource_version=str(next(self._versions)),
+            phase=phase, owner=owner, labels={QUOTA: "team"},
+            resources=encoded_resources(PodResources((container,))),
+        )  # fmt: skip
+        await self.say(fact, uid)
+
+    async def lose_pod(self, uid):
+        version = str(next(self._versions))
+        fact = PodVanished(uid=uid, namespace="ns", name=uid, resource_version=version)
         await self.say(fact, uid)
 
     async def list(self, *uids, kind="Job"):

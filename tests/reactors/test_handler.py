@@ -4,6 +4,7 @@ import pytest
 
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
+from bus.events.pods import Owner
 from tests.reactors.cluster import START_US, Cluster, job
 
 
@@ -200,3 +201,60 @@ async def test_e11_an_unreadable_decision_is_parked(cluster):
 
     assert (await cluster.ask("a", 4)).allowed
     assert cluster.admission.journals.parked == 1
+
+
+OF_POD = {"group": "", "resource": "pods", "kind": "Pod"}
+
+
+def pod(uid, cpu, *owner, kind="Job"):
+    made = job(uid, cpu)
+    made["spec"] = made["spec"]["template"]["spec"]
+    for name in owner:
+        reference = {"apiVersion": "batch/v1", "kind": kind, "name": name, "uid": name}
+        made["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return made
+
+
+async def test_a_pod_that_nobody_answers_for_is_charged_until_it_ends(cluster):
+    assert (await cluster.review(pod("p", 3), **OF_POD)).allowed
+    assert cluster.used() == 3000
+    await cluster.see_pod("p", "3")
+    assert cluster.used() == 3000
+    await cluster.see_pod("p", "3", phase="Succeeded")
+
+    assert cluster.used() == 0
+
+
+async def test_d20_a_pod_that_passed_unseen_is_charged_and_given_back(cluster):
+    await cluster.see_pod("p", "3")
+    assert cluster.used() == 3000
+    await cluster.lose_pod("p")
+
+    assert cluster.used() == 0
+
+
+async def test_d17_pods_of_the_system_are_exempt(cluster):
+    made = pod("p", 3, "agent", kind="DaemonSet")
+    made["metadata"]["ownerReferences"][0]["apiVersion"] = "apps/v1"
+
+    assert (await cluster.review(made, **OF_POD)).reason == "not-governed"
+    await cluster.see_pod("p", "3", owner=Owner(kind="DaemonSet", name="agent", uid="agent"))
+    assert cluster.used() == 0
+
+
+async def test_d6_a_pod_may_not_be_resized_beyond_what_its_owner_is_charged_for(cluster):
+    await cluster.ask("a", 4)
+    await cluster.see("a", 4, per_replica={"limits.cpu": 2000, "requests.cpu": 2000}, replicas=2)
+    resize = {**OF_POD, "operation": "UPDATE", "subresource": "resize"}
+
+    assert (await cluster.review(pod("p", 2, "a"), **resize)).allowed
+    assert (await cluster.review(pod("p", 3, "a"), **resize)).reason == "not-covered"
+
+
+async def test_d6_a_pod_of_its_own_is_charged_for_what_a_resize_adds(cluster):
+    await cluster.review(pod("p", 3), **OF_POD)
+    resize = {**OF_POD, "operation": "UPDATE", "subresource": "resize"}
+
+    assert (await cluster.review(pod("p", 4), **resize)).allowed
+    assert cluster.used() == 4000
+    assert (await cluster.review(pod("p", 5), **resize)).reason == "over-quota"
