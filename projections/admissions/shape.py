@@ -32,8 +32,11 @@ class Grant(msgspec.Struct, frozen=True):
     #: Place in the journal, and time, of the last ask that was admitted; 0 while nobody asked.
     number: int
     asked_us: int
-    #: No ask for anything else can have been on its way into the cluster when that one was admitted.
+    #: When that one was admitted, no other ask here can have been on its way into the cluster, and the
+    #: object cannot have been like that already: its sight proves that nothing is on its way.
     is_alone: bool
+    #: All asks that can have been on their way say the same.
+    is_same: bool
     is_adopted: bool = False
 
 

@@ -167,16 +167,18 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     """The grant after an admitted or adopted decision. An adoption is no ask: nothing is on its way."""
     if fact.verdict == "adopted" and before is not None:
         return msgspec.structs.replace(before, charge=fact.charge, is_adopted=True)
-    number, asked_us, is_alone = fact.number, time_us, True
+    number, asked_us = fact.number, time_us
+    is_alone = is_same = True
     if fact.verdict == "adopted":
         number, asked_us = 0, 0
     elif before is not None:
-        is_same = (fact.demand, fact.types) == (before.demand, before.types)
         is_late = time_us > before.asked_us + LANDED_US
-        is_alone = is_late or (before.is_alone and is_same)
+        is_repeat = (fact.demand, fact.types) == (before.demand, before.types)
+        is_alone = is_late and fact.charge != before.charge
+        is_same = is_late or (before.is_same and is_repeat)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
-        fact.types, number, asked_us, is_alone, fact.verdict == "adopted",
+        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted",
     )  # fmt: skip
 
 
