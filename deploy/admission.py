@@ -24,6 +24,7 @@ from deploy.bootstrap import beside
 from deploy.settings import Settings
 from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper
+from reactors.admission.rate import Rate
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 from reactors.webhook.application import Application
@@ -72,7 +73,7 @@ async def following(
     view = View(cluster)
     journals.listen(view.take)
     keeper = Keeper(journals, view, clock) if keeps else None
-    admission = Admission(journals, view, Handler(journals, view, clock), keeper)
+    admission = Admission(journals, view, Handler(journals, view, clock, Rate()), keeper)
     head = await transport.head()
     async with beside(journals.follow()):
         await journals.reached(head.last_sequence)

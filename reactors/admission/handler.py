@@ -30,6 +30,7 @@ from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
 from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, types_of
 from reactors.admission.messages import sentence, warning
+from reactors.admission.rate import Buckets, Rate
 from reactors.admission.view import COVERING, Object, View, spec_of
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -45,7 +46,11 @@ AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 class Handler:
     """Answers reviews from memory and the journals. Raises what the bus raises when a decision cannot be stored."""
 
-    def __init__(self, journals: Journals, view: View, clock: Clock) -> None:
+    def __init__(
+        self, journals: Journals, view: View, clock: Clock, rate: Rate | None = None
+    ) -> None:
+        """``rate`` None: as many asks as come."""
+        self._buckets = Buckets(rate) if rate else None
         self._journals = journals
         self._view = view
         self._clock = clock
@@ -144,6 +149,9 @@ class Handler:
     async def _decided(self, where: Place, request: Request, review: Review) -> Answer:
         unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
         tree = self._journals.places.get((where.kind, where.quota), unknown)
+        if self._buckets and not self._buckets.takes(where.quota, self._clock.now_us()):
+            said = f"too many workloads of quota {where.quota!r} ask at once: try again in a moment"
+            return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
 
         def question(draft: Draft, now_us: int) -> AdmissionDecided:
             return decide(draft, request, now_us, where.refusal)

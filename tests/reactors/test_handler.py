@@ -5,6 +5,7 @@ import pytest
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.events.pods import Owner
+from reactors.admission.rate import Buckets, Rate
 from tests.reactors.cluster import START_US, Cluster, job
 
 
@@ -125,7 +126,7 @@ async def test_what_hangs_below_a_charged_owner_is_not_charged_again(cluster):
     assert cluster.used() == 2000
 
 
-async def test_a_scale_is_charged_by_what_one_replica_asks(cluster):
+async def test_d16_a_scale_is_charged_by_what_one_replica_asks(cluster):
     await cluster.see("web", 1, kind="Deployment", per_replica={"limits.cpu": 1000}, replicas=1)
     scale = {"metadata": {"name": "web", "namespace": "ns", "uid": "web"}, "spec": {"replicas": 4}}
     of_scale = {
@@ -171,7 +172,7 @@ async def test_a_quota_that_was_never_stored_gives_back_its_claim(cluster):
     assert cluster.used("team") == 0
 
 
-async def test_a_namespace_that_is_mapped_keeps_its_workloads_in_its_quota(cluster):
+async def test_d13_a_namespace_that_is_mapped_keeps_its_workloads_in_its_quota(cluster):
     await cluster.see_quota("other", {"limits.cpu": 4000})
     cluster.admission.view.namespaces["ns"] = {"biz.group.resource.quota": "team"}
 
@@ -258,3 +259,41 @@ async def test_d6_a_pod_of_its_own_is_charged_for_what_a_resize_adds(cluster):
     assert (await cluster.review(pod("p", 4), **resize)).allowed
     assert cluster.used() == 4000
     assert (await cluster.review(pod("p", 5), **resize)).reason == "over-quota"
+
+
+async def test_d14_what_asks_more_often_than_its_quota_may_is_told_to_wait(cluster):
+    rate = Rate(per_second=2, burst=3)
+    cluster.admission.handler._buckets = Buckets(rate)
+
+    answers = [await cluster.ask(f"a{n}", 9) for n in range(5)]
+    assert [a.reason for a in answers] == ["over-quota"] * 3 + ["too-many-requests"] * 2
+    cluster.clock.after(1)
+    answers = [await cluster.ask(f"b{n}", 9) for n in range(3)]
+    assert [a.reason for a in answers] == ["over-quota"] * 2 + ["too-many-requests"]
+
+
+async def test_d16_an_autoscaler_is_held_to_what_fits_at_its_most(cluster):
+    await cluster.see("web", 1, kind="Deployment", per_replica={"limits.cpu": 1000}, replicas=1)
+    scaler = {
+        "metadata": {"name": "web", "namespace": "ns", "uid": "hpa"},
+        "spec": {
+            "maxReplicas": 4,
+            "scaleTargetRef": {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"},
+        },
+    }
+    of_scaler = {"group": "autoscaling", "version": "v2", "resource": "horizontalpodautoscalers"}
+
+    assert (await cluster.review(scaler, **of_scaler)).allowed
+    scaler["spec"]["maxReplicas"] = 5
+    answer = await cluster.review(scaler, **of_scaler)
+    assert answer.reason == "over-quota"
+    assert answer.message.startswith("at maxReplicas 5, Deployment 'web' would not fit: quota")
+
+
+async def test_d18_nothing_depends_on_what_a_patch_can_remove(cluster):
+    await cluster.ask("a", 3)
+    bare = job("a", 3)
+    bare["metadata"] |= {"finalizers": [], "annotations": {}}
+
+    assert (await cluster.review(bare, operation="UPDATE", old_object=job("a", 3))).allowed
+    assert cluster.used() == 3000
