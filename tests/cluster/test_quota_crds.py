@@ -119,7 +119,7 @@ def test_an_unknown_version_is_refused(installed, name):
     assert "no matches for kind" in complaint(installed, quota(name, version="v9"))
 
 
-def test_a_change_of_an_older_version_is_a_conflict(installed, name):
+def test_c14_a_change_of_an_older_version_is_a_conflict(installed, name):
     installed.kubectl("apply", "-f", "-", input=quota(name))
     stale = json.loads(quota(name))
     stale["metadata"]["resourceVersion"] = "1"
@@ -213,3 +213,23 @@ async def told(plane, path, kind):
     finally:
         await cluster.close()
     return read(translate(Record("LISTED", raw, 5, "c", "s"), LabelPolicy(), kind=kind), VOCABULARY)
+
+
+def test_c16_a_tenant_cannot_edit_the_quota_of_any_group(installed, name, namespace):
+    """Catalogue C16: quotas belong to the cluster, so a role in a namespace says nothing of them."""
+    installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": "1"}))
+    installed.kubectl(
+        "create",
+        "rolebinding",
+        "tenant",
+        "--clusterrole=admin",
+        "--user=tenant",
+        f"--namespace={namespace}",
+    )
+
+    with pytest.raises(RuntimeError) as caught:
+        installed.kubectl(
+            "apply", "--as=tenant", "-f", "-", input=quota(name, hard={"limits.cpu": "100"})
+        )
+
+    assert "Forbidden" in str(caught.value) or "forbidden" in str(caught.value)
