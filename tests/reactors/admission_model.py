@@ -1,0 +1,545 @@
+"""Every state that admission can reach, with a small cluster around it.
+
+There is no second model of the rules: asks, quota changes and evidence are judged by the product's
+own ``decide``, ``declare``, ``shows``, ``settle`` and ``declared``, on its own ``Draft`` and
+``Tree``. What is modelled here is the world: requests that land within the API server's deadline or
+never, a watch that is late, complete lists, deletes, a clock, and processes that decide on an old
+view. Times are whole seconds. What a watch says is stamped up to :data:`LAG` later than it was true.
+
+Order of landing is arbitrary; each object's observations come in order. Of two objects' ones any
+may come first, which is more than a real watch does.
+"""
+
+import copy
+from typing import NamedTuple
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.admissions import QuotaSpec
+from projections.admissions import Draft, Tree
+from reactors.admission.decide import Request, decide
+from reactors.admission.declare import KIND, Proposal, declare
+from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
+from tests.quota_trees import CPU, observed
+
+#: The API server's request deadline, and most that a stamp of the watch is too late.
+DEADLINE, LAG = 60, 14
+#: Ages beyond this are alike: later than anything is compared with.
+OLD = 90
+#: Longest that a decision waits for its append.
+SLOW = 15
+
+
+class Instance(NamedTuple):
+    """How large a world is."""
+
+    objects: int = 2
+    demands: tuple = (1, 2)
+    #: Name, parent, limit, and the limits that may be asked for it (None: its delete).
+    quotas: tuple = (("q", "", 2, ()),)
+    #: The quotas that objects may ask in.
+    places: tuple = ("q",)
+    #: Most requests of one object or quota in flight, and observations of it on their way.
+    flights: int = 2
+    queue: int = 1
+    steps: tuple = (15, 60)
+    #: Whether an object may be seen again without news, and decisions be made on an old view.
+    touches: bool = False
+    is_stale: bool = False
+
+
+class Flight(NamedTuple):
+    """A request that was admitted: it lands or fails. ``value`` None: a delete."""
+
+    value: object
+    asked: int
+    creates: bool
+    uid: int = 0
+
+
+class Thing(NamedTuple):
+    """An object or a quota's object: as it is, as it may become, as it was said and seen to be.
+
+    Values are (quota, demand) of an object and (uid, limit) of a quota. ``queue`` and ``seen`` are
+    (value or None, second); ``confirmed`` are (quota, number).
+    """
+
+    truth: object = None
+    is_dead: bool = False
+    flights: tuple = ()
+    queue: tuple = ()
+    seen: object = None
+    was_seen: bool = False
+    confirmed: tuple = ()
+    born: int = 0
+
+
+class Rules:
+    """How the product does it; the broken variants change one thing each."""
+
+    expects = True
+
+    def shows(self, grant, seen):
+        return shows(grant, seen)
+
+    def evidence(self, world, index):
+        """What the keeper holds against the grants of an object."""
+        thing, uid = world.objects[index], f"u{index}"
+        if thing.seen is None:
+            return None
+        value, at = thing.seen
+        if value is None and not thing.was_seen:
+            return Absent(uid, at * SECOND_US)
+        quota, demand = value or ("", 0)
+        return Seen(
+            uid, "Job", "ns", uid, quota, {CPU: demand} if value else {}, {}, at * SECOND_US,
+            value is None,
+        )  # fmt: skip
+
+    def declared(self, draft, seen):
+        return declared(draft, seen)
+
+
+class World(NamedTuple):
+    """One state. Actions give the state after them, or None where nothing would change."""
+
+    instance: Instance
+    rules: Rules
+    now: int
+    tree: Tree
+    objects: tuple
+    quotas: tuple
+    #: A decision that waits for its append: (object, answer, second).
+    slot: object = None
+
+    # asks
+
+    def request(self, index, quota, demand):
+        return Request(quota, f"u{index}", "Job", "ns", f"u{index}", {CPU: demand})
+
+    def can_ask(self, index):
+        thing = self.objects[index]
+        return not thing.is_dead and len(thing.flights) < self.instance.flights
+
+    def ask(self, index, quota, demand):
+        """A webhook decides, stores and answers at once."""
+        return self.asked(index, self.answered(index, quota, demand), self.now)
+
+    def answered(self, index, quota, demand):
+        request = self.request(index, quota, demand)
+        return decide(Draft(self.tree), request, self.now * SECOND_US)
+
+    def asked(self, index, answer, at):
+        if answer.verdict == "refused":
+            return None
+        thing = self.objects[index]
+        value = (answer.quota, answer.demand[CPU])
+        flights = (*thing.flights, Flight(value, at, thing.truth is None))
+        return self.stored(answer, at=at).put(index, flights=flights)
+
+    def consider(self, index, quota, demand):
+        """A webhook decides; what it decided is not stored yet."""
+        answer = self.answered(index, quota, demand)
+        return (
+            None if answer.verdict == "refused" else self._replace(slot=(index, answer, self.now))
+        )
+
+    def append(self):
+        """It is stored, unless the journal's end is not the one that it was decided on."""
+        index, answer, at = self.slot
+        world = self._replace(slot=None)
+        answer = msgspec.structs.replace(answer, number=self.tree.number + 1)
+        return world.asked(index, answer, at) if world.can_ask(index) else world
+
+    def stored(self, *facts, at=None):
+        """The journal with these at its end; a decision on an older one is refused by the bus."""
+        tree = cloned(self.tree)
+        for fact in facts:
+            at = self.now if at is None else at
+            tree.apply(fact, tree.sequence + 1, at * SECOND_US)
+        return self._replace(tree=tree, slot=None if self.rules.expects else self.slot)
+
+    # the cluster
+
+    def put(self, index, **fields):
+        things = list(self.objects)
+        things[index] = things[index]._replace(**fields)
+        return self._replace(objects=tuple(things))
+
+    def put_quota(self, index, **fields):
+        things = list(self.quotas)
+        things[index] = things[index]._replace(**fields)
+        return self._replace(quotas=tuple(things))
+
+    def said(self, thing, value):
+        return (*thing.queue, (value, self.now + LAG))[-self.instance.queue :]
+
+    def land(self, index, which):
+        thing = self.objects[index]
+        flight = thing.flights[which]
+        rest = thing.flights[:which] + thing.flights[which + 1 :]
+        # A create of what exists fails.
+        rest = tuple(f for f in rest if not f.creates)
+        return self.put(
+            index, truth=flight.value, flights=rest, queue=self.said(thing, flight.value)
+        )
+
+    def land_quota(self, index, which):
+        thing = self.quotas[index]
+        flight = thing.flights[which]
+        rest = thing.flights[:which] + thing.flights[which + 1 :]
+        truth = None if flight.value is None else (flight.uid, flight.value)
+        world = self.put_quota(index, truth=truth, flights=rest, queue=self.said(thing, truth))
+        return world.put_quota(index, flights=world.landable(index))
+
+    def landable(self, index):
+        """The requests about a quota that can land: others fail by its uid or its name."""
+        thing = self.quotas[index]
+        uid = thing.truth[0] if thing.truth else 0
+        return tuple(f for f in thing.flights if f.creates or f.uid == uid)
+
+    def delete(self, index):
+        thing = self.objects[index]
+        return self.put(index, truth=None, is_dead=True, flights=(), queue=self.said(thing, None))
+
+    def touch(self, index):
+        """Something else of the object changed."""
+        thing = self.objects[index]
+        return self.put(index, queue=self.said(thing, thing.truth))
+
+    def wait(self, seconds):
+        now = self.now + seconds
+        slot = self.slot if self.slot and now - self.slot[2] <= SLOW else None
+        world = self._replace(now=now, slot=slot)
+        for index, thing in enumerate(self.objects):
+            alive = tuple(f for f in thing.flights if now - f.asked <= DEADLINE)
+            world = world.put(index, flights=alive) if alive != thing.flights else world
+        for index, thing in enumerate(self.quotas):
+            alive = tuple(f for f in thing.flights if now - f.asked <= DEADLINE)
+            world = world.put_quota(index, flights=alive) if alive != thing.flights else world
+        return world
+
+    def list(self):
+        """A complete list: it supersedes what the watch has not said yet."""
+        world = self
+        for index, thing in enumerate(self.objects):
+            if thing.truth or thing.queue or f"u{index}" in self.tree.holders:
+                world = world.put(index, queue=((thing.truth, self.now),))
+        for index, thing in enumerate(self.quotas):
+            if self.instance.quotas[index][3]:
+                world = world.put_quota(index, queue=((thing.truth, self.now),))
+        return world
+
+    # the keeper
+
+    def deliver(self, index):
+        thing = self.objects[index]
+        seen = thing.queue[0]
+        if thing.was_seen and thing.seen[0] is None:
+            seen = thing.seen
+        return self.put(
+            index, queue=thing.queue[1:], seen=seen, was_seen=thing.was_seen or seen[0] is not None
+        )
+
+    def deliver_quota(self, index):
+        thing = self.quotas[index]
+        return self.put_quota(index, queue=thing.queue[1:], seen=thing.queue[0])
+
+    def keep(self, index):
+        """The keeper compares what it holds of an object with the journal as it is."""
+        evidence, thing = self.rules.evidence(self, index), self.objects[index]
+        if evidence is None:
+            return None
+        confirmed = {(quota, evidence.uid): number for quota, number in thing.confirmed}
+        if isinstance(evidence, Seen):
+            for grant in self.grants(index):
+                if self.rules.shows(grant, evidence):
+                    confirmed[(grant.quota, grant.uid)] = grant.number
+        facts = settle(Draft(self.tree), evidence, confirmed)
+        pairs = tuple(sorted((quota, number) for (quota, _), number in confirmed.items()))
+        if not facts and pairs == thing.confirmed:
+            return None
+        world = self.stored(*facts) if facts else self
+        return world.put(index, confirmed=pairs)
+
+    def grants(self, index):
+        uid = f"u{index}"
+        quotas = sorted(self.tree.holders.get(uid, ()))
+        return [self.tree.nodes[quota].grants[uid] for quota in quotas]
+
+    # quotas
+
+    def propose(self, index, limit):
+        name, parent, _, _ = self.instance.quotas[index]
+        thing = self.quotas[index]
+        operation = "CREATE" if thing.truth is None else "UPDATE" if limit is not None else "DELETE"
+        uid = thing.born + 1 if operation == "CREATE" else thing.truth[0]
+        spec = None if limit is None else QuotaSpec(hard={CPU: limit})
+        node = self.tree.nodes.get(name)
+        if limit is not None and node is not None and limit < node.used(CPU):
+            return None  # Accepted, and over-committed from then on: not what is asked here.
+        proposal = Proposal(operation, name, str(uid), parent, spec, old_parent=parent)
+        answer = declare(Draft(self.tree), proposal, self.now * SECOND_US)
+        if answer.verdict == "refused":
+            return None
+        flight = Flight(limit, self.now, operation == "CREATE", uid)
+        return self.stored(answer).put_quota(
+            index, flights=(*thing.flights, flight), born=max(thing.born, uid)
+        )
+
+    def keep_quota(self, index):
+        name, parent, _, _ = self.instance.quotas[index]
+        thing, node = self.quotas[index], self.tree.nodes.get(name)
+        if thing.seen is None:
+            return None
+        value, at = thing.seen
+        if value is None and node is None:
+            return None
+        uid = str(value[0]) if value else node.uid
+        spec = QuotaSpec(hard={CPU: value[1]}) if value else None
+        seen = SeenQuota(name, uid, KIND, parent, spec, at * SECOND_US)
+        fact = self.rules.declared(Draft(self.tree), seen)
+        return None if fact is None else self.stored(fact)
+
+
+def start(instance, rules=None):
+    """Nothing is asked for, and every quota was seen."""
+    tree = Tree("t")
+    for name, parent, hard, _ in instance.quotas:
+        fact = observed(tree, name, hard, parent=parent)
+        tree.apply(msgspec.structs.replace(fact, uid="1"), tree.sequence + 1, 0)
+    quotas = tuple(Thing(truth=(1, hard), born=1) for _, _, hard, _ in instance.quotas)
+    objects = (Thing(),) * instance.objects
+    return World(instance, rules or Rules(), 1000, tree, objects, quotas)
+
+
+def cloned(tree):
+    """A tree of its own."""
+    other = copy.copy(tree)
+    other.nodes = {
+        name: msgspec.structs.replace(
+            node, self_used=dict(node.self_used), children=dict(node.children),
+            claims=dict(node.claims), grants=dict(node.grants),
+            by_namespace={ns: dict(own) for ns, own in node.by_namespace.items()},
+        )
+        for name, node in tree.nodes.items()
+    }  # fmt: skip
+    other.holders = {uid: set(quotas) for uid, quotas in tree.holders.items()}
+    return other
+
+
+def actions(world):
+    """Everything that can happen next: (name, arguments)."""
+    instance = world.instance
+    for index, thing in enumerate(world.objects):
+        if world.can_ask(index):
+            for quota in instance.places:
+                for demand in instance.demands:
+                    yield "ask", index, quota, demand
+                    if instance.is_stale and world.slot is None:
+                        yield "consider", index, quota, demand
+        for which in range(len(thing.flights)):
+            yield "land", index, which
+        if thing.truth:
+            yield "delete", index
+            if instance.touches and not thing.queue:
+                yield "touch", index
+        if thing.queue:
+            yield "deliver", index
+        yield "keep", index
+    for index, (_, _, _, limits) in enumerate(instance.quotas):
+        thing = world.quotas[index]
+        if len(thing.flights) < instance.flights:
+            for limit in limits:
+                if limit is not None or thing.truth:
+                    yield "propose", index, limit
+        for which, flight in enumerate(thing.flights):
+            if flight.creates == (thing.truth is None):
+                yield "land_quota", index, which
+        if thing.queue:
+            yield "deliver_quota", index
+        if limits:
+            yield "keep_quota", index
+    if world.slot is not None:
+        yield ("append",)
+    yield ("list",)
+    for seconds in instance.steps:
+        yield "wait", seconds
+
+
+def key(world):
+    """The state without what makes no difference: absolute times, numbers, names of objects."""
+    now, slot = world.now, world.slot
+    parts = []
+    for index, thing in enumerate(world.objects):
+        grants = world.grants(index)
+        asks = [grant.asked_us // SECOND_US for grant in grants]
+        confirmed = dict(thing.confirmed)
+        parts.append(
+            (
+                thing.truth or (), thing.is_dead, thing.was_seen,
+                tuple(sorted((f.value, now - f.asked, f.creates) for f in thing.flights)),
+                tuple((v or (), _when(at, now, asks)) for v, at in thing.queue),
+                (thing.seen[0] or (), _when(thing.seen[1], now, asks)) if thing.seen else (),
+                tuple(
+                    (
+                        g.quota, g.charge.get(CPU, 0), g.demand.get(CPU, 0),
+                        min(now - at, OLD), g.is_alone, g.is_same, confirmed.get(g.quota, 0) == g.number,
+                    )
+                    for g, at in zip(grants, asks, strict=True)
+                ),
+                (slot[1].quota, slot[1].demand[CPU], slot[1].charge[CPU], now - slot[2])
+                if slot and slot[0] == index else (),
+            )
+        )  # fmt: skip
+    parts.sort()
+    return tuple(parts), tuple(_quota_key(world, index) for index in range(len(world.quotas)))
+
+
+def _quota_key(world, index):
+    name, _, _, limits = world.instance.quotas[index]
+    if not limits:
+        return ()
+    thing, node, now = world.quotas[index], world.tree.nodes.get(name), world.now
+    at = node.asked_us // SECOND_US if node else 0
+    asks = [at] if node and node.asked else []
+    names = {}
+
+    def alias(uid):
+        return names.setdefault(int(uid), len(names))
+
+    stands = ()
+    if node is not None:
+        stands = (
+            node.observed.hard[CPU] if node.observed else None, alias(node.uid),
+            tuple((spec.hard[CPU], bool(spec.problem)) for spec in node.asked),
+            min(now - at, OLD) if asks else 0, node.is_alone if asks else True,
+        )  # fmt: skip
+    return (
+        stands,
+        (thing.truth[1], alias(thing.truth[0])) if thing.truth else (),
+        tuple((f.value, now - f.asked, f.creates, alias(f.uid)) for f in thing.flights),
+        tuple(((v[1], alias(v[0])) if v else (), _when(t, now, asks)) for v, t in thing.queue),
+        ((thing.seen[0][1], alias(thing.seen[0][0])) if thing.seen[0] else (),
+         _when(thing.seen[1], now, asks)) if thing.seen else (),
+    )  # fmt: skip
+
+
+def _when(at, now, asks):
+    """A time of evidence: against each ask there is, and against one that is still to come."""
+    return (min(now - at, 1), *((at - ask >= 0) + (at - ask >= 75) for ask in asks))
+
+
+def violation(world):
+    """What is wrong in this state; "" if nothing is."""
+    held = {name: 0 for name, _, _, _ in world.instance.quotas}
+    for index, thing in enumerate(world.objects):
+        charges = {grant.quota: grant.charge.get(CPU, 0) for grant in world.grants(index)}
+        for quota, demand in [
+            *([thing.truth] if thing.truth else []),
+            *(f.value for f in thing.flights),
+        ]:
+            if charges.get(quota, 0) < demand:
+                return f"u{index} holds {demand} of {quota}, or may, and is charged {charges}"
+        if thing.truth:
+            held[thing.truth[0]] += thing.truth[1]
+    return _overdrawn(world, held)
+
+
+def _overdrawn(world, held):
+    for index, (_, parent, _, _) in enumerate(world.instance.quotas):
+        truth = world.quotas[index].truth
+        if parent and truth:
+            held[parent] += truth[1]
+    for index, (name, _, _, _) in enumerate(world.instance.quotas):
+        truth, node = world.quotas[index].truth, world.tree.nodes.get(name)
+        used = node.used(CPU) if node else 0
+        if used < 0:
+            return f"{used} of {name} are used"
+        if held[name] > (truth[1] if truth else 0):
+            return f"{held[name]} of {name} are held and its limit is {truth}"
+        if used < held[name]:
+            return f"{held[name]} of {name} are held and {used} charged"
+    return ""
+
+
+def leak(world):
+    """What stays charged, though nothing is on its way and everything was listed; "" if nothing does."""
+    world = world.wait(OLD).list()
+    for index, thing in enumerate(world.quotas):
+        world = world.deliver_quota(index) if thing.queue else world
+        world = world.keep_quota(index) or world
+    for index, thing in enumerate(world.objects):
+        world = world.deliver(index) if thing.queue else world
+        world = world.keep(index) or world
+    for index, thing in enumerate(world.objects):
+        charges = [(grant.quota, grant.charge[CPU]) for grant in world.grants(index)]
+        if charges != ([thing.truth] if thing.truth else []):
+            return f"u{index} is {thing.truth} and charged {charges}"
+    for index, (name, _, _, _) in enumerate(world.instance.quotas):
+        truth, node = world.quotas[index].truth, world.tree.nodes.get(name)
+        stands = node and (node.observed and node.observed.hard[CPU], len(node.asked))
+        if stands != ((truth[1], 0) if truth else None):
+            return f"{name} is {truth} and stands as {stands}"
+    return ""
+
+
+class Found(NamedTuple):
+    """What an exploration came to."""
+
+    states: int
+    checked: int
+    wrong: str
+    path: tuple
+
+
+def explore(world, most=10**9):
+    """Every state that can be reached, nearest first, until one is wrong or ``most`` were found."""
+    came = {hash(key(world)): None}
+    frontier, checked = [(hash(key(world)), world)], 0
+    while frontier:
+        following = []
+        for code, world in frontier:
+            for action, *arguments in actions(world):
+                after = getattr(world, action)(*arguments)
+                if after is None:
+                    continue
+                after_code = hash(key(after))
+                if after_code in came:
+                    continue
+                came[after_code] = (code, (action, *arguments))
+                wrong = violation(after)
+                if not wrong and is_quiet(after):
+                    checked += 1
+                    wrong = leak(after)
+                if wrong or len(came) >= most:
+                    return Found(len(came), checked, wrong, path(came, after_code))
+                following.append((after_code, after))
+        frontier = following
+    return Found(len(came), checked, "", ())
+
+
+def is_quiet(world):
+    """Whether nothing is on its way."""
+    things = (*world.objects, *world.quotas)
+    return world.slot is None and not any(thing.flights or thing.queue for thing in things)
+
+
+def path(came, code):
+    """How a state came about, as actions."""
+    steps = []
+    while came[code] is not None:
+        code, step = came[code]
+        steps.append(step)
+    return tuple(reversed(steps))
+
+
+def replayed(instance, steps, rules=None):
+    """The states along a path; None where a step changes nothing."""
+    world = start(instance, rules)
+    found = [world]
+    for action, *arguments in steps:
+        world = getattr(world, action)(*arguments) or world
+        found.append(world)
+    return found
