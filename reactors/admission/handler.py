@@ -28,7 +28,7 @@ from projections.admissions import Draft, charged
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
-from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, types_of
+from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.rate import Buckets, Rate
 from reactors.admission.view import COVERING, Object, View, spec_of
@@ -227,20 +227,11 @@ class Handler:
         def question(draft: Draft, now_us: int) -> QuotaDeclared:
             return answer(draft, proposal, now_us)
 
-        tree = self._tree_of(known)
+        tree = tree_of(self._journals.places, known)
         decision = await self._answer(tree, question, review)
         if decision.verdict == "refused":
             return Answer(False, decision.reason, sentence(decision, self._journals.tree(tree)))
         return Answer(True, decision.reason)
-
-    def _tree_of(self, quota: QuotaObserved) -> str:
-        """Where a quota stands, or would stand: its own tree, else its parent's, else a new one."""
-        places = self._journals.places
-        if quota.kind == ELASTIC:
-            return places.get((ELASTIC, quota.name), f"elastic/{quota.tree}")
-        above = quota.parent or quota.name
-        new = places.get((BUSINESS, above), f"biz/{above}")
-        return places.get((BUSINESS, quota.name), new)
 
 
 def _is_system(metadata: dict[str, Any]) -> bool:

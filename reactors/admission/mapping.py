@@ -13,6 +13,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from bus.events.quotas import QuotaObserved
+
 BUSINESS = "BizGroupResourceQuota"
 ELASTIC = "ElasticQuota"
 LABEL = "biz.group.resource.quota"
@@ -54,6 +56,18 @@ def place(
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:
     """The model that each type label names, by ``cpu``, ``gpu`` and ``memory``."""
     return {name: model for name in _TYPES if (model := labels.get(f"{LABEL}/{name}-type"))}
+
+
+def tree_of(places: Mapping[tuple[str, str], str], quota: QuotaObserved) -> str:
+    """Where a quota stands, or would stand: its own tree, else its parent's, else a new one.
+
+    ``places``: (kind, name) of every quota to its tree's name.
+    """
+    if quota.kind == ELASTIC:
+        return places.get((ELASTIC, quota.name), f"elastic/{quota.tree}")
+    above = quota.parent or quota.name
+    new = places.get((BUSINESS, above), f"biz/{above}")
+    return places.get((BUSINESS, quota.name), new)
 
 
 def _is_below(name: str, top: str, parent: Callable[[str], str | None]) -> bool:
