@@ -137,6 +137,13 @@ def test_a_broken_rule_is_caught(instance, rules):
     assert all(violation(state) == "" for state in states[:-1])
 
 
+def test_a_watch_that_is_later_than_the_margin_breaks_the_promise(monkeypatch):
+    """A limit of the product, told in docs/limits.md: its evidence is dated by when it was received."""
+    monkeypatch.setattr("tests.reactors.admission_model.LAG", 30)
+
+    assert explore(start(Instance(objects=1, touches=True)), most=20_000).wrong
+
+
 def test_an_object_that_never_lands_lapses_and_one_that_does_stays_charged():
     failed, landed = (
         replayed(Instance(objects=1), [("ask", 0, "q", 2), *steps])[-1]
