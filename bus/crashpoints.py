@@ -34,6 +34,11 @@ LABELS = (
     "journal.after_append",
     "quota_status.before_apply",
     "quota_status.after_apply",
+    "decision.before_publish",
+    "decision.after_publish",
+    "effect.before_act",
+    "effect.after_act",
+    "effect.after_settle",
 )
 
 _hook: Callable[[str], None] | None = None

@@ -1,0 +1,21 @@
+"""Facts about time: it comes to rules as an event, so that a replay decides the same.
+
+Source: ``house.md`` 3.5.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from bus.events.vocabulary import Fact
+
+#: The key of every tick: there is one clock in a history.
+LEADER = "leader"
+#: Between two ticks, microseconds.
+TICK_US = 10_000_000
+
+
+class ClockTicked(Fact, frozen=True, kw_only=True):
+    """It is the event's ``time`` now, by the clock of the process that keeps. Key: ``leader``."""
+
+    wire_type: ClassVar[str] = "clock.ticked"

@@ -1,0 +1,40 @@
+"""Facts about what reactors may do: their policies and the global pause. Reactors take both from the history.
+
+Source: ``house.md`` 3.6 and section 5; ``reliability.md`` P29.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from bus.events.vocabulary import Fact
+
+#: ``shadow``: decide and record, do not act.
+Mode = Literal["off", "shadow", "on"]
+
+
+class PolicyChanged(Fact, frozen=True, kw_only=True):
+    """A reactor goes by this policy from now on. Key: the reactor's name.
+
+    ``policy`` is all of it, defaults included, so that another program's defaults change nothing. ``digest``: SHA-256
+    of mode and policy as canonical JSON, hex.
+    """
+
+    wire_type: ClassVar[str] = "policy.changed"
+
+    reactor: str
+    mode: Mode
+    policy: dict[str, Any]
+    digest: str
+    #: The person or the place of the settings that said it.
+    author: str
+
+
+class PauseChanged(Fact, frozen=True, kw_only=True):
+    """Every reactor stops, or goes on, at once. Key: ``reactors``."""
+
+    wire_type: ClassVar[str] = "pause.changed"
+
+    is_paused: bool
+    author: str
+    reason: str = ""

@@ -1,0 +1,96 @@
+"""What a reactor is: a name, a view folded from the history, triggers, a policy, and a pure ``decide``.
+
+A reactor is a replicated state machine. Its state before a trigger is the fold of the history up to it, plus all
+decisions that were appended before its own. So it can be told afterwards, from the history alone, what must have been decided
+(:mod:`reactors.engine.rederive`), and a second process that decides the same trigger decides the same.
+
+Source: ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+from pydantic import BaseModel, ConfigDict, Field
+
+from bus.envelope import Event
+from bus.events.decisions import Decision, Target
+from bus.events.vocabulary import Fact
+
+
+class Pace(BaseModel):
+    """How many destructive decisions of a reactor may be made, beside the interlocks' own limit. A change holds at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: In any minute. Ten: a person can still look at each.
+    per_minute: int = Field(10, ge=0)
+    #: In any five minutes, for one namespace, one node, and one workload.
+    per_namespace: int = Field(5, ge=0)
+    per_node: int = Field(5, ge=0)
+    per_workload: int = Field(1, ge=0)
+
+
+class ReactorPolicy(BaseModel):
+    """What every reactor's policy has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pace: Pace = Pace()
+
+
+class Trigger(msgspec.Struct, frozen=True):
+    """The event on which is decided, and its time (microseconds UTC): the only present that rules know."""
+
+    sequence: int
+    at_us: int
+    fact: Fact
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A decision as a reactor's rules make it. ``key`` is unique within one trigger."""
+
+    verb: type[Decision]
+    key: str
+    target: Target
+    reason: str
+    numbers: dict[str, int] = {}
+    #: Until when it may be done.
+    expires_us: int
+
+
+class View(Protocol):
+    """What a reactor knows, held in memory. It shares nothing with other views."""
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """Fold one event of this cluster; own decisions come once each, from the moment they are made. Total and pure
+        but for the view itself.
+        """
+
+
+class Reactor(msgspec.Struct, frozen=True, kw_only=True):
+    """One activity. Everything here but ``view`` is a pure function of its arguments.
+
+    ``version`` grows when the same history would be decided differently.
+    """
+
+    name: str
+    version: int
+    policy: type[ReactorPolicy]
+    #: Makes an empty view.
+    view: Callable[[], View]
+    triggers: tuple[type[Fact], ...]
+    #: (view, trigger, policy) to drafts, the most urgent first: limits cut the rest off.
+    decide: Callable[[Any, Trigger, Any], Sequence[Draft]]
+    #: How many objects are in its care: the interlocks' limit is a share of them.
+    managed: Callable[[Any], int]
+    #: (view, decision, policy) to why it must not be done any more, a token; "" = it may.
+    overtaken: Callable[[Any, Decision, Any], str]
+
+
+def decision_id(reactor: str, sequence: int, key: str) -> str:
+    """The id of what ``reactor`` decides about ``key`` on the event ``sequence``: 32 hex digits."""
+    return hashlib.sha256(f"{reactor}\n{sequence}\n{key}".encode()).hexdigest()[:32]

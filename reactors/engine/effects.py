@@ -1,0 +1,58 @@
+"""What was decided and is not done yet: folded from decisions and outcomes. Pure.
+
+An effector has no durable consumer: its acks would not survive a crash (``reliability.md`` section 0, fact 5: 1,958 of
+2,000 acked messages came back), and the history says the same by itself. A decision without an outcome is outstanding. If
+the process ends between an act and its outcome, the act is tried again and finds itself done, by what it left on the object;
+that is what makes at most one effect of a decision, and preconditions on uid and version keep it off other objects.
+
+Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
+"""
+
+from __future__ import annotations
+
+from bus.events.decisions import Decision, EffectSettled, Result
+from bus.events.vocabulary import Fact
+from reactors.engine.policies import Current
+
+
+class Effects:
+    """Every outstanding decision, by id, the oldest first."""
+
+    def __init__(self) -> None:
+        self.outstanding: dict[str, Decision] = {}
+
+    def take(self, fact: Fact) -> None:
+        """Fold one event. An outcome without a decision changes nothing."""
+        if isinstance(fact, Decision):
+            if not fact.is_shadow:
+                self.outstanding[fact.id] = fact
+        elif isinstance(fact, EffectSettled):
+            self.outstanding.pop(fact.decision, None)
+
+
+#: How far behind its decision the clock may be that an effector reads.
+SKEW_US = 60_000_000
+
+
+def hindrance(
+    decision: Decision, current: Current | None, *, hold: str, overtaken: str, now_us: int
+) -> tuple[Result, str] | None:
+    """(result, message) for a decision that must not be done any more; None = it may.
+
+    ``hold``: why nothing may happen that nobody asked for; ``overtaken``: why this decision is not right any more.
+    """
+    if now_us > decision.expires_us:
+        return "stale", "expired"
+    if now_us < decision.at_us - SKEW_US:
+        return "stale", "clock_went_back"
+    if overtaken:
+        return "stale", overtaken
+    if decision.is_asked:
+        return None
+    if current is None or current.mode != "on":
+        return "shadow", "mode_changed"
+    if decision.policy != current.digest:
+        return "stale", "policy_changed"
+    if hold:
+        return "stale", hold
+    return None

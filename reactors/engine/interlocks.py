@@ -1,0 +1,171 @@
+"""Safety before automation: when nothing destructive may be decided, and how much of it at most. A fold, pure.
+
+- In any five minutes at most max(1, 2 % of a reactor's objects) destructive decisions, of all reactors together.
+- None for ten minutes, and no warnings either, after the history was recovered, after a complete list without more
+  than 20 % of the objects that were known, and after two ticks more than 60 s apart in either direction. That may only
+  be a Bursar that was stopped for a while: what it knows is as old then.
+- The reactor's own :class:`~reactors.engine.contract.Pace`.
+
+All of it follows from facts in the history, and time is that of ticks, so a replay is held by the same. An
+object that was seen after a list was asked for is not missed in it.
+
+Source: ``reliability.md`` P29; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Decision
+from bus.events.histories import HistoryRecovered
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from reactors.engine.contract import Pace
+
+WINDOW_US = 300 * SECOND_US
+HOLD_US = 600 * SECOND_US
+JUMP_US = 60 * SECOND_US
+#: Of a reactor's objects, in one window: one in fifty.
+SHARE = 50
+#: One in five may be missing in a list.
+LOST = 5
+
+POD = "Pod"
+
+
+class _List(msgspec.Struct):
+    """A list while its parts are read: how many objects were known before it, and how many it is without."""
+
+    version: str
+    known: int
+    lost: int = 0
+
+
+class Interlocks:
+    """Folded from every event of a cluster."""
+
+    def __init__(self) -> None:
+        #: The newest tick; 0 = none yet.
+        self.now_us = 0
+        self._reason = ""
+        self._until_us = 0
+        #: What is to hold from the next tick on.
+        self._pending = ""
+        self._seen_us: dict[str, dict[str, int]] = {}
+        self._lists: dict[str, _List] = {}
+        self._recent: list[Decision] = []
+
+    def take(self, fact: Fact, at_us: int) -> None:
+        """Fold one event. A decision counts from the moment it is made."""
+        if isinstance(fact, PodObserved):
+            self._seen_us.setdefault(POD, {})[fact.uid] = at_us
+        elif isinstance(fact, WorkloadObserved):
+            self._seen_us.setdefault(fact.kind, {})[fact.uid] = at_us
+        elif isinstance(fact, PodVanished):
+            self._seen_us.get(POD, {}).pop(fact.uid, None)
+        elif isinstance(fact, WorkloadVanished):
+            self._seen_us.get(fact.kind, {}).pop(fact.uid, None)
+        elif isinstance(fact, PodsListed):
+            self._listed(POD, fact, at_us)
+        elif isinstance(fact, ObjectsListed):
+            self._listed(fact.kind, fact, at_us)
+        elif isinstance(fact, HistoryRecovered):
+            self._pending = "history_recovered"
+        elif isinstance(fact, Decision) and fact.is_destructive:
+            self._recent.append(fact)
+        elif isinstance(fact, ClockTicked):
+            self._ticked(at_us)
+
+    def hold(self, now_us: int) -> str:
+        """Why nothing may be decided at ``now_us`` but what a person asked for; "" = it may."""
+        return self._pending or (self._reason if now_us < self._until_us else "")
+
+    def gate(self, now_us: int) -> Gate:
+        """The limits on what is decided at ``now_us``."""
+        recent = [one for one in self._recent if now_us - one.at_us < WINDOW_US]
+        return Gate(self.hold(now_us), now_us, recent)
+
+    def _ticked(self, at_us: int) -> None:
+        if self.now_us and abs(at_us - self.now_us) > JUMP_US:
+            self._pending = "clock_jumped"
+        if self._pending:
+            self._reason, self._until_us, self._pending = self._pending, at_us + HOLD_US, ""
+        self.now_us = at_us
+        self._recent = [one for one in self._recent if abs(at_us - one.at_us) < WINDOW_US]
+
+    def _listed(self, kind: str, fact: PodsListed | ObjectsListed, asked_us: int) -> None:
+        seen = self._seen_us.setdefault(kind, {})
+        found = self._lists.get(kind)
+        if found is None or found.version != fact.resource_version or fact.part == 1:
+            found = self._lists[kind] = _List(fact.resource_version, len(seen))
+        present = set(fact.uids)
+        lost = [
+            uid
+            for uid, seen_us in seen.items()
+            if seen_us < asked_us
+            and fact.first <= uid
+            and (not fact.until or uid < fact.until)
+            and uid not in present
+        ]
+        for uid in lost:
+            del seen[uid]
+        found.lost += len(lost)
+        if found.lost * LOST > found.known:
+            self._pending = "objects_lost"
+
+
+class Gate:
+    """Lets decisions of one moment through while limits allow, in the order in which they come."""
+
+    def __init__(self, hold: str, now_us: int, recent: list[Decision]) -> None:
+        self._hold = hold
+        self._now_us = now_us
+        self._recent = recent
+
+    def refuses(self, decision: Decision, *, managed: int, pace: Pace) -> str:
+        """Why it may not be made, a token; "" = it is let through, and counts from now on."""
+        if decision.expires_us <= self._now_us:
+            return "evidence_old"
+        if self._hold and not decision.is_asked:
+            return self._hold
+        if not decision.is_destructive:
+            return ""
+        reason = self._beyond(decision, managed, pace)
+        if not reason:
+            self._recent.append(decision)
+        return reason
+
+    def _beyond(self, decision: Decision, managed: int, pace: Pace) -> str:
+        target = decision.target
+
+        def count(is_same: Callable[[Decision], bool]) -> int:
+            # What a shadow decides takes nothing from what is really done.
+            return sum(one.is_shadow == decision.is_shadow and is_same(one) for one in self._recent)
+
+        def mine(one: Decision) -> bool:
+            return one.reactor == decision.reactor
+
+        minute_us = self._now_us - 60 * SECOND_US
+        if count(lambda one: True) >= max(1, managed // SHARE):
+            return "blast_radius"
+        if count(lambda one: mine(one) and one.at_us > minute_us) >= pace.per_minute:
+            return "per_minute"
+        if (
+            count(lambda one: mine(one) and one.target.namespace == target.namespace)
+            >= pace.per_namespace
+        ):
+            return "per_namespace"
+        if (
+            target.node
+            and count(lambda one: mine(one) and one.target.node == target.node) >= pace.per_node
+        ):
+            return "per_node"
+        if count(lambda one: mine(one) and one.target.uid == target.uid) >= pace.per_workload:
+            return "per_workload"
+        return ""

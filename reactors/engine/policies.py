@@ -1,0 +1,80 @@
+"""By which policy each reactor goes, and whether all are paused: folded from the history. Pure.
+
+Source: ``house.md`` 3.6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from pydantic import BaseModel, ValidationError
+from pydantic_core import to_jsonable_python
+
+from bus.errors import EnvelopeError
+from bus.events.policies import Mode, PauseChanged, PolicyChanged
+from bus.events.vocabulary import Fact
+from reactors.engine.contract import ReactorPolicy
+
+
+class Current(msgspec.Struct, frozen=True):
+    """What holds for a reactor now."""
+
+    mode: Mode
+    policy: ReactorPolicy
+    digest: str
+
+
+class Policies:
+    """``types``: reactor to the class of its policy. Others are not known here, and left out."""
+
+    def __init__(self, types: Mapping[str, type[ReactorPolicy]]) -> None:
+        self.is_paused = False
+        self.pause_reason = ""
+        self._types = types
+        self._current: dict[str, Current] = {}
+
+    def take(self, fact: Fact) -> None:
+        """Fold one event. A policy that this program cannot read leaves its reactor without one, and raises EnvelopeError:
+        going on by the old one would be what nobody wants any more.
+        """
+        if isinstance(fact, PauseChanged):
+            self.is_paused, self.pause_reason = fact.is_paused, fact.reason
+        elif isinstance(fact, PolicyChanged) and (known := self._types.get(fact.reactor)):
+            self._current.pop(fact.reactor, None)
+            try:
+                policy = known.model_validate(fact.policy)
+            except ValidationError as error:
+                raise EnvelopeError(
+                    "a policy cannot be read", reactor=fact.reactor, errors=error.error_count()
+                ) from error
+            self._current[fact.reactor] = Current(fact.mode, policy, fact.digest)
+
+    def of(self, reactor: str) -> Current | None:
+        """What holds for a reactor; None = nobody said, so it does nothing."""
+        return self._current.get(reactor)
+
+
+def policy_changed(
+    reactor: str, mode: Mode, policy: ReactorPolicy, *, author: str
+) -> PolicyChanged:
+    """The fact that ``reactor`` goes by ``policy``: equal policies give equal bytes."""
+    body: dict[str, Any] = _canonical(policy)
+    said = msgspec.json.encode({"mode": mode, "policy": body}, order="sorted")
+    digest = hashlib.sha256(said).hexdigest()
+    return PolicyChanged(reactor=reactor, mode=mode, policy=body, digest=digest, author=author)
+
+
+def _canonical(value: Any) -> Any:
+    """JSON values of a model, sets in order: which order a set has is another one in each process."""
+    if isinstance(value, BaseModel):
+        return {name: _canonical(getattr(value, name)) for name in sorted(type(value).model_fields)}
+    if isinstance(value, Mapping):
+        return {str(key): _canonical(inner) for key, inner in sorted(value.items())}
+    if isinstance(value, set | frozenset):
+        return sorted((_canonical(inner) for inner in value), key=repr)
+    if isinstance(value, list | tuple):
+        return [_canonical(inner) for inner in value]
+    return to_jsonable_python(value, fallback=str)

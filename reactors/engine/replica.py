@@ -1,0 +1,134 @@
+"""All reactors of one cluster as one state machine over its history: fold, decide, count. Pure but for its own state.
+
+The runner drives it with the live history, :mod:`reactors.engine.rederive` with a recorded one.
+
+Source: ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bus.envelope import Event
+from bus.events import VOCABULARY
+from bus.events.decisions import Decision
+from bus.events.vocabulary import Fact, read
+from reactors.engine.contract import Draft, Reactor, Trigger, View, decision_id
+from reactors.engine.effects import Effects
+from reactors.engine.interlocks import Interlocks
+from reactors.engine.policies import Current, Policies
+
+#: Most decisions on one trigger: they are one atomic batch, and the next tick comes soon.
+MOST = 500
+
+
+class Replica:
+    """What is known and decided in ``cluster``. Events of other clusters change nothing."""
+
+    def __init__(self, reactors: Sequence[Reactor], cluster: str) -> None:
+        self.cluster = cluster
+        self.reactors = {reactor.name: reactor for reactor in reactors}
+        self.policies = Policies({reactor.name: reactor.policy for reactor in reactors})
+        self.interlocks = Interlocks()
+        self.effects = Effects()
+        self.views: dict[str, View] = {one.name: one.view() for one in reactors}
+        #: What was let go at the newest trigger because of a limit: key to token.
+        self.withheld: dict[str, str] = {}
+        #: The newest event that was folded, and the newest decision, made here or read.
+        self.sequence = 0
+        self.last_decision = 0
+        #: Own decisions that were folded when they were made, and are still to be read.
+        self._ahead: set[str] = set()
+        self._triggers = {fact.wire_type for reactor in reactors for fact in reactor.triggers}
+
+    def take(self, event: Event) -> None:
+        """Fold the next event. Raises EnvelopeError for one that cannot be read, UnsupportedVersionError for newer ones."""
+        self.sequence = event.sequence
+        if event.cluster != self.cluster or event.type not in VOCABULARY:
+            return
+        if event.id in self._ahead:
+            self._ahead.discard(event.id)
+            self.last_decision = max(self.last_decision, event.sequence)
+            return
+        self._fold(read(event, VOCABULARY), event)
+
+    def made(self, events: Sequence[Event]) -> None:
+        """Fold own decisions that are stored, before they are read."""
+        for event in events:
+            self._ahead.add(event.id)
+            self._fold(read(event, VOCABULARY), event)
+
+    def is_trigger(self, event: Event) -> bool:
+        """Whether somebody decides on ``event``."""
+        return event.type in self._triggers and event.cluster == self.cluster
+
+    def decide(self, event: Event) -> list[Decision]:
+        """What is to be decided on ``event``, which was folded last; it is not made by this."""
+        trigger = Trigger(event.sequence, event.time_us, read(event, VOCABULARY))
+        gate = self.interlocks.gate(trigger.at_us)
+        self.withheld = {}
+        found: list[Decision] = []
+        for reactor in self.reactors.values():
+            current = self.policies.of(reactor.name)
+            if current is None or current.mode == "off":
+                continue
+            if not isinstance(trigger.fact, reactor.triggers):
+                continue
+            view = self.views[reactor.name]
+            managed = reactor.managed(view)
+            for draft in reactor.decide(view, trigger, current.policy):
+                decision = _made(reactor, draft, trigger, current)
+                if self.policies.is_paused and not decision.is_asked:
+                    reason = "paused"
+                else:
+                    reason = gate.refuses(decision, managed=managed, pace=current.policy.pace)
+                if reason:
+                    self.withheld[draft.key] = reason
+                else:
+                    found.append(decision)
+        return found[:MOST]
+
+    def overtaken(self, decision: Decision) -> str:
+        """Why ``decision`` is not right any more by what is known now; "" = it is."""
+        reactor = self.reactors.get(decision.reactor)
+        current = self.policies.of(decision.reactor)
+        if reactor is None or current is None:
+            return "no_policy"
+        return reactor.overtaken(self.views[reactor.name], decision, current.policy)
+
+    def _fold(self, fact: Fact, event: Event) -> None:
+        if isinstance(fact, Decision):
+            self.last_decision = max(self.last_decision, event.sequence)
+        self.interlocks.take(fact, event.time_us)
+        self.effects.take(fact)
+        for view in self.views.values():
+            view.take(fact, event)
+        self.policies.take(fact)
+
+
+def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) -> Decision:
+    return draft.verb(
+        id=decision_id(reactor.name, trigger.sequence, draft.key),
+        reactor=reactor.name,
+        rules=reactor.version,
+        key=draft.key,
+        trigger=trigger.sequence,
+        at_us=trigger.at_us,
+        policy=current.digest,
+        is_shadow=current.mode == "shadow" and not draft.verb.is_asked,
+        target=draft.target,
+        reason=draft.reason,
+        numbers=draft.numbers,
+        expires_us=draft.expires_us,
+    )
+
+
+def decision_event(decision: Decision, cluster: str) -> Event:
+    """The decision as an event: the same bytes whoever makes it, and whenever."""
+    return decision.event(
+        cluster=cluster,
+        key=decision.key,
+        id=decision.id,
+        source=f"reactor/{decision.reactor}",
+        time_us=decision.at_us,
+    )

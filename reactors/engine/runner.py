@@ -1,0 +1,256 @@
+"""DOOR: follows the history, publishes what reactors decide, has it done, and says what became of it.
+
+- Decisions of one trigger are one atomic batch, on the condition that no other decision was appended since the newest that is
+  known here. A process that was paused, or a second one, so appends nothing; it reads on and decides at the next tick.
+- Only fresh triggers are decided on: those read after the end that the history had at the start, and not late.
+- Effects are acted on one after another, each only if it is not overtaken by then. There is no durable consumer, see
+  :mod:`reactors.engine.effects`.
+
+Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from typing import Protocol
+
+import msgspec
+
+from bus.clock import SECOND_US, Clock
+from bus.crashpoints import crashpoint
+from bus.envelope import Event
+from bus.errors import (
+    ConflictError,
+    EnvelopeError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+    RetryableError,
+    WrongExpectationError,
+)
+from bus.events.clock import LEADER, TICK_US, ClockTicked
+from bus.events.decisions import Decision, EffectSettled, Result
+from bus.events.policies import Mode
+from bus.transport import Expectation, Transport
+from reactors.engine.contract import ReactorPolicy
+from reactors.engine.effects import hindrance
+from reactors.engine.policies import policy_changed
+from reactors.engine.replica import Replica, decision_event
+
+#: A trigger that is read later than this after it was said is not decided on: the next one comes soon.
+LATE_US = 30 * SECOND_US
+#: Between two attempts at what failed for now, seconds.
+AGAIN_SECONDS = 5.0
+
+_log = logging.getLogger(__name__)
+
+
+class Effector(Protocol):
+    """Does one kind of decision, at most once for each, and never to another object than its target."""
+
+    async def act(self, decision: Decision) -> tuple[Result, str]:
+        """What became of it, and in which words.
+
+        Finds out first whether it is done already. May raise what :class:`bus.kube.KubeCluster` raises.
+        """
+        ...
+
+
+class Runner:
+    """Runs ``replica`` live. ``effectors`` by wire type of their decisions."""
+
+    def __init__(
+        self,
+        replica: Replica,
+        transport: Transport,
+        clock: Clock,
+        effectors: Mapping[str, Effector],
+    ) -> None:
+        self.replica = replica
+        #: Events that could not be read. Not 0 means that somebody writes who should not.
+        self.parked = 0
+        self._transport = transport
+        self._clock = clock
+        self._effectors = effectors
+        #: Triggers up to here are history.
+        self._past = 0
+        self._moved = asyncio.Event()
+
+    async def follow(self) -> None:
+        """Read the history for ever, and decide."""
+        self._past = (await self._transport.head()).last_sequence
+        async for events in self._transport.read(after=0, linger_seconds=0.0):
+            for event in events:
+                await self.take(event)
+            self._wake()
+
+    async def take(self, event: Event) -> None:
+        """Take in the next event; on a fresh trigger, decide and publish."""
+        try:
+            self.replica.take(event)
+        except EnvelopeError as error:
+            # The ledger parks it, too; a newer version than ours is raised, and stops this process.
+            self.parked += 1
+            _log.error("event %d is passed over: %s", event.sequence, error)
+            return
+        if event.sequence <= self._past or not self.replica.is_trigger(event):
+            return
+        if event.time_us >= self._clock.now_us() - LATE_US:
+            await self._decide(event)
+
+    async def reached(self, sequence: int) -> None:
+        """Return when the history was read up to ``sequence``."""
+        while self.replica.sequence < sequence:
+            await self._moved.wait()
+
+    async def _decide(self, trigger: Event) -> None:
+        replica = self.replica
+        events = [decision_event(one, replica.cluster) for one in replica.decide(trigger)]
+        if not events:
+            return
+        subject = f"bursar.{replica.cluster}.decision.*.*"
+        expected = Expectation(subject, replica.last_decision)
+        crashpoint("decision.before_publish")
+        try:
+            sequences = await self._publish(events, expected)
+        except WrongExpectationError:
+            _log.info("another process decided before; the next tick decides again")
+            return
+        crashpoint("decision.after_publish")
+        replica.made(
+            [
+                msgspec.structs.replace(event, sequence=sequence)
+                for event, sequence in zip(events, sequences, strict=True)
+            ]
+        )
+
+    async def _publish(self, events: list[Event], expected: Expectation) -> list[int]:
+        """Their sequences. What may have been stored must be known before anything else is decided."""
+        while True:
+            try:
+                return await self._transport.publish(events, expect=expected)
+            except RetryableError as error:
+                _log.warning("decisions cannot be published now: %s", error)
+                await asyncio.sleep(error.delay_seconds)
+
+    async def act(self) -> None:
+        """Have everything done that is outstanding, for ever."""
+        while True:
+            sequence = self.replica.sequence
+            try:
+                await self.work()
+            except RetryableError as error:
+                _log.warning("effects wait: %s", error)
+            if self.replica.sequence == sequence:
+                await self._moved_or(AGAIN_SECONDS)
+
+    async def work(self) -> None:
+        """Try every outstanding decision once. What fails for now stays outstanding."""
+        for decision in list(self.replica.effects.outstanding.values()):
+            if self.replica.policies.is_paused and not decision.is_asked:
+                continue
+            settled = await self._done(decision)
+            if settled is not None:
+                await self._settle(decision, *settled)
+
+    async def _done(self, decision: Decision) -> tuple[Result, str] | None:
+        """What became of a decision; None = it is to be tried again."""
+        replica, now_us = self.replica, self._clock.now_us()
+        hindered = hindrance(
+            decision,
+            replica.policies.of(decision.reactor),
+            hold=replica.interlocks.hold(now_us),
+            overtaken=replica.overtaken(decision),
+            now_us=now_us,
+        )
+        if hindered is not None:
+            return hindered
+        try:
+            crashpoint("effect.before_act")
+            result = await self._effectors[decision.wire_type].act(decision)
+            crashpoint("effect.after_act")
+            return result
+        except NotFoundError:
+            return "gone", "not_found"
+        except (RequestRefusedError, PermissionDeniedError) as error:
+            return "refused", str(error)[:500]
+        except (RetryableError, ConflictError) as error:
+            _log.warning("decision %s waits: %s", decision.id, error)
+            return None
+
+    async def _settle(self, decision: Decision, result: Result, message: str) -> None:
+        fact = EffectSettled(
+            decision=decision.id, reactor=decision.reactor, result=result, message=message
+        )
+        event = fact.event(
+            cluster=self.replica.cluster,
+            key=decision.id,
+            id=f"{decision.id}/settled",
+            source=f"effector/{decision.reactor}",
+            time_us=self._clock.now_us(),
+        )
+        try:
+            await self._transport.publish([event], expect=Expectation(event.subject, 0))
+        except WrongExpectationError:
+            _log.info("decision %s was settled by another process", decision.id)
+        # Until it is read, what was settled must not be tried again.
+        self.replica.effects.outstanding.pop(decision.id, None)
+        crashpoint("effect.after_settle")
+
+    async def _moved_or(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._moved.wait()
+        except TimeoutError:
+            return
+
+    def _wake(self) -> None:
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+
+async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
+    """Say what time it is, every ten seconds, for ever. Two that do so say it once."""
+    while True:
+        now_us = clock.now_us()
+        event = ClockTicked().event(
+            cluster=cluster,
+            key=LEADER,
+            id=f"{ClockTicked.wire_type}/{now_us // TICK_US}",
+            source="clock",
+            time_us=now_us,
+        )
+        try:
+            await transport.publish([event])
+        except RetryableError as error:
+            _log.warning("the clock cannot tick now: %s", error)
+        await asyncio.sleep((TICK_US - clock.now_us() % TICK_US) / SECOND_US)
+
+
+async def announce(
+    runner: Runner,
+    transport: Transport,
+    clock: Clock,
+    reactor: str,
+    mode: Mode,
+    policy: ReactorPolicy,
+    *,
+    author: str,
+) -> None:
+    """Say by which policy a reactor goes from now on, unless the history says so already."""
+    fact = policy_changed(reactor, mode, policy, author=author)
+    current = runner.replica.policies.of(reactor)
+    if current is not None and current.digest == fact.digest:
+        return
+    now_us = clock.now_us()
+    event = fact.event(
+        cluster=runner.replica.cluster,
+        key=reactor,
+        id=f"{fact.wire_type}/{reactor}/{fact.digest}/{now_us}",
+        source=f"reactor/{reactor}",
+        time_us=now_us,
+    )
+    (sequence,) = await transport.publish([event])
+    await runner.reached(sequence)
