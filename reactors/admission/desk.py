@@ -55,6 +55,7 @@ class Desk:
     async def _work(self) -> None:
         try:
             while self._queue:
+                await self._journals.turn(self._tree)
                 batch: list[_Waiting] = []
                 while self._queue and len(batch) < MAX_BATCH:
                     waiting = self._queue.popleft()
@@ -85,6 +86,7 @@ class Desk:
                 await self._journals.append(draft, ids)
             except WrongExpectationError:
                 await self._journals.newer(tree, known)
+                await self._journals.turn(self._tree)
                 batch = [waiting for waiting in batch if not waiting.answer.done()]
                 continue
             for waiting, answer in zip(batch, answers, strict=True):

@@ -11,7 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
@@ -25,6 +28,7 @@ from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, 
 from bus.transport import Expectation, Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
+from reactors.engine.turns import Turns
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
@@ -53,6 +57,7 @@ class Journals:
         self._source = source
         self._moved = asyncio.Event()
         self._listeners: list[Callable[[Event], None]] = []
+        self._turns: dict[str, Turns] = defaultdict(Turns)
 
     def tree(self, name: str) -> Tree:
         """A tree by name; an empty one where nothing was said of it."""
@@ -93,7 +98,7 @@ class Journals:
         tree = self.tree(event.key)
         try:
             fact = _JOURNAL[event.type].read(event)
-            self._apply(tree, fact, event.sequence, event.time_us)
+            self._apply(tree, fact, event.sequence, event.time_us, event.source)
         except (EnvelopeError, HistoryDivergedError):
             tree.skip(event.sequence)
             raise
@@ -106,6 +111,14 @@ class Journals:
         """Return when the history was read up to ``sequence``."""
         while self.sequence < sequence:
             await self._moved.wait()
+
+    async def turn(self, tree: str) -> None:
+        """Return when it is this process's turn to append to a tree's journal."""
+        turns = self._turns[tree]
+        while (seconds := turns.wait(self._source, time.monotonic())) > 0:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(seconds):
+                    await self._moved.wait()
 
     async def append(self, draft: Draft, ids: Sequence[str]) -> None:
         """Append the draft's decisions to its tree's journal: all or none, and apply them.
@@ -121,12 +134,14 @@ class Journals:
         ]
         subject = f"bursar.{self._cluster}.admission.*.{key_token(tree.name)}"
         crashpoint("journal.before_append")
+        began = time.monotonic()
         sequences = await self._transport.publish(
             events, expect=Expectation(subject, tree.sequence)
         )
         crashpoint("journal.after_append")
+        self._turns[tree.name].took(time.monotonic() - began)
         for (fact, time_us), sequence in zip(draft.facts, sequences, strict=True):
-            self._apply(tree, fact, sequence, time_us)
+            self._apply(tree, fact, sequence, time_us, self._source)
         self._wake()
 
     async def newer(self, tree: Tree, sequence: int) -> None:
@@ -141,9 +156,12 @@ class Journals:
         except TimeoutError:
             raise BusUnavailableError(reason="the history is not read up to date") from None
 
-    def _apply(self, tree: Tree, fact: Fact, sequence: int, time_us: int) -> None:
+    def _apply(self, tree: Tree, fact: Fact, sequence: int, time_us: int, source: str) -> None:
+        is_news = sequence > tree.sequence
         tree.apply(fact, sequence, time_us)
         if isinstance(fact, AdmissionDecided):
+            if is_news and fact.request:
+                self._turns[tree.name].said(source, time.monotonic())
             self._hold(tree, fact.uid)
         elif isinstance(fact, AdmissionReleased):
             for release in fact.releases:
