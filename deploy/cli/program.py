@@ -16,7 +16,18 @@ import sqlalchemy as sa
 import typer
 
 from bus.errors import BursarError
-from deploy.cli import asking, history, imports, keeping, status, up
+from deploy.cli import (
+    asking,
+    budgets,
+    history,
+    imports,
+    keeping,
+    quotas,
+    status,
+    up,
+    webhook,
+    why,
+)
 from deploy.cli.exits import MEANINGS, Exit, exit_of
 from deploy.cli.options import (
     Asked,
@@ -45,8 +56,12 @@ app = typer.Typer(
     help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
 )
 up.register(app)
+webhook.register(app)
 app.add_typer(imports.app, name="import")
 asking.register(app)
+quotas.register(app)
+budgets.register(app)
+why.register(app)
 status.register(app)
 history.register(app)
 keeping.register(app)
@@ -74,6 +89,9 @@ def root(
     bursar up                         follow the cluster of your kubeconfig (or play a recorded day)
     bursar report --by team,day       who used how much
     bursar acct --team vision         the rows behind it
+    bursar get quotas                 what is used and left of each quota
+    bursar quota check job.yaml       would this be admitted, and if not what would
+    bursar why vision/train-7         what was decided, and on which numbers
     bursar status                     is everything in the books?
     """
     context.obj = Given()

@@ -1,0 +1,52 @@
+"""``bursar webhook``: one more process that answers reviews."""
+
+from __future__ import annotations
+
+import asyncio
+
+import typer
+
+from deploy.cli.options import Asked, command
+from deploy.cli.output import say
+from deploy.errors import SettingsError, StoppedError
+from deploy.settings import Settings
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "webhook")(webhook)
+
+
+def webhook(asked: Asked) -> None:
+    """Answer admission reviews in one more process, beside the one that `bursar up` runs.
+
+    Any number of them may run: what they decide stands in one history, and each decision on all before it. They need the
+    bus, and no ledger. `bursar up` keeps the quotas and registers the webhook with the API server. All of them serve one
+    certificate: give it (BURSAR_ADMISSION__CERTIFICATE, …__KEY), or let them share a data folder.
+
+    \b
+    BURSAR_ADMISSION__MODE=enforce bursar webhook --bus nats://nats:4222
+    """
+    from deploy.bootstrap import run
+
+    settings = asked.settings
+    if settings.admission.mode not in ("shadow", "enforce"):
+        raise SettingsError(
+            "there is nothing to answer: set BURSAR_ADMISSION__MODE to shadow or enforce"
+        )
+    try:
+        run(_serve(settings))
+    except StoppedError:
+        say("stopped; reviews under way were answered")
+
+
+async def _serve(settings: Settings) -> None:
+    from deploy.admission import admitting
+    from deploy.bootstrap import bus
+
+    async with bus(settings) as opened:
+        say(f"bus {opened.url}; reading the history")
+        async with admitting(settings, opened.transport, None, keeps=False) as admission:
+            known = sum(len(tree.nodes) for tree in admission.journals.trees.values())
+            say(f"answering on port {settings.admission.port}, {known:,} quotas")
+            await asyncio.Event().wait()
