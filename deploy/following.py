@@ -25,6 +25,7 @@ from bus.sources.catalogue import (
     ELASTIC_QUOTAS,
     NAMESPACES,
     PODS,
+    PRIORITIES,
     SOURCES,
 )
 from bus.sources.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
@@ -132,6 +133,9 @@ def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
         chains = [workloads.from_columns(row) for row in store.select(query)]
         # What an older version said had no demand: it is said again, with it.
         return {row.uid: row.history[-1][0] for row in chains if row.history and row.asked}
+    if source is PRIORITIES:
+        # A handful, which no row keeps: they are said again.
+        return {}
     is_namespaces = source is NAMESPACES
     table = namespaces.namespaces if is_namespaces else nodes.nodes
     query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)

@@ -15,6 +15,7 @@ from typing import Annotated, ClassVar
 
 import msgspec
 
+from bus.events.quotas import Queue
 from bus.events.vocabulary import Fact
 
 #: What the ledger's tables and views hold: 64 bits.
@@ -49,13 +50,15 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     namespace: str
     name: str
     verdict: str
-    #: A stable token: ``fits``, ``fewer``, ``over-quota``, ``budget-exhausted``, ``quota-unready``, ``ungoverned`` …
+    #: A stable token: ``fits``, ``fewer``, ``released``, ``over-quota``, ``budget-exhausted``, ``quota-unready``, ``ungoverned`` …
     reason: str
     demand: dict[str, int] = {}
     types: dict[str, str] = {}
     charge: dict[str, Amount] = {}
     deficits: tuple[Deficit, ...] = ()
-    #: The last sequence of the journal that the decider knew.
+    #: Uid of the one that was first in the queue when this one was released before it; "" where it passed nobody.
+    passed: str = ""
+    #: The last sequence of the journal that the decider knew; of a release: of the whole history.
     based_on: Amount = 0
     #: Uid of the review; "" where nobody asked.
     request: str = ""
@@ -102,6 +105,8 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     namespaces: tuple[str, ...] = ()
     #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
     problem: str = ""
+    #: How what can be suspended waits for it.
+    queue: Queue = Queue()
 
 
 class QuotaDeclared(Fact, frozen=True, kw_only=True):

@@ -16,7 +16,7 @@ from bus.events.vocabulary import Fact, Upcast
 UNREADABLE = "demand_unreadable"
 
 
-def _said_nothing_of_demand(body: dict[str, Any]) -> dict[str, Any]:
+def _said_less(body: dict[str, Any]) -> dict[str, Any]:
     return body
 
 
@@ -24,12 +24,13 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     """An object of a governed kind was seen, a Deployment or a Job, say. Key: its uid.
 
     ``demand`` to ``replicas`` are what :func:`bus.kinds.asked` reads of it, also of one whose controller answers for
-    it: whether it is charged is a question of the whole chain. Version 1 said nothing of them.
+    it: whether it is charged is a question of the whole chain. Version 1 said nothing of them, version 2 nothing of what
+    waits: ``wanted``, ``priority_class`` and ``held``.
     """
 
     wire_type: ClassVar[str] = "workload.observed"
-    version: ClassVar[int] = 2
-    upcasts: ClassVar[Mapping[int, Upcast]] = {1: _said_nothing_of_demand}
+    version: ClassVar[int] = 3
+    upcasts: ClassVar[Mapping[int, Upcast]] = {1: _said_less, 2: _said_less}
 
     uid: str
     kind: str
@@ -40,6 +41,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     owner: Owner | None = None
     #: Its own, by the label policy; and those that name its quota, its own or else those of its templates.
     labels: dict[str, str] = {}
+    #: Its own, those of Bursar: what its user wants of culling, say.
+    annotations: dict[str, str] = {}
     #: ``requests.<resource>`` and ``limits.<resource>`` over all pods: cpu in milli, everything else in whole units.
     #: None = not said, or unreadable (see ``notes``).
     demand: dict[str, int] | None = None
@@ -50,6 +53,12 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     #: Demand of one pod, and number of pods, of the set that a scale sets; None where there is none.
     per_replica: dict[str, int] | None = None
     replicas: int | None = None
+    #: While it is suspended and has not ended: what it asks for once it runs.
+    wanted: dict[str, int] = {}
+    #: Of the first of its pod templates that names one.
+    priority_class: str = ""
+    #: It is suspended because it waits in a queue, not by its user.
+    held: bool = False
     notes: tuple[str, ...] = ()
 
 

@@ -9,11 +9,12 @@ Source: ``koordinator.md`` section 1 (whole workloads are charged, replicas time
 
 from bus.kinds.asking import asked, scaled
 from bus.kinds.objects import governing_owner, scale_of, target_of
-from bus.kinds.shape import QUOTA_LABELS, Ask, Kind, PodSet, Scale, Target
+from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet, Scale, Target
 from bus.kinds.table import GOVERNED, governed, served
 
 __all__ = [
     "GOVERNED",
+    "QUEUE_ANNOTATION",
     "QUOTA_LABELS",
     "Ask",
     "Kind",

@@ -10,7 +10,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.kinds import paths
 from bus.kinds.paths import bounded, count, find, one
-from bus.kinds.shape import QUOTA_LABELS, Ask, Kind, PodSet
+from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet
 from bus.kinds.templates import Template, pod_demand, template_at
 
 #: Most pod sets of one object (catalogue D19).
@@ -40,9 +40,10 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
     seconds = count(object, kind.deadline, default=-1, most=paths.MOST)
     priorities = (one.template.spec.priority_class_name for one in sets)
     scaled_set = _scaled_set(kind, sets)
-    rests = _rests(kind, object)
+    rests, total = _rests(kind, object), _total(sets)
+    waits = rests and not _has_ended(kind, object)
     return Ask(
-        demand={} if rests else _total(sets),
+        demand={} if rests else total,
         pods=0 if rests else pods,
         deadline_s=None if seconds < 0 else seconds,
         suspended=rests,
@@ -50,6 +51,8 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         priority_class=next(filter(None, priorities), "")[:253],
         per_replica=scaled_set.demand if scaled_set else None,
         replicas=scaled_set.pods if scaled_set else None,
+        wanted=total if waits else {},
+        held=waits and kind.queues and _is_queued(object),
     )
 
 
@@ -133,6 +136,10 @@ def _rests(kind: Kind, object: Mapping[str, Any]) -> bool:
     if kind.stopped and kind.stopped in paths.mapping(object, "metadata.annotations"):
         return True
     return _has_ended(kind, object)
+
+
+def _is_queued(object: Mapping[str, Any]) -> bool:
+    return bool(paths.mapping(object, "metadata.annotations").get(QUEUE_ANNOTATION))
 
 
 def _has_ended(kind: Kind, object: Mapping[str, Any]) -> bool:

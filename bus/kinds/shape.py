@@ -18,6 +18,9 @@ QUOTA_LABELS = (
     "quota.scheduling.koordinator.sh/tree-id",
 )
 
+#: On a suspended object: it waits in this quota's queue, and Bursar starts it. Without it, its user suspended it.
+QUEUE_ANNOTATION = "bursar.io/queue"
+
 #: (path, values): holds where one of the values stands at the path.
 Holds = tuple[str, tuple[str | bool, ...]]
 
@@ -66,6 +69,8 @@ class Kind(msgspec.Struct, frozen=True):
     scales: str = ""
     #: Whether what it controls is covered by what it asks for.
     covers: bool = True
+    #: Whether it waits, suspended, where its quota holds instead of refusing.
+    queues: bool = False
 
     @property
     def path(self) -> str:
@@ -95,6 +100,10 @@ class Ask(msgspec.Struct, frozen=True):
     #: where there is no such set. Also said while suspended.
     per_replica: dict[str, int] | None = None
     replicas: int | None = None
+    #: While it is suspended and has not ended: what it asks for once it runs.
+    wanted: dict[str, int] = {}
+    #: It is suspended because it waits in a queue (:data:`QUEUE_ANNOTATION`).
+    held: bool = False
 
 
 class Scale(msgspec.Struct, frozen=True):

@@ -47,6 +47,7 @@ JOB = Kind(
     deadline="spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     ended_conditions=_JOB_ENDED,
+    queues=True,
 )
 CRONJOB = Kind(
     "batch",
@@ -61,7 +62,9 @@ CRONJOB = Kind(
 ROLLOUT = Kind("argoproj.io", ("v1alpha1",), "rollouts", "Rollout", (_REPLICAS,), scales="spec")
 
 
-def _training(resource: str, kind: str, specs: str, *versions: str, scales: str = "") -> Kind:
+def _training(
+    resource: str, kind: str, specs: str, *versions: str, scales: str = "", queues: bool = True
+) -> Kind:
     """A kind of the Kubeflow training operator: a map of replica types, and the run policy they share."""
     return Kind(
         "kubeflow.org",
@@ -74,6 +77,7 @@ def _training(resource: str, kind: str, specs: str, *versions: str, scales: str 
         ended_conditions=("Succeeded", "Failed"),
         gang="spec.runPolicy.schedulingPolicy.minAvailable",
         scales=scales,
+        queues=queues,
     )
 
 
@@ -81,7 +85,8 @@ TFJOB = _training("tfjobs", "TFJob", "tfReplicaSpecs")
 PYTORCHJOB = _training(
     "pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs", scales="spec.pytorchReplicaSpecs.Worker"
 )
-MPIJOB = _training("mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1")
+# Two operators serve this kind, with different rules of suspension: it is refused rather than held.
+MPIJOB = _training("mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False)
 NOTEBOOK = Kind(
     "kubeflow.org",
     ("v1", "v1beta1", "v1alpha1"),
@@ -132,6 +137,7 @@ RAYJOB = Kind(
         ("status.jobDeploymentStatus", ("Complete", "Failed")),
         ("spec.shutdownAfterJobFinishes", (True,)),
     ),
+    queues=True,
 )
 JOBSET = Kind(
     "jobset.x-k8s.io",
@@ -149,6 +155,7 @@ JOBSET = Kind(
     ),
     suspend="spec.suspend",
     ended_conditions=("Completed", "Failed"),
+    queues=True,
 )
 
 GOVERNED = (

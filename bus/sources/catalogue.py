@@ -8,7 +8,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from bus.kinds import Kind, table
 from bus.resources.quotas import KIND, PATH, PLURAL
-from bus.sources import namespaces, nodes, pods, quotas, workloads
+from bus.sources import namespaces, nodes, pods, priorities, quotas, workloads
 from bus.sources.contract import Source
 
 PODS = Source(
@@ -22,6 +22,9 @@ PODS = Source(
 )
 NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
 NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
+PRIORITIES = Source(
+    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", priorities.translate
+)
 
 
 def _workloads(kind: Kind, *, is_optional: bool = False) -> Source:
@@ -65,6 +68,7 @@ SOURCES = (
     PODS,
     NAMESPACES,
     NODES,
+    PRIORITIES,
     DEPLOYMENTS,
     REPLICASETS,
     STATEFULSETS,

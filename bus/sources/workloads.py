@@ -20,7 +20,7 @@ from bus.errors import DemandError
 from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
 from bus.kinds import QUOTA_LABELS, Ask, Kind
 from bus.sources import records
-from bus.sources.labels import LabelPolicy, kept_labels
+from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels
 from bus.sources.records import Metadata, Record
 
 
@@ -63,12 +63,16 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
             created=records.stamp(metadata.creation_timestamp),
             owner=records.controller(metadata),
             labels=kept_labels(own, labels)[0] | quota,
+            annotations=kept_annotations(metadata.annotations, labels)[0],
             demand=ask.demand if ask else None,
             pods=ask.pods if ask else 0,
             deadline_s=ask.deadline_s if ask else None,
             suspended=ask.suspended if ask else False,
             per_replica=ask.per_replica if ask else None,
             replicas=ask.replicas if ask else None,
+            wanted=ask.wanted if ask else {},
+            priority_class=ask.priority_class if ask else "",
+            held=ask.held if ask else False,
             notes=() if ask else (UNREADABLE,),
         )
     return records.said(

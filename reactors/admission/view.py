@@ -13,8 +13,9 @@ from collections import deque
 import msgspec
 
 from bus.amounts import NANO, PodResources, effective_request
+from bus.clock import parse_stamp
 from bus.envelope import Event
-from bus.errors import EnvelopeError, QuantityError
+from bus.errors import EnvelopeError, QuantityError, TimestampError
 from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import QuotaSpec
 from bus.events.pods import Owner
@@ -64,6 +65,7 @@ class Object(msgspec.Struct, frozen=True):
     owner: Owner | None = None
     labels: dict[str, str] = {}
     ask: Ask = Ask()
+    created_us: int = 0
 
 
 class View:
@@ -107,7 +109,7 @@ class View:
             self._keep(
                 Object(
                     fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version,
-                    time_us, fact.owner, fact.labels, _ask(fact),
+                    time_us, fact.owner, fact.labels, _ask(fact), _created_us(fact, time_us),
                 )
             )  # fmt: skip
 
@@ -281,9 +283,17 @@ def _of_pod(fact: pods.PodObserved) -> dict[str, int]:
 
 def _ask(fact: workloads.WorkloadObserved) -> Ask:
     return Ask(
-        fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, fact.labels, "",
-        fact.per_replica, fact.replicas,
+        fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, fact.labels,
+        fact.priority_class, fact.per_replica, fact.replicas, fact.wanted, fact.held,
     )  # fmt: skip
+
+
+def _created_us(fact: workloads.WorkloadObserved, time_us: int) -> int:
+    """When it was made, by its own stamp; where that cannot be read, when it was seen."""
+    try:
+        return parse_stamp(fact.created or "")
+    except TimestampError:
+        return time_us
 
 
 def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:
@@ -292,5 +302,5 @@ def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:
         hard=fact.hard, cash=fact.cash, min=fact.min, max=fact.max,
         weight=fact.weight if fact.weight is not None else fact.max,
         lends=fact.lends, is_parent=fact.is_parent, exhaustion=fact.budget.exhaustion,
-        namespaces=fact.namespaces, problem=fact.problem,
+        namespaces=fact.namespaces, problem=fact.problem, queue=fact.queue,
     )  # fmt: skip

@@ -524,3 +524,47 @@ def test_whatever_stands_in_a_field_the_object_is_read_or_refused(kind, object):
                 assert kinds.asked(kind, hostile).pods >= 0
             except DemandError as error:
                 assert error.reason and len(str(error)) < 1000, (path, nasty)
+
+
+# --- what waits ----------------------------------------------------------------------------------------
+
+
+def job(suspend=True, annotations=None, **status):
+    return {
+        "metadata": {"annotations": annotations or {}},
+        "spec": {"suspend": suspend, "parallelism": 2, "template": template("3")},
+        "status": status,
+    }
+
+
+QUEUED = {kinds.QUEUE_ANNOTATION: "team"}
+WANTED = {"requests.cpu": 6000}
+ENDED = [{"type": "Failed", "status": "True"}]
+
+
+@pytest.mark.parametrize(
+    ("object", "demand", "wanted", "held"),
+    [
+        pytest.param(job(False, QUEUED), WANTED, {}, False, id="what runs wants no more"),
+        pytest.param(job(True), {}, WANTED, False, id="what its user suspended does not wait"),
+        pytest.param(job(True, QUEUED), {}, WANTED, True, id="suspended and annotated waits"),
+        pytest.param(job(True, QUEUED, conditions=ENDED), {}, {}, False, id="ended wants nothing"),
+    ],
+)
+def test_what_a_suspended_job_wants(object, demand, wanted, held):
+    ask = kinds.asked(table.JOB, object)
+
+    assert (demand, wanted, held) == (ask.demand, ask.wanted, ask.held)
+
+
+def test_these_kinds_wait_in_queues():
+    waiting = [kind.kind for kind in kinds.GOVERNED if kind.queues]
+
+    assert ["Job", "TFJob", "PyTorchJob", "RayJob", "JobSet"] == waiting
+    assert all(kind.suspend for kind in kinds.GOVERNED if kind.queues)
+
+
+def test_a_suspended_kind_that_does_not_queue_is_never_held():
+    cron = {"metadata": {"annotations": QUEUED}, "spec": {"suspend": True, "jobTemplate": job()}}
+
+    assert not kinds.asked(table.CRONJOB, cron).held

@@ -5,7 +5,7 @@ import pytest
 
 from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
-from bus.kinds import GOVERNED, QUOTA_LABELS
+from bus.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
 from bus.sources.catalogue import DEPLOYMENTS, JOBS, SOURCES, TFJOBS
 from bus.sources.labels import LabelPolicy
 from tests.bus.sources.records import POLICY, body, record, recorded
@@ -59,6 +59,26 @@ def test_an_ended_job_asks_for_nothing():
     assert ({}, 0, True) == (fact.demand, fact.pods, fact.suspended)
 
 
+def test_a_job_that_waits_says_what_it_wants_and_of_which_priority():
+    template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "priorityClassName": "high"}}
+    job = {**deployment(template=template, annotations={QUEUE_ANNOTATION: "vision"})}
+    job["spec"] = {"suspend": True, "template": template}
+    fact = seen(JOBS, job)
+    one = {"requests.cpu": 500, "requests.nvidia.com/gpu": 1}
+    one |= {"limits.cpu": 2000, "limits.nvidia.com/gpu": 1}
+
+    assert ({}, one, "high", True) == (fact.demand, fact.wanted, fact.priority_class, fact.held)
+
+
+def test_version_2_said_nothing_of_what_waits():
+    event = JOBS.translate(record(deployment()), POLICY)
+    old = {"uid": "u", "kind": "Job", "namespace": "ns", "name": "n", "resource_version": "7"}
+    old |= {"demand": {}, "suspended": True}
+    event = msgspec.structs.replace(event, version=2, body=msgspec.json.encode(old))
+
+    assert WorkloadObserved(**old) == read(event, {"workload.observed": WorkloadObserved})
+
+
 def test_the_labels_that_name_a_quota_are_kept_whatever_the_policy():
     own = {QUOTA_LABELS[1]: "A4", "app": "web", "x": "y"}
     fact = seen(DEPLOYMENTS, deployment(labels=own), LabelPolicy(label_keys=frozenset({"app"})))
@@ -94,10 +114,12 @@ def test_version_1_said_nothing_of_the_demand():
 def test_every_governed_kind_but_the_pod_is_followed():
     followed = {source.kind for source in SOURCES if source.kind}
 
-    assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed
+    quotas = {"BizGroupResourceQuota", "ElasticQuota"}
+    assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - quotas
 
 
 def test_only_kinds_that_a_cluster_may_lack_are_optional():
     for source in SOURCES:
         group = source.path.split("/")[2]
-        assert source.is_optional == ("." in group), source.name
+        is_custom = "." in group and group != "scheduling.k8s.io"
+        assert source.is_optional == is_custom, source.name
