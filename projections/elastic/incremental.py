@@ -127,12 +127,13 @@ class ElasticTree:
             node.limited[key] = self._limited(node, key)
         self._nodes[quota.name] = node
         self._attach(node)
-        self._attach_freed()
+        for freed in sorted(self._circular):
+            self._circular.discard(freed)
+            self._attach(self._nodes[freed])
 
     def remove_quota(self, name: str) -> None:
         """Forget a quota. Its pods and children stay known, beside the tree until it comes back."""
         self._take_out(name)
-        self._attach_freed()
 
     def set_pods(self, name: str, sums: PodSums) -> None:
         """What a quota's own pods ask and use, in place of what was said before."""
@@ -289,11 +290,6 @@ class ElasticTree:
         node.up = parent
         self._groups.setdefault(parent, _Group()).children[name] = node
         self._carry(node, 1)
-
-    def _attach_freed(self) -> None:
-        for name in sorted(self._circular):
-            self._circular.discard(name)
-            self._attach(self._nodes[name])
 
     def _take_out(self, name: str) -> None:
         node = self._nodes.pop(name, None)

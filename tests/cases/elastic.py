@@ -198,9 +198,9 @@ def _parent_exists(given, expected):
 
 def _guarantee_for_min(given, expected):
     quota, parent, siblings, _ = _family(given)
-    raw = [given["quota"], *given.get("siblings", ()), given["parent"]]
-    guaranteed = {one["name"]: one.get("guaranteed", {}) for one in raw}
-    above = [(parent, [quota, *siblings])]
+    raw = [given["quota"], *given.get("siblings", ()), given.get("parent")]
+    guaranteed = {one["name"]: one.get("guaranteed", {}) for one in raw if one}
+    above = [(parent, [quota, *siblings])] if parent else []
     _answered(expected, rules.check_guarantee(quota, above, guaranteed.__getitem__))
 
 
@@ -287,7 +287,7 @@ def reclaim(case):
     RECLAIM[case["given"]["op"]](case["given"], case["expect"])
 
 
-def pod_of(given, **more):
+def pod_of(given):
     """A pod with a case's fields."""
     keys = ("cpu", "memory", "gpu")
     return Pod(
@@ -298,8 +298,8 @@ def pod_of(given, **more):
         started_us=given.get("start_s", 0) * SECOND,
         request=given.get("request", {key: given[key] for key in keys if key in given}),
         labels=given.get("labels") or {},
-        preemptible=not (given.get("non_preemptible") or given.get("preemption_disabled")),
-        **more,
+        preemptible=given.get("preemptible", True)
+        and not (given.get("non_preemptible") or given.get("preemption_disabled")),
     )
 
 

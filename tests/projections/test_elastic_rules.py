@@ -117,6 +117,7 @@ def test_a_min_must_be_guaranteed_by_somebody_above_where_the_gate_is_on():
     assert create(4) is None
     guaranteed["mid"] = guaranteed["top"] = {"cpu": 5}
     assert create(4) == Refusal("min_not_guaranteed")
+    assert create(1) == Refusal("min_not_guaranteed"), "the parent's own min is not covered either"
     guaranteed["top"] = {"cpu": 10}
     assert create(4) is None
 
@@ -198,6 +199,12 @@ def test_what_a_pod_does_not_ask_may_be_over_its_limit():
     own = Level(max={"cpu": 1, "gpu": 1}, used={"gpu": 9}, limit={"cpu": 5, "gpu": 1})
 
     assert refusal({"cpu": 2}, [own]) is None
+
+
+def test_a_request_is_cut_to_the_keys_of_the_quotas_max():
+    own = Level(max={"cpu": 1}, used={}, limit={"cpu": 5, "gpu": 1})
+
+    assert refusal({"cpu": 2, "gpu": 2}, [own]) is None
 
 
 def test_the_tree_of_a_profile_takes_its_part_of_the_nodes():
