@@ -26,13 +26,14 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="GROUPS",
-        help="Groups: team, user, namespace, workload, model, node, cluster, day, hour, label:KEY; "
+        help="Groups: team, user, namespace, workload, quota, model, node, cluster, day, hour, label:KEY; "
         "several with commas, or --by again.",
     ),
 ]
 Team = Annotated[str | None, typer.Option("--team", help="Only this team.")]
 User = Annotated[str | None, typer.Option("--user", help="Only this user.")]
 Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
+Quota = Annotated[str | None, typer.Option("--quota", help="Only what counts in this quota.")]
 
 
 class Standing(msgspec.Struct, frozen=True):
@@ -67,6 +68,7 @@ def report(
     team: Team = None,
     user: User = None,
     namespace: Namespace = None,
+    quota: Quota = None,
     amounts: Annotated[
         bool,
         typer.Option(
@@ -87,7 +89,7 @@ def report(
         groups = reports.check(groups)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--by") from None
-    where = {"team": team, "user": user, "namespace": namespace}
+    where = {"team": team, "user": user, "namespace": namespace, "quota": quota}
     with reading(asked.settings) as connection:
         stands = standing(connection)
         question = _question(stands, groups, start, end, as_of, zone, where)

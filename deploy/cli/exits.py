@@ -39,6 +39,8 @@ class Exit(IntEnum):
     UNHEALTHY = 7
     #: The bus would not keep what it acknowledges, or a permission is missing.
     REFUSED = 8
+    #: `quota check`: something would not be admitted.
+    NOT_ADMITTED = 9
     #: The reader of our output went away (as in `bursar acct | head`).
     PIPE = PIPE
 
@@ -54,6 +56,7 @@ MEANINGS = {
     Exit.DIFFERENT: "what must be equal is not (history, rows, chain)",
     Exit.UNHEALTHY: "status: parked events, gaps, lag or an unsafe bus",
     Exit.REFUSED: "unsafe bus or missing permission",
+    Exit.NOT_ADMITTED: "quota check: something would be refused",
     Exit.PIPE: "the reader of the output went away",
 }
 

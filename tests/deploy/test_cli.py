@@ -16,6 +16,8 @@ COMMANDS = [
     ("up",), ("import",), ("import", "openb"), ("import", "events"), ("status",), ("acct",), ("report",),
     ("sql",), ("replay",), ("verify",), ("recover",), ("export",), ("events",), ("parked",),
     ("parked", "list"), ("parked", "show"), ("parked", "redrive"), ("version",), (),
+    ("get",), ("get", "quotas"), ("quota",), ("quota", "tree"), ("quota", "show"), ("quota", "explain"),
+    ("quota", "check"), ("budget",), ("budget", "list"), ("budget", "credit"), ("why",),
 ]  # fmt: skip
 
 
@@ -31,7 +33,7 @@ def test_every_command_explains_itself(capsys, command):
 
     assert code == 0
     assert "Usage: " in text
-    if command not in ((), ("import",), ("parked",)):
+    if command not in ((), ("import",), ("parked",), ("get",), ("quota",), ("budget",)):
         assert all(option in text for option in ("--data", "--ledger", "--bus", "--output"))
 
 

@@ -1,0 +1,219 @@
+"""``bursar budget``: what is left of each budget, and entries beside them."""
+
+from __future__ import annotations
+
+import getpass
+import uuid
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from bus.clock import SECOND_US, format_stamp
+from bus.errors import QuantityError
+from bus.events.budgets import MOST, BudgetCredited
+from bus.resources.keys import CASH, key_amount
+from deploy.cli import times
+from deploy.cli.asking import standing
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import say, write
+from deploy.cli.quotas.listing import footer
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.quotas.reading import hours_text
+from deploy.ledgers import reading
+from projections.budgets.entries import budget_entries
+
+budget = typer.Typer(
+    no_args_is_help=True, help="Budgets: what is spent and left, and credits beside them."
+)
+
+_BUDGETS = (
+    "SELECT cluster, quota, key, start_at, end_at, hard, credits, spent, committed, remaining,"
+    " exhausts_at, is_granted FROM v1_budget ORDER BY quota, key, cluster"
+)
+_TITLES = (
+    "QUOTA", "KEY", "ENDS", "BUDGET", "CREDITS", "SPENT", "COMMITTED", "LEFT", "EXHAUSTS-AT",
+)  # fmt: skip
+_FIELDS = (
+    "quota", "key", "start_at", "end_at", "hard", "credits", "spent", "committed", "remaining",
+    "exhausts_at", "is_granted", "cluster",
+)  # fmt: skip
+_ENTRY_FIELDS = ("time", "quota", "key", "hours", "amount", "reason", "author", "period", "ref", "sequence", "cluster")  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``budget`` to the program."""
+    command(budget, "list")(list_)
+    # A refund is negative: its sign must not be taken for an option.
+    command(budget, "credit", context_settings={"ignore_unknown_options": True})(credit)
+    app.add_typer(budget, name="budget")
+
+
+def list_(
+    asked: Asked,
+    quota: Annotated[
+        str | None, typer.Argument(metavar="[QUOTA]", help="Only those of this quota.")
+    ] = None,
+    entries: Annotated[
+        bool, typer.Option("--entries", help="The credits and refunds, instead of the sums.")
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """What is left of each budget at the ledger's moment, in hours: LEFT = BUDGET + CREDITS - SPENT.
+
+    COMMITTED is what running work with a deadline may still spend. Other formats have exact unit-seconds.
+
+    \b
+    bursar budget list
+    bursar budget list research --entries
+    """
+    with reading(asked.settings) as connection:
+        stands = standing(connection)
+        if entries:
+            rows = _entries(connection, quota, cluster)
+        else:
+            rows = _budgets(connection, quota, cluster)
+    if entries:
+        write(rows, asked.output, columns=_ENTRY_FIELDS)
+    elif asked.output is Format.TABLE:
+        notes = footer(stands.sequence, stands.observed_s)
+        write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+    else:
+        write(rows, asked.output, columns=_FIELDS)
+
+
+def _budgets(
+    connection: sa.Connection, quota: str | None, cluster: str | None
+) -> list[dict[str, Any]]:
+    found = [dict(row._mapping) for row in connection.execute(sa.text(_BUDGETS))]
+    return [
+        {name: row[name] for name in _FIELDS}
+        for row in found
+        if quota in (None, row["quota"]) and cluster in (None, row["cluster"])
+    ]
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    key = row["key"]
+    hours = {
+        title: hours_text(key, row[name])
+        for title, name in (
+            ("BUDGET", "hard"), ("CREDITS", "credits"), ("SPENT", "spent"),
+            ("COMMITTED", "committed"), ("LEFT", "remaining"),
+        )
+    }  # fmt: skip
+    ends = row["end_at"] if row["is_granted"] else f"none before {row['end_at'] or 'ever'}"
+    named = {"QUOTA": row["quota"], "KEY": key, "ENDS": ends, "EXHAUSTS-AT": row["exhausts_at"]}
+    return {title: (named | hours)[title] for title in _TITLES}
+
+
+def _entries(
+    connection: sa.Connection, quota: str | None, cluster: str | None
+) -> list[dict[str, Any]]:
+    columns = budget_entries.c
+    rows = connection.execute(sa.select(budget_entries).order_by(columns.time_us, columns.ref))
+    return [
+        {
+            "time": format_stamp(row.time_us), "quota": row.quota, "key": row.key,
+            "hours": hours_text(row.key, row.amount), "amount": row.amount, "reason": row.reason,
+            "author": row.author, "period": format_stamp(row.since_us), "ref": row.ref,
+            "sequence": row.sequence, "cluster": row.cluster,
+        }
+        for row in rows
+        if quota in (None, row.quota) and cluster in (None, row.cluster)
+    ]  # fmt: skip
+
+
+def credit(
+    asked: Asked,
+    quota: Annotated[str, typer.Argument(metavar="QUOTA", help="The quota's name.")],
+    key: Annotated[str, typer.Argument(metavar="KEY", help="Of its budget, such as limits.cpu.")],
+    hours: Annotated[
+        str, typer.Argument(metavar="HOURS", help="More budget; below 0 takes some away.")
+    ],
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")],
+    author: Annotated[
+        str | None, typer.Option("--author", metavar="NAME", help="Who says so; by default you.")
+    ] = None,
+    period: Annotated[
+        str | None,
+        typer.Option("--period", metavar="TIME", help="A moment of the period; by default now."),
+    ] = None,
+    tz: times.Zone = "UTC",
+    ref: Annotated[
+        str | None,
+        typer.Option("--ref", metavar="ID", help="The entry's identity: twice the same is one."),
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Give a quota more budget for one period, or take some back: an entry beside the budget, never an edit.
+
+    The entry goes into the history, with its reason and author, and counts as soon as it is there.
+
+    \b
+    bursar budget credit research limits.cpu 250 --reason "conference deadline"
+    bursar budget credit research limits.nvidia.com/gpu -8.5 --reason "refund of the node failure" --period 2026-11-01
+    """
+    from deploy.bootstrap import run
+    from deploy.crediting import credit as credited
+
+    key = key.removeprefix(CASH)
+    amount = _amount(key, hours)
+    if not reason.strip():
+        raise typer.BadParameter("say why", param_hint="--reason")
+    since_s = times.second_of(period or "now", times.zone_of(tz), "--period")
+    assert since_s is not None
+    found = _known(asked, quota, key, cluster)
+    entry = BudgetCredited(
+        ref=ref or uuid.uuid4().hex, quota=quota, key=key, amount=amount, reason=reason,
+        author=author or getpass.getuser(), since_us=since_s * SECOND_US,
+    )  # fmt: skip
+    said = _said(asked, found, entry) if ref else None
+    if said is None:
+        run(credited(asked.settings, found, entry))
+        said = _said(asked, found, entry)
+    assert said is not None
+    write([said], asked.output, title="Credited", one=True)
+
+
+def _said(asked: Asked, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
+    """The entry of this ``ref`` in the ledger; None for none. Raises typer.BadParameter where it says something else."""
+    with reading(asked.settings) as connection:
+        rows = _entries(connection, None, cluster)
+    for row in rows:
+        if row["ref"] == entry.ref:
+            if (row["quota"], row["key"], row["amount"]) != (entry.quota, entry.key, entry.amount):
+                raise typer.BadParameter("this entry says something else", param_hint="--ref")
+            return row
+    return None
+
+
+def _amount(key: str, hours: str) -> int:
+    sign = -1 if hours.startswith("-") else 1
+    try:
+        amount, is_rounded = key_amount(CASH + key, hours.removeprefix("-"))
+    except QuantityError as error:
+        raise typer.BadParameter(
+            f"{hours[:32]!r} are no hours: {error.reason}", param_hint="HOURS"
+        ) from None
+    if not 0 < amount <= MOST:
+        raise typer.BadParameter("between one unit-second and 2^60 of them", param_hint="HOURS")
+    if is_rounded:
+        say("rounded up to a whole unit-second")
+    return sign * amount
+
+
+def _known(asked: Asked, quota: str, key: str, cluster: str | None) -> str:
+    """The cluster whose quota has this budget. Raises typer.BadParameter: an entry beside no budget would be lost."""
+    with reading(asked.settings) as connection:
+        rows = _budgets(connection, None, cluster)
+    mine = [row for row in rows if row["quota"] == quota]
+    found = [row["cluster"] for row in mine if row["key"] == key]
+    if not mine:
+        raise typer.BadParameter(f"no quota {quota[:64]!r} has a budget", param_hint="QUOTA")
+    if not found:
+        keys = ", ".join(row["key"] for row in mine)
+        raise typer.BadParameter(f"its budgets are {keys}", param_hint="KEY")
+    if len(found) > 1:
+        raise typer.BadParameter(f"in the clusters {', '.join(found)}", param_hint="--cluster")
+    return str(found[0])

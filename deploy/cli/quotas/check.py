@@ -1,0 +1,166 @@
+"""``bursar quota check``: would these manifests be admitted now, and if not, what is the least that has to change?"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from bus.clock import SystemClock
+from bus.resources.keys import CASH, key_amount, key_text
+from deploy.cli import times
+from deploy.cli.exits import Exit
+from deploy.cli.options import Asked, Format
+from deploy.cli.output import say, write
+from deploy.cli.quotas.listing import footer
+from deploy.cli.quotas.options import Cluster
+from deploy.consulting import Consulted, consulting
+from deploy.manifest_files import manifests
+from projections.pod_runs import pod_runs
+from projections.workloads import workloads
+from reactors.admission.advice import Advice
+from reactors.admission.trial import Judged, Trial
+from reactors.webhook.registration import SYSTEM_NAMESPACES
+
+_COLUMNS = (
+    "object", "quota", "admitted", "reason", "message", "changes", "replicas_path", "replicas",
+    "replicas_that_fit", "free", "raise_hard_to", "parent_has_room", "credit", "budget_resets_at",
+    "largest_hard", "charge",
+)  # fmt: skip
+
+
+def check(
+    asked: Asked,
+    file: Annotated[
+        str, typer.Argument(metavar="FILE", help="Manifests, YAML or JSON; - reads stdin.")
+    ],
+    namespace: Annotated[
+        str, typer.Option("--namespace", "-n", help="For objects that name none.")
+    ] = "default",
+    cluster: Cluster = None,
+) -> None:
+    """Would these objects be admitted now, and if not, what is the smallest change with which they would?
+
+    Decided by the webhook's own rules on the trees that the ledger holds; nothing is sent and nothing recorded. The objects of
+    a file count one after the other. Each change that is shown is enough by itself. Ends with code 9 where something
+    would be refused.
+
+    \b
+    bursar quota check train.yaml
+    kubectl kustomize . | bursar quota check - -n research
+    """
+    objects = manifests(file)
+    with consulting(asked.settings, cluster) as consulted:
+        exempt = {*SYSTEM_NAMESPACES, *asked.settings.admission.exempt_namespaces}
+        trial = Trial(
+            consulted.journals.trees, consulted.journals.places, consulted.view,
+            lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
+        )  # fmt: skip
+        found = [trial.judge(one, namespace) for one in objects]
+        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+    rows = [_row(one) for one in found]
+    if asked.output is Format.TABLE:
+        shown = [
+            {
+                "object": row["object"],
+                "quota": row["quota"],
+                "admitted": row["admitted"],
+                "reason": row["reason"],
+                "or else": "; or ".join(row["changes"]),
+            }
+            for row in rows
+        ]
+        write(shown, asked.output, footer=[*(one.message for one in found if one.message), *notes])
+    else:
+        write(rows, asked.output, columns=_COLUMNS)
+    refused = sum(not one.is_admitted for one in found)
+    if refused:
+        say(f"{refused:,} of {len(found):,} objects would be refused")
+        raise typer.Exit(Exit.NOT_ADMITTED)
+
+
+def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
+    """Of the object that is there under this name; "" for none."""
+    if not name:
+        return ""
+    if kind == "Pod":
+        runs = pod_runs.c
+        query = sa.select(runs.uid).where(
+            runs.cluster == consulted.cluster, runs.namespace == namespace, runs.name == name,
+            runs.end_s.is_(None),
+        )  # fmt: skip
+    else:
+        columns = workloads.c
+        query = sa.select(columns.uid).where(
+            columns.cluster == consulted.cluster, columns.kind == kind,
+            columns.namespace == namespace, columns.name == name, columns.vanished == 0,
+        )  # fmt: skip
+    return next((str(row[0]) for row in consulted.select(query)), "")
+
+
+def _row(judged: Judged) -> dict[str, Any]:
+    advice = judged.advice
+    name = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
+    return {
+        "object": f"{judged.kind} {name}",
+        "quota": judged.quota,
+        "admitted": judged.is_admitted,
+        "reason": judged.reason,
+        "message": judged.message,
+        "changes": changes(judged),
+        "replicas_path": advice.path,
+        "replicas": advice.replicas if advice.path else None,
+        "replicas_that_fit": advice.fits,
+        "free": advice.free,
+        "raise_hard_to": advice.hard,
+        "parent_has_room": advice.has_room_above,
+        "credit": advice.credit,
+        "budget_resets_at": times.stamp(advice.resets_s or None),
+        "largest_hard": judged.largest,
+        "charge": judged.decision.charge if judged.decision else {},
+    }
+
+
+def changes(judged: Judged) -> list[str]:
+    """What would let it pass, each by itself enough, the smallest first."""
+    advice = judged.advice
+    found = []
+    if advice.fits is not None:
+        found.append(f"{advice.path} {advice.replicas} -> {advice.fits}")
+    given_back = f"wait until others give back {_amounts(advice.free)}" if advice.free else ""
+    # Where both budget and limit refuse, neither change is enough alone.
+    found += [
+        f"{change}, and {given_back}" if given_back else change
+        for change in _of_budgets(judged.quota, advice)
+    ]
+    if given_back and not advice.credit:
+        found.append(given_back)
+        if advice.hard:
+            room = "admits that" if advice.has_room_above else "does not admit that now"
+            hard = _amounts(advice.hard)
+            found.append(f"raise quota {judged.quota!r} to {hard} (its tree {room})")
+    if judged.largest:
+        found.append(f"ask for {_amounts(judged.largest)}")
+    return found
+
+
+def _of_budgets(quota: str, advice: Advice) -> list[str]:
+    if not advice.credit:
+        return []
+    credits = " and ".join(
+        f"bursar budget credit {quota} {key} {_hours_up(key, amount)} --reason TEXT"
+        for key, amount in advice.credit.items()
+    )
+    resets = times.stamp(advice.resets_s or None)
+    return [f"wait for the next period, {resets}", credits] if resets else [credits]
+
+
+def _hours_up(key: str, amount: int) -> str:
+    """The amount in hours, to the next thousandth, so that it is enough."""
+    thousandths = -(-amount * 1000 // key_amount(CASH + key, 1)[0])
+    return f"{thousandths // 1000}.{thousandths % 1000:03d}".rstrip("0").rstrip(".")
+
+
+def _amounts(amounts: dict[str, int]) -> str:
+    return ", ".join(f"{key_text(key, amount)} of {key}" for key, amount in amounts.items())

@@ -1,0 +1,167 @@
+"""``bursar quota explain``: what counts against a quota and why, or why a workload counts where it does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any
+
+import typer
+
+from bus.events.pods import Owner
+from bus.resources.keys import key_text
+from deploy.cli.options import Asked, Format
+from deploy.cli.output import write
+from deploy.cli.quotas.finding import Found, find
+from deploy.cli.quotas.listing import footer
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.quotas.reading import amount_text, hours_text
+from deploy.consulting import Consulted, consulting
+from projections import workloads
+from projections.admissions import Grant, Node, Tree, charged
+from projections.budgets.queries import standings
+from reactors.admission.mapping import ELASTIC_LABEL, LABEL, types_of
+
+_COLUMNS = ("key", "counts", "amount", "why")
+
+
+def explain(
+    asked: Asked,
+    name: Annotated[
+        str,
+        typer.Argument(metavar="NAME", help="A quota, or a workload: NAMESPACE/NAME or its uid."),
+    ],
+    cluster: Cluster = None,
+) -> None:
+    """What counts against a quota, item by item, and why; or to which quota a workload counts, with how much, and why.
+
+    \b
+    bursar quota explain research
+    bursar quota explain vision/train-7
+    """
+    with consulting(asked.settings, cluster) as consulted:
+        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+        places = {quota for _, quota in consulted.journals.places}
+        if name in places:
+            tree, node = consulted.placed(name)
+            rows = [*_counted(tree, node), *_spent(consulted, node)]
+        else:
+            found = find(consulted.connection, consulted.cluster, name)
+            if not found:
+                consulted.placed(name)
+            rows = [row for one in found for row in _of_workload(consulted, one)]
+    if asked.output is Format.TABLE:
+        rows = [{**row, "amount": _text(row)} for row in rows]
+    write(rows, asked.output, columns=_COLUMNS, footer=notes)
+
+
+def _text(row: dict[str, Any]) -> str | None:
+    if row["amount"] is None:
+        return None
+    if row["key"].startswith("cash/"):
+        return hours_text(row["key"].removeprefix("cash/"), row["amount"]) + " h"
+    return amount_text(row["key"], row["amount"])
+
+
+def _item(key: str, counts: str, amount: int | None, why: str) -> dict[str, Any]:
+    return {"key": key, "counts": counts, "amount": amount, "why": why}
+
+
+def _counted(tree: Tree, node: Node) -> Iterator[dict[str, Any]]:
+    """Every workload and quota below, key by key, and what that makes together."""
+    for key in sorted({*node.limited(), *node.self_used, *node.claims}):
+        for grant in sorted(node.grants.values(), key=lambda g: (-g.charge.get(key, 0), g.uid)):
+            if grant.charge.get(key):
+                named = f"{grant.kind} {grant.namespace}/{grant.name}"
+                yield _item(key, named, grant.charge[key], _why_held(grant, key))
+        for child, claims in sorted(node.children.items()):
+            if claims.get(key):
+                below = tree.nodes.get(child)
+                pending = ", the larger of two while a change is on its way"
+                why = "its whole limit, used or not" + (pending if below and below.asked else "")
+                yield _item(key, f"quota {child}", claims[key], why)
+        limit = node.limit(key)
+        if limit is None:
+            said = "it does not limit this key"
+        else:
+            over = node.used(key) - limit
+            said = f"of {key_text(key, limit)}: " + (
+                f"{key_text(key, over)} too much" if over > 0 else f"{key_text(key, -over)} left"
+            )
+            said += ", the strictest of its limits while a change is on its way" * bool(node.asked)
+        yield _item(key, "all together", node.used(key), said)
+
+
+def _why_held(grant: Grant, key: str) -> str:
+    asks = charged(grant.demand, grant.types).get(key, 0)
+    if grant.is_adopted:
+        return "it is there and was never admitted with that much"
+    if asks < grant.charge[key]:
+        return f"it asks for {key_text(key, asks)} now; the rest is given back when that is seen"
+    type_ = ", counted here by its type label" if key not in grant.demand else ""
+    return f"admitted as entry {grant.number:,} of the journal{type_}"
+
+
+def _spent(consulted: Consulted, node: Node) -> Iterator[dict[str, Any]]:
+    at_s = consulted.observed_us // 1_000_000
+    found = standings(consulted.select, consulted.cluster)
+    for (quota, key), one in sorted(found.items()):
+        if quota == node.name:
+            key_ = f"cash/{key}"
+            yield _item(key_, "budget", one.hard, "what its object grants in this period")
+            if one.credits:
+                yield _item(key_, "entries", one.credits, "bursar budget list --entries")
+            why = f"held by its workloads so far: bursar report --by workload --quota {quota}"
+            yield _item(key_, "spent", one.spent(at_s), why)
+            yield _item(key_, "left", one.left(at_s), "bursar budget list")
+
+
+def _of_workload(consulted: Consulted, found: Found) -> Iterator[dict[str, Any]]:
+    """Where a workload counts, by which label, and what of it."""
+    top = _top(consulted, found)
+    named = f"{found.kind} {found.namespace}/{found.name}"
+    if top is not None:
+        yield _item(
+            "", named, None, f"not charged itself: {top.kind} {top.name} is, which controls it"
+        )
+        for above in find(consulted.connection, consulted.cluster, top.uid):
+            yield from _of_workload(consulted, above)
+        return
+    where = consulted.view.place(found.labels, found.namespace)
+    if where is None:
+        yield _item("", named, None, "held to no quota: neither it nor its namespace names one")
+        return
+    yield _item("", named, None, f"counts in quota {where.quota}: {_because(consulted, found)}")
+    if where.refusal:
+        why = "its namespace belongs to another quota, which is not above the named one"
+        yield _item("", named, None, f"{why} ({where.refusal})")
+    tree = consulted.journals.trees.get(
+        consulted.journals.places.get((where.kind, where.quota), "")
+    )
+    node = tree.nodes.get(where.quota) if tree else None
+    grant = node.grants.get(found.uid) if node else None
+    demand = found.demand or (grant.demand if grant else {})
+    asks = charged(demand, types_of(found.labels))
+    for key in sorted({*asks, *(grant.charge if grant else ())}):
+        held = grant.charge.get(key, 0) if grant else 0
+        why = _why_held(grant, key) if grant and held else "it holds nothing of it"
+        by = "by its type label, also" if key not in demand else "all its pods together"
+        asked_for = f"{by}: it asks for {key_text(key, asks.get(key, 0))}"
+        yield _item(key, f"quota {where.quota}", held, f"{asked_for}; {why}")
+
+
+def _top(consulted: Consulted, found: Found) -> Owner | None:
+    def row(uid: str) -> workloads.Workload | None:
+        table = workloads.workloads
+        rows = consulted.select(table.select().where(table.c.uid == uid))
+        return workloads.from_columns(rows[0]) if rows else None
+
+    return workloads.top(found.owner, row)
+
+
+def _because(consulted: Consulted, found: Found) -> str:
+    own = {key: found.labels[key] for key in (LABEL, ELASTIC_LABEL) if found.labels.get(key)}
+    if own:
+        return "its label " + ", ".join(f"{key}={value}" for key, value in own.items())
+    labels = consulted.view.namespaces.get(found.namespace, {})
+    mapped = (f"{key}={labels[key]}" for key in (LABEL, ELASTIC_LABEL) if labels.get(key))
+    return f"the label of its namespace {next(mapped, '')}"

@@ -1,0 +1,237 @@
+"""``bursar quota show``: one quota with its keys, holders, conditions, changes on their way and last refusals."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+import sqlalchemy as sa
+import typer
+
+from bus.clock import format_stamp
+from bus.events.admissions import QuotaSpec
+from bus.events.budgets import BudgetJudged
+from bus.resources.keys import key_text
+from deploy.cli import times
+from deploy.cli.options import Asked, Format
+from deploy.cli.output import write
+from deploy.cli.quotas.listing import footer
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.quotas.reading import amount_text, hours_text
+from deploy.consulting import Consulted, consulting
+from projections.admissions import Draft, Grant, Node, Tree
+from projections.admissions.decisions import Decision, admissions, from_columns
+from projections.admissions.elastic import ASKED
+from projections.admissions.queries import archived
+from projections.budgets import Exhaustion, Standing, advance
+from projections.budgets.queries import standings
+from reactors.admission.messages import sentence
+from reactors.admission.metering import exhaustion_of, status_of
+
+#: Refusals that are shown, the newest.
+REFUSALS = 5
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The quota's name.")]
+
+
+def show(asked: Asked, name: Name, cluster: Cluster = None) -> None:
+    """One quota: each key with its limit, who holds how much, its conditions, what is on its way, the last refusals.
+
+    \b
+    bursar quota show research
+    bursar quota show research -o json
+    """
+    with consulting(asked.settings, cluster) as consulted:
+        tree, node = consulted.placed(name)
+        found = _record(consulted, tree, node)
+        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+    if asked.output is Format.TABLE:
+        write(
+            [_for_people(found)], asked.output, title=f"{node.kind} {name}", footer=notes, one=True
+        )
+        return
+    write([found], asked.output, one=True)
+
+
+def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
+    at_s = consulted.observed_us // 1_000_000
+    found = standings(consulted.select, consulted.cluster)
+    own = {key: one for (quota, key), one in found.items() if quota == node.name}
+    status = status_of(
+        tree, node, own, _phases(consulted, node, own, at_s),
+        at_s=at_s, sequence=consulted.sequence, generation=0,
+    )  # fmt: skip
+    return {
+        "name": node.name,
+        "kind": node.kind,
+        "parent": node.parent,
+        "children": sorted(node.children),
+        "tree": tree.name,
+        "uid": node.uid,
+        "namespaces": list(node.spec.namespaces),
+        "exhaustion": node.spec.exhaustion,
+        "problem": node.spec.problem,
+        "keys": _keys(tree, node, status.runtime),
+        "budgets": [_budget(key, one, at_s) for key, one in sorted(own.items())],
+        "holders": [_holder(grant) for grant in _largest_first(node)],
+        "conditions": [
+            {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
+            for c in status.conditions
+        ],
+        "pending": [_changed(node, spec) for spec in node.asked],
+        "refusals": [_refusal(one, tree) for one in _refusals(consulted, tree, node)],
+    }
+
+
+def _phases(
+    consulted: Consulted, node: Node, own: dict[str, Standing], at_s: int
+) -> dict[str, Exhaustion]:
+    """Since when each budget is spent: as it was judged last, or as of now."""
+    found = {key: advance(None, standing, at_s) for key, standing in own.items()}
+    types = (BudgetJudged.wire_type,)
+    for events in archived(consulted.select, consulted.cluster, types, key=node.name):
+        for fact in map(BudgetJudged.read, events):
+            judged = exhaustion_of(fact)
+            if fact.key in own and judged.period == own[fact.key].period:
+                found[fact.key] = advance(judged, own[fact.key], max(at_s, judged.at_s))
+    return found
+
+
+def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
+    draft = Draft(tree)
+    keys = sorted({*node.limited(), *node.self_used, *node.claims, *(ASKED + r for r in runtime)})
+    limits = draft.limits(node, dict.fromkeys(keys, 0))
+    return [
+        {
+            "key": key,
+            "hard": node.limited().get(key),
+            "limit": limits[key],
+            "used": node.used(key),
+            "self_used": node.self_used.get(key, 0),
+            "claimed": node.claims.get(key, 0),
+            "ungoverned": sum(g.charge.get(key, 0) for g in node.grants.values() if g.is_adopted),
+        }
+        for key in keys
+    ]
+
+
+def _budget(key: str, standing: Standing, at_s: int) -> dict[str, Any]:
+    return {
+        "key": key,
+        "limit": standing.limit,
+        "credits": standing.credits,
+        "spent": standing.spent(at_s),
+        "committed": standing.committed,
+        "left": standing.left(at_s),
+        "exhausts_at": times.stamp(standing.exhausts_s(at_s)),
+        "period_ends_at": times.stamp(standing.period.end_s),
+    }
+
+
+def _largest_first(node: Node) -> list[Grant]:
+    return sorted(node.grants.values(), key=lambda g: (-max(g.charge.values(), default=0), g.uid))
+
+
+def _holder(grant: Grant) -> dict[str, Any]:
+    return {
+        "workload": f"{grant.kind} {grant.namespace}/{grant.name}",
+        "uid": grant.uid,
+        "charge": grant.charge,
+        "asked_at": format_stamp(grant.asked_us) if grant.asked_us else None,
+        "number": grant.number,
+        "ungoverned": grant.is_adopted,
+    }
+
+
+def _changed(node: Node, spec: QuotaSpec) -> dict[str, Any]:
+    """What a change that is on its way makes different."""
+    before = msgspec.to_builtins(node.observed) if node.observed else {}
+    after: dict[str, Any] = msgspec.to_builtins(spec)
+    return {name: value for name, value in after.items() if value != before.get(name)}
+
+
+def _refusals(consulted: Consulted, tree: Tree, node: Node) -> list[Decision]:
+    columns = admissions.c
+    query = (
+        sa.select(admissions)
+        .where(
+            columns.cluster == consulted.cluster, columns.quota == node.name,
+            columns.tree == tree.name, columns.verdict == "refused",
+        )
+        .order_by(columns.number.desc())
+        .limit(REFUSALS)
+    )  # fmt: skip
+    return [from_columns(row) for row in consulted.select(query)]
+
+
+def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
+    said = decision.said
+    return {
+        "time": format_stamp(decision.time_us),
+        "workload": f"{said.kind} {said.namespace}/{said.name}",
+        "reason": said.reason,
+        "message": sentence(said, tree),
+        "id": decision.id,
+        "sequence": decision.sequence,
+    }
+
+
+# for people
+
+
+def _for_people(found: dict[str, Any]) -> dict[str, Any]:
+    shown = {name: found[name] for name in ("kind", "parent", "children", "tree", "namespaces")}
+    if found["problem"]:
+        shown["problem"] = found["problem"]
+    shown["keys"] = [_key_line(one) for one in found["keys"]]
+    if found["budgets"]:
+        shown["budgets"] = [_budget_line(one) for one in found["budgets"]]
+        shown["exhaustion"] = found["exhaustion"]
+    shown["holders"] = [_holder_line(one) for one in found["holders"]]
+    shown["conditions"] = [
+        f"{one['type']}: {one['status']}" + (f" ({one['message']})" if one["message"] else "")
+        for one in found["conditions"]
+    ]
+    shown["on their way"] = [
+        ", ".join(f"{name} {_spec_text(name, value)}" for name, value in one.items())
+        for one in found["pending"]
+    ]
+    shown["last refusals"] = [
+        f"{one['time']} {one['workload']}: {one['message']}" for one in found["refusals"]
+    ]
+    return shown
+
+
+def _key_line(one: dict[str, Any]) -> str:
+    key = one["key"]
+    limit = amount_text(key, one["limit"])
+    parts = [f"{key}: {amount_text(key, one['used'])} of {limit or 'unlimited'} used"]
+    if one["claimed"]:
+        own, below = amount_text(key, one["self_used"]), amount_text(key, one["claimed"])
+        parts.append(f"{own} by its workloads, {below} by quotas below")
+    if one["ungoverned"]:
+        parts.append(f"{amount_text(key, one['ungoverned'])} never admitted")
+    if one["hard"] is not None and one["limit"] != one["hard"]:
+        parts.append(f"of {amount_text(key, one['hard'])} at the most")
+    return ", ".join(parts)
+
+
+def _budget_line(one: dict[str, Any]) -> str:
+    key = one["key"]
+    text = f"{key}: {hours_text(key, one['left'])} of {hours_text(key, one['limit'])} hours left"
+    ends = f", spent at {one['exhausts_at']}" if one["exhausts_at"] else ""
+    resets = f", begins anew at {one['period_ends_at']}" if one["period_ends_at"] else ""
+    return text + ends + resets
+
+
+def _holder_line(one: dict[str, Any]) -> str:
+    charge = ", ".join(f"{key_text(key, n)} of {key}" for key, n in one["charge"].items())
+    since = f" since {one['asked_at']}" if one["asked_at"] else ""
+    ungoverned = ", never admitted" if one["ungoverned"] else ""
+    return f"{one['workload']}: {charge}{since}{ungoverned}"
+
+
+def _spec_text(name: str, value: Any) -> str:
+    if name == "hard":
+        return ", ".join(f"{key_text(key, n)} of {key}" for key, n in value.items())
+    return str(value)

@@ -1,0 +1,98 @@
+"""The quota trees as the ledger's archive has them: what admission would know if it had read exactly as far.
+
+For questions only: the trees are the product's own, nothing that is decided on them is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import SystemClock
+from bus.events import VOCABULARY
+from bus.events.admissions import JOURNAL
+from bus.events.namespaces import NamespaceObserved
+from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.memory import MemoryTransport
+from deploy.errors import SettingsError
+from deploy.ledgers import reading
+from deploy.settings import Settings
+from projections.admissions import Draft, Node, Tree
+from projections.admissions.declared import declared_quotas
+from projections.admissions.queries import Select, archived
+from projections.engine.tables import checkpoints
+from projections.quotas import quotas
+from reactors.admission.mapping import BUSINESS, ELASTIC
+from reactors.admission.view import View
+from reactors.engine.journals import Journals
+
+_TYPES = (
+    *(fact.wire_type for fact in (*JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished)),
+)
+assert set(_TYPES) <= set(VOCABULARY)
+
+
+class Consulted(msgspec.Struct, frozen=True):
+    """The trees of one cluster after the ledger's event ``sequence``, and the ledger itself to look further."""
+
+    cluster: str
+    journals: Journals
+    view: View
+    connection: sa.Connection
+    sequence: int
+    observed_us: int
+
+    @property
+    def select(self) -> Select:
+        """Ask the ledger, in the transaction that the trees were read in."""
+        return lambda query: [tuple(row) for row in self.connection.execute(query)]
+
+    def placed(self, name: str) -> tuple[Tree, Node]:
+        """A quota by name, and its tree. Raises SettingsError naming those that there are."""
+        for kind in (BUSINESS, ELASTIC):
+            tree = self.journals.trees.get(self.journals.places.get((kind, name), ""))
+            if tree is not None:
+                return tree, tree.nodes[name]
+        known = sorted(quota for _, quota in self.journals.places)[:10]
+        there = f"there are {', '.join(known)}" if known else "no quota stands in a tree yet"
+        raise SettingsError(f"there is no quota {name[:64]!r}: {there}")
+
+    def drafts(self) -> dict[str, Draft]:
+        """A new draft of every tree, by the tree's name."""
+        return {name: Draft(tree) for name, tree in self.journals.trees.items()}
+
+
+@contextmanager
+def consulting(settings: Settings, cluster: str | None = None) -> Iterator[Consulted]:
+    """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
+    AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
+    """
+    with reading(settings) as connection:
+        name = cluster or only_cluster(connection, settings.cluster.name)
+        journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")
+        view = View(name)
+        journals.listen(view.take)
+
+        def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in connection.execute(query)]
+
+        for events in archived(select, name, _TYPES):
+            journals.take(events)
+        row = connection.execute(sa.select(checkpoints)).first()
+        sequence, observed_us = (row.sequence, row.observed_us) if row else (0, 0)
+        yield Consulted(name, journals, view, connection, sequence, observed_us)
+
+
+def only_cluster(connection: sa.Connection, configured: str) -> str:
+    """The cluster that is meant where none was named: the settings', or the only one that has quotas. Raises SettingsError."""
+    columns = (declared_quotas.c.cluster, quotas.c.cluster)
+    found = {row[0] for c in columns for row in connection.execute(sa.select(c).distinct())}
+    if not found or configured in found:
+        return configured
+    if len(found) == 1:
+        return str(found.pop())
+    raise SettingsError(f"name one of the clusters {', '.join(sorted(found))} with --cluster")

@@ -1,0 +1,148 @@
+"""Would these objects be admitted now? Decided as the webhook would, one after the other, and recorded nowhere. Pure.
+
+Each object counts for those behind it, as it would in ``kubectl apply``: what was admitted is charged in the draft, and a quota
+that was admitted is known but not seen yet, so what names it has to wait for a moment.
+
+Source: issue 4, item 5 (``bursar quota check``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+import msgspec
+
+from bus import kinds
+from bus.errors import DemandError
+from bus.events.admissions import AdmissionDecided
+from projections.admissions import Draft, Tree
+from reactors.admission.advice import Advice, advise, advise_quota
+from reactors.admission.decide import Request, decide
+from reactors.admission.declare import Proposal, declare, declare_elastic
+from reactors.admission.handler import QUOTAS, observed
+from reactors.admission.mapping import BUSINESS, tree_of, types_of
+from reactors.admission.messages import sentence, warning
+from reactors.admission.view import View, spec_of
+
+_QUOTA_KINDS = {(group, kind): kind for (group, _), kind in QUOTAS.items()}
+
+Json = dict[str, Any]
+#: Uid of an object that is there, by kind, namespace and name; "" for none.
+Find = Callable[[str, str, str], str]
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """What one object would be answered. ``quota`` "" = it is held to none."""
+
+    kind: str
+    namespace: str
+    name: str
+    quota: str
+    is_admitted: bool
+    reason: str
+    message: str = ""
+    decision: AdmissionDecided | None = None
+    advice: Advice = Advice()
+    #: Of a quota that asks too much of its parent: the largest limits that would be admitted, by key.
+    largest: dict[str, int] = {}
+
+
+class Trial:
+    """A session of questions about one cluster. ``places`` and ``trees`` are those of its journals."""
+
+    def __init__(
+        self,
+        trees: Mapping[str, Tree],
+        places: Mapping[tuple[str, str], str],
+        view: View,
+        find: Find,
+        *,
+        now_us: int,
+        exempt: Collection[str] = (),
+    ) -> None:
+        self._trees = trees
+        self._places = places
+        self._view = view
+        self._find = find
+        self._now_us = now_us
+        self._exempt = exempt
+        self._drafts: dict[str, Draft] = {}
+        self._asked = 0
+
+    def judge(self, object: Json, namespace: str) -> Judged:
+        """The answer to one object; ``namespace`` is where it goes if it names none itself."""
+        metadata = object.get("metadata") or {}
+        group = str(object["apiVersion"]).rpartition("/")[0]
+        name = str(metadata.get("name") or metadata.get("generateName") or "")
+        said = Judged(
+            str(object["kind"]), str(metadata.get("namespace") or namespace), name, "", True,
+            "not-governed",
+        )  # fmt: skip
+        try:
+            if (kind_of_quota := _QUOTA_KINDS.get((group, said.kind))) is not None:
+                return self._quota(object, kind_of_quota, said)
+            kind = kinds.governed(group, said.kind)
+            return said if kind is None else self._workload(object, kind, said)
+        except DemandError as error:
+            return msgspec.structs.replace(
+                said, is_admitted=False, reason="demand-unreadable", message=str(error)
+            )
+
+    def _workload(self, object: Json, kind: kinds.Kind, said: Judged) -> Judged:
+        ask = kinds.asked(kind, object)
+        where = self._view.place(ask.labels, said.namespace)
+        if said.namespace in self._exempt or where is None:
+            return said
+        if kinds.governing_owner(object.get("metadata") or {}) is not None:
+            return msgspec.structs.replace(said, reason="covered", message="its owner is charged")
+        known = self._find(said.kind, said.namespace, said.name)
+        self._asked += 1
+        request = Request(
+            where.quota, known or f"new/{self._asked}", said.kind, said.namespace, said.name,
+            ask.demand, types_of(ask.labels), operation="UPDATE" if known else "CREATE",
+        )  # fmt: skip
+        unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
+        draft = self._draft(self._places.get((where.kind, where.quota), unknown))
+        decision = decide(draft, request, self._now_us, where.refusal)
+        advice, message = Advice(), warning(decision, draft.tree)
+        if decision.verdict == "refused":
+            advice = advise(draft, kind, object, request, decision, self._now_us)
+            message = sentence(decision, draft.tree)
+        draft.add(decision, self._now_us)
+        return msgspec.structs.replace(
+            said, quota=where.quota, is_admitted=decision.verdict != "refused",
+            reason=decision.reason, message=message, decision=decision, advice=advice,
+        )  # fmt: skip
+
+    def _quota(self, object: Json, kind: str, said: Judged) -> Judged:
+        known = self._view.quotas.get((kind, said.name))
+        is_there = known is not None and known.spec is not None
+        uid = known.uid if known is not None and is_there else "new"
+        new = observed({**object, "metadata": {**object["metadata"], "uid": uid}}, kind)
+        assert new is not None
+        said = msgspec.structs.replace(said, quota=new.name, namespace=new.namespace)
+        if new.problem:
+            return msgspec.structs.replace(
+                said, is_admitted=False, reason="quota-invalid", message=new.problem
+            )
+        proposal = Proposal(
+            "UPDATE" if is_there else "CREATE", new.name, uid, new.parent, spec_of(new),
+            old_parent=known.parent if known else "",
+        )  # fmt: skip
+        draft = self._draft(tree_of(self._places, new))
+        answer = declare if kind == BUSINESS else declare_elastic
+        decision = answer(draft, proposal, self._now_us)
+        draft.add(decision, self._now_us)
+        is_admitted = decision.verdict != "refused"
+        return msgspec.structs.replace(
+            said, is_admitted=is_admitted, reason=decision.reason,
+            message="" if is_admitted else sentence(decision, draft.tree),
+            largest=advise_quota(proposal, decision),
+        )  # fmt: skip
+
+    def _draft(self, tree: str) -> Draft:
+        found = self._drafts.get(tree)
+        if found is None:
+            found = self._drafts[tree] = Draft(self._trees.get(tree) or Tree(tree))
+        return found
