@@ -32,6 +32,10 @@ LABELS = (
     "replay.after_swap",
     "journal.before_append",
     "journal.after_append",
+    "queue.before_release",
+    "queue.after_release",
+    "release.before_patch",
+    "release.after_patch",
     "quota_status.before_apply",
     "quota_status.after_apply",
     "decision.before_publish",
@@ -39,6 +43,11 @@ LABELS = (
     "effect.before_act",
     "effect.after_act",
     "effect.after_settle",
+    "cull.before_stop",
+    "cull.after_stop",
+    "cull.after_evict",
+    "cull.before_restore",
+    "cull.after_restore",
 )
 
 _hook: Callable[[str], None] | None = None

@@ -44,4 +44,6 @@ class NotebookSampled(Fact, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "notebook.sampled"
 
     uid: str
+    #: Of the pod's first container, as the API server has it: policies differ by image. Cut at 256 characters.
+    image: str = ""
     evidence: tuple[Evidence, ...] = ()

@@ -19,6 +19,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
+from reactors.engine.contract import ReactorPolicy
+
 CULL_IDLE_AFTER = "bursar.io/cull-idle-after"
 DO_NOT_CULL = "bursar.io/do-not-cull"
 
@@ -88,10 +90,8 @@ class CullingRule(Overrides):
         )
 
 
-class CullingPolicy(BaseModel):
+class CullingPolicy(ReactorPolicy):
     """When notebooks are stopped. All spans in seconds; a change holds from the next tick on, for every notebook."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: Between two probes of one notebook. Evidence older than two periods is none: five minutes by default.
     check_period_seconds: int = Field(150, ge=1)

@@ -52,7 +52,7 @@ class Interlocks:
 
     def __init__(self) -> None:
         #: The newest tick; 0 = none yet.
-        self.now_us = 0
+        self.ticked_us = 0
         self._reason = ""
         self._until_us = 0
         #: What is to hold from the next tick on.
@@ -92,11 +92,11 @@ class Interlocks:
         return Gate(self.hold(now_us), now_us, recent)
 
     def _ticked(self, at_us: int) -> None:
-        if self.now_us and abs(at_us - self.now_us) > JUMP_US:
+        if self.ticked_us and abs(at_us - self.ticked_us) > JUMP_US:
             self._pending = "clock_jumped"
         if self._pending:
             self._reason, self._until_us, self._pending = self._pending, at_us + HOLD_US, ""
-        self.now_us = at_us
+        self.ticked_us = at_us
         self._recent = [one for one in self._recent if abs(at_us - one.at_us) < WINDOW_US]
 
     def _listed(self, kind: str, fact: PodsListed | ObjectsListed, asked_us: int) -> None:

@@ -12,7 +12,7 @@ from bus.probe import Answer, Target, Unanswered
 
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
-    """A notebook that can be asked: the pod as the API server shows it. Nothing of this is published but ``uid``."""
+    """A notebook that can be asked: the pod as the API server shows it. Nothing of this is published but ``uid`` and ``image``."""
 
     uid: str
     namespace: str

@@ -63,7 +63,7 @@ class Sampler:
         known, said = remember(self._known.get(peer.uid, Known()), evidence, observed_us)
         if said is None:
             return peer.uid, known, None
-        fact = NotebookSampled(uid=peer.uid, evidence=said)
+        fact = NotebookSampled(uid=peer.uid, image=peer.image[:256], evidence=said)
         event = fact.event(
             cluster=self._cluster,
             key=peer.uid,

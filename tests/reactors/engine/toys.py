@@ -103,10 +103,12 @@ class Scene:
         self.transport = transport or MemoryTransport()
         self.clock = clock or Clock()
         self.effector = effector or Effector()
-        self.runner = self.new_runner(reactor or toy())
+        self.reactor = reactor or toy()
+        self.runner = self.new_runner(self.reactor)
 
     def new_runner(self, reactor):
-        effectors = {"decision.cull": self.effector, "decision.restore": self.effector}
+        verbs = ("cull", "restore", "warn", "withdraw")
+        effectors = {f"decision.{verb}": self.effector for verb in verbs}
         return Runner(Replica([reactor], CLUSTER), self.transport, self.clock, effectors)
 
     async def say(self, *events):

@@ -1,0 +1,24 @@
+"""What culling writes on objects and reads from them: annotations, each under one name for all who meet it.
+
+The notebook controller copies every annotation of a Notebook whose key holds neither ``kubectl`` nor ``notebook`` to its
+pods' template; so those that are written here hold ``notebook``, and no pod is made anew because of a warning.
+
+Source: ``kubeflow.md`` A.1, A.4 (notebook_controller.go lines 361 to 404).
+"""
+
+from __future__ import annotations
+
+#: Kubeflow's own: its presence stops a Notebook; the web UI sets and removes the same. Value: the time of the stop.
+STOPPED = "kubeflow-resource-stopped"
+#: When the notebook will be stopped unless it is used (RFC 3339), and the id of the warning.
+CULLS_AT = "bursar.io/notebook-culls-at"
+WARNED_BY = "bursar.io/notebook-warned-by"
+#: The id of the decision that stopped it, and why, for people. They stay after a restart.
+CULLED_BY = "bursar.io/notebook-culled-by"
+CULL_REASON = "bursar.io/notebook-cull-reason"
+#: How many replicas a workload had before it was stopped.
+REPLICAS_BEFORE = "bursar.io/notebook-replicas-before"
+#: The id of the decision that gave it back.
+RESTORED_BY = "bursar.io/notebook-restored-by"
+#: Written by its owner: not stopped before this (RFC 3339), within the policy's cap.
+SNOOZED_UNTIL = "bursar.io/notebook-snoozed-until"

@@ -1,0 +1,8 @@
+"""The reactors that act later, one line each. Admission answers at once and has a door of its own."""
+
+from __future__ import annotations
+
+from reactors.culling import decide as culling
+from reactors.engine.contract import Reactor
+
+REACTORS: tuple[Reactor, ...] = (culling.reactor,)

@@ -1,0 +1,205 @@
+"""The culling reactor: on every tick, who is warned, whose warning is taken back, who is stopped, who is given back.
+
+The verdict is :func:`reactors.culling.fusion.judge`'s. Here stands what it is asked about and what follows:
+
+- A stop needs a warning that stood on the object, also where the policy gives it no time; the API server took it then, so
+  its clock has confirmed ours (:mod:`reactors.effectors.cull`).
+- What is decided about a pod waits for its outcome before anything else is; after a refusal it rests ten minutes.
+- A pod whose controller was not seen, or would take other pods with it, is left alone.
+- A decision holds as long as its evidence does, and is overtaken by newer activity, by an exemption and by a snooze.
+
+Stops come before warnings, those who are idle longest first, so that limits cut off whoever waits best.
+
+Source: ``house.md`` section 5; ``kubeflow.md`` A.7; ``reliability.md`` P27 to P29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bus.clock import SECOND_US, parse_stamp
+from bus.errors import TimestampError
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
+from bus.resources.culling import SNOOZED_UNTIL
+from reactors.culling.evidence import samples_of
+from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
+from reactors.culling.policy import CullingPolicy, Limits, Subject, limits_of
+from reactors.culling.view import NAME, CullingView, Pod
+from reactors.engine.contract import Draft, Reactor, Trigger
+
+#: A restore may be done so long after it was asked for.
+RESTORE_US = 3_600 * SECOND_US
+
+_VERBS: dict[str, type[Decision]] = {"warn": Warn, "cancel_warning": Withdraw, "cull": Cull}
+_ORDER = ("cull", "cancel_warning", "warn")
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """A notebook, what holds for it, and the verdict on it at one moment."""
+
+    pod: Pod
+    limits: Limits
+    samples: list[Sample]
+    verdict: Verdict
+    warned: Warned | None
+
+    @property
+    def known_us(self) -> int:
+        """The newest readable evidence that may decide; 0 = there is none."""
+        return max(
+            (
+                sample.observed_us
+                for sample in self.samples
+                if sample.outcome == "ok" and sample.source not in self.limits.supporting_sources
+            ),
+            default=0,
+        )
+
+    @property
+    def culls_us(self) -> int:
+        """When it will be stopped if nothing happens: by its warning, else by its limit and a whole warning."""
+        warning_us = self.limits.warning_seconds * SECOND_US
+        if self.warned is None:
+            return self.verdict.idle_limit_us + warning_us
+        return max(self.warned.at_us + warning_us, self.warned.snoozed_until_us or 0)
+
+
+def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> Judged:
+    """The verdict on the notebook ``uid`` at ``now_us``. It must be among ``view.notebooks``."""
+    pod = view.pods[uid]
+    annotations = view.annotations(pod)
+    team = pod.team or view.teams.get(pod.namespace, "")
+    limits = limits_of(policy, Subject(pod.namespace, team, view.images.get(uid, ""), annotations))
+    samples = samples_of(view.activity[uid])
+    standing = view.warned.get(uid)
+    warned = None
+    if standing is not None:
+        reason: Reason = "idle" if standing.decision.reason == "idle" else "max_age"
+        warned = Warned(standing.at_us, reason, _snoozed_us(annotations))
+    verdict = judge(
+        samples,
+        running_since_us=pod.running_since_us,
+        warned=warned,
+        limits=limits,
+        now_us=now_us,
+    )
+    return Judged(pod, limits, samples, verdict, warned)
+
+
+def decide(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> list[Draft]:
+    """What follows at one tick. At most one draft for each notebook."""
+    found = [_restored(id, cull, trigger) for id, cull in view.restores.items()]
+    drafts = [draft for uid in view.notebooks for draft in _drafts(view, trigger, policy, uid)]
+    drafts.sort(key=lambda one: (_rank(one), one.numbers["last_activity_us"], one.key))
+    return found + drafts
+
+
+def _rank(draft: Draft) -> int:
+    return next(n for n, decision in enumerate(_ORDER) if _VERBS[decision] is draft.verb)
+
+
+def _drafts(
+    view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str
+) -> Iterator[Draft]:
+    if uid in view.awaited or view.rests_until_us.get(uid, 0) > trigger.at_us:
+        return
+    pod = view.pods[uid]
+    if not pod.is_running:
+        return
+    found = judged(view, policy, uid, trigger.at_us)
+    verdict = found.verdict
+    stop = view.stopped.get(uid)
+    if stop is not None and verdict.last_activity_us <= stop.at_us:
+        return
+    verb = _VERBS.get(verdict.decision)
+    target = view.target(pod) if verb is not None else None
+    if verb is None or target is None:
+        return
+    limits = found.limits
+    yield Draft(
+        verb=verb,
+        key=uid,
+        target=target,
+        reason=verdict.reason,
+        numbers={
+            "last_activity_us": verdict.last_activity_us,
+            "running_since_us": pod.running_since_us,
+            "known_us": found.known_us,
+            "idle_limit_us": verdict.idle_limit_us,
+            "idle_seconds": limits.idle_seconds,
+            "warning_seconds": limits.warning_seconds,
+            "warned_us": found.warned.at_us if found.warned else 0,
+        },
+        expires_us=found.known_us + limits.fresh_seconds * SECOND_US,
+    )
+
+
+def _restored(id: str, cull: Decision, trigger: Trigger) -> Draft:
+    return Draft(
+        verb=Restore,
+        key=id,
+        target=cull.target,
+        reason="asked",
+        expires_us=trigger.at_us + RESTORE_US,
+    )
+
+
+def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> str:
+    """Why a decision is not right any more by what is known since; "" = it is."""
+    if decision.is_asked or isinstance(decision, Withdraw):
+        return ""
+    uid = decision.key
+    if uid not in view.pods or uid not in view.activity:
+        return "gone"
+    pod = view.pods[uid]
+    now = judged(view, policy, uid, max(decision.at_us, view.activity[uid].observed_us))
+    if now.limits.exempt:
+        return "exempt"
+    if isinstance(decision, Cull) and _snoozes(view, pod, decision, now.limits):
+        return "snoozed"
+    known = [one for one in now.samples if one.observed_us >= pod.running_since_us]
+    readable = [one for one in known if one.outcome == "ok"]
+    active_us, _ = last_activity(readable, pod.running_since_us, now.limits)
+    if decision.reason == "idle" and active_us > decision.numbers["last_activity_us"]:
+        return "active"
+    if now.verdict.decision == "unknown":
+        return now.verdict.reason
+    return "" if _is_same(view.target(pod), decision.target) else "target_changed"
+
+
+def _snoozes(view: CullingView, pod: Pod, decision: Decision, limits: Limits) -> bool:
+    until_us = _snoozed_us(view.annotations(pod)) or 0
+    cap_us = limits.warning_seconds + limits.snooze_cap_seconds
+    return decision.at_us < min(until_us, decision.numbers["warned_us"] + cap_us * SECOND_US)
+
+
+def _is_same(target: Target | None, other: Target) -> bool:
+    return target is not None and (target.kind, target.uid) == (other.kind, other.uid)
+
+
+def _snoozed_us(annotations: dict[str, str]) -> int | None:
+    """What the owner's snooze says; None where there is none, or it cannot be read."""
+    try:
+        return parse_stamp(annotations[SNOOZED_UNTIL])
+    except (KeyError, TimestampError):
+        return None
+
+
+def managed(view: CullingView) -> int:
+    """How many notebooks there are."""
+    return sum(uid in view.pods for uid in view.activity)
+
+
+reactor = Reactor(
+    name=NAME,
+    version=1,
+    policy=CullingPolicy,
+    view=CullingView,
+    triggers=(ClockTicked,),
+    decide=decide,
+    managed=managed,
+    overtaken=overtaken,
+)
