@@ -63,6 +63,8 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     #: Uid of the review; "" where nobody asked.
     request: str = ""
     operation: str = ""
+    #: resourceVersion of the stored object that the ask would change; "" for a create. It lands on that one or never.
+    resource_version: str = ""
 
 
 class Release(msgspec.Struct, frozen=True, omit_defaults=True):

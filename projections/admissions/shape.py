@@ -38,6 +38,8 @@ class Grant(msgspec.Struct, frozen=True):
     #: All asks that can have been on their way say the same.
     is_same: bool
     is_adopted: bool = False
+    #: resourceVersion that the last ask would change: seen later, the object shows that it landed or never will.
+    version: str = ""
 
 
 class Node(msgspec.Struct):

@@ -178,7 +178,7 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
         is_same = is_late or (before.is_same and is_repeat)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
-        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted",
+        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", fact.resource_version,
     )  # fmt: skip
 
 

@@ -30,6 +30,8 @@ class Request(msgspec.Struct, frozen=True):
     #: Uid of the review; "" where nobody asked.
     review: str = ""
     operation: str = "CREATE"
+    #: resourceVersion of the object that is changed; "" for a create.
+    version: str = ""
 
 
 def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> AdmissionDecided:
@@ -70,6 +72,13 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
         return _answer(draft, request, "refused", "over-quota", deficits=missing)
     # A warned budget admits, and says in the decision what it is warned of.
     return _answer(draft, request, "admitted", "fits", charge, deficits)
+
+
+def covers(draft: Draft, request: Request) -> bool:
+    """Whether its quota holds all that it asks for already."""
+    grant = draft.grant(request.quota, request.uid)
+    wanted = charged(request.demand, request.types)
+    return grant is not None and all(n <= grant.charge.get(key, 0) for key, n in wanted.items())
 
 
 def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | None:
@@ -137,4 +146,5 @@ def _answer(
         based_on=draft.tree.sequence,
         request=request.review,
         operation=request.operation,
+        resource_version=request.version,
     )

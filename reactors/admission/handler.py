@@ -25,7 +25,7 @@ from bus.sources import quotas
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
 from projections.admissions import Draft, charged
-from reactors.admission.decide import Request, decide
+from reactors.admission.decide import Request, covers, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
 from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, tree_of, types_of
@@ -86,12 +86,16 @@ class Handler:
         where = self._view.place(ask.labels, review.namespace)
         if where is None or _is_system(metadata):
             return ALLOWED
+        if ask.held:
+            # It asks for nothing until the queue starts it; that it waits is seen.
+            return Answer(True, "held")
         name = review.name or str(metadata.get("generateName", ""))
         request = Request(
             where.quota, str(metadata.get("uid", "")), kind.kind, review.namespace, name,
-            ask.demand, types_of(ask.labels), review.uid, review.operation,
+            ask.demand, types_of(ask.labels), review.uid, review.operation, _version(review),
         )  # fmt: skip
-        return await self._decided(where, request, review)
+        is_resumed = kind.queues and not ask.suspended and _rested(kind, review)
+        return await self._decided(where, request, review, is_resumed=is_resumed)
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
         """What it was last seen to ask for, with other replicas."""
@@ -107,7 +111,7 @@ class Handler:
         demand = kinds.scaled(found.ask, scale.replicas).demand
         request = Request(
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
-            demand, types_of(found.labels), review.uid, review.operation,
+            demand, types_of(found.labels), review.uid, review.operation, _version(review),
         )  # fmt: skip
         return await self._decided(where, request, review)
 
@@ -146,7 +150,9 @@ class Handler:
         grant = node.grants.get(top.uid) if node else None
         return grant.charge if grant else None
 
-    async def _decided(self, where: Place, request: Request, review: Review) -> Answer:
+    async def _decided(
+        self, where: Place, request: Request, review: Review, *, is_resumed: bool = False
+    ) -> Answer:
         unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
         tree = self._journals.places.get((where.kind, where.quota), unknown)
         if self._buckets and not self._buckets.takes(where.quota, self._clock.now_us()):
@@ -154,7 +160,12 @@ class Handler:
             return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
 
         def question(draft: Draft, now_us: int) -> AdmissionDecided:
-            return decide(draft, request, now_us, where.refusal)
+            refusal = where.refusal
+            if is_resumed and not refusal and not covers(draft, request):
+                # Else whoever resumes his own would pass all that wait.
+                node = draft.node(request.quota)
+                refusal = "queued" if node is not None and node.spec.queue.hold else ""
+            return decide(draft, request, now_us, refusal)
 
         decision = await self._answer(tree, question, review)
         assert isinstance(decision, AdmissionDecided)
@@ -234,9 +245,21 @@ class Handler:
         return Answer(True, decision.reason)
 
 
+def _version(review: Review) -> str:
+    """The version that an update would change."""
+    metadata = (review.object or {}).get("metadata") or {}
+    return str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
+
+
 def _is_system(metadata: dict[str, Any]) -> bool:
     owners = metadata.get("ownerReferences") or ()
     return any(o.get("controller") is True and o.get("kind") in SYSTEM_OWNERS for o in owners)
+
+
+def _rested(kind: kinds.Kind, review: Review) -> bool:
+    """Whether the object was suspended before this change."""
+    before = review.old_object
+    return before is not None and bool(kinds.asked(kind, before).wanted)
 
 
 def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:

@@ -26,6 +26,7 @@ from bus.events.admissions import (
     QuotaSpec,
     Release,
 )
+from projections import histories
 from projections.admissions import Draft, Grant, Node, charged
 from projections.admissions.shape import LANDED_US
 from reactors.admission.decide import Request, adopt
@@ -46,6 +47,12 @@ class Seen(msgspec.Struct, frozen=True):
     types: dict[str, str]
     seen_us: int
     is_gone: bool = False
+    #: resourceVersion of the observation; "" where it does not count.
+    version: str = ""
+    #: The newest complete list that showed the object so; 0 = none did.
+    listed_us: int = 0
+    #: It waits in a queue: whatever it is charged for, it is about to be started.
+    is_held: bool = False
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -71,6 +78,8 @@ def settle(
         # A uid never comes back, so nothing that raises it can land any more.
         held = _held(draft, evidence.uid)
         return _released(draft, [Release(g.quota, g.uid, "vanished") for g in held])
+    if evidence.is_held:
+        return []
     request = Request(
         evidence.quota, evidence.uid, evidence.kind, evidence.namespace, evidence.name,
         evidence.demand, evidence.types, operation="OBSERVE",
@@ -100,7 +109,19 @@ def shows(grant: Grant, seen: Seen) -> bool:
 def _is_as_asked(grant: Grant, seen: Seen) -> bool:
     """Whether the object was seen, after the grant's last ask, to be what that asked for."""
     asked = (grant.quota, grant.demand, grant.types)
-    return asked == (seen.quota, seen.demand, seen.types) and seen.seen_us >= grant.asked_us
+    is_same = asked == (seen.quota, seen.demand, seen.types)
+    return is_same and seen.seen_us >= grant.asked_us and _is_later(grant, seen)
+
+
+def _is_later(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen in a version behind the one that the last ask would change.
+
+    An update is reviewed for one stored version and lands on that one, or is reviewed again. So an
+    observation that was merely received late proves nothing.
+    """
+    if not grant.version or not seen.version:
+        return True
+    return histories.precedes(grant.version, 0, seen.version, 0)
 
 
 def _less(
@@ -110,7 +131,8 @@ def _less(
     node = draft.node(grant.quota)
     is_settled = (
         confirmed.get((grant.quota, grant.uid), 0) >= grant.number
-        or seen.seen_us >= grant.asked_us + LANDED_US
+        or seen.listed_us >= grant.asked_us + LANDED_US
+        or (seen.seen_us >= grant.asked_us + LANDED_US and _is_later(grant, seen))
         or (grant.is_same and _is_as_asked(grant, seen))
     )
     if node is None or not is_settled:

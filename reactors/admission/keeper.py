@@ -112,9 +112,8 @@ class Keeper:
         if belongs is None:
             return seen.spec is None
         if stands is not None and stands != belongs:
-            gone = SeenQuota(
-                seen.name, seen.uid, seen.kind, seen.parent, None, seen.seen_us, seen.tree
-            )
+            old = self._journals.tree(stands).nodes[seen.name]
+            gone = SeenQuota(old.name, old.uid, old.kind, old.parent, None, seen.seen_us, seen.tree)
             await self._declare(self._journals.tree(stands), gone)
         await self._declare(self._journals.tree(belongs), seen)
         return True
@@ -233,7 +232,9 @@ class Keeper:
             return fact.first <= uid and (not fact.until or uid < fact.until)
 
         for found in list(self._view.objects.values()):
-            if found.kind == fact.kind and covers(found.uid) and found.uid not in present:
+            is_missing = found.kind == fact.kind and covers(found.uid) and found.uid not in present
+            # What was seen since the list was asked for may be younger than it.
+            if is_missing and found.seen_us < listed_us:
                 self._view.lose(found.uid, found.kind, found.namespace, found.name, listed_us)
         for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
             is_there = node.uid in present

@@ -66,6 +66,8 @@ class Object(msgspec.Struct, frozen=True):
     labels: dict[str, str] = {}
     ask: Ask = Ask()
     created_us: int = 0
+    #: The newest complete list that showed it so.
+    listed_us: int = 0
 
 
 class View:
@@ -150,17 +152,19 @@ class View:
     def still(self, uid: str, time_us: int) -> None:
         """A complete list shows the object: what was last seen of it was so then, too."""
         found = self.objects.get(uid)
-        if found is not None and found.seen_us < time_us:
-            self.objects[uid] = msgspec.structs.replace(found, seen_us=time_us)
+        if found is not None and found.listed_us < time_us:
+            self.objects[uid] = msgspec.structs.replace(found, listed_us=time_us)
             self.changed.add(uid)
 
     def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
         """A complete list shows the object of a quota that has changes on their way, or does not."""
         name = (node.kind, node.name)
         known = self.quotas.get(name)
+        if known is not None and (known.uid != node.uid or known.seen_us >= listed_us):
+            return  # Another object of this name stands, or it was seen since.
         if known is None or not is_there:
             known = SeenQuota(node.name, node.uid, node.kind, node.parent, None, listed_us)
-        elif known.seen_us < listed_us:
+        else:
             known = msgspec.structs.replace(known, seen_us=listed_us)
         self.quotas[name] = known
         self.changed_quotas.add(name)
@@ -259,7 +263,8 @@ class View:
             where = self.place(found.labels, found.namespace)
         return where, Seen(
             uid, found.kind, found.namespace, found.name, where.quota if where else "",
-            found.ask.demand, types_of(found.labels), found.seen_us,
+            found.ask.demand, types_of(found.labels), found.seen_us, is_held=found.ask.held,
+            version=found.version, listed_us=found.listed_us,
         )  # fmt: skip
 
 

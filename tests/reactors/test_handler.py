@@ -297,3 +297,40 @@ async def test_d18_nothing_depends_on_what_a_patch_can_remove(cluster):
 
     assert (await cluster.review(bare, operation="UPDATE", old_object=job("a", 3))).allowed
     assert cluster.used() == 3000
+
+
+async def test_a_state_from_before_the_ask_that_is_received_late_releases_nothing(cluster):
+    await cluster.ask("a", 1)
+    await cluster.see("a", 1)
+    await cluster.see("a", 1, created="2026-01-01T00:00:00Z")
+    cluster.clock.after(100)
+    bigger = job("a", 4)
+    bigger["metadata"]["resourceVersion"] = "1000"
+    assert (await cluster.review(bigger, operation="UPDATE")).allowed
+    cluster.clock.after(100)
+
+    await cluster.see("a", 1)  # Its version is far below 1000.
+    assert cluster.used() == 4000
+    cluster.skip_versions(2000)
+    await cluster.see("a", 1)
+    assert cluster.used() == 1000
+
+
+async def test_a_list_settles_what_was_asked_long_enough_before_it(cluster):
+    await cluster.ask("a", 1)
+    await cluster.see("a", 1)
+    bigger = job("a", 4)
+    bigger["metadata"]["resourceVersion"] = "1000"
+    await cluster.review(bigger, operation="UPDATE")
+    cluster.clock.after(75)
+    await cluster.list("a")
+
+    assert cluster.used() == 1000
+
+
+async def test_what_was_seen_after_a_list_was_asked_for_is_not_lost_by_it(cluster):
+    await cluster.see("a", 3)
+    before_us = cluster.clock.us - 1
+    await cluster.list(at_us=before_us)
+
+    assert cluster.used() == 3000
