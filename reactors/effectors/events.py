@@ -1,0 +1,228 @@
+"""Record refusals where people look for them: as ``events.k8s.io/v1`` Events beside the workload that was refused.
+
+``kubectl get events`` shows them also to who did not make the request: a controller, a CronJob, a colleague. They are for
+reading only. The decision is in the history, so nothing is lost with an Event: what cannot be written now is counted and
+left out, after a restart old refusals are not told again, and no crash leaves anything to repair.
+
+One refusal again and again is one Event with a series, written at most once a minute; all of them together and those of each
+namespace are bounded, so that a controller which tries for ever fills no cluster.
+
+Source: issue 4, item 5; Kubernetes API reference, events.k8s.io/v1; client-go ``tools/events`` (a series ends after six minutes).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import SECOND_US, Clock, format_stamp
+from bus.envelope import Event
+from bus.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
+from bus.events.admissions import AdmissionDecided
+from bus.kinds import GOVERNED
+from projections.admissions import Tree
+from reactors.admission.messages import sentence
+from reactors.admission.rate import Buckets, Rate
+
+Json = dict[str, Any]
+
+CONTROLLER = "bursar.io/admission"
+#: Longest note that the API server takes, bytes.
+LONGEST_NOTE = 1024
+#: Between two writes of one series, and after how long without a refusal it ends.
+APART_US = 60 * SECOND_US
+ENDS_US = 6 * 60 * SECOND_US
+#: A refusal that was decided before is not news.
+FRESH_US = 10 * 60 * SECOND_US
+#: Series that are known at once; the oldest gives way.
+MOST_SERIES = 1_000
+#: Writes of all together, and of one namespace.
+ALL = Rate(per_second=5, burst=50)
+EACH = Rate(per_second=1, burst=10)
+#: Between two looks at what is to be written.
+PACE_SECONDS = 0.5
+
+_API_VERSIONS = {kind.kind: f"{kind.group}/{kind.versions[0]}".lstrip("/") for kind in GOVERNED}
+
+_log = logging.getLogger(__name__)
+
+
+class Writes(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in the collection at ``path``."""
+        ...
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """JSON merge patch of the object at ``path``."""
+        ...
+
+
+class Series(msgspec.Struct):
+    """One refusal, told ``count`` times so far: first and last at these microseconds."""
+
+    name: str
+    decision: AdmissionDecided
+    note: str
+    first_us: int
+    last_us: int
+    count: int = 1
+    #: How often the Event says so, and since when; 0 = it was not written yet.
+    written: int = 0
+    written_us: int = 0
+
+
+def record(series: Series, instance: str, *, is_shadow: bool = False) -> Json:
+    """The Event of a series. ``instance`` is who reports it, at most 128 characters."""
+    said = series.decision
+    note = f"Bursar would refuse this: {series.note}" if is_shadow else series.note
+    body: Json = {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": series.name, "namespace": said.namespace},
+        "eventTime": micro_time(series.first_us),
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance[:128] or "bursar",
+        "action": "Admit",
+        "reason": "".join(word.capitalize() for word in said.reason.split("-"))[:128],
+        "regarding": {
+            "apiVersion": _API_VERSIONS.get(said.kind, ""),
+            "kind": said.kind,
+            "namespace": said.namespace,
+            "name": said.name,
+            "uid": said.uid,
+        },
+        "note": note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
+        "type": "Normal" if is_shadow else "Warning",
+    }
+    return body if series.count < 2 else {**body, **repeated(series)}
+
+
+def repeated(series: Series) -> Json:
+    """All of an Event that may change: how often, and when last."""
+    last = micro_time(series.last_us)
+    return {"series": {"count": series.count, "lastObservedTime": last}}
+
+
+def micro_time(us: int) -> str:
+    """As the API server reads it: six digits of a fraction, always."""
+    text = format_stamp(us)
+    return text if "." in text else text.replace("Z", ".000000Z")
+
+
+class Recorder:
+    """Tells of refusals as they are said. One for a cluster, in the process that keeps it."""
+
+    def __init__(
+        self,
+        cluster: Writes,
+        clock: Clock,
+        tree: Callable[[str], Tree],
+        *,
+        instance: str,
+        is_shadow: bool = False,
+    ) -> None:
+        #: What became of refusals: ``written``, ``denied``, ``refused``, ``gone`` (with their namespace), ``crowded`` (out).
+        self.counts: Counter[str] = Counter()
+        self._cluster = cluster
+        self._clock = clock
+        self._tree = tree
+        self._instance = instance
+        self._is_shadow = is_shadow
+        self._series: dict[tuple[str, ...], Series] = {}
+        self._due = asyncio.Event()
+        self._all, self._each = Buckets(ALL), Buckets(EACH)
+
+    def take(self, event: Event) -> None:
+        """See one event of the history; writes nothing."""
+        if event.type != AdmissionDecided.wire_type or event.defect:
+            return
+        decision = AdmissionDecided.read(event)
+        is_old = event.time_us < self._clock.now_us() - FRESH_US
+        if decision.verdict != "refused" or not decision.namespace or is_old:
+            return
+        key = (decision.namespace, decision.kind, decision.name, decision.quota, decision.reason)
+        known = self._series.pop(key, None)
+        if known is None or event.time_us - known.last_us > ENDS_US:
+            name = "bursar." + hashlib.blake2b(event.id.encode(), digest_size=8).hexdigest()
+            note = sentence(decision, self._tree(event.key))
+            known = Series(name, decision, note, event.time_us, event.time_us)
+        else:
+            known.count += 1
+            known.last_us = max(known.last_us, event.time_us)
+        # The newest last: what gives way is what was not said for the longest time.
+        self._series[key] = known
+        if len(self._series) > MOST_SERIES:
+            crowded = self._series.pop(next(iter(self._series)))
+            self.counts["crowded"] += crowded.written < crowded.count
+        self._due.set()
+
+    async def run(self) -> None:
+        """Write for ever, at a pace that no number of refusals makes faster."""
+        while True:
+            await self._due.wait()
+            await self.work()
+            if not any(one.written < one.count for one in self._series.values()):
+                self._due.clear()
+            await asyncio.sleep(PACE_SECONDS)
+
+    async def work(self) -> None:
+        """Write what is due now; the rest waits."""
+        for key, series in list(self._series.items()):
+            now_us = self._clock.now_us()
+            if now_us - series.last_us > ENDS_US and series.written == series.count:
+                self._series.pop(key, None)
+            elif series.written < series.count and now_us >= series.written_us + APART_US:
+                if not self._each.takes(key[0], now_us):
+                    continue
+                if not self._all.takes("", now_us):
+                    return
+                await self._told(key, series, now_us)
+
+    async def _told(self, key: tuple[str, ...], series: Series, now_us: int) -> None:
+        """One write. What will never be taken is counted, and not tried again until the next refusal."""
+        count, said = series.count, "written"
+        try:
+            await self._write(series)
+        except ClusterUnavailableError as error:
+            await asyncio.sleep(error.delay_seconds)
+            return
+        except NotFoundError:
+            # The namespace, or an Event that was forgotten by its time: the next refusal begins anew.
+            said = "gone"
+            self._series.pop(key, None)
+        except RequestRefusedError as error:
+            said = "refused"
+            _log.warning("an Event is not taken: %s", error)
+        except PermissionDeniedError as error:
+            said = "denied"
+            if not self.counts[said]:
+                _log.error("refusals are not told as Events: %s", error)
+        self.counts[said] += 1
+        series.written, series.written_us = count, now_us
+
+    async def _write(self, series: Series) -> None:
+        path = f"/apis/events.k8s.io/v1/namespaces/{series.decision.namespace}/events"
+        if series.written:
+            await self._cluster.merge(f"{path}/{series.name}", repeated(series))
+            return
+        try:
+            await self._cluster.create(
+                path, record(series, self._instance, is_shadow=self._is_shadow)
+            )
+        except ConflictError:
+            # Its name follows from the decision: an attempt that seemed to fail had made it.
+            return
