@@ -238,7 +238,8 @@ class NotFoundError(PermanentError):
 class RequestRefusedError(PermanentError):
     """The API server will never take this request.
 
-    Refuse what it was for, and show the field `message`, in which the API server says why.
+    Refuse what it was for, and show the field `message`, in which the API server says why. `status` is its HTTP status.
     """
 
+    status: int = 400
     message: str = ""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -26,11 +26,21 @@ from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper
 from reactors.admission.rate import Rate
 from reactors.admission.view import View
+from reactors.effectors.events import Recorder, Writes
+from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
+from reactors.queue.hold import Hold
+from reactors.queue.releasing import Releasing
 from reactors.webhook.application import Application
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
 from reactors.webhook.failure import closed_for
-from reactors.webhook.registration import PATH, RegistrationSettings, configuration
+from reactors.webhook.registration import (
+    MUTATING_PATH,
+    PATH,
+    RegistrationSettings,
+    configuration,
+    mutating_configuration,
+)
 from reactors.webhook.review import Answer, Review
 from reactors.webhook.rotation import Rotation
 from reactors.webhook.server import ServerSettings, WebhookServer
@@ -39,11 +49,14 @@ from reactors.webhook.server import ServerSettings, WebhookServer
 DUE_SECONDS = 5.0
 
 
-class Applies(Protocol):
-    """What registration asks of a cluster."""
+class Applies(Writes, Protocol):
+    """What registration, queues and Events ask of a cluster."""
 
     async def apply(self, path: str, body: dict[str, Any]) -> Any:
         """Server-side apply."""
+
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
+        """JSON Patch."""
 
 
 class Admission(msgspec.Struct, frozen=True):
@@ -53,6 +66,7 @@ class Admission(msgspec.Struct, frozen=True):
     view: View
     handler: Handler
     keeper: Keeper | None
+    releasing: Releasing | None = None
 
 
 @asynccontextmanager
@@ -64,23 +78,33 @@ async def following(
     source: str,
     keeps: bool,
     relist: Callable[[str], None] = lambda kind: None,
+    starts: Patches | None = None,
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
-    ``relist(kind)`` asks for a complete list of a kind.
+    ``relist(kind)`` asks for a complete list of a kind. Who keeps works off the queues, too, where it can start what
+    waits by ``starts``.
     """
     journals = Journals(transport, clock, cluster=cluster, source=source)
     view = View(cluster)
     journals.listen(view.take)
     keeper = Keeper(journals, view, clock) if keeps else None
-    admission = Admission(journals, view, Handler(journals, view, clock, Rate()), keeper)
+    releasing = None
+    if keeps and starts is not None:
+        releasing = Releasing(journals, view, clock, Starter(starts))
+    handler = Handler(journals, view, clock, Rate())
+    admission = Admission(journals, view, handler, keeper, releasing)
     head = await transport.head()
     async with beside(journals.follow()):
         await journals.reached(head.last_sequence)
         if keeper is None:
             yield admission
             return
-        async with beside(keeper.run()), beside(_relisting(keeper, clock, relist)):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(beside(keeper.run()))
+            await stack.enter_async_context(beside(_relisting(keeper, clock, relist)))
+            if releasing is not None:
+                await stack.enter_async_context(beside(releasing.run()))
             yield admission
 
 
@@ -107,7 +131,7 @@ async def admitting(
         admission = await stack.enter_async_context(
             following(
                 transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
-                relist=relist,
+                relist=relist, starts=cluster,
             )
         )  # fmt: skip
         if wanted.mode in ("shadow", "enforce"):
@@ -122,7 +146,23 @@ async def admitting(
                     is_shadow=wanted.mode == "shadow",
                 )
             )  # fmt: skip
+            if keeps and cluster is not None:
+                await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
         yield admission
+
+
+@asynccontextmanager
+async def _recording(
+    admission: Admission, cluster: Writes, clock: Clock, mode: str
+) -> AsyncIterator[None]:
+    """Tell of what is refused from now on as Events: what was refused before was told then."""
+    recorder = Recorder(
+        cluster, clock, admission.journals.tree,
+        instance=platform.node(), is_shadow=mode == "shadow",
+    )  # fmt: skip
+    admission.journals.listen(recorder.take)
+    async with beside(recorder.run()):
+        yield
 
 
 def certificates(settings: Settings, clock: Clock) -> Certificates:
@@ -152,11 +192,15 @@ async def serving(
     """
     handler = shadowed(admission.handler) if is_shadow else admission.handler
     charged = {(kind.group, kind.resource) for kind in GOVERNED}
-    application = Application(handler, closed_for(charged))
+    hold = None if is_shadow else Hold(admission.journals, admission.view)
+    application = Application(handler, closed_for(charged), mutate=hold)
 
     async def trust(bundle: bytes) -> None:
         if cluster is not None:
             await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
+            if not is_shadow:
+                mutating = mutating_configuration(registration, GOVERNED, bundle)
+                await cluster.apply(MUTATING_PATH, mutating)
 
     rotation = Rotation(certificates, trust)
     server = WebhookServer(application, settings, rotation.begin())

@@ -17,7 +17,7 @@ Source: Kubernetes API concepts, "Server-side apply", "Delete options", "API-ini
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -145,6 +145,14 @@ class KubeCluster:
         kind = "application/merge-patch+json"
         return await self._object("PATCH", "patch", path, body, query=query, content_type=kind)
 
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Json:
+        """JSON Patch (RFC 6902): all operations or none. A ``test`` that fails is a RequestRefusedError of status 422."""
+        query = [("fieldManager", MANAGER)]
+        kind = "application/json-patch+json"
+        return await self._object(
+            "PATCH", "patch", path, operations, query=query, content_type=kind
+        )
+
     async def delete(
         self,
         path: str,
@@ -202,7 +210,7 @@ class KubeCluster:
         method: str,
         verb: str,
         path: str,
-        body: Mapping[str, Any] | None = None,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
         *,
         query: Query | None = None,
         content_type: str = "application/json",

@@ -86,8 +86,8 @@ class Application:
     """Answers reviews with `handler`, and with `failure` where that fails or is late.
 
     `deadline_seconds` counts from the request's headers to the start of its answer, the reading of the body included.
-    It must be shorter than the webhook's timeoutSeconds. `with_empty` adds `POST /empty`, which allows everything and
-    is the control of benchmarks; never in service.
+    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `with_empty`
+    adds `POST /empty`, which allows everything and is the control of benchmarks; never in service.
     """
 
     def __init__(
@@ -97,6 +97,7 @@ class Application:
         *,
         deadline_seconds: float = 2.0,
         ready: Callable[[], bool] = lambda: True,
+        mutate: Handler | None = None,
         with_empty: bool = False,
     ) -> None:
         self.state = ApplicationState()
@@ -106,6 +107,8 @@ class Application:
         self._deadline_seconds = deadline_seconds
         self._ready = ready
         self._handlers = {"/admit": handler}
+        if mutate is not None:
+            self._handlers["/mutate"] = mutate
         if with_empty:
             self._handlers["/empty"] = _allow
         self._routes = Starlette(

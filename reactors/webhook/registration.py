@@ -1,4 +1,4 @@
-"""The ValidatingWebhookConfiguration, as data. Pure.
+"""The webhook configurations, as data: one that decides, one that has workloads wait. Pure.
 
 It names every resource; nothing is matched by a wildcard, so leases, nodes, events, reviews, namespaces and the objects
 that Bursar itself is made of are never asked about, and a cluster starts from nothing with failurePolicy Fail.
@@ -21,6 +21,7 @@ from bus.kinds import Kind
 
 NAME = "bursar"
 PATH = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{NAME}"
+MUTATING_PATH = f"/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations/{NAME}"
 IGNORE_LABEL = "bursar.io/admission"
 TIMEOUT_SECONDS = 5
 SYSTEM_NAMESPACES = ("kube-system", "kube-public", "kube-node-lease")
@@ -71,6 +72,33 @@ def configuration(
     }
 
 
+def mutating_configuration(
+    settings: RegistrationSettings, governed: Iterable[Kind], ca_bundle: bytes
+) -> Json:
+    """The object at `MUTATING_PATH`: what can wait is asked about when it is created. See :mod:`reactors.queue.hold`.
+
+    While nobody answers it, such a workload is created as it is, and the validating webhook decides.
+    """
+    rules = [
+        _rule(kind.group, kind.versions, kind.resource, "Namespaced", ["CREATE"])
+        for kind in governed
+        if kind.queues
+    ]
+    webhook = _webhook(settings, ca_bundle, "queue", rules, [])
+    webhook |= {
+        "clientConfig": _client(settings, ca_bundle, "/mutate"),
+        "failurePolicy": "Ignore",
+        "reinvocationPolicy": "Never",
+        "sideEffects": "None",
+    }
+    return {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": NAME, "labels": {"app.kubernetes.io/part-of": "bursar"}},
+        "webhooks": [webhook],
+    }
+
+
 def _webhook(
     settings: RegistrationSettings, ca_bundle: bytes, name: str, rules: list[Json], conditions: list[Json]
 ) -> Json:  # fmt: skip
@@ -89,12 +117,12 @@ def _webhook(
     }
 
 
-def _client(settings: RegistrationSettings, ca_bundle: bytes) -> Json:
+def _client(settings: RegistrationSettings, ca_bundle: bytes, path: str = "/admit") -> Json:
     if settings.url:
-        client: Json = {"url": f"{settings.url}/admit"}
+        client: Json = {"url": f"{settings.url}{path}"}
     else:
         service = {"namespace": settings.namespace, "name": settings.service}
-        client = {"service": {**service, "path": "/admit", "port": settings.port}}
+        client = {"service": {**service, "path": path, "port": settings.port}}
     if ca_bundle:
         client["caBundle"] = base64.b64encode(ca_bundle).decode()
     return client

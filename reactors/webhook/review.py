@@ -90,6 +90,8 @@ class Answer(msgspec.Struct, frozen=True):
     code: int = 403
     #: Shown by kubectl although it was allowed; cut at 256 characters by the API server.
     warnings: tuple[str, ...] = ()
+    #: JSON Patch (RFC 6902) of the reviewed object, for a mutating review; nothing = as it is.
+    patch: bytes = b""
 
 
 class _Named(msgspec.Struct):
@@ -149,11 +151,14 @@ class _Status(msgspec.Struct):
     message: str
 
 
-class _Response(msgspec.Struct, omit_defaults=True):
+class _Response(msgspec.Struct, omit_defaults=True, rename="camel"):
     uid: str
     allowed: bool
     status: _Status | None = None
     warnings: tuple[str, ...] = ()
+    # msgspec writes bytes as base64, as the API server reads them.
+    patch: bytes = b""
+    patch_type: str = ""
 
 
 class _Answered(msgspec.Struct, rename="camel"):
@@ -190,7 +195,9 @@ def parse(raw: bytes) -> Review:
 def render(uid: str, answer: Answer) -> bytes:
     """The body that answers the review `uid`."""
     status = None if answer.allowed else _Status(answer.code, answer.reason, answer.message)
-    return _encode(_Answered(_Response(uid, answer.allowed, status, answer.warnings)))
+    kind = "JSONPatch" if answer.patch else ""
+    response = _Response(uid, answer.allowed, status, answer.warnings, answer.patch, kind)
+    return _encode(_Answered(response))
 
 
 def _review(request: _Request) -> Review:

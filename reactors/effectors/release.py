@@ -1,0 +1,94 @@
+"""DOOR: starts a workload that waited: one write, and only if it is still the one that waits in this queue.
+
+What the decision rests on is tested in the patch itself: the uid, our annotation, the flag. (Refused: a resourceVersion.
+Its controller writes the status of a suspended Job at any time, so most first attempts would meet a conflict;
+what it asks for may have changed too, and is asked of the validating webhook by this very write.) Doing it twice
+is refused by the same tests.
+
+Source: issue 5, item 1; ``house.md`` section 5 (effectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from bus.crashpoints import crashpoint
+from bus.errors import NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.kinds import QUEUE_ANNOTATION, Kind
+
+Operations = list[dict[str, Any]]
+
+#: ``done``; ``superseded``: it is gone, or does not wait any more; ``refused``: somebody does not allow it, for now.
+Result = Literal["done", "superseded", "refused"]
+
+#: Status of a JSON Patch whose ``test`` fails.
+UNPROCESSABLE = 422
+
+
+class Patches(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
+        """JSON Patch of the object at ``path``."""
+        ...
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What became of one attempt."""
+
+    result: Result
+    message: str = ""
+
+
+class Starter:
+    """Starts held workloads of one cluster."""
+
+    def __init__(self, cluster: Patches) -> None:
+        self._cluster = cluster
+
+    async def start(self, kind: Kind, namespace: str, name: str, uid: str) -> Outcome:
+        """Unsuspend one. Raises ClusterUnavailableError: try again, it may have been done."""
+        path = object_path(kind, namespace, name)
+        crashpoint("release.before_patch")
+        outcome = await self._attempt(path, started(kind, uid))
+        crashpoint("release.after_patch")
+        return outcome
+
+    async def _attempt(self, path: str, operations: Operations) -> Outcome:
+        try:
+            await self._cluster.patch(path, operations)
+        except NotFoundError as error:
+            return Outcome("superseded", str(error))
+        except RequestRefusedError as error:
+            result: Result = "superseded" if error.status == UNPROCESSABLE else "refused"
+            return Outcome(result, str(error))
+        except PermissionDeniedError as error:
+            return Outcome("refused", str(error))
+        return Outcome("done")
+
+
+def started(kind: Kind, uid: str) -> Operations:
+    """JSON Patch that unsuspends the one with this uid, if it waits in a queue."""
+    flag = pointer(tuple(kind.suspend.split(".")))
+    mark = pointer(("metadata", "annotations", QUEUE_ANNOTATION))
+    return [
+        {"op": "test", "path": "/metadata/uid", "value": uid},
+        {"op": "test", "path": flag, "value": True},
+        # What is not there cannot be removed: this tests the annotation, too.
+        {"op": "remove", "path": mark},
+        {"op": "replace", "path": flag, "value": False},
+    ]
+
+
+def pointer(path: tuple[str, ...]) -> str:
+    """A JSON Pointer (RFC 6901)."""
+    return "".join(f"/{step.replace('~', '~0').replace('/', '~1')}" for step in path)
+
+
+def object_path(kind: Kind, namespace: str, name: str) -> str:
+    """Where an API server serves one object of a kind."""
+    group = f"/apis/{kind.group}" if kind.group else "/api"
+    return f"{group}/{kind.versions[0]}/namespaces/{namespace}/{kind.resource}/{name}"

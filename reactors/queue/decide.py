@@ -1,0 +1,154 @@
+"""Which of those that wait may start now? Pure.
+
+The *head* of a queue is the first that does not fit. Strict: nobody passes it. Back-fill: a later one passes it
+
+- with a deadline, if it must be over before the head could start by the deadlines of what runs, and before the head has
+  waited ``maxHeadDelay``;
+- without one, until the head has waited ``maxHeadDelay``; it is taken back then (:func:`decide_returns`) if the
+  head would fit without it.
+
+So the head starts at most ``maxHeadDelay`` later than it would have without back-fill: from then on nothing that
+passed it holds anything which it needs. The second bound on deadlines is what makes that true where others end
+earlier than theirs: the head could start then, and what passed it would still run. (Refused: no taking back. How long
+a workload without a deadline will run is unknown, so no promise about the head would hold.)
+
+A release is an ask like any other, decided by the same rules; all keys fit, or nothing is charged.
+
+Source: issue 5, item 1; EASY back-fill (Lifka 1995) for the head's earliest start.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.admissions import AdmissionDecided
+from bus.events.quotas import Queue
+from projections.admissions import Draft, Node, charged
+from reactors.admission.decide import decide
+from reactors.queue.shape import Running, Waiting, ordered
+
+#: Reasons that pass by themselves; what is refused for another one waits for a person, and keeps nobody waiting.
+PASSING = frozenset({"over-quota", "budget-exhausted"})
+
+#: How many of a queue are looked at in one pass; the others come when these have gone.
+DEPTH = 1_000
+
+
+class Head(msgspec.Struct, frozen=True):
+    """The first that does not fit. ``starts_us``: when it could by the deadlines of what runs; None = unknown."""
+
+    uid: str
+    starts_us: int | None
+    #: When it will have waited as long as back-fill may delay it.
+    bound_us: int
+
+
+def decide_releases(
+    draft: Draft,
+    waiting: Iterable[Waiting],
+    queue: Queue,
+    running: Iterable[Running],
+    now_us: int,
+    *,
+    based_on: int = 0,
+    most: int = DEPTH,
+) -> list[AdmissionDecided]:
+    """Who of one quota's ``waiting`` starts now, in order, at most ``most``; each is added to ``draft``.
+
+    ``running``: what holds something of the quota; only asked about where back-fill needs it.
+    """
+    releases: list[AdmissionDecided] = []
+    head: Head | None = None
+    for one in ordered(waiting)[:DEPTH]:
+        if len(releases) >= most:
+            break
+        if head is not None and not _may_pass(one, head, now_us):
+            continue
+        answer = decide(draft, one.request, now_us)
+        if answer.verdict == "admitted":
+            passed = head.uid if head is not None else ""
+            release = msgspec.structs.replace(
+                answer, reason="released", passed=passed, based_on=based_on
+            )
+            draft.add(release, now_us)
+            releases.append(release)
+        elif head is None and answer.reason in PASSING:
+            delay_us = queue.max_head_delay_seconds * SECOND_US
+            if queue.order == "Strict" or not delay_us:
+                break
+            head = Head(one.uid, could_start_us(draft, one, running), one.created_us + delay_us)
+    return releases
+
+
+def _may_pass(one: Waiting, head: Head, now_us: int) -> bool:
+    if one.deadline_s is None:
+        return now_us < head.bound_us
+    ends_us = now_us + one.deadline_s * SECOND_US
+    return ends_us <= head.bound_us and (head.starts_us is None or ends_us <= head.starts_us)
+
+
+def could_start_us(draft: Draft, head: Waiting, running: Iterable[Running]) -> int | None:
+    """When enough of what runs has come to its deadline for ``head`` to fit; None where that never happens."""
+    node = draft.node(head.request.quota)
+    if node is None:
+        return None
+    missing = _missing(draft, node, head)
+    ending = [(one.ends_us, one.charge) for one in running if one.ends_us is not None]
+    for ends_us, charge in sorted(ending, key=lambda end: end[0]):
+        missing = {
+            key: n - charge.get(key, 0) for key, n in missing.items() if n > charge.get(key, 0)
+        }
+        if not missing:
+            return ends_us
+    return None
+
+
+def _missing(draft: Draft, node: Node, head: Waiting) -> dict[str, int]:
+    """How much of each key is too little for it now."""
+    wanted = charged(head.request.demand, head.request.types)
+    grant = draft.grant(node.name, head.uid)
+    held = grant.charge if grant else {}
+    rises = {key: n - held.get(key, 0) for key, n in wanted.items() if n > held.get(key, 0)}
+    limits = draft.limits(node, rises)
+    missing = {
+        key: draft.used(node, key) + rises[key] - limit
+        for key, limit in limits.items()
+        if limit is not None
+    }
+    return {key: amount for key, amount in missing.items() if amount > 0}
+
+
+def decide_returns(
+    draft: Draft,
+    waiting: Iterable[Waiting],
+    queue: Queue,
+    passed: Iterable[Running],
+    now_us: int,
+) -> list[str]:
+    """Who has to stop and wait again, by uid: the last of those that passed the head, until it fits.
+
+    ``passed``: what runs and has no deadline and passed the head, in the order of its release. Nobody, while the head
+    has not waited ``maxHeadDelay``, or where it would not fit without them either.
+    """
+    first = next(iter(ordered(waiting)), None)
+    if first is None or now_us < first.created_us + queue.max_head_delay_seconds * SECOND_US:
+        return []
+    node = draft.node(first.request.quota)
+    if node is None or decide(draft, first.request, now_us).reason != "over-quota":
+        return []
+    missing = _missing(draft, node, first)
+    stopped: list[str] = []
+    for one in reversed(list(passed)):
+        if missing.keys() & one.charge.keys():
+            stopped.append(one.uid)
+            missing = {
+                key: n - one.charge.get(key, 0)
+                for key, n in missing.items()
+                if n > one.charge.get(key, 0)
+            }
+        if not missing:
+            return stopped
+    return []

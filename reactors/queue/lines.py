@@ -1,0 +1,140 @@
+"""All queues of a cluster as the history says: who is held, what was ordered of whom, what runs until when.
+
+A fold beside the view of admission, which is asked for the objects themselves; both take the same history, so what waits
+at a sequence is a function of the history up to it.
+
+Source: issue 5, item 1; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.queues import QueueOrdered
+from bus.events.workloads import WorkloadObserved
+from projections.admissions import Grant, Node
+from reactors.admission.decide import Request
+from reactors.admission.mapping import Place, types_of
+from reactors.admission.view import COVERING, Object, View
+from reactors.queue.shape import NO_PRIORITY, Running, Waiting
+
+
+class Lines:
+    """Follows one cluster; the view must have taken each event before it."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        #: Uids of what is held, or was a moment ago.
+        self._held: set[str] = set()
+        self._classes: dict[str, PriorityClassObserved] = {}
+        #: By uid: the newest order of a place, and who may not be released.
+        self._moved: dict[str, int | None] = {}
+        self._stopped: set[str] = set()
+        #: When each was released, by uid.
+        self._released: dict[str, int] = {}
+        #: Grows with everything that may change who comes next.
+        self.changes = 0
+
+    def take(self, event: Event) -> None:
+        """Fold one event."""
+        if event.defect or event.cluster != self._view.cluster:
+            return
+        if event.type == WorkloadObserved.wire_type:
+            self._observed(event.key)
+        elif event.type == AdmissionDecided.wire_type:
+            fact = AdmissionDecided.read(event)
+            if fact.reason == "released":
+                self._released[fact.uid] = event.time_us
+        elif event.type == PriorityClassObserved.wire_type:
+            seen = PriorityClassObserved.read(event)
+            self._classes[seen.name] = seen
+            self.changes += 1
+        elif event.type == PriorityClassVanished.wire_type:
+            gone = PriorityClassVanished.read(event)
+            if (known := self._classes.get(gone.name)) is not None and known.uid == gone.uid:
+                del self._classes[gone.name]
+            self.changes += 1
+        elif event.type == QueueOrdered.wire_type:
+            self._ordered(QueueOrdered.read(event))
+
+    def _observed(self, uid: str) -> None:
+        found = self._view.objects.get(uid)
+        if found is not None and found.ask.held:
+            self._held.add(uid)
+            self.changes += 1
+
+    def _ordered(self, fact: QueueOrdered) -> None:
+        if fact.action == "move":
+            self._moved[fact.uid] = fact.priority
+        elif fact.action == "hold":
+            self._stopped.add(fact.uid)
+        else:
+            self._stopped.discard(fact.uid)
+        self.changes += 1
+
+    # questions
+
+    def held(self) -> Iterator[tuple[Object, Place | None]]:
+        """Every workload that is held, and its quota."""
+        for uid in sorted(self._held):
+            found = self._view.objects.get(uid)
+            if found is None or not found.ask.held:
+                self._held.discard(uid)
+                if found is None:
+                    self._forget(uid)
+                continue
+            is_ours = found.owner is None or found.owner.kind not in COVERING
+            yield found, self._view.place(found.labels, found.namespace) if is_ours else None
+
+    def _forget(self, uid: str) -> None:
+        self._moved.pop(uid, None)
+        self._released.pop(uid, None)
+        self._stopped.discard(uid)
+
+    def waiting(self, found: Object, where: Place) -> Waiting:
+        """A held workload as the rules take it."""
+        return Waiting(
+            request_of(found, where),
+            self.priority(found),
+            found.created_us,
+            found.ask.deadline_s,
+            found.uid in self._stopped,
+            where.refusal,
+        )
+
+    def priority(self, found: Object) -> int:
+        """What was ordered, else the value of its class, else the default's."""
+        ordered = self._moved.get(found.uid)
+        if ordered is not None:
+            return ordered
+        named = self._classes.get(found.ask.priority_class)
+        if named is not None:
+            return named.value
+        defaults = [one.value for one in self._classes.values() if one.is_default]
+        # Where two claim to be the default, Kubernetes takes the lowest.
+        return min(defaults, default=NO_PRIORITY)
+
+    def running(self, node: Node) -> Iterator[Running]:
+        """What holds something of a quota, and when its deadline ends it."""
+        for grant in node.grants.values():
+            if grant.charge:
+                yield Running(grant.uid, grant.charge, self._ends_us(grant))
+
+    def _ends_us(self, grant: Grant) -> int | None:
+        found = self._view.objects.get(grant.uid)
+        if found is None or found.ask.deadline_s is None:
+            return None
+        started_us = self._released.get(grant.uid, found.created_us)
+        return started_us + found.ask.deadline_s * SECOND_US
+
+
+def request_of(found: Object, where: Place) -> Request:
+    """What a held workload asks for once it runs."""
+    return Request(
+        where.quota, found.uid, found.kind, found.namespace, found.name, found.ask.wanted,
+        types_of(found.labels), operation="RELEASE",
+    )  # fmt: skip

@@ -1,0 +1,189 @@
+"""DOOR: the one that works the queues off: decides who may start, says so in the journals, and starts them.
+
+Level-triggered, as the keeper is: what is held and granted is started, whoever granted it and whenever; what is held and
+not granted waits. So it needs no memory of its own, and a crash anywhere loses and doubles nothing. Any process may run
+it; one is enough. It looks when something changed that a queue may depend on, and every second, as budgets begin anew
+by time alone.
+
+Source: issue 5, item 1; :mod:`reactors.queue.decide` has the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import msgspec
+
+from bus.clock import SECOND_US, Clock
+from bus.crashpoints import crashpoint
+from bus.errors import ClusterUnavailableError, RetryableError, WrongExpectationError
+from bus.kinds import GOVERNED
+from projections.admissions import Draft, Tree
+from reactors.admission.decide import covers
+from reactors.admission.desk import MAX_BATCH
+from reactors.admission.view import Object, View
+from reactors.effectors.release import Starter
+from reactors.engine.journals import Journals
+from reactors.queue.decide import decide_releases
+from reactors.queue.lines import Lines, request_of
+from reactors.queue.shape import Waiting
+
+#: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
+TICK_SECONDS = 1.0
+APART_SECONDS = 0.05
+#: Starts under way at once.
+CONCURRENT = 16
+#: First wait after a start was refused; it doubles up to the longest.
+WAIT_SECONDS = 1.0
+LONGEST_WAIT_SECONDS = 60.0
+
+_KINDS = {kind.kind: kind for kind in GOVERNED if kind.queues}
+
+_log = logging.getLogger(__name__)
+
+Queues = dict[str, list[Waiting]]
+"""Those that wait, by quota."""
+
+
+class Attempt(msgspec.Struct):
+    """The last start of one workload, and when it may be tried again."""
+
+    version: str
+    not_before_us: int = 0
+    wait_seconds: float = WAIT_SECONDS
+    is_under_way: bool = True
+    is_over: bool = False
+
+
+class Releasing:
+    """Works off the queues of ``journals`` and ``view``, which both take the same history."""
+
+    def __init__(self, journals: Journals, view: View, clock: Clock, starter: Starter) -> None:
+        self.lines = Lines(view)
+        #: Releases decided, starts done, and starts that were refused.
+        self.released = self.started = self.refused = 0
+        self._journals = journals
+        self._clock = clock
+        self._starter = starter
+        self._attempts: dict[str, Attempt] = {}
+        self._places = asyncio.Semaphore(CONCURRENT)
+        journals.listen(self.lines.take)
+
+    async def run(self) -> None:
+        """Work for ever, from the moment the history was read to its present end."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                mark = self._mark()
+                try:
+                    await self.work(tasks)
+                except WrongExpectationError:
+                    # Somebody decided meanwhile; what waits still waits.
+                    continue
+                except RetryableError as error:
+                    _log.warning("nothing can be released now: %s", error)
+                await asyncio.sleep(APART_SECONDS)
+                await self._changed(mark)
+
+    def _mark(self) -> int:
+        return self.lines.changes + sum(tree.number for tree in self._journals.trees.values())
+
+    async def _changed(self, mark: int) -> None:
+        """Return when something changed, or after a tick."""
+        try:
+            async with asyncio.timeout(TICK_SECONDS):
+                while self._mark() == mark:
+                    await self._journals.moved()
+        except TimeoutError:
+            return
+
+    async def work(self, tasks: asyncio.TaskGroup) -> None:
+        """Release what may start, and begin to start it."""
+        for name, queues in sorted(self._waiting(tasks).items()):
+            await self._release(self._journals.tree(name), queues)
+        self._waiting(tasks)
+
+    def _waiting(self, tasks: asyncio.TaskGroup) -> dict[str, Queues]:
+        """Those that wait, by tree and quota; what is granted already is started."""
+        found: dict[str, Queues] = {}
+        held = set()
+        for object, where in self.lines.held():
+            held.add(object.uid)
+            tree = self._journals.places.get((where.kind, where.quota)) if where else None
+            if where is None or tree is None:
+                continue
+            if covers(Draft(self._journals.tree(tree)), request_of(object, where)):
+                self._start(tasks, object)
+            else:
+                queue = found.setdefault(tree, {}).setdefault(where.quota, [])
+                queue.append(self.lines.waiting(object, where))
+        for uid in self._attempts.keys() - held:
+            del self._attempts[uid]
+        return found
+
+    async def _release(self, tree: Tree, queues: Queues) -> None:
+        draft, known = Draft(tree), tree.sequence
+        releases(draft, self.lines, queues, self._clock.now_us(), self._journals.sequence)
+        if not draft.facts:
+            return
+        ids = [f"queue/{tree.name}/{fact.number}" for fact, _ in draft.facts]
+        crashpoint("queue.before_release")
+        try:
+            await self._journals.append(draft, ids)
+        except WrongExpectationError:
+            await self._journals.newer(tree, known)
+            raise
+        crashpoint("queue.after_release")
+        self.released += len(draft.facts)
+
+    def _start(self, tasks: asyncio.TaskGroup, object: Object) -> None:
+        """Start it, unless that is under way, was done to what is seen of it, or has to wait."""
+        attempt = self._attempts.get(object.uid)
+        if attempt is None:
+            attempt = self._attempts[object.uid] = Attempt(object.version)
+        elif attempt.is_under_way or self._clock.now_us() < attempt.not_before_us:
+            return
+        elif attempt.is_over and attempt.version == object.version:
+            return
+        attempt.version, attempt.is_under_way, attempt.is_over = object.version, True, False
+        tasks.create_task(self._attempt(object, attempt))
+
+    async def _attempt(self, object: Object, attempt: Attempt) -> None:
+        async with self._places:
+            try:
+                outcome = await self._starter.start(
+                    _KINDS[object.kind], object.namespace, object.name, object.uid
+                )
+            except ClusterUnavailableError as error:
+                _log.warning("%s %s cannot be started now: %s", object.kind, object.name, error)
+                self._wait(attempt, error.delay_seconds)
+                return
+            finally:
+                attempt.is_under_way = False
+        if outcome.result == "refused":
+            self.refused += 1
+            _log.warning("%s %s is not started: %s", object.kind, object.name, outcome.message)
+            self._wait(attempt, attempt.wait_seconds)
+            attempt.wait_seconds = min(2 * attempt.wait_seconds, LONGEST_WAIT_SECONDS)
+            return
+        attempt.is_over = True
+        self.started += outcome.result == "done"
+
+    def _wait(self, attempt: Attempt, seconds: float) -> None:
+        attempt.not_before_us = self._clock.now_us() + int(seconds * SECOND_US)
+
+
+def releases(draft: Draft, lines: Lines, queues: Queues, now_us: int, based_on: int) -> None:
+    """Add to ``draft`` who of its tree's ``queues`` starts now: quota by quota, in one batch of bounded size."""
+    for quota in sorted(queues):
+        node = draft.node(quota)
+        if node is not None:
+            decide_releases(
+                draft,
+                queues[quota],
+                node.spec.queue,
+                list(lines.running(node)),
+                now_us,
+                based_on=based_on,
+                most=MAX_BATCH - len(draft.facts),
+            )

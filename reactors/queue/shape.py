@@ -1,0 +1,53 @@
+"""Who waits, who runs, and in which order they come. Pure.
+
+Source: issue 5, item 1.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from reactors.admission.decide import Request
+
+#: What no class and no default names, as Kubernetes has it.
+NO_PRIORITY = 0
+
+
+class Waiting(msgspec.Struct, frozen=True):
+    """A workload that is held. ``request`` is what it asks for once it runs."""
+
+    request: Request
+    priority: int
+    created_us: int
+    #: Seconds from its start to its end by its controller; None = no end is set.
+    deadline_s: int | None = None
+    #: A person ordered that it is not released.
+    is_stopped: bool = False
+    #: Why it may not use the quota at all; "" = it may.
+    refusal: str = ""
+
+    @property
+    def uid(self) -> str:
+        """Of the workload."""
+        return self.request.uid
+
+    @property
+    def place(self) -> tuple[int, int, str]:
+        """What orders: the highest priority first, then who was made first; uids break ties."""
+        return -self.priority, self.created_us, self.uid
+
+
+class Running(msgspec.Struct, frozen=True):
+    """A workload that holds ``charge`` of a quota, by key. ``ends_us``: when its deadline ends it; None = never."""
+
+    uid: str
+    charge: dict[str, int]
+    ends_us: int | None = None
+
+
+def ordered(waiting: Iterable[Waiting]) -> list[Waiting]:
+    """Those that may come, the first one first."""
+    may_come = (one for one in waiting if not one.is_stopped and not one.refusal)
+    return sorted(may_come, key=lambda one: one.place)

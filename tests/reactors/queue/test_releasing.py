@@ -1,0 +1,222 @@
+"""Held, ordered, released: the whole way of a Job, through the product's own webhooks, in memory."""
+
+import asyncio
+
+import pytest
+
+from bus.errors import ClusterUnavailableError, PermissionDeniedError
+from reactors.queue import releasing
+from tests.reactors.queue.jobs import Jobs
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch):
+    monkeypatch.setattr(releasing, "TICK_SECONDS", 0.02)
+    monkeypatch.setattr(releasing, "APART_SECONDS", 0.0)
+
+
+@pytest.fixture
+async def cluster():
+    async with Jobs() as running:
+        await running.see_team(4)
+        yield running
+
+
+async def until(probe):
+    async with asyncio.timeout(5):
+        while not probe():
+            await asyncio.sleep(0.005)
+
+
+async def quiet(cluster):
+    """Until nothing is said any more."""
+    for _ in range(3):
+        await cluster.settled()
+        await asyncio.sleep(0.05)
+
+
+async def test_a_job_is_created_suspended_charged_with_nothing_and_started_by_the_queue(cluster):
+    answer = await cluster.create("a", 3)
+
+    assert (True, "held") == (answer.allowed, answer.reason)
+    assert cluster.is_suspended("a")
+    await until(lambda: cluster.running() == ["a"])
+    await quiet(cluster)
+    assert cluster.used() == 3000
+    assert (
+        "annotations" not in cluster.objects["a"]["metadata"]
+        or not (cluster.objects["a"]["metadata"]["annotations"])
+    )
+    assert cluster.patches == 1
+
+
+async def test_what_does_not_fit_waits_and_starts_the_moment_usage_falls(cluster):
+    await cluster.create("a", 3)
+    await until(lambda: cluster.running() == ["a"])
+    answer = await cluster.create("b", 2)
+    await quiet(cluster)
+
+    assert answer.allowed
+    assert ["a"] == cluster.running()
+    await cluster.delete("a")
+    await until(lambda: cluster.running() == ["b"])
+    assert 2000 == cluster.used()
+
+
+async def test_what_waits_starts_the_moment_a_limit_rises(cluster):
+    await cluster.create("a", 6)
+    await quiet(cluster)
+    assert [] == cluster.running()
+    await cluster.see_team(6)
+
+    await until(lambda: cluster.running() == ["a"])
+
+
+async def test_what_waits_starts_when_a_budget_period_begins(cluster):
+    from bus.events.admissions import Meter, TreeMetered
+
+    await cluster.see_team(4, cash={"limits.cpu": 100})
+    now_s = cluster.clock.us // 10**6
+    spent = Meter("team", "limits.cpu", 100, 0, now_s, resets_s=now_s + 60)
+
+    def metered(draft):
+        return TreeMetered(number=draft.number, meters=(spent,))
+
+    tree = cluster.admission.journals.tree("biz/team")
+    await cluster.admission.keeper.say(tree, metered)
+    await cluster.create("a", 1)
+    await quiet(cluster)
+    assert [] == cluster.running()
+    cluster.clock.after(60)
+
+    await until(lambda: cluster.running() == ["a"])
+
+
+async def test_where_the_quota_does_not_hold_what_does_not_fit_is_refused(cluster):
+    await cluster.see_team(4, hold=False)
+    answer = await cluster.create("a", 5)
+
+    assert (False, "over-quota") == (answer.allowed, answer.reason)
+    assert (await cluster.create("b", 4)).reason == "fits"
+
+
+async def test_what_its_user_suspended_is_left_to_him(cluster):
+    await cluster.create("a", 1, suspend=True)
+    await quiet(cluster)
+
+    assert [] == cluster.running()
+    assert [] == cluster.released()
+
+
+async def test_who_resumes_his_own_may_not_pass_those_that_wait(cluster):
+    await cluster.create("a", 1, suspend=True)
+    resumed = {**cluster.objects["a"], "spec": {**cluster.objects["a"]["spec"], "suspend": False}}
+
+    with pytest.raises(PermissionDeniedError, match="has a queue"):
+        await cluster.update("a", resumed)
+
+
+async def test_a_held_job_that_is_deleted_is_forgotten(cluster):
+    await cluster.create("a", 5)
+    await quiet(cluster)
+    await cluster.delete("a")
+    await cluster.see_team(6)
+    await quiet(cluster)
+
+    assert ([], 0) == (cluster.released(), cluster.used())
+
+
+async def test_priority_comes_before_arrival(cluster):
+    await cluster.see_class("high", 100)
+    await cluster.create("first", 4)
+    await until(lambda: cluster.running() == ["first"])
+    for name, priority in (("a", ""), ("b", ""), ("c", "high")):
+        cluster.clock.after(1)
+        await cluster.create(name, 4, priority=priority)
+    for name in ("first", "c", "a"):
+        await until(lambda name=name: cluster.running() == [name])
+        await cluster.delete(name)
+
+    await until(lambda: cluster.running() == ["b"])
+
+
+async def test_a_person_moves_holds_and_releases(cluster):
+    await cluster.create("first", 4)
+    await until(lambda: cluster.running() == ["first"])
+    for name in ("a", "b", "c"):
+        cluster.clock.after(1)
+        await cluster.create(name, 4)
+    await cluster.order(cluster.uid("c"), "move", 10)
+    await cluster.order(cluster.uid("a"), "hold")
+    for name in ("first", "c", "b"):
+        await until(lambda name=name: cluster.running() == [name])
+        await cluster.delete(name)
+    await quiet(cluster)
+    assert [] == cluster.running()
+    await cluster.order(cluster.uid("a"), "release")
+
+    await until(lambda: cluster.running() == ["a"])
+
+
+async def test_a_start_that_fails_is_tried_again(cluster):
+    cluster.fails = [ClusterUnavailableError(status=503, delay_seconds=0.0)]
+    await cluster.create("a", 1)
+
+    await until(lambda: cluster.running() == ["a"])
+    assert (2, ["a"]) == (cluster.patches, cluster.released())
+
+
+async def test_a_start_that_somebody_refuses_is_tried_again_later(cluster):
+    cluster.fails = [PermissionDeniedError(permission="patch jobs.batch", message="not now")]
+    await cluster.create("a", 1)
+    await quiet(cluster)
+    assert [] == cluster.running()
+    cluster.clock.after(1)
+
+    await until(lambda: cluster.running() == ["a"])
+    assert ["a"] == cluster.released()
+
+
+async def test_what_is_granted_and_still_held_stays_charged(cluster):
+    """Whatever a list shows of it after the API server's deadline."""
+    refusal = PermissionDeniedError(permission="patch jobs.batch", message="not now")
+    cluster.fails = [refusal] * 20
+    await cluster.create("a", 3)
+    await quiet(cluster)
+    cluster.clock.after(1000)
+    await cluster.list(cluster.uid("a"))
+    await quiet(cluster)
+
+    assert 3000 == cluster.used()
+    cluster.fails = []
+    cluster.clock.after(1000)
+    await until(lambda: cluster.running() == ["a"])
+    assert ["a"] == cluster.released()
+
+
+async def test_a_start_is_tried_only_on_the_one_that_waits(cluster):
+    """A namesake that was made anew is another object."""
+    await cluster.create("a", 5)
+    await quiet(cluster)
+    old = cluster.objects.pop("a")
+    cluster.objects["a"] = {**old, "metadata": {**old["metadata"], "uid": "another"}}
+    await cluster.see_team(6)
+    await quiet(cluster)
+
+    assert ([], ["a"]) == (cluster.running(), cluster.released())
+
+
+async def test_many_are_released_once_each_and_never_more_than_fit(cluster):
+    await asyncio.gather(*(cluster.create(f"j{n}", 1) for n in range(40)))
+    done = []
+    while len(done) < 40:
+        await until(cluster.running)
+        assert len(cluster.running()) <= 4
+        done += (ended := cluster.running())
+        for name in ended:
+            await cluster.delete(name)
+    await quiet(cluster)
+
+    assert sorted(done) == sorted(cluster.released()) == sorted(f"j{n}" for n in range(40))
+    assert len(cluster.starts) == 40
+    assert cluster.used() == 0
