@@ -1,0 +1,59 @@
+"""Admission under load and faults: nothing is admitted twice, nothing leaks, the history tells the same again.
+
+Three webhook processes, a keeper and a nats-server are killed and paused while 64 clients ask. What is checked is the
+whole history, entry by entry, and the log of a simulated API server, write by write.
+
+Source: ``reliability.md`` P13 to P16, 6.4; issue 4.
+"""
+
+import pytest
+
+from tests.acceptance.storm import Plan, blown
+
+pytestmark = pytest.mark.nats
+
+
+def held_true(storm):
+    """Everything that must hold after any storm."""
+    found, (wanted, held, told) = storm.findings, storm.settled
+    print(
+        f"{found.events} events, {dict(found.verdicts)}, {dict(found.reasons)}, "
+        f"{storm.server.outcomes}, {dict(storm.faults)}"
+    )
+    assert found.gaps == []
+    assert found.over == []
+    assert storm.stored_over == []
+    assert found.verdicts["adopted"] == 0
+    assert [wanted] * 4 == held
+    assert [storm.replayed] * 4 == told
+    assert storm.server.allowed - found.decided.keys() == set()
+    assert storm.server.dry & found.decided.keys() == set()
+    late = [uid for uid, head in storm.answered if found.decided.get(uid, head + 1) > head]
+    assert late == []
+
+
+async def test_a_storm_admits_never_too_much_leaks_nothing_and_is_told_the_same_again(tmp_path):
+    storm = await blown(tmp_path, Plan(requests=3_000))
+
+    held_true(storm)
+    assert storm.findings.reasons["over-quota"] > 100
+
+
+async def test_without_the_expected_sequence_the_same_storm_admits_too_much(tmp_path):
+    storm = await blown(tmp_path, Plan(requests=600, careless=True))
+
+    assert storm.findings.over
+    assert storm.stored_over
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1_200)
+async def test_a_hundred_thousand_requests_under_kills_admit_never_too_much(tmp_path):
+    plan = Plan(
+        100_000, kill_seconds=1.0, bus_seconds=15.0, keeper_seconds=20.0, ledger_seconds=20.0
+    )
+    storm = await blown(tmp_path, plan)
+
+    held_true(storm)
+    assert storm.findings.reasons["over-quota"] > 10_000
+    assert storm.booked == (list(range(1, storm.head + 1)), [])
