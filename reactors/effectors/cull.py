@@ -35,6 +35,9 @@ from reactors.engine.effects import SKEW_US
 Json = dict[str, Any]
 Outcome = tuple[Result, str]
 
+#: Looks at an object that changes under our hands, before it waits for the next round.
+ATTEMPTS = 4
+
 _PATHS = {
     "Notebook": "/apis/kubeflow.org/v1/namespaces/{}/notebooks/{}",
     "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
@@ -181,7 +184,18 @@ class CullEffector:
         self._clock = clock
 
     async def act(self, decision: Decision) -> Outcome:
-        """Do it, unless it is done, or the object is another one by now."""
+        """Do it, unless it is done, or the object is another one by now.
+
+        An object that changed between look and write, as controllers do it all the time, is looked at again.
+        """
+        for _ in range(ATTEMPTS - 1):
+            try:
+                return await self._attempt(decision)
+            except ConflictError:
+                continue
+        return await self._attempt(decision)
+
+    async def _attempt(self, decision: Decision) -> Outcome:
         path = path_of(decision.target)
         found = await self._cluster.get(path)
         if found["metadata"]["uid"] != decision.target.uid:

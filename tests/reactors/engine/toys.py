@@ -37,7 +37,7 @@ class ToyView:
             self.stopped.add(fact.key)
         elif isinstance(fact, RestoreAsked):
             self.asked.append(fact.decision)
-        elif isinstance(fact, Restore):
+        elif isinstance(fact, Restore) and fact.key in self.asked:
             self.asked.remove(fact.key)
 
 
