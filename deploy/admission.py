@@ -10,18 +10,20 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
-from bus.clock import Clock, SystemClock
+from bus.clock import Clock, SystemClock, floor_seconds
 from bus.kinds import GOVERNED
+from bus.metrics import Metric
 from bus.transport import Transport
 from deploy.bootstrap import beside
 from deploy.settings import Settings
+from reactors.admission.figures import Decisions, figures
 from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper
 from reactors.admission.rate import Rate
@@ -66,6 +68,7 @@ class Admission(msgspec.Struct, frozen=True):
     view: View
     handler: Handler
     keeper: Keeper | None
+    decisions: Decisions
     releasing: Releasing | None = None
 
 
@@ -88,12 +91,14 @@ async def following(
     journals = Journals(transport, clock, cluster=cluster, source=source)
     view = View(cluster)
     journals.listen(view.take)
+    decisions = Decisions(cluster)
+    journals.listen(decisions.take)
     keeper = Keeper(journals, view, clock) if keeps else None
     releasing = None
     if keeps and starts is not None:
         releasing = Releasing(journals, view, clock, Starter(starts))
     handler = Handler(journals, view, clock, Rate())
-    admission = Admission(journals, view, handler, keeper, releasing)
+    admission = Admission(journals, view, handler, keeper, decisions, releasing)
     head = await transport.head()
     async with beside(journals.follow()):
         await journals.reached(head.last_sequence)
@@ -193,7 +198,12 @@ async def serving(
     handler = shadowed(admission.handler) if is_shadow else admission.handler
     charged = {(kind.group, kind.resource) for kind in GOVERNED}
     hold = None if is_shadow else Hold(admission.journals, admission.view)
-    application = Application(handler, closed_for(charged), mutate=hold)
+
+    def metrics() -> Iterator[Metric]:
+        return figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
+
+    clock = SystemClock()
+    application = Application(handler, closed_for(charged), mutate=hold, metrics=metrics)
 
     async def trust(bundle: bytes) -> None:
         if cluster is not None:

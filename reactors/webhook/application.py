@@ -16,15 +16,17 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from itertools import chain
 
 import msgspec
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from bus.metrics import CONTENT_TYPE, Histogram, Metric, Sample, lines
 from reactors.webhook.review import (
     MAX_BYTES,
     Answer,
@@ -46,6 +48,9 @@ _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _CLOSE = (b"connection", b"close")
 
+#: Characters of metrics that are made at once, about a millisecond's work.
+PART = 65_536
+
 
 class ApplicationState(msgspec.Struct):
     """What has been answered since the start."""
@@ -59,6 +64,24 @@ class ApplicationState(msgspec.Struct):
     late: int = 0
     #: Reviews for which the handler raised.
     failed: int = 0
+    #: From a request's headers to the end of its answer.
+    times: Histogram = msgspec.field(default_factory=Histogram)
+
+
+def reviewed(state: ApplicationState) -> Iterator[Metric]:
+    """What this process has answered since its start."""
+    reviews = [Sample(state.allowed, {"allowed": "true", "reason": ""})]
+    reviews += [Sample(n, {"allowed": "false", "reason": why}) for why, n in state.denied.items()]
+    unreadable = [Sample(n, {"status": str(status)}) for status, n in state.refused.items()]
+    for name, meaning, samples in (
+        ("reviews", "Reviews answered.", reviews),
+        ("unreadable", "Requests that were no reviews, by HTTP status.", unreadable),
+        ("late", "Reviews without a decision in time.", [Sample(state.late)]),
+        ("failed", "Reviews whose decision failed.", [Sample(state.failed)]),
+    ):
+        yield Metric(f"bursar_admission_{name}_total", "counter", meaning, samples)
+    meaning = "From a request's headers to the end of its answer."
+    yield Metric("bursar_admission_seconds", "histogram", meaning, state.times.samples())
 
 
 class _DisconnectedError(Exception):
@@ -86,7 +109,8 @@ class Application:
     """Answers reviews with `handler`, and with `failure` where that fails or is late.
 
     `deadline_seconds` counts from the request's headers to the start of its answer, the reading of the body included.
-    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `with_empty`
+    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `metrics` are shown at
+    `GET /metrics` beside what was answered. `with_empty`
     adds `POST /empty`, which allows everything and is the control of benchmarks; never in service.
     """
 
@@ -98,6 +122,7 @@ class Application:
         deadline_seconds: float = 2.0,
         ready: Callable[[], bool] = lambda: True,
         mutate: Handler | None = None,
+        metrics: Callable[[], Iterable[Metric]] = tuple,
         with_empty: bool = False,
     ) -> None:
         self.state = ApplicationState()
@@ -106,13 +131,18 @@ class Application:
         self._failure = failure
         self._deadline_seconds = deadline_seconds
         self._ready = ready
+        self._metrics = metrics
         self._handlers = {"/admit": handler}
         if mutate is not None:
             self._handlers["/mutate"] = mutate
         if with_empty:
             self._handlers["/empty"] = _allow
         self._routes = Starlette(
-            routes=[Route("/healthz", _healthy), Route("/readyz", self._readiness)]
+            routes=[
+                Route("/healthz", _healthy),
+                Route("/readyz", self._readiness),
+                Route("/metrics", self._exposition),
+            ]
         )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -122,7 +152,7 @@ class Application:
             return await self._routes(scope, receive, send)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
-        exchange = _Exchange(send, task)
+        exchange, begun = _Exchange(send, task), loop.time()
         timer = loop.call_later(self._deadline_seconds, self._expire, exchange)
         reply: _Reply = None
         try:
@@ -133,9 +163,8 @@ class Application:
             task.uncancel()
         finally:
             timer.cancel()
-        if exchange.late is not None:
-            return await exchange.late
-        await self._say(send, reply)
+        await (self._say(send, reply) if exchange.late is None else exchange.late)
+        self.state.times.observe(int((loop.time() - begun) * 1_000_000))
 
     async def _replied(
         self, exchange: _Exchange, scope: Scope, receive: Receive, handler: Handler
@@ -196,6 +225,22 @@ class Application:
         if self.draining or not self._ready():
             return PlainTextResponse("not ready\n", status_code=503)
         return PlainTextResponse("ok\n")
+
+    async def _exposition(self, request: Request) -> Response:
+        found = chain(reviewed(self.state), self._metrics())
+        return StreamingResponse(_in_parts(found), media_type=CONTENT_TYPE)
+
+
+async def _in_parts(metrics: Iterable[Metric]) -> AsyncIterator[str]:
+    """The text in parts, between which reviews are answered: ten thousand quotas make 20 MB."""
+    part = ""
+    for line in lines(metrics):
+        part += line
+        if len(part) > PART:
+            yield part
+            part = ""
+            await asyncio.sleep(0)
+    yield part
 
 
 async def _allow(review: Review) -> Answer:
