@@ -1,0 +1,69 @@
+"""The text format of Prometheus: escaped labels, exact values, histograms whose buckets hold all below them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bus.metrics import Histogram, Metric, Sample, lines, seconds_text
+
+
+def text(*samples, kind="gauge", meaning="What is held."):
+    return "".join(lines([Metric("bursar_held", kind, meaning, samples)]))
+
+
+def test_a_metric_is_told_with_its_meaning_its_kind_and_a_line_for_each_sample():
+    said = text(Sample(3, {"quota": "a", "key": "limits.cpu"}), Sample(2**63), kind="counter")
+
+    assert said == (
+        "# HELP bursar_held What is held.\n# TYPE bursar_held counter\n"
+        'bursar_held{quota="a",key="limits.cpu"} 3\nbursar_held 9223372036854775808\n'
+    )
+
+
+@pytest.mark.parametrize(
+    ("value", "want"),
+    [
+        ('a"b', r"a\"b"),
+        ("a\\b", r"a\\b"),
+        ("a\nb", r"a\nb"),
+        ("a\r\nb", r"a\nb"),
+        ("é{},=", "é{},="),
+    ],
+)
+def test_label_values_are_escaped(value, want):
+    assert text(Sample(1, {"q": value})).splitlines()[2] == f'bursar_held{{q="{want}"}} 1'
+
+
+@given(st.text())
+def test_no_label_value_ends_its_line_or_begins_another(value):
+    said = text(Sample(1, {"q": value}))
+
+    assert said.count("\n") == 3
+    assert said.endswith('"} 1\n')
+
+
+def test_a_meaning_stays_on_its_line():
+    assert text(meaning="a\nb \\") == "# HELP bursar_held a\\nb \\\\\n# TYPE bursar_held gauge\n"
+
+
+@pytest.mark.parametrize(
+    ("us", "want"), [(0, "0"), (250, "0.00025"), (1_000_000, "1"), (12_345_678, "12.345678")]
+)
+def test_microseconds_are_seconds_with_all_their_digits(us, want):
+    assert want == seconds_text(us)
+
+
+def test_a_histogram_counts_in_the_first_bucket_whose_bound_is_not_below():
+    times = Histogram((1_000, 5_000))
+    for us in (1_000, 1_001, 5_000, 5_001, 90_000):
+        times.observe(us)
+
+    said = text(*times.samples(), kind="histogram").splitlines()[2:]
+
+    assert said == [
+        'bursar_held_bucket{le="0.001"} 1',
+        'bursar_held_bucket{le="0.005"} 3',
+        'bursar_held_bucket{le="+Inf"} 5',
+        "bursar_held_sum 0.102002",
+        "bursar_held_count 5",
+    ]
