@@ -123,15 +123,17 @@ class Journals:
     async def append(self, draft: Draft, ids: Sequence[str]) -> None:
         """Append the draft's decisions to its tree's journal: all or none, and apply them.
 
+        ``ids`` need to be unique in the cluster; trees of two clusters may have one name.
         Raises WrongExpectationError when another process was faster; see :meth:`newer`.
         """
         tree = draft.tree
         events = [
             fact.event(
-                cluster=self._cluster, key=tree.name, id=id, source=self._source, time_us=time_us
+                cluster=self._cluster, key=tree.name, id=f"{self._cluster}/{id}",
+                source=self._source, time_us=time_us,
             )
             for (fact, time_us), id in zip(draft.facts, ids, strict=True)
-        ]
+        ]  # fmt: skip
         subject = f"bursar.{self._cluster}.admission.*.{key_token(tree.name)}"
         crashpoint("journal.before_append")
         began = time.monotonic()
