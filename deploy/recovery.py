@@ -11,7 +11,10 @@ from __future__ import annotations
 from contextlib import AsyncExitStack
 from pathlib import Path
 
+from bus.clock import SystemClock
+from bus.envelope import Event
 from bus.errors import HistoryDivergedError
+from bus.events.histories import HistoryRecovered
 from bus.transport import Transport
 from deploy.bootstrap import bus
 from deploy.settings import Settings
@@ -33,7 +36,23 @@ async def recovered(settings: Settings, store: Store, *, renews: bool, told: Pro
             return again.transport
 
         may_renew = renews and opened.started
-        return await recover(store, opened.transport, renew if may_renew else None, progress=told)
+        found = await recover(store, opened.transport, renew if may_renew else None, progress=told)
+    async with bus(settings) as again:
+        await again.transport.publish([_said(settings.cluster.name, found)])
+    return found
+
+
+def _said(cluster: str, found: Recovery) -> Event:
+    """That it was recovered: reactors hold still for a while. Also where nothing was left to do, since an earlier attempt
+    may have been broken off before it said so.
+    """
+    fact = HistoryRecovered(
+        incarnation=found.incarnation, published=found.published, taken=found.taken,
+        altered=found.altered,
+    )  # fmt: skip
+    now_us = SystemClock().now_us()
+    id = f"{HistoryRecovered.wire_type}/{now_us}"
+    return fact.event(cluster=cluster, key="history", id=id, source="recover", time_us=now_us)
 
 
 def _move_aside(path: Path) -> None:

@@ -23,6 +23,7 @@ from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
+from deploy.acting import acting, policies
 from deploy.admission import admitting
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
@@ -30,6 +31,7 @@ from deploy.following import Following, following, states
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
 from deploy.metering import Metering
+from deploy.probing import probing
 from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
 from reactors.effectors.quota_status import StatusWriter
@@ -116,6 +118,8 @@ async def _work(
                 progress.sources = followed.states
                 if settings.admission.mode != "off":
                     await stack.enter_async_context(_keeping(settings, opened, store, followed))
+                if settings.culling.mode != "off":
+                    await stack.enter_async_context(_acting(settings, opened, followed))
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -148,6 +152,15 @@ async def _keeping(
             writer=StatusWriter(followed.cluster),
         )
         async with beside(metering.run()):
+            yield
+
+
+@asynccontextmanager
+async def _acting(settings: Settings, opened: Bus, followed: Following) -> AsyncIterator[None]:
+    """Ask the notebooks of the cluster that is followed, decide on what they say, and act."""
+    name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
+    async with acting(transport, followed.cluster, wanted, name=name) as runner:
+        async with beside(probing(settings, runner, followed.cluster, transport)):
             yield
 
 

@@ -18,7 +18,14 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from urllib.parse import urlsplit
 
 import sqlalchemy as sa
-from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+)
 from pydantic_settings import (
     BaseSettings,
     EnvSettingsSource,
@@ -29,11 +36,14 @@ from pydantic_settings import (
 
 from bus.sources.labels import LabelPolicy
 from deploy.errors import SettingsError
+from deploy.settings_culling import CullingSettings
 from deploy.settings_file import SettingsFile, read_settings_file
 
 if TYPE_CHECKING:
     from bus import kube
+    from bus.events.policies import Mode
     from bus.jetstream import Credentials
+    from reactors.culling.policy import CullingPolicy
 
 
 #: The bus that comes with Bursar: a nats-server below the data folder.
@@ -193,6 +203,12 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
+    culling: CullingSettings = CullingSettings()
+
+    @property
+    def culling_policy(self) -> tuple[Mode, CullingPolicy]:
+        """Mode and policy of culling, as Kubeflow's variables have it where they are wanted. Raises CullerEnvironmentError."""
+        return self.culling.effective(os.environ)
 
     @property
     def ledger_url(self) -> str:

@@ -61,6 +61,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     node: str
     team: str
     owner: Owner | None
+    labels: dict[str, str]
     annotations: dict[str, str]
 
 
@@ -152,7 +153,7 @@ class CullingView:
             fact.uid, fact.namespace, fact.name, version, time_us,
             _us(fact.scheduled or fact.created, time_us),
             fact.phase == "Running" and not fact.deletion,
-            fact.node or "", fact.team or "", fact.owner, fact.annotations,
+            fact.node or "", fact.team or "", fact.owner, fact.labels, fact.annotations,
         )  # fmt: skip
         self._controls(fact.owner, fact.uid)
 

@@ -7,6 +7,7 @@ and ports of the notebook controller); issue text ("chosen by annotation, image 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 import msgspec
@@ -74,9 +75,8 @@ def peer_of(pod: bytes) -> Peer | None:
     found = records.decoded(pod, _Pod)
     meta, status = found.metadata, found.status
     labels, annotations = meta.labels or {}, meta.annotations or {}
-    is_notebook = NOTEBOOK_NAME in labels or PROBE in labels or PROBE in annotations
     is_up = status.phase == "Running" and not meta.deletion_timestamp
-    if not (is_notebook and is_up and status.pod_ip and found.spec.containers):
+    if not (is_notebook(labels, annotations) and is_up and status.pod_ip and found.spec.containers):
         return None
     server = found.spec.containers[0]
     others = [*found.spec.containers[1:], *(found.spec.init_containers or [])]
@@ -93,6 +93,11 @@ def peer_of(pod: bytes) -> Peer | None:
         started_us=_us(status.start_time),
         counters_port=_SIDECAR_PORT if any(c.name == "istio-proxy" for c in others) else 0,
     )
+
+
+def is_notebook(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
+    """Whether a pod with these is looked at as a notebook."""
+    return NOTEBOOK_NAME in labels or PROBE in labels or PROBE in annotations
 
 
 def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str]) -> str:

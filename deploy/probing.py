@@ -1,0 +1,192 @@
+"""DOOR: asks every notebook of a cluster, period after period, and says what was answered.
+
+Which pods are notebooks is known from the history. The address and the port of each are read from the API server, anew
+for each version of the pod, so nothing is ever asked of an address that a pod has not any more for longer than a watch
+is behind.
+
+Source: ``reliability.md`` P35; :mod:`bus.sources.kernels`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import Clock, SystemClock
+from bus.errors import (
+    BursarError,
+    ClusterUnavailableError,
+    MalformedJsonError,
+    NotFoundError,
+    ObservationError,
+    PermissionDeniedError,
+    RetryableError,
+)
+from bus.probe import Answer, ProbeSettings, Unanswered, fetch
+from bus.sources.kernels.choice import is_notebook, peer_of
+from bus.sources.kernels.contract import ApiRequest, Peer, Reply
+from bus.sources.kernels.sampler import Sampler
+from bus.transport import Transport
+from deploy.settings import Settings
+from reactors.culling.view import NAME, CullingView, Pod
+from reactors.engine.runner import Runner
+
+#: Labels of NVIDIA's exporter, by its chart and by the GPU operator.
+EXPORTERS = (
+    ("app.kubernetes.io/name", "dcgm-exporter"),
+    ("app", "nvidia-dcgm-exporter"),
+)
+#: Pods that are read from the API server at once.
+AT_ONCE = 16
+
+_log = logging.getLogger(__name__)
+
+Json = dict[str, Any]
+
+
+class Objects(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that is needed here."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+
+class _Known(msgspec.Struct, frozen=True):
+    """What a version of a pod was read as."""
+
+    version: str
+    peer: Peer | None
+
+
+class Prober:
+    """Asks the notebooks that ``view`` knows. ``token`` "" = servers are asked without one."""
+
+    def __init__(
+        self,
+        view: CullingView,
+        cluster: Objects,
+        transport: Transport,
+        clock: Clock,
+        *,
+        name: str,
+        settings: ProbeSettings | None = None,
+        token: str = "",
+    ) -> None:
+        self._view = view
+        self._cluster = cluster
+        self._transport = transport
+        self._clock = clock
+        self._token = token
+        ask = partial(fetch, settings=settings or ProbeSettings())
+        self._sampler = Sampler(ask, self._api, clock, cluster=name, source="probe")
+        self._known: dict[str, _Known] = {}
+
+    async def run(self, period_seconds: float) -> None:
+        """Round after round, for ever; a round that takes longer than a period is followed at once."""
+        loop = asyncio.get_running_loop()
+        while True:
+            began = loop.time()
+            try:
+                await self.round()
+            except (RetryableError, PermissionDeniedError) as error:
+                _log.warning("notebooks are not asked now: %s", error)
+            await asyncio.sleep(max(0.0, began + period_seconds - loop.time()))
+
+    async def round(self) -> int:
+        """Ask every notebook once, and publish what is news; how many were asked."""
+        pods = [pod for pod in self._view.pods.values() if pod.is_running and self._asks(pod)]
+        exporters = await self._exporters({pod.node for pod in pods})
+        slots = asyncio.Semaphore(AT_ONCE)
+
+        async def read(pod: Pod) -> Peer | None:
+            async with slots:
+                return await self._peer(pod, exporters)
+
+        peers = [peer for peer in await asyncio.gather(*map(read, pods)) if peer is not None]
+        self._known = {uid: one for uid, one in self._known.items() if uid in self._view.pods}
+        events = await self._sampler.round(peers)
+        if events:
+            await self._transport.publish(events)
+        return len(peers)
+
+    def _asks(self, pod: Pod) -> bool:
+        return is_notebook(pod.labels, pod.annotations)
+
+    async def _peer(self, pod: Pod, exporters: Mapping[str, str]) -> Peer | None:
+        """The notebook as the API server has it; None where it is not up, or another one by now."""
+        known = self._known.get(pod.uid)
+        if known is None or known.version != pod.version:
+            known = _Known(pod.version, await self._read(pod, exporters))
+            self._known[pod.uid] = known
+        return known.peer
+
+    async def _read(self, pod: Pod, exporters: Mapping[str, str]) -> Peer | None:
+        try:
+            found = await self._cluster.get(_path(pod))
+            peer = peer_of(msgspec.json.encode(found))
+        except (NotFoundError, MalformedJsonError, ObservationError) as error:
+            _log.info("pod %s is not asked: %s", pod.uid, error)
+            return None
+        if peer is None or peer.uid != pod.uid:
+            return None
+        exporter = exporters.get(pod.node, "") if _holds_gpu(found) else ""
+        return msgspec.structs.replace(peer, token=self._token, exporter=exporter)
+
+    async def _exporters(self, nodes: set[str]) -> dict[str, str]:
+        """Node to the address of its GPU exporter."""
+        found = {}
+        for pod in list(self._view.pods.values()):
+            is_exporter = any(pod.labels.get(key) == value for key, value in EXPORTERS)
+            if pod.node in nodes and pod.is_running and is_exporter:
+                try:
+                    status = (await self._cluster.get(_path(pod))).get("status", {})
+                except NotFoundError:
+                    continue
+                found[pod.node] = str(status.get("podIP", ""))
+        return found
+
+    async def _api(self, request: ApiRequest) -> Reply:
+        try:
+            return Answer(200, msgspec.json.encode(await self._cluster.get(request.path)))
+        except NotFoundError:
+            return Answer(404, b"")
+        except PermissionDeniedError:
+            return Answer(403, b"")
+        except ClusterUnavailableError:
+            return Unanswered("no_connection")
+        except BursarError:
+            return Unanswered("not_http")
+
+
+def _path(pod: Pod) -> str:
+    return f"/api/v1/namespaces/{pod.namespace}/pods/{pod.name}"
+
+
+def _holds_gpu(pod: Json) -> bool:
+    """Whether a container has a GPU, or a part of one, for a limit."""
+    for container in pod.get("spec", {}).get("containers", ()):
+        limits = (container.get("resources") or {}).get("limits") or {}
+        if any(name.startswith("nvidia.com/") for name in limits):
+            return True
+    return False
+
+
+async def probing(
+    settings: Settings, runner: Runner, cluster: Objects, transport: Transport
+) -> None:
+    """Ask the notebooks of a cluster as the settings have it, until cancelled."""
+    view = runner.replica.views[NAME]
+    assert isinstance(view, CullingView)
+    wanted = settings.culling
+    token = wanted.token_file.read_text().strip() if wanted.token_file else ""
+    prober = Prober(
+        view, cluster, transport, SystemClock(), name=settings.cluster.name, token=token,
+        settings=ProbeSettings(refused=wanted.refused_networks),
+    )  # fmt: skip
+    await prober.run(settings.culling_policy[1].check_period_seconds)

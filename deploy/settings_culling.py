@@ -1,0 +1,44 @@
+"""What may be set of culling. Source: ``kubeflow.md`` A.1, A.7."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, IPvAnyNetwork
+
+from bus.events.policies import Mode
+from reactors.culling.kubeflow.environment import culler_environment
+from reactors.culling.policy import CullingPolicy
+
+
+class CullingSettings(BaseModel):
+    """Whether idle notebooks are stopped, and how they are asked."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: ``off``: no notebook is asked. ``shadow``: all are asked, who would be stopped is decided and recorded, nothing is
+    #: done. ``on``: they are warned and stopped.
+    mode: Mode = "off"
+    policy: CullingPolicy = CullingPolicy()
+    #: Take idle limit and period from CULL_IDLE_TIME and IDLENESS_CHECK_PERIOD (minutes), as Kubeflow's culler does; where
+    #: ENABLE_CULLING is not ``true``, nothing is stopped.
+    kubeflow: bool = False
+    #: File with the token that notebook servers of this installation take. None = they are asked without one.
+    token_file: Path | None = None
+    #: Networks that are never asked: the API servers', the services'.
+    refused_networks: tuple[IPvAnyNetwork, ...] = ()
+
+    def effective(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
+        """Mode and policy, with Kubeflow's variables where they are wanted. Raises CullerEnvironmentError.
+
+        A negative idle limit, with which Kubeflow's culler stops everything idle at once, is 0.
+        """
+        if not self.kubeflow:
+            return self.mode, self.policy
+        found = culler_environment(environment)
+        limits = {
+            "idle_seconds": max(found.idle_minutes, 0) * 60,
+            "check_period_seconds": max(found.check_period_minutes * 60, 1),
+        }
+        return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)
