@@ -22,6 +22,7 @@ from bus.events.admissions import (
     QuotaDeclared,
     TreeMetered,
 )
+from projections import histories
 from projections.admissions.elastic import Elastic
 from projections.admissions.shape import ELASTIC, LANDED_US, Grant, Node, spent
 
@@ -164,22 +165,33 @@ def adopt_children(node: Node, nodes: Iterable[Node]) -> None:
 
 
 def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
-    """The grant after an admitted or adopted decision. An adoption is no ask: nothing is on its way."""
+    """The grant after an admitted or adopted decision.
+
+    An adoption is no ask, nor is the release of what was held back: nothing is on its way. The ask that
+    follows a release is the first one, as the object was held until then.
+    """
     if fact.verdict == "adopted" and before is not None:
         return msgspec.structs.replace(before, charge=fact.charge, is_adopted=True)
-    number, asked_us = fact.number, time_us
+    is_late = before is None or time_us > before.asked_us + LANDED_US
+    number, asked_us, version = fact.number, time_us, fact.resource_version
     is_alone = is_same = True
-    if fact.verdict == "adopted":
+    if fact.verdict == "adopted" or (fact.reason == "released" and is_late):
         number, asked_us = 0, 0
-    elif before is not None:
-        is_late = time_us > before.asked_us + LANDED_US
+    elif before is not None and (before.number or before.is_adopted):
         is_repeat = (fact.demand, fact.types) == (before.demand, before.types)
         is_alone = is_late and fact.charge != before.charge
+        if is_repeat and version and not is_late:
+            # One patch is reviewed again at each conflict. What is seen behind all their versions shows all of them.
+            is_alone, version = before.is_alone, _later(before.version, version)
         is_same = is_late or (before.is_same and is_repeat)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
-        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", fact.resource_version,
+        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
     )  # fmt: skip
+
+
+def _later(one: str, other: str) -> str:
+    return other if not one or histories.precedes(one, 0, other, 0) else one
 
 
 class Draft:
