@@ -41,6 +41,23 @@ _FIELDS = (
 _ENTRY_FIELDS = ("time", "quota", "key", "hours", "amount", "reason", "author", "period", "ref", "sequence", "cluster")  # fmt: skip
 
 
+Hours = Annotated[
+    str, typer.Argument(metavar="HOURS", help="More budget; below 0 takes some away.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")]
+Author = Annotated[
+    str | None, typer.Option("--author", metavar="NAME", help="Who says so; by default you.")
+]
+Period = Annotated[
+    str | None,
+    typer.Option("--period", metavar="TIME", help="A moment of the period; by default now."),
+]
+Ref = Annotated[
+    str | None,
+    typer.Option("--ref", metavar="ID", help="The entry's identity: twice the same is one."),
+]
+
+
 def register(app: typer.Typer) -> None:
     """Add ``budget`` to the program."""
     command(budget, "list")(list_)
@@ -128,22 +145,12 @@ def credit(
     asked: Asked,
     quota: Annotated[str, typer.Argument(metavar="QUOTA", help="The quota's name.")],
     key: Annotated[str, typer.Argument(metavar="KEY", help="Of its budget, such as limits.cpu.")],
-    hours: Annotated[
-        str, typer.Argument(metavar="HOURS", help="More budget; below 0 takes some away.")
-    ],
-    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")],
-    author: Annotated[
-        str | None, typer.Option("--author", metavar="NAME", help="Who says so; by default you.")
-    ] = None,
-    period: Annotated[
-        str | None,
-        typer.Option("--period", metavar="TIME", help="A moment of the period; by default now."),
-    ] = None,
+    hours: Hours,
+    reason: Reason,
+    author: Author = None,
+    period: Period = None,
     tz: times.Zone = "UTC",
-    ref: Annotated[
-        str | None,
-        typer.Option("--ref", metavar="ID", help="The entry's identity: twice the same is one."),
-    ] = None,
+    ref: Ref = None,
     cluster: Cluster = None,
 ) -> None:
     """Give a quota more budget for one period, or take some back: an entry beside the budget, never an edit.

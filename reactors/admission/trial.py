@@ -106,13 +106,16 @@ class Trial:
         draft = self._draft(self._places.get((where.kind, where.quota), unknown))
         decision = decide(draft, request, self._now_us, where.refusal)
         advice, message = Advice(), warning(decision, draft.tree)
-        if decision.verdict == "refused":
+        is_admitted, reason = decision.verdict != "refused", decision.reason
+        if not is_admitted:
             advice = advise(draft, kind, object, request, decision, self._now_us)
             message = sentence(decision, draft.tree)
+            if kind.queues and not known and _is_held(draft, decision):
+                is_admitted, reason = True, "held"
         draft.add(decision, self._now_us)
         return msgspec.structs.replace(
-            said, quota=where.quota, is_admitted=decision.verdict != "refused",
-            reason=decision.reason, message=message, decision=decision, advice=advice,
+            said, quota=where.quota, is_admitted=is_admitted, reason=reason, message=message,
+            decision=decision, advice=advice,
         )  # fmt: skip
 
     def _quota(self, object: Json, kind: str, said: Judged) -> Judged:
@@ -146,3 +149,10 @@ class Trial:
         if found is None:
             found = self._drafts[tree] = Draft(self._trees.get(tree) or Tree(tree))
         return found
+
+
+def _is_held(draft: Draft, decision: AdmissionDecided) -> bool:
+    """Whether what does not fit now is created suspended, and waits for its turn."""
+    node = draft.node(decision.quota)
+    is_short = decision.reason in ("over-quota", "budget-exhausted")
+    return node is not None and is_short and node.spec.queue.hold

@@ -3,7 +3,7 @@
 import asyncio
 
 from bus.events.pods import Owner
-from bus.events.quotas import Budget
+from bus.events.quotas import Budget, Queue
 from tests import factories as said
 from tests.deploy.ledgers import make_ledger
 from tests.reactors.cluster import QUOTA, Cluster
@@ -77,9 +77,12 @@ async def _quotas(cluster):
         "team", {"limits.cpu": 8_000, "limits.cpu.A4": 3_000, GPU: 2}, parent="org",
         cash={"limits.cpu": 30 * HOUR}, budget=Budget("Month"),
     )  # fmt: skip
-    await cluster.see_quota("labs", {"limits.cpu": 6_000, GPU: 2}, parent="org")
+    await cluster.see_quota(
+        "labs", {"limits.cpu": 6_000, GPU: 2}, parent="org", queue=Queue(hold=True)
+    )
+    spaces = (("lab", {QUOTA: "labs"}), ("ignored", {"bursar.io/admission": "ignore"}))
     await cluster.transport.publish(
-        [said.namespace_observed("lab", cluster="c1", labels={QUOTA: "labs"})]
+        [said.namespace_observed(name, cluster="c1", labels=labels) for name, labels in spaces]
     )
 
 

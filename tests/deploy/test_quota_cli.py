@@ -229,6 +229,7 @@ def test_check_uses_the_mapping_of_the_namespace_and_leaves_others_alone(told, t
         deployment("other", 1, 1, quota="team", namespace="lab"),
         deployment("free", 1, 99, quota=""),
         deployment("system", 1, 99, quota="team", namespace="kube-system"),
+        deployment("ignored", 1, 99, quota="team", namespace="ignored"),
         {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "c"}},
     )
 
@@ -240,7 +241,18 @@ def test_check_uses_the_mapping_of_the_namespace_and_leaves_others_alone(told, t
         ("", "not-governed"),
         ("", "not-governed"),
         ("", "not-governed"),
+        ("", "not-governed"),
     ]
+
+
+def test_check_says_what_would_wait_in_the_queue_of_a_quota_that_holds(told, tmp_path):
+    job = {**deployment("queued", 1, 9, "labs"), "apiVersion": "batch/v1", "kind": "Job"}
+    path = manifest(tmp_path, job, deployment("refused", 1, 9, "labs"))
+
+    held, refused = told("quota", "check", path, code=Exit.NOT_ADMITTED)
+
+    assert (held["admitted"], held["reason"], held["free"]) == (True, "held", {"limits.cpu": 4_000})
+    assert (refused["admitted"], refused["reason"]) == (False, "over-quota")
 
 
 def test_check_tells_of_a_quota_the_largest_limits_that_its_parent_admits(told, tmp_path):

@@ -21,7 +21,7 @@ from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.advice import Advice
 from reactors.admission.trial import Judged, Trial
-from reactors.webhook.registration import SYSTEM_NAMESPACES
+from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
 _COLUMNS = (
     "object", "quota", "admitted", "reason", "message", "changes", "replicas_path", "replicas",
@@ -50,25 +50,14 @@ def check(
     bursar quota check train.yaml
     kubectl kustomize . | bursar quota check - -n research
     """
-    objects = manifests(file)
     with consulting(asked.settings, cluster) as consulted:
-        exempt = {*SYSTEM_NAMESPACES, *asked.settings.admission.exempt_namespaces}
-        trial = Trial(
-            consulted.journals.trees, consulted.journals.places, consulted.view,
-            lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
-        )  # fmt: skip
-        found = [trial.judge(one, namespace) for one in objects]
+        found = _judged(asked, consulted, file, namespace)
         notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
     rows = [_row(one) for one in found]
     if asked.output is Format.TABLE:
         shown = [
-            {
-                "object": row["object"],
-                "quota": row["quota"],
-                "admitted": row["admitted"],
-                "reason": row["reason"],
-                "or else": "; or ".join(row["changes"]),
-            }
+            {name: row[name] for name in ("object", "quota", "admitted", "reason")}
+            | {"or else": "; or ".join(row["changes"])}
             for row in rows
         ]
         write(shown, asked.output, footer=[*(one.message for one in found if one.message), *notes])
@@ -78,6 +67,18 @@ def check(
     if refused:
         say(f"{refused:,} of {len(found):,} objects would be refused")
         raise typer.Exit(Exit.NOT_ADMITTED)
+
+
+def _judged(asked: Asked, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
+    settings = asked.settings.admission
+    exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
+    ignored = consulted.view.namespaces.items()
+    exempt.update(name for name, labels in ignored if labels.get(IGNORE_LABEL) == "ignore")
+    trial = Trial(
+        consulted.journals.trees, consulted.journals.places, consulted.view,
+        lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
+    )  # fmt: skip
+    return [trial.judge(one, namespace) for one in manifests(file)]
 
 
 def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
