@@ -170,7 +170,7 @@ class Connection:
         self.violations = 0
         self.closed = False
         self._refused = False
-        self._opening: asyncio.Timeout | None = None
+        self._is_greeting = False
         self._api_seconds = api_seconds
         self._client = _RawClient()
         self._up = asyncio.Event()
@@ -193,18 +193,21 @@ class Connection:
         """
         self = cls(api_seconds)
         try:
-            async with asyncio.timeout(connect_seconds) as self._opening:
+            async with asyncio.timeout(connect_seconds):
+                self._is_greeting = True
                 await self._client.connect(url, **self._options(credentials, name, inbox_prefix))
+                self._is_greeting = False
                 if not self._client.is_connected:
                     await self._up.wait()  # The server hung up on the greeting: the next try.
+        except PermissionDeniedError:
+            await self._client.close()
+            raise
         except (TimeoutError, OSError, nats.errors.Error) as error:
             await self._client.close()
             if self._refused:
                 raise PermissionDeniedError(permission="log in to the bus") from error
             reason = self.last_error or str(error)
             raise BusUnavailableError(server=_without_secrets(url), reason=reason) from error
-        finally:
-            self._opening = None
         self._up.set()
         return self
 
@@ -231,9 +234,11 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self.last_error = str(error) or type(error).__name__
         self.violations += "permissions violation" in self.last_error.lower()
-        if self._opening is not None and "authorization" in self.last_error.lower():
+        if "authorization" in self.last_error.lower():
             self._refused = True
-            self._opening.reschedule(0)  # A second try, and its other error, would say no more.
+            if self._is_greeting:
+                # Ends nats-py's connecting: a second try, and its other error, would say no more.
+                raise PermissionDeniedError(permission="log in to the bus") from error
         _log.warning("the bus connection reports: %s", self.last_error)
 
     async def _lost(self) -> None:
