@@ -19,10 +19,12 @@ from bus.errors import BursarError
 from deploy.cli import (
     asking,
     budgets,
+    culling,
     history,
     imports,
     keeping,
     quotas,
+    reactors,
     status,
     up,
     webhook,
@@ -62,6 +64,8 @@ asking.register(app)
 quotas.register(app)
 budgets.register(app)
 why.register(app)
+culling.register(app)
+reactors.register(app)
 status.register(app)
 history.register(app)
 keeping.register(app)

@@ -17,6 +17,7 @@ from bus.events.pods import PodObserved, PodVanished
 from bus.events.vocabulary import Fact, read
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.resources.keys import CASH, key_text
+from deploy.cli import why_reactors
 from deploy.cli.asking import standing
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
@@ -72,6 +73,7 @@ def why(
 
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
+        steps += why_reactors.steps(select, cluster, name)
     if not steps:
         raise SettingsError(f"nothing was ever decided about {name[:64]!r}")
     steps.sort(key=lambda row: (row["time"], row["sequence"] or 0))

@@ -18,6 +18,7 @@ COMMANDS = [
     ("parked", "list"), ("parked", "show"), ("parked", "redrive"), ("version",), (),
     ("get",), ("get", "quotas"), ("quota",), ("quota", "tree"), ("quota", "show"), ("quota", "explain"),
     ("quota", "check"), ("budget",), ("budget", "list"), ("budget", "credit"), ("why",),
+    ("notebooks",), ("cull",), ("cull", "simulate"), ("cull", "undo"), ("pause",), ("resume",),
 ]  # fmt: skip
 
 
@@ -33,7 +34,7 @@ def test_every_command_explains_itself(capsys, command):
 
     assert code == 0
     assert "Usage: " in text
-    if command not in ((), ("import",), ("parked",), ("get",), ("quota",), ("budget",)):
+    if command not in ((), ("import",), ("parked",), ("get",), ("quota",), ("budget",), ("cull",)):
         assert all(option in text for option in ("--data", "--ledger", "--bus", "--output"))
 
 

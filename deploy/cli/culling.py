@@ -1,0 +1,261 @@
+"""``bursar notebooks`` and ``bursar cull``: what is known of notebooks, what culling would have done, and taking it back."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+from zoneinfo import ZoneInfo
+
+import msgspec
+import sqlalchemy as sa
+import typer
+
+from bus.clock import SECOND_US, format_stamp
+from deploy.cli import times
+from deploy.cli.asking import standing
+from deploy.cli.exits import Exit
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import say, write
+from deploy.cli.reactors import Author
+from deploy.errors import SettingsError
+from deploy.ledgers import reading
+from projections.admissions.queries import Select
+from reactors.culling.policy import parse_duration
+
+cull = typer.Typer(no_args_is_help=True, help="Culling of idle notebooks: simulate it, undo it.")
+
+Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Of this cluster.")]
+_TITLES = ("NAMESPACE", "POD", "STATE", "IDLE-FOR", "CULLS-AT", "STOPS", "EVIDENCE")
+_FIELDS = (
+    "namespace", "pod", "uid", "state", "reason", "idle_s", "active_at", "active_source", "culls_at",
+    "target", "target_kind", "evidence", "ignored", "mode",
+)  # fmt: skip
+_SIMULATED = (
+    "idle_s", "culls", "saved_hours", "false_culls", "within_s", "notebooks", "looks", "gaps",
+    "unknown_hours",
+)  # fmt: skip
+#: Longest wait for what becomes of an undo.
+UNDO_SECONDS = 30.0
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands to the program."""
+    command(app, "notebooks")(notebooks)
+    command(cull, "simulate")(simulate)
+    command(cull, "undo")(undo)
+    app.add_typer(cull, name="cull")
+
+
+def notebooks(asked: Asked, cluster: Cluster = None) -> None:
+    """Every running notebook: is it used, since when not, when is it stopped, by what evidence.
+
+    STATE is what would be decided at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped.
+
+    \b
+    bursar notebooks
+    bursar notebooks -o json
+    """
+    from deploy.notebooks import notebooks as known
+
+    with reading(asked.settings) as connection:
+        stands = standing(connection)
+        name = cluster or asked.settings.cluster.name
+        found = known(_select(connection), name, stands.observed_s * SECOND_US)
+    rows = [_row(found, one) for one in found.judged]
+    mode = found.current.mode if found.current else "off"
+    if asked.output is not Format.TABLE:
+        return write(rows, asked.output, columns=_FIELDS)
+    notes = [f"culling is {mode}" + (", and paused" if found.is_paused else "")]
+    notes.append(f"as of {times.stamp(stands.observed_s)}, event {stands.sequence:,}")
+    write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+
+
+def _row(found: Any, one: Any) -> dict[str, Any]:
+    verdict, pod, now_us = one.verdict, one.pod, found.now_us
+    target = found.view.target(pod)
+    is_stopped = pod.uid in found.view.stopped
+    is_due = target is not None and verdict.decision != "unknown" and not is_stopped
+    counts = verdict.reason not in ("exempt", "keep_until")
+    return {
+        "namespace": pod.namespace,
+        "pod": pod.name,
+        "uid": pod.uid,
+        "state": "stopped" if is_stopped else verdict.decision,
+        "reason": verdict.reason,
+        "idle_s": max(now_us - verdict.last_activity_us, 0) // SECOND_US,
+        "active_at": format_stamp(verdict.last_activity_us),
+        "active_source": verdict.last_source,
+        "culls_at": format_stamp(one.culls_us) if is_due and counts else None,
+        "target": target.name if target else None,
+        "target_kind": target.kind if target else None,
+        "evidence": " ".join(f"{s.source}={s.outcome}" for s in one.samples),
+        "ignored": " ".join(one.limits.ignored),
+        "mode": found.current.mode if found.current else "off",
+    }
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    stops = f"{row['target_kind']}/{row['target']}" if row["target"] else None
+    return {
+        "NAMESPACE": row["namespace"],
+        "POD": row["pod"],
+        "STATE": f"{row['state']} ({row['reason']})",
+        "IDLE-FOR": span(row["idle_s"]),
+        "CULLS-AT": row["culls_at"],
+        "STOPS": stops,
+        "EVIDENCE": row["evidence"],
+    }
+
+
+def span(seconds: int) -> str:
+    """``2d3h``, ``1h05m``, ``7m``, ``12s``: the two largest units."""
+    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
+    if days:
+        return f"{days}d{hours % 24}h"
+    if hours:
+        return f"{hours}h{minutes % 60:02d}m"
+    return f"{minutes}m" if minutes else f"{seconds}s"
+
+
+def simulate(
+    asked: Asked,
+    idle: Annotated[
+        list[str],
+        typer.Option("--idle", metavar="SPAN", help="Idle limit, 30m or 2h; again for more."),
+    ],
+    warning: Annotated[
+        str, typer.Option("--warning", metavar="SPAN", help="From the warning to the stop.")
+    ] = "15m",
+    within: Annotated[
+        str, typer.Option("--within", metavar="SPAN", help="Used again so soon = a false cull.")
+    ] = "30m",
+    begin: times.From = None,
+    end: times.To = None,
+    zone: times.Zone = "UTC",
+    culls: Annotated[bool, typer.Option("--culls", help="Each cull, instead of sums.")] = False,
+    cluster: Cluster = None,
+) -> None:
+    """What culling would have done by recorded evidence: who is stopped, hours saved, and who came back soon.
+
+    A gap in the evidence starts idleness anew and saves nothing. Limits but these are those of the settings.
+
+    \b
+    bursar cull simulate --idle 30m --idle 2h --from 2026-11-01
+    bursar cull simulate --idle 1h --culls -o csv
+    """
+    from deploy.notebooks import samples
+    from reactors.culling.policy import Subject, limits_of
+    from reactors.culling.simulate import look_of
+    from reactors.culling.simulate import simulate as played
+
+    policy, where = asked.settings.culling.policy, times.zone_of(zone)
+    limits = msgspec.structs.replace(
+        limits_of(policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
+    )
+    with reading(asked.settings) as connection:
+        moment_s = standing(connection).observed_s
+        since_us, until_us = _period(begin, end, where, moment_s)
+        name = cluster or asked.settings.cluster.name
+        looks = [
+            look
+            for event, fact in samples(_select(connection), name, since_us, until_us)
+            if (look := look_of(fact, event.time_us, limits)) is not None
+        ]
+    looks.sort(key=lambda look: look.at_us)
+    rows: list[dict[str, Any]] = []
+    for text in idle:
+        span_s = _seconds(text, "--idle")
+        found = played(looks, msgspec.structs.replace(limits, idle_seconds=span_s))
+        rows += (
+            _culls(found, span_s) if culls else [_sums(found, span_s, _seconds(within, "--within"))]
+        )
+    write(rows, asked.output, columns=_CULLS if culls else _SIMULATED)
+
+
+_CULLS = ("idle_s", "uid", "at", "reason", "idle_since", "saved_s", "again_at")
+
+
+def _culls(found: Any, idle_s: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "idle_s": idle_s,
+            "uid": one.uid,
+            "at": format_stamp(one.at_us),
+            "reason": one.reason,
+            "idle_since": format_stamp(one.idle_since_us),
+            "saved_s": one.saved_us // SECOND_US,
+            "again_at": None if one.again_us is None else format_stamp(one.again_us),
+        }
+        for one in found.culls
+    ]
+
+
+def _sums(found: Any, idle_s: int, within_s: int) -> dict[str, Any]:
+    hour_us = 3600 * SECOND_US
+    return {
+        "idle_s": idle_s,
+        "culls": len(found.culls),
+        "saved_hours": round(found.saved_us / hour_us, 2),
+        "false_culls": found.touched_within(within_s),
+        "within_s": within_s,
+        "notebooks": found.notebooks,
+        "looks": found.looks,
+        "gaps": found.gaps,
+        "unknown_hours": round(found.unknown_us / hour_us, 2),
+    }
+
+
+def _period(
+    begin: str | None, end: str | None, zone: ZoneInfo, moment_s: int
+) -> tuple[int | None, int]:
+    from_s = times.second_of(begin, zone, "--from")
+    until_s = times.second_of(end, zone, "--to")
+    until_s = moment_s + 1 if until_s is None else until_s
+    if from_s is not None and from_s >= until_s:
+        raise typer.BadParameter("the period ends before it begins", param_hint="--to")
+    return None if from_s is None else from_s * SECOND_US, until_s * SECOND_US
+
+
+def _seconds(text: str, option: str) -> int:
+    found = parse_duration(text)
+    if found is None:
+        raise typer.BadParameter(f"{text[:64]!r} is no span: 30m, 2h, 1d12h", param_hint=option)
+    return found
+
+
+def undo(
+    asked: Asked,
+    decision: Annotated[str, typer.Argument(metavar="DECISION", help="The cull's id.")],
+    author: Author = None,
+    cluster: Cluster = None,
+) -> None:
+    """Give back what a cull stopped, by the object's own means. An evicted pod is not made again.
+
+    `bursar up` does it at its next tick, also while reactors are paused.
+
+    \b
+    bursar cull undo 3f2a1d0c9b11e47f6a5c0b6c7d3e7f21
+    """
+    from deploy.bootstrap import run
+    from deploy.notebooks import cull as known
+    from deploy.ordering import undo as order
+
+    with reading(asked.settings) as connection:
+        found = known(_select(connection), cluster or asked.settings.cluster.name, decision)
+    if found is None:
+        raise SettingsError(f"there is no cull {decision[:64]!r}")
+    target = found.target
+    by = author or getpass.getuser()
+    settled = run(order(asked.settings, decision, author=by, seconds=UNDO_SECONDS))
+    what = f"{target.kind} {target.namespace}/{target.name}"
+    if settled is None:
+        say(f"{what}: asked for; nobody has done it yet (does `bursar up` run, with culling on?)")
+        raise typer.Exit(Exit.FAILED)
+    if settled.result != "done":
+        say(f"{what}: not given back, {settled.result}: {settled.message}")
+        raise typer.Exit(Exit.FAILED)
+    say(f"{what}: given back")
+
+
+def _select(connection: sa.Connection) -> Select:
+    return lambda query: [tuple(row) for row in connection.execute(query)]

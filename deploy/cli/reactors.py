@@ -1,0 +1,51 @@
+"""``bursar pause`` and ``bursar resume``: the switch that stops every reactor."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated
+
+import typer
+
+from deploy.cli.options import Asked, command
+from deploy.cli.output import say
+
+Author = Annotated[
+    str | None,
+    typer.Option("--author", metavar="NAME", help="Who orders it; by default, who you are here."),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the history.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands to the program."""
+    command(app, "pause")(pause)
+    command(app, "resume")(resume)
+
+
+def pause(asked: Asked, reason: Reason = "", author: Author = None) -> None:
+    """Stop every reactor at once: nothing is decided and nothing is done until `bursar resume`. Asks and quotas go on.
+
+    \b
+    bursar pause --reason "the API server is being restored"
+    """
+    _order(asked, True, reason, author)
+
+
+def resume(asked: Asked, reason: Reason = "", author: Author = None) -> None:
+    """Let the reactors go on. What was decided before the pause is too old by then and is decided again.
+
+    \b
+    bursar resume
+    """
+    _order(asked, False, reason, author)
+
+
+def _order(asked: Asked, is_paused: bool, reason: str, author: str | None) -> None:
+    from deploy.bootstrap import run
+    from deploy.ordering import pause as order
+
+    by = author or getpass.getuser()
+    sequence = run(order(asked.settings, is_paused=is_paused, author=by, reason=reason))
+    words = "paused" if is_paused else "running again"
+    say(f"all reactors of cluster {asked.settings.cluster.name} are {words} (event {sequence:,})")

@@ -1,0 +1,136 @@
+"""``bursar notebooks``, ``cull``, ``why``, ``pause``: what people see of culling, on a ledger of a day."""
+
+import asyncio
+import json
+
+import pytest
+
+from bus.events.decisions import Restore, RestoreAsked
+from deploy.cli.culling import span
+from deploy.settings_culling import CullingSettings
+from tests.deploy.ledgers import bursar, make_ledger
+from tests.factories import said, us
+from tests.reactors.culling.scene import Notebooks
+
+CLUSTER = ("--cluster", "c")
+
+
+async def a_morning():
+    at = Notebooks()
+    await at.policy()
+    for uid, evidence in {
+        "idle": {},
+        "busy": {"busy": True, "active_us": None},
+        "lost": {"outcome": "refused", "active_us": None},
+        "fresh": {"active_us": us(2_000)},
+    }.items():
+        await at.see(uid, kind="StatefulSet")
+        at.kernels[uid] = evidence
+    await at.pass_time(2_000)
+    return at
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    at = asyncio.run(a_morning())
+    return make_ledger(tmp_path_factory.mktemp("morning"), at.transport.events)
+
+
+def answer(capsys, *arguments):
+    code = bursar(*arguments, "-o", "json")
+    out, err = capsys.readouterr()
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_notebooks_tells_who_is_used_and_when_the_others_are_stopped(capsys, data):
+    rows = {row["pod"]: row for row in answer(capsys, "--data", data, "notebooks", *CLUSTER)}
+
+    assert {"idle": "keep", "busy": "keep", "lost": "unknown", "fresh": "keep"} == {
+        pod: row["state"] for pod, row in rows.items()
+    }
+    assert ("warned", "2026-10-26T08:45:00Z") == (rows["idle"]["reason"], rows["idle"]["culls_at"])
+    assert (None, "StatefulSet-lost") == (rows["lost"]["culls_at"], rows["lost"]["target"])
+
+
+def test_notebooks_says_as_of_when_and_in_which_mode(capsys, data):
+    bursar("--data", data, "notebooks", *CLUSTER)
+    out = capsys.readouterr().out
+
+    assert "culling is on" in out
+    assert "33m" in out
+
+
+def test_a_simulation_tells_culls_and_hours(capsys, data):
+    rows = answer(
+        capsys, "--data", data, "cull", "simulate", "--idle", "10m", "--idle", "2h",
+        "--warning", "5m", *CLUSTER,
+    )  # fmt: skip
+
+    assert [(600, 1), (7_200, 0)] == [(row["idle_s"], row["culls"]) for row in rows]
+
+
+@pytest.mark.parametrize("text", ["", "soon", "10"])
+def test_a_span_that_is_none_is_refused(capsys, data, text):
+    code = bursar("--data", data, "cull", "simulate", "--idle", text, *CLUSTER)
+
+    assert (2, True) == (code, "is no span" in capsys.readouterr().err)
+
+
+async def test_why_tells_of_warning_stop_and_undo(capsys, tmp_path):
+    at = Notebooks()
+    await at.idle()
+    await at.pass_time(2_710)
+    (cull,) = at.decisions()
+    await at.say(said(RestoreAsked(decision=cull.id, author="me"), key=cull.id, id="u", at=2_720))
+    await at.pass_time(20)
+    assert 1 == len(at.decisions(Restore))
+    data = make_ledger(tmp_path, at.transport.events)
+    told = [
+        [row["step"] for row in answer(capsys, "--data", data, "why", name, *CLUSTER)]
+        for name in ("ns/Notebook-nb-1", "nb-1", cull.id)
+    ]
+    undone = ["cull", "done", "undo asked", "restore", "done"]
+
+    assert [["warn", "done", *undone], ["warn", "done", *undone], undone] == told
+
+
+def test_undoing_what_is_no_cull_is_refused(capsys, data):
+    code = bursar("--data", data, "cull", "undo", "0" * 32, *CLUSTER)
+
+    assert (2, True) == (code, "there is no cull" in capsys.readouterr().err)
+
+
+def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
+    variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90", "IDLENESS_CHECK_PERIOD": "2"}
+    mode, policy = CullingSettings(mode="on", kubeflow=True).effective(variables)
+
+    assert ("on", 5_400, 120) == (mode, policy.idle_seconds, policy.check_period_seconds)
+
+
+def test_kubeflows_switch_holds():
+    assert "off" == CullingSettings(mode="on", kubeflow=True).effective({})[0]
+
+
+def test_without_asking_for_them_kubeflows_variables_mean_nothing():
+    variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90"}
+
+    assert ("on", 3_600) == (
+        CullingSettings(mode="on").effective(variables)[0],
+        CullingSettings(mode="on").effective(variables)[1].idle_seconds,
+    )
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"), [(59, "59s"), (60, "1m"), (3_900, "1h05m"), (200_000, "2d7h")]
+)
+def test_a_span_is_told_by_its_two_largest_units(seconds, text):
+    assert text == span(seconds)
+
+
+@pytest.mark.nats
+def test_pause_and_resume_are_said_to_the_bus(tmp_path, capsys):
+    assert 0 == bursar("--data", tmp_path, "pause", "--reason", "a test", "--author", "me")
+    assert 0 == bursar("--data", tmp_path, "resume", "--author", "me")
+
+    assert "paused (event 1)" in capsys.readouterr().err
