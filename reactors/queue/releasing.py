@@ -19,7 +19,7 @@ from bus.clock import SECOND_US, Clock
 from bus.crashpoints import crashpoint
 from bus.errors import ClusterUnavailableError, RetryableError, WrongExpectationError
 from bus.kinds import GOVERNED
-from projections.admissions import Draft, Tree
+from projections.admissions import Draft
 from reactors.admission.decide import covers
 from reactors.admission.desk import MAX_BATCH
 from reactors.admission.view import Object, View
@@ -99,8 +99,15 @@ class Releasing:
 
     async def work(self, tasks: asyncio.TaskGroup) -> None:
         """Release what may start, and begin to start it."""
+        # All are decided at one place of the history, before anything can be read or appended.
+        based_on, now_us = self._journals.sequence, self._clock.now_us()
+        drafts = []
         for name, queues in sorted(self._waiting(tasks).items()):
-            await self._release(self._journals.tree(name), queues)
+            draft = Draft(self._journals.tree(name))
+            releases(draft, self.lines, queues, now_us, based_on)
+            drafts.append(draft)
+        for draft in drafts:
+            await self._append(draft)
         self._waiting(tasks)
 
     def _waiting(self, tasks: asyncio.TaskGroup) -> dict[str, Queues]:
@@ -121,11 +128,10 @@ class Releasing:
             del self._attempts[uid]
         return found
 
-    async def _release(self, tree: Tree, queues: Queues) -> None:
-        draft, known = Draft(tree), tree.sequence
-        releases(draft, self.lines, queues, self._clock.now_us(), self._journals.sequence)
+    async def _append(self, draft: Draft) -> None:
         if not draft.facts:
             return
+        tree, known = draft.tree, draft.tree.sequence
         ids = [f"queue/{tree.name}/{fact.number}" for fact, _ in draft.facts]
         crashpoint("queue.before_release")
         try:

@@ -2,10 +2,14 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
+from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
+from bus.events.admissions import Meter, TreeMetered
 from reactors.queue import releasing
+from reactors.queue.rederive import differences
 from tests.reactors.queue.jobs import Jobs
 
 
@@ -73,8 +77,6 @@ async def test_what_waits_starts_the_moment_a_limit_rises(cluster):
 
 
 async def test_what_waits_starts_when_a_budget_period_begins(cluster):
-    from bus.events.admissions import Meter, TreeMetered
-
     await cluster.see_team(4, cash={"limits.cpu": 100})
     now_s = cluster.clock.us // 10**6
     spent = Meter("team", "limits.cpu", 100, 0, now_s, resets_s=now_s + 60)
@@ -220,3 +222,123 @@ async def test_many_are_released_once_each_and_never_more_than_fit(cluster):
     assert sorted(done) == sorted(cluster.released()) == sorted(f"j{n}" for n in range(40))
     assert len(cluster.starts) == 40
     assert cluster.used() == 0
+
+
+LABELS = (
+    "queue.before_release",
+    "queue.after_release",
+    "release.before_patch",
+    "release.after_patch",
+)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+@pytest.fixture
+def crash():
+    yield install_crash
+    crashpoints.install(None)
+
+
+def install_crash(label, times=1):
+    """Die at a label for the ``times``-th time."""
+    left = [times]
+
+    def hook(reached):
+        if reached == label:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed(label)
+
+    crashpoints.install(hook)
+
+
+@pytest.mark.parametrize("times", [1, 3])
+@pytest.mark.parametrize("label", LABELS)
+async def test_nothing_is_released_twice_and_nothing_forgotten_when_killed(crash, label, times):
+    """At every label: whoever comes next starts what was granted, and goes on."""
+    names = [f"j{n}" for n in range(6)]
+    first = Jobs()
+    crash(label, times)
+    with pytest.raises(BaseException) as death:
+        async with first:
+            await first.see_team(2)
+            for name in names:
+                await first.create(name)
+            await finished(first, names)
+    assert first_of(death.value).args == (label,)
+    crashpoints.install(None)
+    async with Jobs(first.transport, before=first) as second:
+        await quiet(second)
+        await finished(second, [name for name in names if name in second.objects])
+        await quiet(second)
+
+        assert sorted(second.released()) == names
+        assert sorted(name for name, _ in second.starts) == names
+        assert second.used() == 0
+    assert [] == differences_of(second)
+
+
+async def finished(cluster, names):
+    """Let each run and end; never more than fit."""
+    async with asyncio.timeout(5):
+        while names:
+            assert len(cluster.running()) <= 2
+            for name in cluster.running():
+                names = [one for one in names if one != name]
+                await cluster.delete(name)
+            await asyncio.sleep(0.005)
+
+
+def first_of(error):
+    return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
+
+
+def differences_of(cluster):
+    return differences(
+        cluster.transport.events, cluster="c1", transport=cluster.transport, clock=cluster.clock
+    )
+
+
+async def test_every_release_follows_from_the_history(cluster):
+    await cluster.see_class("high", 100)
+    for n in range(12):
+        cluster.clock.after(1)
+        await cluster.create(f"j{n}", 1 + n % 3, priority="high" if n % 4 == 0 else "")
+        if n == 6:
+            await cluster.order(cluster.uid("j6"), "move", 1000)
+        for name in cluster.running()[:2]:
+            await cluster.delete(name)
+    await finished_all(cluster)
+
+    assert len(cluster.released()) == 12
+    assert [] == differences_of(cluster)
+
+
+async def finished_all(cluster):
+    async with asyncio.timeout(5):
+        while cluster.objects:
+            for name in cluster.running():
+                cluster.clock.after(1)
+                await cluster.delete(name)
+            await asyncio.sleep(0.005)
+
+
+async def test_a_release_out_of_turn_is_found(cluster):
+    """The test above can see: one release exchanged for another one."""
+    await cluster.create("first", 4)
+    await until(lambda: cluster.running() == ["first"])
+    for name in ("a", "b"):
+        cluster.clock.after(1)
+        await cluster.create(name, 4)
+    await cluster.delete("first")
+    await until(lambda: cluster.running() == ["a"])
+    events = cluster.transport.events
+    uids = [cluster.uid(name).encode() for name in ("a", "b")]
+    place = next(n for n, e in enumerate(events) if b'"released"' in e.body and uids[0] in e.body)
+    body = events[place].body.replace(uids[0], uids[1]).replace(b'"name":"a"', b'"name":"b"')
+    events[place] = msgspec.structs.replace(events[place], body=body)
+
+    assert [place + 1] == [one.sequence for one in differences_of(cluster)]

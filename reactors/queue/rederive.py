@@ -1,0 +1,136 @@
+"""Whether every release follows from the history: the state that its decider had is folded again, and decided on again.
+
+A release says which events its decider had read (``based_on``), and its number which entries of the journal it stood on;
+its time is the present that was decided at. Nothing else goes into it.
+
+Source: ``house.md`` section 5; ``reliability.md`` P29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import msgspec
+
+from bus.clock import Clock
+from bus.envelope import Event
+from bus.errors import EnvelopeError, HistoryDivergedError
+from bus.events.admissions import JOURNAL, AdmissionDecided
+from bus.transport import Transport
+from projections.admissions import Draft, Tree
+from reactors.admission.keeper import Keeper
+from reactors.admission.view import View
+from reactors.engine.journals import Journals
+from reactors.queue.lines import Lines
+from reactors.queue.releasing import Queues, releases
+
+_JOURNAL = {fact.wire_type: fact for fact in JOURNAL}
+
+
+class Difference(msgspec.Struct, frozen=True):
+    """A release that does not follow: what was said at ``sequence``, and what should have been (None: nothing)."""
+
+    sequence: int
+    said: AdmissionDecided
+    should: AdmissionDecided | None
+
+
+class _Known:
+    """What a decider knew after a sequence: the view and the queues, kept by the product's own readers."""
+
+    def __init__(
+        self, events: Sequence[Event], cluster: str, transport: Transport, clock: Clock
+    ) -> None:
+        self._events = [event for event in events if event.cluster == cluster]
+        self._read = 0
+        journals = Journals(transport, clock, cluster=cluster, source="rederive")
+        self.view = View(cluster)
+        self._journals = journals
+        journals.listen(self.view.take)
+        # It forgets what a complete list does not show.
+        Keeper(journals, self.view, clock)
+        self.lines = Lines(self.view)
+        journals.listen(self.lines.take)
+
+    def reach(self, sequence: int) -> None:
+        """Read on up to ``sequence``."""
+        while self._read < len(self._events) and self._events[self._read].sequence <= sequence:
+            self._journals.take([self._events[self._read]])
+            self._read += 1
+
+    def waiting(self, tree: Tree) -> Queues:
+        """Those that wait in a tree, by quota."""
+        found: Queues = {}
+        for object, where in self.lines.held():
+            node = tree.nodes.get(where.quota) if where else None
+            if where is None or node is None or node.kind != where.kind:
+                continue
+            found.setdefault(where.quota, []).append(self.lines.waiting(object, where))
+        return found
+
+
+def differences(
+    events: Sequence[Event], *, cluster: str, transport: Transport, clock: Clock
+) -> list[Difference]:
+    """Every release in a whole history that does not follow from what stands before it.
+
+    ``transport`` and ``clock`` are not asked for anything: the readers of a running process have them.
+    """
+    known = _Known(events, cluster, transport, clock)
+    reached = 0
+    trees: dict[str, Tree] = {}
+    found: list[Difference] = []
+    mine = (e for e in events if e.type in _JOURNAL and e.cluster == cluster)
+    for (name, based_on, time_us, _), entries in groupby(mine, key=_batch):
+        tree = trees.setdefault(name, Tree(name))
+        batch = list(entries)
+        if based_on:
+            if based_on < reached:
+                known = _Known(events, cluster, transport, clock)
+            known.reach(based_on)
+            reached = based_on
+            found += _compared(known, tree, batch, time_us, based_on)
+        else:
+            for event in batch:
+                _apply(tree, event)
+    return found
+
+
+def _batch(event: Event) -> tuple[str, int, int, int]:
+    """What the releases of one batch have in common; 0 for what is none."""
+    if event.type == AdmissionDecided.wire_type:
+        try:
+            fact = AdmissionDecided.read(event)
+        except EnvelopeError:
+            return event.key, 0, 0, event.sequence
+        if fact.reason == "released":
+            return event.key, fact.based_on, event.time_us, 0
+    return event.key, 0, 0, event.sequence
+
+
+def _compared(
+    known: _Known, tree: Tree, batch: list[Event], time_us: int, based_on: int
+) -> list[Difference]:
+    found = []
+    while batch:
+        draft = Draft(tree)
+        releases(draft, known.lines, known.waiting(tree), time_us, based_on)
+        should = [fact for fact, _ in draft.facts if isinstance(fact, AdmissionDecided)]
+        # Two looks at one place of the history may fall into one moment.
+        said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
+        for place, event in enumerate(said):
+            fact = AdmissionDecided.read(event)
+            expected = should[place] if place < len(should) else None
+            if fact != expected:
+                found.append(Difference(event.sequence, fact, expected))
+            _apply(tree, event)
+    return found
+
+
+def _apply(tree: Tree, event: Event) -> None:
+    try:
+        tree.apply(_JOURNAL[event.type].read(event), event.sequence, event.time_us)
+    except (EnvelopeError, HistoryDivergedError):
+        # Every reader passes over it.
+        tree.skip(event.sequence)
