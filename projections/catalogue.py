@@ -1,7 +1,17 @@
 """The projections of this ledger, one line each, and everything that is a table."""
 
-from projections import activity, namespaces, nodes, pod_runs, quotas, usage, workloads
-from projections.admissions import decisions, declared, held
+from projections import (
+    activity,
+    decisions,
+    namespaces,
+    nodes,
+    pod_runs,
+    quotas,
+    usage,
+    workloads,
+)
+from projections.admissions import decisions as admissions
+from projections.admissions import declared, held
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
@@ -16,9 +26,10 @@ PROJECTIONS: tuple[Projection, ...] = (
     budget_entries.projection,
     quotas.projection,
     activity.projection,
-    decisions.projection,
+    admissions.projection,
     held.projection,
     declared.projection,
+    decisions.projection,
 )
 
 #: Sums over all pods that are kept while folding: the table, and what one pod adds to it.

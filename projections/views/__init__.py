@@ -15,6 +15,7 @@ Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sect
 from projections.views.activity import ACTIVITY
 from projections.views.admissions import ADMISSIONS
 from projections.views.budgets import BUDGETS
+from projections.views.culling import CULLING
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
@@ -22,7 +23,7 @@ from projections.views.shape import Column, View
 from projections.views.usage import USAGE
 
 #: Every view, each after those it reads.
-VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *ADMISSIONS, *BUDGETS, *ACTIVITY, *HISTORY)
+VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *ADMISSIONS, *BUDGETS, *ACTIVITY, *CULLING, *HISTORY)
 
 
 def page() -> str:

@@ -1,0 +1,136 @@
+"""What did reactors decide about which object, and what became of it?
+
+One row for each decision, by its id. Decision and outcome may come in any order; of two that claim one id the text
+decides, so that arrival never does.
+
+Source: ``house.md`` section 5; ``reliability.md`` P25.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events import VOCABULARY
+from bus.events.decisions import Decision, EffectSettled
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+#: Wire type to class, of every decision there is.
+VERBS: dict[str, type[Decision]] = {
+    name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Decision)
+}
+
+decisions = row_table(
+    "decisions",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("id", sa.Text, primary_key=True),
+    # Null where only an outcome was seen.
+    sa.Column("type", sa.Text),
+    sa.Column("reactor", sa.Text),
+    # What it is about: a pod's uid, or the decision that it undoes.
+    sa.Column("key", sa.Text),
+    sa.Column("kind", sa.Text),
+    sa.Column("namespace", sa.Text),
+    sa.Column("name", sa.Text),
+    sa.Column("uid", sa.Text),
+    sa.Column("reason", sa.Text),
+    sa.Column("is_shadow", sa.Integer),
+    sa.Column("at_us", Integer),
+    sa.Column("numbers", sa.Text),
+    # Null while it is outstanding, and of a shadow for ever.
+    sa.Column("result", sa.Text),
+    sa.Column("message", sa.Text),
+    sa.Column("settled_us", Integer),
+    sa.Column("body", sa.Text, nullable=False),
+    sa.Index("decisions_by_key", "key"),
+)
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """A decision and its outcome, as far as they were seen. ``settled_us`` 0 = it has none."""
+
+    cluster: str
+    id: str
+    said: Decision | None = None
+    settled: EffectSettled | None = None
+    settled_us: int = 0
+    sequence: int = 0
+
+
+def keys(fact: Decision | EffectSettled, event: Event) -> tuple[Key]:
+    """(cluster, id)."""
+    return ((event.cluster, fact.id if isinstance(fact, Decision) else fact.decision),)
+
+
+def fold(row: Decided | None, fact: Decision | EffectSettled, event: Event) -> Decided:
+    """The decision with one more word about it."""
+    row = row or Decided(event.cluster, keys(fact, event)[0][1])
+    if isinstance(fact, Decision):
+        if row.said is not None and _text(row.said) <= _text(fact):
+            return row
+        return msgspec.structs.replace(row, said=fact, sequence=event.sequence)
+    if row.settled is not None and (row.settled_us, _text(row.settled)) <= (
+        event.time_us,
+        _text(fact),
+    ):
+        return row
+    return msgspec.structs.replace(
+        row, settled=fact, settled_us=event.time_us, sequence=event.sequence
+    )
+
+
+def _text(fact: Decision | EffectSettled) -> str:
+    return fact.wire_type + msgspec.json.encode(fact).decode()
+
+
+class _Body(msgspec.Struct):
+    """Both facts as they were said."""
+
+    said: msgspec.Raw = msgspec.Raw(b"null")
+    settled: EffectSettled | None = None
+
+
+def to_columns(row: Decided) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    said, settled = row.said, row.settled
+    body = _Body(msgspec.Raw(msgspec.json.encode(said)), settled)
+    about: tuple[Any, ...] = (None,) * 11
+    if said is not None:
+        target = said.target
+        about = (
+            said.wire_type, said.reactor, said.key, target.kind, target.namespace, target.name,
+            target.uid, said.reason, int(said.is_shadow), said.at_us,
+            msgspec.json.encode(said.numbers).decode(),
+        )  # fmt: skip
+    return (
+        row.cluster,
+        row.id,
+        *about,
+        settled.result if settled else None,
+        settled.message if settled else None,
+        row.settled_us if settled else None,
+        msgspec.json.encode(body).decode(),
+        row.sequence,
+    )
+
+
+def from_columns(columns: tuple[Any, ...]) -> Decided:
+    """The row that was stored."""
+    body = msgspec.json.decode(columns[16], type=_Body)
+    said = msgspec.json.decode(body.said, type=VERBS[columns[2]]) if columns[2] else None
+    return Decided(columns[0], columns[1], said, body.settled, columns[15] or 0, columns[17])
+
+
+projection = Projection(
+    name="decisions",
+    version=1,
+    table=decisions,
+    facts=(*VERBS.values(), EffectSettled),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)
