@@ -60,6 +60,9 @@ class Applies(Writes, Protocol):
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
         """JSON Patch."""
 
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Any:
+        """JSON merge patch."""
+
 
 class Admission(msgspec.Struct, frozen=True):
     """The admission side of one process."""

@@ -81,7 +81,8 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
 
     Reasons: ``vanished`` (a delete was seen), ``lapsed`` (absent from a complete list that began
     after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
-    ``finished`` (seen ended: it will never hold anything again).
+    ``finished`` (seen ended: it will never hold anything again). Of a queue: ``returning`` (it passed the head and is
+    to wait again; it holds what it held until it is seen to have stopped) and ``returned`` (seen so).
     """
 
     wire_type: ClassVar[str] = "admission.released"

@@ -1,4 +1,4 @@
-"""DOOR: starts a workload that waited: one write, and only if it is still the one that waits in this queue.
+"""DOOR: starts a workload that waited, or has it wait again: one write, and only if it is still the one that was decided on.
 
 What the decision rests on is tested in the patch itself: the uid, our annotation, the flag. (Refused: a resourceVersion.
 Its controller writes the status of a suspended Job at any time, so most first attempts would meet a conflict;
@@ -10,13 +10,14 @@ Source: issue 5, item 1; ``house.md`` section 5 (effectors).
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import msgspec
 
 from bus.crashpoints import crashpoint
-from bus.errors import NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
 from bus.kinds import QUEUE_ANNOTATION, Kind
 
 Operations = list[dict[str, Any]]
@@ -35,6 +36,10 @@ class Patches(Protocol):
         """JSON Patch of the object at ``path``."""
         ...
 
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Any:
+        """JSON merge patch of the object at ``path``; a uid in it is a precondition."""
+        ...
+
 
 class Outcome(msgspec.Struct, frozen=True):
     """What became of one attempt."""
@@ -44,7 +49,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Starter:
-    """Starts held workloads of one cluster."""
+    """Starts held workloads of one cluster, and holds them again."""
 
     def __init__(self, cluster: Patches) -> None:
         self._cluster = cluster
@@ -52,21 +57,25 @@ class Starter:
     async def start(self, kind: Kind, namespace: str, name: str, uid: str) -> Outcome:
         """Unsuspend one. Raises ClusterUnavailableError: try again, it may have been done."""
         path = object_path(kind, namespace, name)
-        crashpoint("release.before_patch")
-        outcome = await self._attempt(path, started(kind, uid))
-        crashpoint("release.after_patch")
-        return outcome
+        return await self._attempt(partial(self._cluster.patch, path, started(kind, uid)))
 
-    async def _attempt(self, path: str, operations: Operations) -> Outcome:
+    async def hold(self, kind: Kind, namespace: str, name: str, uid: str, quota: str) -> Outcome:
+        """Suspend one that runs, to wait in a queue. Raises ClusterUnavailableError."""
+        path = object_path(kind, namespace, name)
+        return await self._attempt(partial(self._cluster.merge, path, stopped(kind, uid, quota)))
+
+    async def _attempt(self, write: Callable[[], Awaitable[Any]]) -> Outcome:
+        crashpoint("release.before_patch")
         try:
-            await self._cluster.patch(path, operations)
-        except NotFoundError as error:
+            await write()
+        except (NotFoundError, ConflictError) as error:
             return Outcome("superseded", str(error))
         except RequestRefusedError as error:
             result: Result = "superseded" if error.status == UNPROCESSABLE else "refused"
             return Outcome(result, str(error))
         except PermissionDeniedError as error:
             return Outcome("refused", str(error))
+        crashpoint("release.after_patch")
         return Outcome("done")
 
 
@@ -81,6 +90,17 @@ def started(kind: Kind, uid: str) -> Operations:
         {"op": "remove", "path": mark},
         {"op": "replace", "path": flag, "value": False},
     ]
+
+
+def stopped(kind: Kind, uid: str, quota: str) -> dict[str, Any]:
+    """JSON merge patch that suspends the one with this uid, to wait in this quota's queue."""
+    body: dict[str, Any] = {"metadata": {"uid": uid, "annotations": {QUEUE_ANNOTATION: quota}}}
+    *way, flag = kind.suspend.split(".")
+    inner = body
+    for step in way:
+        inner = inner.setdefault(step, {})
+    inner[flag] = True
+    return body
 
 
 def pointer(path: tuple[str, ...]) -> str:

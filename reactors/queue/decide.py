@@ -27,7 +27,7 @@ from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
 from bus.events.quotas import Queue
 from projections.admissions import Draft, Node, charged
-from reactors.admission.decide import decide
+from reactors.admission.decide import covers, decide
 from reactors.queue.shape import Running, Waiting, ordered
 
 #: Reasons that pass by themselves; what is refused for another one waits for a person, and keeps nobody waiting.
@@ -98,9 +98,7 @@ def could_start_us(draft: Draft, head: Waiting, running: Iterable[Running]) -> i
     missing = _missing(draft, node, head)
     ending = [(one.ends_us, one.charge) for one in running if one.ends_us is not None]
     for ends_us, charge in sorted(ending, key=lambda end: end[0]):
-        missing = {
-            key: n - charge.get(key, 0) for key, n in missing.items() if n > charge.get(key, 0)
-        }
+        missing = _without(missing, charge)
         if not missing:
             return ends_us
     return None
@@ -125,30 +123,36 @@ def decide_returns(
     draft: Draft,
     waiting: Iterable[Waiting],
     queue: Queue,
-    passed: Iterable[Running],
+    running: Iterable[Running],
     now_us: int,
 ) -> list[str]:
     """Who has to stop and wait again, by uid: the last of those that passed the head, until it fits.
 
-    ``passed``: what runs and has no deadline and passed the head, in the order of its release. Nobody, while the head
-    has not waited ``maxHeadDelay``, or where it would not fit without them either.
+    ``running`` in the order of release; what has a deadline is over in time by itself. Nobody, while the head has not
+    waited ``maxHeadDelay``, or where it would not fit without them either.
     """
-    first = next(iter(ordered(waiting)), None)
-    if first is None or now_us < first.created_us + queue.max_head_delay_seconds * SECOND_US:
+    first = next((one for one in ordered(waiting) if not covers(draft, one.request)), None)
+    delay_us = queue.max_head_delay_seconds * SECOND_US
+    if first is None or not delay_us or now_us < first.created_us + delay_us:
         return []
     node = draft.node(first.request.quota)
     if node is None or decide(draft, first.request, now_us).reason != "over-quota":
         return []
+    mine = [one for one in running if one.passed == first.uid and one.ends_us is None]
     missing = _missing(draft, node, first)
+    for one in mine:
+        if one.is_returning:
+            missing = _without(missing, one.charge)
     stopped: list[str] = []
-    for one in reversed(list(passed)):
+    for one in reversed([one for one in mine if not one.is_returning]):
+        if not missing:
+            break
         if missing.keys() & one.charge.keys():
             stopped.append(one.uid)
-            missing = {
-                key: n - one.charge.get(key, 0)
-                for key, n in missing.items()
-                if n > one.charge.get(key, 0)
-            }
-        if not missing:
-            return stopped
-    return []
+            missing = _without(missing, one.charge)
+    return stopped if not missing else []
+
+
+def _without(missing: dict[str, int], charge: dict[str, int]) -> dict[str, int]:
+    """What is still missing when ``charge`` is given back."""
+    return {key: n - charge.get(key, 0) for key, n in missing.items() if n > charge.get(key, 0)}

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.events.admissions import AdmissionDecided
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved
@@ -34,8 +34,11 @@ class Lines:
         #: By uid: the newest order of a place, and who may not be released.
         self._moved: dict[str, int | None] = {}
         self._stopped: set[str] = set()
-        #: When each was released, by uid.
+        #: When each was released, and before whom, by uid.
         self._released: dict[str, int] = {}
+        self._passed: dict[str, str] = {}
+        #: Who is to wait again.
+        self._returning: set[str] = set()
         #: Grows with everything that may change who comes next.
         self.changes = 0
 
@@ -48,7 +51,11 @@ class Lines:
         elif event.type == AdmissionDecided.wire_type:
             fact = AdmissionDecided.read(event)
             if fact.reason == "released":
-                self._released[fact.uid] = event.time_us
+                self._released[fact.uid], self._passed[fact.uid] = event.time_us, fact.passed
+                self._returning.discard(fact.uid)
+        elif event.type == AdmissionReleased.wire_type:
+            told = AdmissionReleased.read(event).releases
+            self._returning.update(one.uid for one in told if one.reason == "returning")
         elif event.type == PriorityClassObserved.wire_type:
             seen = PriorityClassObserved.read(event)
             self._classes[seen.name] = seen
@@ -93,7 +100,22 @@ class Lines:
     def _forget(self, uid: str) -> None:
         self._moved.pop(uid, None)
         self._released.pop(uid, None)
+        self._passed.pop(uid, None)
         self._stopped.discard(uid)
+        self._returning.discard(uid)
+
+    def is_returning(self, uid: str) -> bool:
+        """Whether it was told to wait again, and not released since."""
+        return uid in self._returning
+
+    def returning(self) -> Iterator[Object]:
+        """What still runs and is to wait again."""
+        for uid in sorted(self._returning):
+            found = self._view.objects.get(uid)
+            if found is None:
+                self._forget(uid)
+            elif found.ask.demand:
+                yield found
 
     def waiting(self, found: Object, where: Place) -> Waiting:
         """A held workload as the rules take it."""
@@ -122,7 +144,10 @@ class Lines:
         """What holds something of a quota, and when its deadline ends it."""
         for grant in node.grants.values():
             if grant.charge:
-                yield Running(grant.uid, grant.charge, self._ends_us(grant))
+                yield Running(
+                    grant.uid, grant.charge, self._ends_us(grant),
+                    self._passed.get(grant.uid, ""), grant.uid in self._returning,
+                )  # fmt: skip
 
     def _ends_us(self, grant: Grant) -> int | None:
         found = self._view.objects.get(grant.uid)

@@ -16,24 +16,26 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError
-from bus.events.admissions import JOURNAL, AdmissionDecided
+from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased
 from bus.transport import Transport
 from projections.admissions import Draft, Tree
+from projections.admissions.tree import Fact
 from reactors.admission.keeper import Keeper
+from reactors.admission.mapping import Place
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 from reactors.queue.lines import Lines
-from reactors.queue.releasing import Queues, releases
+from reactors.queue.plan import decided, planned
 
-_JOURNAL = {fact.wire_type: fact for fact in JOURNAL}
+_JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 
 class Difference(msgspec.Struct, frozen=True):
-    """A release that does not follow: what was said at ``sequence``, and what should have been (None: nothing)."""
+    """A decision that does not follow: what was said at ``sequence``, and what should have been (None: nothing)."""
 
     sequence: int
-    said: AdmissionDecided
-    should: AdmissionDecided | None
+    said: Fact
+    should: Fact | None
 
 
 class _Known:
@@ -58,16 +60,6 @@ class _Known:
         while self._read < len(self._events) and self._events[self._read].sequence <= sequence:
             self._journals.take([self._events[self._read]])
             self._read += 1
-
-    def waiting(self, tree: Tree) -> Queues:
-        """Those that wait in a tree, by quota."""
-        found: Queues = {}
-        for object, where in self.lines.held():
-            node = tree.nodes.get(where.quota) if where else None
-            if where is None or node is None or node.kind != where.kind:
-                continue
-            found.setdefault(where.quota, []).append(self.lines.waiting(object, where))
-        return found
 
 
 def differences(
@@ -98,29 +90,42 @@ def differences(
 
 
 def _batch(event: Event) -> tuple[str, int, int, int]:
-    """What the releases of one batch have in common; 0 for what is none."""
-    if event.type == AdmissionDecided.wire_type:
-        try:
-            fact = AdmissionDecided.read(event)
-        except EnvelopeError:
-            return event.key, 0, 0, event.sequence
-        if fact.reason == "released":
-            return event.key, fact.based_on, event.time_us, 0
+    """What the decisions of one pass have in common; 0 for what is none."""
+    try:
+        fact = _JOURNAL[event.type].read(event)
+    except EnvelopeError:
+        return event.key, 0, 0, event.sequence
+    if _is_ours(fact):
+        return event.key, fact.based_on, event.time_us, 0
     return event.key, 0, 0, event.sequence
+
+
+def _is_ours(fact: Fact) -> bool:
+    if isinstance(fact, AdmissionDecided):
+        return fact.reason == "released"
+    if isinstance(fact, AdmissionReleased):
+        return any(one.reason in ("returning", "returned") for one in fact.releases)
+    return False
 
 
 def _compared(
     known: _Known, tree: Tree, batch: list[Event], time_us: int, based_on: int
 ) -> list[Difference]:
     found = []
+
+    def tree_of(where: Place) -> Tree | None:
+        node = tree.nodes.get(where.quota)
+        return tree if node is not None and node.kind == where.kind else None
+
     while batch:
         draft = Draft(tree)
-        releases(draft, known.lines, known.waiting(tree), time_us, based_on)
-        should = [fact for fact, _ in draft.facts if isinstance(fact, AdmissionDecided)]
+        queues = planned(known.lines, tree_of).queues.get(tree.name, {})
+        decided(draft, known.lines, queues, time_us, based_on)
+        should = [fact for fact, _ in draft.facts]
         # Two looks at one place of the history may fall into one moment.
         said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
         for place, event in enumerate(said):
-            fact = AdmissionDecided.read(event)
+            fact = _JOURNAL[event.type].read(event)
             expected = should[place] if place < len(should) else None
             if fact != expected:
                 found.append(Difference(event.sequence, fact, expected))

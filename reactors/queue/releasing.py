@@ -12,22 +12,24 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Awaitable, Callable
+from functools import partial
 
 import msgspec
 
+from bus import kinds
 from bus.clock import SECOND_US, Clock
 from bus.crashpoints import crashpoint
 from bus.errors import ClusterUnavailableError, RetryableError, WrongExpectationError
+from bus.events.admissions import AdmissionDecided
 from bus.kinds import GOVERNED
-from projections.admissions import Draft
-from reactors.admission.decide import covers
-from reactors.admission.desk import MAX_BATCH
+from projections.admissions import Draft, Tree
+from reactors.admission.mapping import Place
 from reactors.admission.view import Object, View
-from reactors.effectors.release import Starter
+from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
-from reactors.queue.decide import decide_releases
-from reactors.queue.lines import Lines, request_of
-from reactors.queue.shape import Waiting
+from reactors.queue.lines import Lines
+from reactors.queue.plan import Plan, decided, planned
 
 #: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
 TICK_SECONDS = 1.0
@@ -42,12 +44,12 @@ _KINDS = {kind.kind: kind for kind in GOVERNED if kind.queues}
 
 _log = logging.getLogger(__name__)
 
-Queues = dict[str, list[Waiting]]
-"""Those that wait, by quota."""
+Write = Callable[[kinds.Kind, str, str, str], Awaitable[Outcome]]
+"""An attempt on one object: kind, namespace, name, uid."""
 
 
 class Attempt(msgspec.Struct):
-    """The last start of one workload, and when it may be tried again."""
+    """The last write of one workload, and when it may be tried again."""
 
     version: str
     not_before_us: int = 0
@@ -61,9 +63,10 @@ class Releasing:
 
     def __init__(self, journals: Journals, view: View, clock: Clock, starter: Starter) -> None:
         self.lines = Lines(view)
-        #: Releases decided, starts done, and starts that were refused.
-        self.released = self.started = self.refused = 0
+        #: Releases decided, writes done, and writes that were refused.
+        self.released = self.written = self.refused = 0
         self._journals = journals
+        self._view = view
         self._clock = clock
         self._starter = starter
         self._attempts: dict[str, Attempt] = {}
@@ -101,32 +104,34 @@ class Releasing:
         """Release what may start, and begin to start it."""
         # All are decided at one place of the history, before anything can be read or appended.
         based_on, now_us = self._journals.sequence, self._clock.now_us()
+        plan = planned(self.lines, self._tree)
         drafts = []
-        for name, queues in sorted(self._waiting(tasks).items()):
+        for name, queues in sorted(plan.queues.items()):
             draft = Draft(self._journals.tree(name))
-            releases(draft, self.lines, queues, now_us, based_on)
+            decided(draft, self.lines, queues, now_us, based_on)
             drafts.append(draft)
         for draft in drafts:
             await self._append(draft)
-        self._waiting(tasks)
+        if any(draft.facts for draft in drafts):
+            plan = planned(self.lines, self._tree)
+        self._act(tasks, plan)
 
-    def _waiting(self, tasks: asyncio.TaskGroup) -> dict[str, Queues]:
-        """Those that wait, by tree and quota; what is granted already is started."""
-        found: dict[str, Queues] = {}
-        held = set()
-        for object, where in self.lines.held():
-            held.add(object.uid)
-            tree = self._journals.places.get((where.kind, where.quota)) if where else None
-            if where is None or tree is None:
-                continue
-            if covers(Draft(self._journals.tree(tree)), request_of(object, where)):
-                self._start(tasks, object)
-            else:
-                queue = found.setdefault(tree, {}).setdefault(where.quota, [])
-                queue.append(self.lines.waiting(object, where))
-        for uid in self._attempts.keys() - held:
+    def _tree(self, where: Place) -> Tree | None:
+        name = self._journals.places.get((where.kind, where.quota))
+        return self._journals.tree(name) if name is not None else None
+
+    def _act(self, tasks: asyncio.TaskGroup, plan: Plan) -> None:
+        """Start what is granted and held, and stop what runs and is to wait again."""
+        returning = list(self.lines.returning())
+        wanted = {found.uid for found in (*plan.ready, *returning)}
+        for uid in self._attempts.keys() - wanted:
             del self._attempts[uid]
-        return found
+        for found in plan.ready:
+            self._try(tasks, found, self._starter.start)
+        for found in returning:
+            where = self._view.place(found.labels, found.namespace)
+            if where is not None:
+                self._try(tasks, found, partial(self._starter.hold, quota=where.quota))
 
     async def _append(self, draft: Draft) -> None:
         if not draft.facts:
@@ -140,56 +145,39 @@ class Releasing:
             await self._journals.newer(tree, known)
             raise
         crashpoint("queue.after_release")
-        self.released += len(draft.facts)
+        decisions = [fact for fact, _ in draft.facts if isinstance(fact, AdmissionDecided)]
+        self.released += len(decisions)
 
-    def _start(self, tasks: asyncio.TaskGroup, object: Object) -> None:
-        """Start it, unless that is under way, was done to what is seen of it, or has to wait."""
-        attempt = self._attempts.get(object.uid)
+    def _try(self, tasks: asyncio.TaskGroup, found: Object, write: Write) -> None:
+        """Write, unless that is under way, was done to what is seen of it, or has to wait."""
+        attempt = self._attempts.get(found.uid)
         if attempt is None:
-            attempt = self._attempts[object.uid] = Attempt(object.version)
+            attempt = self._attempts[found.uid] = Attempt(found.version)
         elif attempt.is_under_way or self._clock.now_us() < attempt.not_before_us:
             return
-        elif attempt.is_over and attempt.version == object.version:
+        elif attempt.is_over and attempt.version == found.version:
             return
-        attempt.version, attempt.is_under_way, attempt.is_over = object.version, True, False
-        tasks.create_task(self._attempt(object, attempt))
+        attempt.version, attempt.is_under_way, attempt.is_over = found.version, True, False
+        tasks.create_task(self._attempt(found, attempt, write))
 
-    async def _attempt(self, object: Object, attempt: Attempt) -> None:
+    async def _attempt(self, found: Object, attempt: Attempt, write: Write) -> None:
         async with self._places:
             try:
-                outcome = await self._starter.start(
-                    _KINDS[object.kind], object.namespace, object.name, object.uid
-                )
+                outcome = await write(_KINDS[found.kind], found.namespace, found.name, found.uid)
             except ClusterUnavailableError as error:
-                _log.warning("%s %s cannot be started now: %s", object.kind, object.name, error)
+                _log.warning("%s %s cannot be written now: %s", found.kind, found.name, error)
                 self._wait(attempt, error.delay_seconds)
                 return
             finally:
                 attempt.is_under_way = False
         if outcome.result == "refused":
             self.refused += 1
-            _log.warning("%s %s is not started: %s", object.kind, object.name, outcome.message)
+            _log.warning("%s %s is not written: %s", found.kind, found.name, outcome.message)
             self._wait(attempt, attempt.wait_seconds)
             attempt.wait_seconds = min(2 * attempt.wait_seconds, LONGEST_WAIT_SECONDS)
             return
         attempt.is_over = True
-        self.started += outcome.result == "done"
+        self.written += outcome.result == "done"
 
     def _wait(self, attempt: Attempt, seconds: float) -> None:
         attempt.not_before_us = self._clock.now_us() + int(seconds * SECOND_US)
-
-
-def releases(draft: Draft, lines: Lines, queues: Queues, now_us: int, based_on: int) -> None:
-    """Add to ``draft`` who of its tree's ``queues`` starts now: quota by quota, in one batch of bounded size."""
-    for quota in sorted(queues):
-        node = draft.node(quota)
-        if node is not None:
-            decide_releases(
-                draft,
-                queues[quota],
-                node.spec.queue,
-                list(lines.running(node)),
-                now_us,
-                based_on=based_on,
-                most=MAX_BATCH - len(draft.facts),
-            )

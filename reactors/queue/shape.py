@@ -45,6 +45,10 @@ class Running(msgspec.Struct, frozen=True):
     uid: str
     charge: dict[str, int]
     ends_us: int | None = None
+    #: Uid of the head that waited when this one was released; "" where it passed nobody.
+    passed: str = ""
+    #: It is about to stop and wait again.
+    is_returning: bool = False
 
 
 def ordered(waiting: Iterable[Waiting]) -> list[Waiting]:

@@ -9,7 +9,7 @@ import itertools
 import msgspec
 
 from bus.clock import SECOND_US, format_stamp
-from bus.errors import NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
 from bus.events.priorities import PriorityClassObserved
 from bus.events.queues import QueueOrdered
 from bus.events.quotas import Queue
@@ -127,6 +127,16 @@ class Jobs(Cluster):
         if name not in self.objects:
             raise NotFoundError(message=name)
         return await self.update(name, patched(self.objects[name], operations))
+
+    async def merge(self, path, body):
+        """JSON merge patch of a Job, whose uid is a precondition. Part of the API server."""
+        name = path.rpartition("/")[2]
+        if name not in self.objects or self.uid(name) != body["metadata"]["uid"]:
+            raise ConflictError(reason="Conflict", message=name)
+        object = copy.deepcopy(self.objects[name])
+        object["metadata"].setdefault("annotations", {}).update(body["metadata"]["annotations"])
+        object["spec"].update(body["spec"])
+        return await self.update(name, object)
 
     async def update(self, name, object):
         """Replace a Job; raises PermissionDeniedError where the webhook refuses."""

@@ -94,13 +94,10 @@ class World:
         return [(fact.uid, fact.passed) for fact in facts]
 
     def _returns(self):
-        head = min(self.waiting, key=lambda job: job.place, default=None)
-        mine = [u for u, h in self.passed.items() if head is not None and h == head.uid]
-        passed = [one for uid in mine for one in self._running() if one.uid == uid]
-        passed = [one for one in passed if one.ends_us is None]
         return decide_returns(
-            Draft(self.books.tree), self._waiting(), self.queue, passed, self.now * SECOND_US
-        )
+            Draft(self.books.tree), self._waiting(), self.queue, self._running(),
+            self.now * SECOND_US,
+        )  # fmt: skip
 
     def _waiting(self):
         return [
@@ -111,7 +108,7 @@ class World:
     def _running(self):
         for uid, job in self.running.items():
             ends = None if job.deadline is None else (self.started[uid] + job.deadline) * SECOND_US
-            yield Running(uid, {CPU: job.cpu}, ends)
+            yield Running(uid, {CPU: job.cpu}, ends, self.passed.get(uid, ""))
 
     @property
     def head(self):
@@ -167,7 +164,7 @@ class Oracle(World):
     def _returns(self):
         head = self.head
         delay = self.queue.max_head_delay_seconds
-        if head is None or self.now < head.arrives + delay:
+        if head is None or not delay or self.now < head.arrives + delay:
             return []
         room, found = ROOM - sum(j.cpu for j in self.running.values()), []
         mine = [u for u, h in self.passed.items() if h == head.uid]

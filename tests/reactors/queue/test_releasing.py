@@ -208,6 +208,30 @@ async def test_a_start_is_tried_only_on_the_one_that_waits(cluster):
     assert ([], ["a"]) == (cluster.running(), cluster.released())
 
 
+async def test_what_passed_the_head_waits_again_when_the_head_has_waited_long_enough(cluster):
+    await cluster.see_team(4, delay=60)
+    await cluster.create("first", 3)
+    await until(lambda: cluster.running() == ["first"])
+    cluster.clock.after(1)
+    await cluster.create("head", 4)
+    cluster.clock.after(1)
+    await cluster.create("small", 1)
+    await until(lambda: cluster.running() == ["first", "small"])
+    await cluster.delete("first")
+    await quiet(cluster)
+    assert ["small"] == cluster.running()
+    cluster.clock.after(60)
+
+    await until(lambda: cluster.running() == ["head"])
+    await quiet(cluster)
+    told = [r["reason"] for e in cluster.said("released") for r in e["releases"]]
+    assert ["vanished", "returning", "returned"] == told
+    assert ["first", "small", "head"] == cluster.released()
+    await cluster.delete("head")
+    await until(lambda: cluster.running() == ["small"])
+    assert [] == differences_of(cluster)
+
+
 async def test_many_are_released_once_each_and_never_more_than_fit(cluster):
     await asyncio.gather(*(cluster.create(f"j{n}", 1) for n in range(40)))
     done = []

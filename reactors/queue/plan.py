@@ -1,0 +1,80 @@
+"""What the queues of a cluster come to at one place of its history: who waits where, who may be started, what is decided. Pure.
+
+The process that works the queues off and the check of its releases ask the same functions.
+
+Source: issue 5, item 1; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from bus.events.admissions import AdmissionReleased, Release
+from projections.admissions import Draft, Tree
+from reactors.admission.decide import covers
+from reactors.admission.desk import MAX_BATCH
+from reactors.admission.mapping import Place
+from reactors.admission.view import Object
+from reactors.queue.decide import decide_releases, decide_returns
+from reactors.queue.lines import Lines, request_of
+from reactors.queue.shape import Waiting
+
+
+class Line(msgspec.Struct):
+    """One quota's queue. ``stopped``: uids of those that were told to wait again, have stopped, and are charged still."""
+
+    waiting: list[Waiting] = msgspec.field(default_factory=list)
+    stopped: list[str] = msgspec.field(default_factory=list)
+
+
+class Plan(msgspec.Struct):
+    """``queues``: by tree and quota. ``ready``: what is held and charged for all that it asks for."""
+
+    queues: dict[str, dict[str, Line]] = msgspec.field(default_factory=dict)
+    ready: list[Object] = msgspec.field(default_factory=list)
+
+
+def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
+    """Everything that is held, put where it belongs; what names no quota that stands in a tree is left out."""
+    plan = Plan()
+    for found, where in lines.held():
+        tree = tree_of(where) if where is not None else None
+        if where is None or tree is None:
+            continue
+        is_granted = covers(Draft(tree), request_of(found, where))
+        if is_granted and not lines.is_returning(found.uid):
+            plan.ready.append(found)
+            continue
+        line = plan.queues.setdefault(tree.name, {}).setdefault(where.quota, Line())
+        if is_granted:
+            line.stopped.append(found.uid)
+        else:
+            line.waiting.append(lines.waiting(found, where))
+    return plan
+
+
+def decided(
+    draft: Draft, lines: Lines, queues: dict[str, Line], now_us: int, based_on: int
+) -> None:
+    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch."""
+    for quota in sorted(queues):
+        node, line = draft.node(quota), queues[quota]
+        if node is None or len(draft.facts) >= MAX_BATCH:
+            continue
+        rules, running = node.spec.queue, list(lines.running(node))
+        ended = [Release(quota, uid, "returned") for uid in line.stopped]
+        _release(draft, ended, now_us, based_on)
+        most = MAX_BATCH - len(draft.facts)
+        decide_releases(draft, line.waiting, rules, running, now_us, based_on=based_on, most=most)
+        back = decide_returns(draft, line.waiting, rules, running, now_us)
+        told = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
+        _release(draft, told, now_us, based_on)
+
+
+def _release(draft: Draft, told: list[Release], now_us: int, based_on: int) -> None:
+    """It counts when it is stored; whoever waits for the room comes in the next pass."""
+    if told:
+        fact = AdmissionReleased(number=draft.number, releases=tuple(told), based_on=based_on)
+        draft.add(fact, now_us)
