@@ -96,6 +96,9 @@ class Journals:
         A writer that keeps to the expected sequence cannot leave one, and every reader passes over the same.
         """
         tree = self.tree(event.key)
+        if event.sequence <= tree.sequence:
+            # Our own append: nothing of this tree can lie between what it expected and what it stored.
+            return
         try:
             fact = _JOURNAL[event.type].read(event)
             self._apply(tree, fact, event.sequence, event.time_us, event.source)
