@@ -1,0 +1,209 @@
+"""Culling from end to end: real notebook servers, a real API server, real kinds; limits of seconds instead of hours.
+
+Each server is told to be what its name says, all at once. Who must be stopped is, who must not is never touched.
+"""
+
+import asyncio
+import os
+import signal
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import psutil
+import pytest
+
+from bus.clock import SystemClock
+from bus.events.decisions import Cull, Warn
+from bus.kube import Access, connect
+from bus.memory import MemoryTransport
+from bus.probe import ProbeSettings
+from bus.sources.catalogue import NAMESPACES, NOTEBOOKS, PODS, STATEFULSETS
+from bus.sources.contract import ReflectorSettings
+from bus.sources.kernels import memory
+from bus.sources.reflector import Reflector
+from deploy.acting import acting
+from deploy.bootstrap import beside
+from deploy.probing import Prober
+from reactors.catalogue import REACTORS
+from reactors.culling.policy import CullingPolicy
+from reactors.engine import interlocks, runner
+from reactors.engine.rederive import rederive
+from tests.bus.sources.notebooks import jupyter
+from tests.cluster import notebooks
+from tests.cluster.api import eventually
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(280)]
+
+QUICK = ReflectorSettings(linger_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
+POLICY = CullingPolicy.model_validate(
+    {
+        "idle_seconds": 8, "presence_seconds": 3_600, "warning_seconds": 2,
+        "starting_grace_seconds": 3,
+        "pace": {"per_minute": 100, "per_namespace": 100, "per_node": 100},
+    }
+)  # fmt: skip
+
+CULLED = {"idle": "Notebook", "never-connected": "StatefulSet", "killed-kernel": "StatefulSet"}
+KEPT = {
+    "silent-cell": "Notebook", "printing-cell": "StatefulSet", "open-browser": "StatefulSet",
+    "terminals-only": "StatefulSet", "wants-a-token": "StatefulSet", "stopped-server": "Notebook",
+}  # fmt: skip
+
+
+class Loopback:
+    """The API server, but that every pod lives on this machine."""
+
+    def __init__(self, cluster):
+        self._cluster = cluster
+
+    async def get(self, path):
+        found = await self._cluster.get(path)
+        if "/pods/" in path and found.get("status", {}).get("podIP"):
+            found["status"]["podIP"] = "127.0.0.1"
+        return found
+
+
+async def be_idle(server):
+    tab = await server.run(await server.kernel(), "1 + 1")
+    await asyncio.sleep(1)
+    tab.close()
+
+
+async def be_never_connected(server):
+    await server.kernel()
+
+
+async def be_killed_kernel(server):
+    tab = await server.run(await server.kernel(), "import time; time.sleep(600)")
+    await asyncio.sleep(1)
+    tab.close()
+    for child in psutil.Process(server.process.pid).children(recursive=True):
+        if "ipykernel_launcher" in " ".join(child.cmdline()):
+            os.kill(child.pid, signal.SIGKILL)
+
+
+async def be_silent_cell(server):
+    tab = await server.run(await server.kernel(), "import time; time.sleep(600)")
+    await asyncio.sleep(1)
+    tab.close()
+
+
+async def be_printing_cell(server):
+    code = "import time\nfor n in range(6000): print(n); time.sleep(.1)"
+    tab = await server.run(await server.kernel(), code)
+    await asyncio.sleep(1)
+    tab.close()
+
+
+async def be_open_browser(server):
+    await server.run(await server.kernel(), "1 + 1")
+
+
+async def be_terminals_only(server):
+    await server.call("POST", "terminals", b"{}")
+
+
+async def be_wants_a_token(server):
+    await be_idle(server)
+
+
+async def be_stopped_server(server):
+    await be_idle(server)
+    server.close()
+
+
+async def typing(server):
+    """Somebody opens a terminal now and then."""
+    while True:
+        await server.call("POST", "terminals", b"{}")
+        await asyncio.sleep(2)
+
+
+@pytest.fixture
+def hasty(monkeypatch):
+    """Seconds instead of minutes; nothing of the rules."""
+    monkeypatch.setattr(runner, "TICK_US", 1_000_000)
+    monkeypatch.setattr(memory, "HEARTBEAT_US", 1_000_000)
+    monkeypatch.setattr(interlocks, "SHARE", 1)
+
+
+def put(plane, namespace, name, kind, server):
+    """A notebook whose pod is what ``server`` serves; of a Notebook, what its controller makes of it."""
+    labels = {"notebook-name": name} if kind == "Notebook" else {}
+    body = notebooks.notebook("StatefulSet", name, labels=labels)
+    body["spec"]["template"]["metadata"]["annotations"] = {
+        "bursar.io/probe": "jupyter", "bursar.io/probe-port": str(server.peer.port),
+    }  # fmt: skip
+    if kind == "Notebook":
+        owner = notebooks.create(plane, namespace, "Notebook", name)
+        reference = {"apiVersion": "kubeflow.org/v1", "kind": "Notebook", "name": name}
+        body["metadata"]["ownerReferences"] = [
+            {**reference, "uid": owner["metadata"]["uid"], "controller": True}
+        ]
+    plane.api.request("POST", notebooks.PATHS["StatefulSet"].format(namespace), body)
+
+
+@asynccontextmanager
+async def bursar(plane, transport):
+    """Sources, reactors and the prober over a history in memory."""
+    async with AsyncExitStack() as stack:
+        cluster = await connect(Access(str(plane.kubeconfig)))
+        stack.push_async_callback(cluster.close)
+        for source in (PODS, NAMESPACES, STATEFULSETS, NOTEBOOKS):
+            reflector = Reflector(
+                source, cluster, transport, SystemClock(), name="c", settings=QUICK
+            )
+            await stack.enter_async_context(beside(reflector.run()))
+        wanted = {"culling": ("on", POLICY)}
+        running = await stack.enter_async_context(acting(transport, cluster, wanted, name="c"))
+        prober = Prober(
+            running.replica.views["culling"], Loopback(cluster), transport, SystemClock(),
+            name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
+        )  # fmt: skip
+        await stack.enter_async_context(beside(prober.run(1.0)))
+        yield running
+
+
+def is_stopped(plane, namespace, name, kind):
+    found = notebooks.get(plane, namespace, kind, name)
+    if kind == "Notebook":
+        return "kubeflow-resource-stopped" in found["metadata"].get("annotations", {})
+    return found["spec"]["replicas"] == 0
+
+
+async def test_idle_ones_are_stopped_and_no_other_is_touched(hasty, plane, namespace, tmp_path):
+    notebooks.install(plane)
+    transport = MemoryTransport()
+    async with AsyncExitStack() as stack:
+        for name, kind in (CULLED | KEPT).items():
+            folder = tmp_path / name
+            folder.mkdir()
+            base = f"/notebook/{namespace}/{name}/" if kind == "Notebook" else "/"
+            token = "t0ken" if name == "wants-a-token" else ""
+            server = await stack.enter_async_context(jupyter(folder, token=token, base_path=base))
+            await globals()[f"be_{name.replace('-', '_')}"](server)
+            if name == "terminals-only":
+                await stack.enter_async_context(beside(typing(server)))
+            put(plane, namespace, name, kind, server)
+        pods = notebooks.PATHS["Pod"].format(namespace)
+        eventually(lambda: len(running_pods(plane, pods)) == len(CULLED | KEPT), seconds=60)
+        await stack.enter_async_context(bursar(plane, transport))
+        async with asyncio.timeout(100):
+            while not all(is_stopped(plane, namespace, *one) for one in CULLED.items()):
+                await asyncio.sleep(1)
+        await asyncio.sleep(12)
+        stopped = {n for n, k in (CULLED | KEPT).items() if is_stopped(plane, namespace, n, k)}
+    told = {
+        verb.read(event).target.name
+        for verb in (Warn, Cull)
+        for event in transport.events
+        if event.type == verb.wire_type
+    }
+    found = rederive(lambda: transport.events, REACTORS, "c")
+
+    assert (set(CULLED), set(CULLED)) == (stopped, told)
+    assert ((), True) == (found.mismatches, found.same >= 2 * len(CULLED))
+
+
+def running_pods(plane, path):
+    pods = plane.api.request("GET", path)["items"]
+    return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
