@@ -15,6 +15,7 @@ from bus.errors import BursarError
 from deploy.cli import times, unassigned
 from deploy.cli.asking import standing
 from deploy.cli.exits import Exit
+from deploy.cli.governed import governed, governed_line
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
 from deploy.ledgers import reading
@@ -64,6 +65,7 @@ def status(
         gaps = _gaps(connection, stands.sequence)
         pods = _pods(connection)
         nobody = unassigned.holding(connection)
+        held = governed(connection)
     from deploy.bootstrap import run
 
     view = run(_look(settings))
@@ -80,6 +82,7 @@ def status(
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
         "pods": pods,
         "unassigned": nobody,
+        "quotas": held,
         "sources": _sources(settings),
     }
     bad = [line for line in view.guard if line.state == "UNSAFE"]
@@ -164,6 +167,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     )
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
+    row["quotas"] = governed_line(row["quotas"])
     row["sources"] = [
         _source(name, state) for name, state in row["sources"].items()
     ] or "none followed"

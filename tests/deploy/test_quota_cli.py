@@ -351,3 +351,12 @@ def test_report_by_quota_says_what_was_spent_in_it(told):
     (row,) = told("report", "--by", "quota,workload", "--quota", "team")
 
     assert (row["quota"], row["workload"], row["core_hours"]) == ("team", "Pod/pod", 20.0)
+
+
+def test_status_tells_what_was_never_admitted(told, capsys, data):
+    found = told("status")
+
+    assert found["quotas"]["ungoverned"] >= 1
+    assert found["quotas"]["in"]
+    assert bursar("status", "--data", data) == 0
+    assert "were never admitted: " in capsys.readouterr().out

@@ -1,0 +1,45 @@
+"""Quotas in `bursar status`: how many there are, and what stands in them that nobody admitted.
+
+Source: issue 4, item 4: what passed while Bursar was away is shown, never silent.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.admissions.held import grants
+from projections.quotas import quotas
+
+
+def governed(connection: sa.Connection) -> dict[str, Any]:
+    """``quotas`` that are there, ``workloads`` that hold something, and of these ``ungoverned`` ones with their quotas."""
+    held = grants.c
+    holding = held.charge != "{}"
+    count = sa.select(sa.func.count())
+    there = connection.scalar(count.select_from(quotas).where(quotas.c.vanished == 0))
+    workloads = connection.scalar(count.select_from(grants).where(holding))
+    rows = connection.execute(
+        sa.select(held.quota, sa.func.count().label("workloads"))
+        .where(holding, held.is_adopted == 1)
+        .group_by(held.quota)
+        .order_by(held.quota)
+    ).all()
+    return {
+        "quotas": there or 0,
+        "workloads": workloads or 0,
+        "ungoverned": sum(row.workloads for row in rows),
+        "in": [row.quota for row in rows],
+    }
+
+
+def governed_line(found: dict[str, Any]) -> str:
+    """:func:`governed` for people."""
+    if not found["quotas"]:
+        return "none"
+    line = f"{found['quotas']:,}, {found['workloads']:,} workloads hold something of them"
+    if found["ungoverned"]:
+        names = ", ".join(found["in"][:3])
+        line += f"; {found['ungoverned']:,} were never admitted: {names}"
+    return line
