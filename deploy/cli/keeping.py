@@ -138,13 +138,18 @@ def verify(
     key: Annotated[
         str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.")
     ] = None,
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Also decide all again, and compare.")
+    ] = False,
 ) -> None:
     """Recompute the hash chain of all events and hold it against checkpoint and signed heads. Exit code 6 on a finding.
 
     \b
     bursar verify
     bursar verify --heads /mnt/elsewhere/heads.jsonl
+    bursar verify --decisions
     """
+    from deploy.rederiving import rederived
     from projections.engine.verify import verify as check
 
     try:
@@ -156,6 +161,7 @@ def verify(
         found = check(
             store, heads or (own if own.exists() else None), public_key=public_key, progress=told
         )
+        again = rederived(store.select) if decisions else None
     row: dict[str, Any] = {
         "ok": found.ok,
         "events": found.events,
@@ -170,8 +176,13 @@ def verify(
         row["findings"] = [
             f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
         ] or "none"
+    if again is not None:
+        row["decisions"] = again.same
+        row["decisions_by_other_rules"] = again.passed_over
+        row["decisions_different"] = [msgspec.structs.asdict(one) for one in again.mismatches]
+        row["ok"] = found.ok and not again.mismatches
     write([row], asked.output, title="Verification", one=True)
-    if not found.ok:
+    if not row["ok"]:
         raise typer.Exit(Exit.DIFFERENT)
 
 

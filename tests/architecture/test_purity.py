@@ -24,6 +24,8 @@ from projections.catalogue import PROJECTIONS
 from projections.pod_runs import lists
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.effectors import quota_status
+from reactors.effectors.cull import patches
+from reactors.engine import effects, interlocks, policies, rederive
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
 
@@ -47,7 +49,13 @@ def registered():
         found += [(f"{part} of {kind.name}", getattr(kind, part)) for part in ("asks", "reads")]
     for module in (choice, fusion, hub, kubeflow, memory, policy, workspaces):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
-    return found + [(f"decide of {reactor.name}", reactor.decide) for reactor in reactors()]
+    for module in (effects, interlocks, patches, policies, rederive):
+        found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
+    for reactor in reactors():
+        for part in ("decide", "managed", "overtaken"):
+            found.append((f"{part} of {reactor.name}", getattr(reactor, part)))
+        found.append((f"view of {reactor.name}", reactor.view.take))
+    return found
 
 
 def own_function(thing):

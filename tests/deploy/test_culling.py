@@ -3,9 +3,10 @@
 import asyncio
 import json
 
+import msgspec
 import pytest
 
-from bus.events.decisions import Restore, RestoreAsked
+from bus.events.decisions import Restore, RestoreAsked, Warn
 from deploy.cli.culling import span
 from deploy.settings_culling import CullingSettings
 from tests.deploy.ledgers import bursar, make_ledger
@@ -93,6 +94,23 @@ async def test_why_tells_of_warning_stop_and_undo(capsys, tmp_path):
     undone = ["cull", "done", "undo asked", "restore", "done"]
 
     assert [["warn", "done", *undone], ["warn", "done", *undone], undone] == told
+
+
+def test_verify_decides_all_again(capsys, data):
+    row = answer(capsys, "--data", data, "verify", "--decisions")
+
+    assert (True, 1, []) == (row["ok"], row["decisions"], row["decisions_different"])
+
+
+def test_verify_finds_a_decision_that_the_rules_do_not_make(capsys, tmp_path):
+    at = asyncio.run(a_morning())
+    (warn,) = at.decisions(Warn)
+    forged = msgspec.structs.replace(warn, id="0" * 32, key="busy")
+    event = forged.event(cluster="c", key="busy", id=forged.id, source="x", time_us=forged.at_us)
+    data = make_ledger(tmp_path, [*at.transport.events, event])
+    code = bursar("--data", data, "verify", "--decisions", "-o", "json")
+
+    assert (6, True) == (code, "not_derived" in capsys.readouterr().out)
 
 
 def test_undoing_what_is_no_cull_is_refused(capsys, data):

@@ -1,0 +1,5 @@
+"""Warn of a stop, stop, and give back: :mod:`~reactors.effectors.cull.patches` says what is written, the effector writes it."""
+
+from reactors.effectors.cull.effector import CullEffector, Objects
+
+__all__ = ["CullEffector", "Objects"]

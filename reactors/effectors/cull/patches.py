@@ -1,0 +1,141 @@
+"""What is written on an object to warn, to stop, to give back, and the Event that tells of it. Pure.
+
+Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from bus.clock import SECOND_US, format_stamp, parse_stamp
+from bus.events.decisions import Cull, Decision, Target, Warn
+from bus.resources.culling import (
+    CULL_REASON,
+    CULLED_BY,
+    CULLS_AT,
+    REPLICAS_BEFORE,
+    RESTORED_BY,
+    STOPPED,
+    WARNED_BY,
+)
+from reactors.engine.effects import SKEW_US
+
+Json = dict[str, Any]
+
+_PATHS = {
+    "Notebook": "/apis/kubeflow.org/v1/namespaces/{}/notebooks/{}",
+    "StatefulSet": "/apis/apps/v1/namespaces/{}/statefulsets/{}",
+    "Deployment": "/apis/apps/v1/namespaces/{}/deployments/{}",
+    "Pod": "/api/v1/namespaces/{}/pods/{}",
+}
+_VERSIONS = {"Notebook": "kubeflow.org/v1", "Pod": "v1"}
+
+
+def path_of(target: Target) -> str:
+    """Where the API server has the target."""
+    return _PATHS[target.kind].format(target.namespace, target.name)
+
+
+def warning(decision: Decision) -> dict[str, str]:
+    """The annotations of a warning."""
+    culls_us = decision.at_us + decision.numbers["warning_seconds"] * SECOND_US
+    return {CULLS_AT: format_stamp(_whole(culls_us)), WARNED_BY: decision.id}
+
+
+def stop(decision: Decision, found: Json) -> Json | None:
+    """The patch that stops the object ``found``; None where it stands still already."""
+    said = {
+        CULLED_BY: decision.id,
+        CULL_REASON: sentence(decision),
+        CULLS_AT: None,
+        WARNED_BY: None,
+        RESTORED_BY: None,
+    }
+    if decision.target.kind == "Notebook":
+        if STOPPED in annotations_of(found):
+            return None
+        return patch_of(found, {**said, STOPPED: format_stamp(_whole(decision.at_us))})
+    if decision.target.kind == "Pod":
+        return patch_of(found, said)
+    replicas = found["spec"].get("replicas", 1)
+    if not replicas:
+        return None
+    return patch_of(found, {**said, REPLICAS_BEFORE: str(replicas)}, {"replicas": 0})
+
+
+def restoration(decision: Decision, found: Json) -> Json | None:
+    """The patch that undoes the cull ``decision.key``; None where the object is not stopped by it any more."""
+    annotations = annotations_of(found)
+    if annotations.get(CULLED_BY) != decision.key:
+        return None
+    said = {CULLED_BY: None, CULL_REASON: None, RESTORED_BY: decision.id}
+    if decision.target.kind == "Notebook":
+        return patch_of(found, {**said, STOPPED: None}) if STOPPED in annotations else None
+    before = annotations.get(REPLICAS_BEFORE, "")
+    if found["spec"].get("replicas", 1) or not (before.isascii() and before.isdigit()):
+        return None
+    return patch_of(found, {**said, REPLICAS_BEFORE: None}, {"replicas": int(before)})
+
+
+def sentence(decision: Decision) -> str:
+    """Why, for people."""
+    if decision.reason == "max_age":
+        return "It ran for longer than the policy allows."
+    since = format_stamp(_whole(decision.numbers["last_activity_us"]))
+    return f"Nobody used it since {since}; the limit is {decision.numbers['idle_seconds']} s."
+
+
+def event_of(decision: Decision, now_us: int) -> Json:
+    """The Event that tells of a decision; one decision makes one, by its name."""
+    target = decision.target
+    told = {
+        Warn: ("CullWarning", f"{sentence(decision)} It will be stopped soon."),
+        Cull: ("Culled", sentence(decision)),
+    }
+    reason, note = told[type(decision)]
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {
+            "name": f"bursar.{decision.id}",
+            "namespace": target.namespace,
+        },
+        "eventTime": f"{format_stamp(_whole(now_us))[:-1]}.000000Z",
+        "reportingController": "bursar.io/culling",
+        "reportingInstance": "bursar",
+        "action": reason,
+        "reason": reason,
+        "type": "Warning",
+        "note": note[:1024],
+        "regarding": {
+            "apiVersion": _VERSIONS.get(target.kind, "apps/v1"),
+            "kind": target.kind,
+            "namespace": target.namespace,
+            "name": target.name,
+            "uid": target.uid,
+        },
+    }
+
+
+def is_in_time(created: str, decision: Decision, now_us: int) -> bool:
+    """Whether the API server's stamp lies between the decision and now, a minute to spare on either side."""
+    return decision.at_us - SKEW_US <= parse_stamp(created) <= now_us + SKEW_US
+
+
+def patch_of(found: Json, annotations: Json, spec: Json | None = None) -> Json:
+    """A merge patch of what was looked at, and of nothing else."""
+    metadata = {
+        "uid": found["metadata"]["uid"],
+        "resourceVersion": found["metadata"]["resourceVersion"],
+        "annotations": annotations,
+    }
+    return {"metadata": metadata} | ({"spec": spec} if spec else {})
+
+
+def annotations_of(found: Json) -> dict[str, str]:
+    """The annotations of an object; empty where it has none."""
+    return found["metadata"].get("annotations") or {}
+
+
+def _whole(us: int) -> int:
+    return us // SECOND_US * SECOND_US
