@@ -24,6 +24,8 @@ NAMES = (
     "footprint",
     "elastic",
     "culling",
+    "admission",
+    "created",
 )
 
 

