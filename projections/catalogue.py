@@ -8,6 +8,7 @@ from projections import (
     pod_runs,
     quotas,
     usage,
+    waits,
     workloads,
 )
 from projections.admissions import decisions as admissions
@@ -30,6 +31,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     held.projection,
     declared.projection,
     decisions.projection,
+    waits.projection,
 )
 
 #: Sums over all pods that are kept while folding: the table, and what one pod adds to it.

@@ -21,9 +21,21 @@ from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
 from projections.views.shape import Column, View
 from projections.views.usage import USAGE
+from projections.views.waits import WAITS
 
 #: Every view, each after those it reads.
-VIEWS = (LEDGER, *USAGE, *ROWS, *QUOTAS, *ADMISSIONS, *BUDGETS, *ACTIVITY, *CULLING, *HISTORY)
+VIEWS = (
+    LEDGER,
+    *USAGE,
+    *ROWS,
+    *QUOTAS,
+    *ADMISSIONS,
+    *BUDGETS,
+    *ACTIVITY,
+    *CULLING,
+    *WAITS,
+    *HISTORY,
+)
 
 
 def page() -> str:

@@ -13,6 +13,7 @@ from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, Requ
 from bus.events.priorities import PriorityClassObserved
 from bus.events.queues import QueueOrdered
 from bus.events.quotas import Queue
+from bus.events.workloads import WorkloadVanished
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import JOBS
 from bus.sources.labels import LabelPolicy
@@ -150,8 +151,12 @@ class Jobs(Cluster):
 
     async def delete(self, name):
         """It ends, or its user deletes it."""
-        gone = self.objects.pop(name)
-        await self.lose(gone["metadata"]["uid"])
+        uid = self.objects.pop(name)["metadata"]["uid"]
+        fact = WorkloadVanished(
+            uid=uid, kind="Job", namespace="ns", name=name,
+            resource_version=str(next(self._versions)),
+        )  # fmt: skip
+        await self.say(fact, uid)
 
     async def _store(self, object):
         version = str(next(self._versions))

@@ -1,0 +1,183 @@
+"""Who waited in which queue, from when until when?
+
+One row for each workload that was held, by uid. It waits from its creation until it is released; what is released, stopped
+and held again has more than one release. What is read here is a set: held observations, releases and returns, whatever
+their order.
+
+Source: issue 5, item 3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import parse_stamp
+from bus.envelope import Event
+from bus.errors import TimestampError
+from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.kinds import GOVERNED, QUEUE_ANNOTATION
+from projections import histories
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+waits = row_table(
+    "waits",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # The queue it waits in; of what was released, the quota that is charged.
+    sa.Column("quota", sa.Text, nullable=False),
+    sa.Column("priority_class", sa.Text, nullable=False),
+    sa.Column("wanted", sa.Text, nullable=False),
+    # Null where it was only seen to go, or only its release was.
+    sa.Column("created_us", Integer),
+    sa.Column("released_us", Integer),
+    sa.Column("gone_us", Integer),
+    sa.Column("waiting", sa.Integer, nullable=False),
+    sa.Column("releases", sa.Integer, nullable=False),
+    sa.Column("state", sa.Text, nullable=False),
+    sa.Index("waits_waiting", "waiting", "quota"),
+)
+
+_KINDS = frozenset(kind.kind for kind in GOVERNED if kind.queues)
+
+Part = WorkloadObserved | WorkloadVanished | AdmissionDecided | Release
+
+
+class Mark(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """It was released (``quota`` is charged from then on), or seen to have stopped and to wait again (quota "")."""
+
+    time_us: int
+    quota: str
+    passed: str = ""
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """One workload, by uid."""
+
+    cluster: str
+    uid: str
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    #: Its newest word on waiting; None where none was seen.
+    said: WorkloadObserved | None = None
+    time_us: int = 0
+    marks: tuple[Mark, ...] = ()
+    gone: tuple[str, int] | None = None
+    sequence: int = 0
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it waits by all that is known."""
+        is_held = self.said is not None and self.said.held and self.gone is None
+        return is_held and (not self.marks or not self.marks[-1].quota)
+
+    @property
+    def created_us(self) -> int | None:
+        """When it was made by its own stamp, else when it was seen; None where it was not."""
+        if self.said is None:
+            return None
+        try:
+            return parse_stamp(self.said.created or "")
+        except TimestampError:
+            return self.time_us
+
+
+def parts(fact: Any) -> Iterable[Part]:
+    """What a fact says of each workload that waits or waited."""
+    if isinstance(fact, AdmissionReleased):
+        return [one for one in fact.releases if one.reason == "returned"]
+    return (fact,)
+
+
+def keys(part: Part, event: Event) -> tuple[Key, ...]:
+    """One workload: (cluster, uid). Of observations only those that say something of waiting."""
+    if isinstance(part, WorkloadObserved | WorkloadVanished) and part.kind not in _KINDS:
+        return ()
+    if isinstance(part, WorkloadObserved) and not (part.held or part.wanted):
+        return ()
+    if isinstance(part, AdmissionDecided) and part.reason != "released":
+        return ()
+    return ((event.cluster, part.uid),)
+
+
+def fold(row: Wait | None, part: Part, event: Event) -> Wait:
+    """The workload with one more fact; one that is known changes nothing."""
+    row = row or Wait(event.cluster, part.uid)
+    changed = _folded(row, part, event)
+    if changed == row and row.sequence:
+        return row
+    return msgspec.structs.replace(changed, sequence=event.sequence)
+
+
+def _folded(row: Wait, part: Part, event: Event) -> Wait:
+    if isinstance(part, Release):
+        return _marked(row, Mark(event.time_us, ""))
+    named = msgspec.structs.replace(row, kind=part.kind, namespace=part.namespace, name=part.name)
+    if isinstance(part, AdmissionDecided):
+        return _marked(named, Mark(event.time_us, part.quota, part.passed))
+    if isinstance(part, WorkloadVanished):
+        gone = histories.later(row.gone, (part.resource_version, event.time_us))
+        return msgspec.structs.replace(named, gone=gone)
+    newest = (row.said.resource_version, row.time_us) if row.said else None
+    if not histories.replaces(part.resource_version, event.time_us, newest):
+        return named
+    return msgspec.structs.replace(named, said=part, time_us=event.time_us)
+
+
+def _marked(row: Wait, mark: Mark) -> Wait:
+    return msgspec.structs.replace(row, marks=tuple(sorted({*row.marks, mark})))
+
+
+_State = tuple[WorkloadObserved | None, int, tuple[Mark, ...], tuple[str, int] | None]
+_decoder = msgspec.json.Decoder(_State)
+
+
+def to_columns(row: Wait) -> tuple[Any, ...]:
+    """The row as the table's columns."""
+    said, released = row.said, [mark for mark in row.marks if mark.quota]
+    queue = said.annotations.get(QUEUE_ANNOTATION, "") if said else ""
+    state = (row.said, row.time_us, row.marks, row.gone)
+    return (
+        row.cluster, row.uid, row.kind, row.namespace, row.name,
+        released[-1].quota if released else queue,
+        said.priority_class if said else "",
+        _text(said.wanted if said else {}),
+        row.created_us,
+        released[0].time_us if released else None,
+        row.gone[1] if row.gone else None,
+        int(row.waiting), len(released), _text(state), row.sequence,
+    )  # fmt: skip
+
+
+def from_columns(columns: tuple[Any, ...]) -> Wait:
+    """The row that was stored."""
+    said, time_us, marks, gone = _decoder.decode(columns[13])
+    cluster, uid, kind, namespace, name = columns[:5]
+    return Wait(
+        cluster, uid, kind, namespace, name, said, time_us, marks, gone, columns[14]
+    )  # fmt: skip
+
+
+def _text(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
+
+
+projection = Projection(
+    name="waits",
+    version=1,
+    table=waits,
+    facts=(WorkloadObserved, WorkloadVanished, AdmissionDecided, AdmissionReleased),
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+    parts=parts,
+)
