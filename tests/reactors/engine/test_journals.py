@@ -1,0 +1,40 @@
+"""Journals of several clusters and processes in one history."""
+
+from bus.clock import SystemClock
+from bus.events.admissions import QuotaDeclared, QuotaSpec
+from bus.memory import MemoryTransport
+from projections.admissions import Draft
+from reactors.engine.journals import Journals
+
+
+def declared(uid):
+    return QuotaDeclared(
+        number=1, quota="q", uid=uid, kind="BizGroupResourceQuota", parent="", stage="observed",
+        verdict="adopted", reason="seen", spec=QuotaSpec(hard={"limits.cpu": 1}),
+    )  # fmt: skip
+
+
+async def appended(transport, cluster, uid):
+    journals = Journals(transport, SystemClock(), cluster=cluster, source="keeper")
+    draft = Draft(journals.tree("biz/q"))
+    draft.add(declared(uid), 1)
+    await journals.append(draft, ["keeper/biz/q/1/0"])
+    return journals
+
+
+async def test_trees_of_one_name_in_two_clusters_are_two_trees():
+    transport = MemoryTransport()
+    one = await appended(transport, "c1", "a")
+    other = await appended(transport, "c2", "b")
+
+    assert [event.cluster for event in transport.events] == ["c1", "c2"]
+    assert (one.tree("biz/q").nodes["q"].uid, other.tree("biz/q").nodes["q"].uid) == ("a", "b")
+
+
+async def test_what_a_process_appended_itself_is_not_taken_in_twice():
+    transport = MemoryTransport()
+    journals = await appended(transport, "c1", "a")
+    journals.take(transport.events)
+
+    assert (journals.tree("biz/q").number, journals.parked) == (1, 0)
+    assert journals.sequence == 1
