@@ -23,6 +23,7 @@ from deploy.cli import (
     history,
     imports,
     keeping,
+    queue,
     quotas,
     reactors,
     status,
@@ -63,6 +64,7 @@ app.add_typer(imports.app, name="import")
 asking.register(app)
 quotas.register(app)
 budgets.register(app)
+queue.register(app)
 why.register(app)
 culling.register(app)
 reactors.register(app)

@@ -64,3 +64,9 @@ def test_the_webhook_is_registered_by_name():
 
     assert registrations
     assert all(rule.get("resourceNames") for rule in registrations)
+
+
+def test_the_queue_may_patch_what_waits_and_nothing_else():
+    queueing = {(resource_of(kind.path), "patch") for kind in GOVERNED if kind.queues}
+
+    assert granted("bursar-queue") == queueing

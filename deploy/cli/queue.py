@@ -1,0 +1,196 @@
+"""``bursar queue``: who waits for what, and a person's word on whose turn it is."""
+
+from __future__ import annotations
+
+import getpass
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from bus.clock import SECOND_US, format_stamp
+from bus.events.queues import MOST_PRIORITY, QueueOrdered
+from bus.resources.keys import key_text
+from deploy.cli.asking import standing
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import say, write
+from deploy.cli.quotas.listing import footer
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.reactors import Author
+from deploy.consulting import only_cluster
+from deploy.errors import SettingsError
+from deploy.ledgers import reading
+from projections.admissions.queries import Select
+from projections.waits import waits
+
+queue = typer.Typer(no_args_is_help=True, help="Workloads that wait for their quota.")
+
+_TITLES = ("QUOTA", "PLACE", "WORKLOAD", "PRIORITY", "WAITED", "WAITS FOR", "STARTS BY")
+_FIELDS = (
+    "quota", "place", "namespace", "kind", "name", "uid", "priority", "created_at", "waited_s",
+    "reason", "deficits", "starts_at", "is_stopped", "wanted",
+)  # fmt: skip
+
+Named = Annotated[
+    str, typer.Argument(metavar="NAME", help="What waits: NAMESPACE/NAME, or its uid.")
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is kept.")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add ``queue`` to the program."""
+    command(queue, "show")(show)
+    command(queue, "move")(move)
+    command(queue, "hold")(hold)
+    command(queue, "release")(release)
+    app.add_typer(queue, name="queue")
+
+
+def show(
+    asked: Asked,
+    quota: Annotated[
+        str | None, typer.Argument(metavar="QUOTA", help="Only this one's queue.")
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """Who waits in which place, for how much of what, and until when at the latest.
+
+    PLACE – is nobody's turn: a person holds it, or its quota may not be used. WAITS FOR is what is missing now. STARTS BY takes
+    the deadline of everything that runs for its end; there is none where what runs has no deadlines.
+
+    \b
+    bursar queue show
+    bursar queue show vision -o json
+    """
+    from deploy.queues import queues
+
+    with reading(asked.settings) as connection:
+        stands = standing(connection)
+        name = cluster or only_cluster(connection, asked.settings.cluster.name)
+        now_us = stands.observed_s * SECOND_US
+        found = queues(_select(connection), name, now_us)
+    rows = [
+        _row(place, one, now_us)
+        for place, every in found.items()
+        for one in every
+        if quota in (None, place)
+    ]
+    if asked.output is not Format.TABLE:
+        return write(rows, asked.output, columns=_FIELDS)
+    notes = footer(stands.sequence, stands.observed_s)
+    write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+
+
+def move(
+    asked: Asked,
+    name: Named,
+    priority: Annotated[
+        int | None,
+        typer.Option(
+            "--priority", min=-MOST_PRIORITY, max=MOST_PRIORITY,
+            help="Counts instead of its priority class; without it, its class counts again.",
+        ),
+    ] = None,
+    reason: Reason = "",
+    author: Author = None,
+    cluster: Cluster = None,
+) -> None:  # fmt: skip
+    """Give what waits another place, by a priority that counts in the queue only.
+
+    \b
+    bursar queue move vision/train-7 --priority 1000 --reason "deadline of the paper"
+    """
+    _order(asked, name, "move", priority, reason, author, cluster)
+
+
+def hold(
+    asked: Asked, name: Named, reason: Reason = "", author: Author = None, cluster: Cluster = None
+) -> None:
+    """Keep what waits from starting, until `bursar queue release`. Nobody waits for it meanwhile.
+
+    \b
+    bursar queue hold vision/train-7
+    """
+    _order(asked, name, "hold", None, reason, author, cluster)
+
+
+def release(
+    asked: Asked, name: Named, reason: Reason = "", author: Author = None, cluster: Cluster = None
+) -> None:
+    """Let what was held by `bursar queue hold` come in its turn again.
+
+    \b
+    bursar queue release vision/train-7
+    """
+    _order(asked, name, "release", None, reason, author, cluster)
+
+
+def _order(
+    asked: Asked, name: str, action: str, priority: int | None, reason: str, author: str | None,
+    cluster: str | None,
+) -> None:  # fmt: skip
+    from deploy.bootstrap import run
+    from deploy.queues import order
+
+    with reading(asked.settings) as connection:
+        cluster = cluster or only_cluster(connection, asked.settings.cluster.name)
+        uid = _waiting(connection, cluster, name)
+    fact = QueueOrdered(
+        uid=uid, action=action, priority=priority, author=author or getpass.getuser(), reason=reason
+    )
+    sequence = run(order(asked.settings, cluster, fact))
+    say(f"{action} {name}: said as event {sequence:,}")
+
+
+def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
+    """The uid of what waits under this name. Raises SettingsError."""
+    columns = waits.c
+    namespace, _, last = name.rpartition("/")
+    named = sa.and_(columns.namespace == namespace, columns.name == last)
+    query = sa.select(columns.uid).where(
+        columns.cluster == cluster, columns.waiting == 1, sa.or_(columns.uid == name, named)
+    )
+    found = [str(row.uid) for row in connection.execute(query)]
+    if not found:
+        raise SettingsError(f"nothing waits under the name {name[:80]!r}")
+    return found[0]
+
+
+def _row(quota: str, one: Any, now_us: int) -> dict[str, Any]:
+    waiting, request = one.waiting, one.waiting.request
+    return {
+        "quota": quota,
+        "place": one.place or None,
+        "namespace": request.namespace,
+        "kind": request.kind,
+        "name": request.name,
+        "uid": request.uid,
+        "priority": waiting.priority,
+        "created_at": format_stamp(waiting.created_us),
+        "waited_s": max(now_us - waiting.created_us, 0) // SECOND_US,
+        "reason": "held" if waiting.is_stopped else one.answer.reason,
+        "deficits": [
+            {"key": d.key, "asked": d.asked, "used": d.used, "limit": d.limit}
+            for d in one.answer.deficits
+        ],
+        "starts_at": None if one.starts_us is None else format_stamp(one.starts_us),
+        "is_stopped": waiting.is_stopped,
+        "wanted": request.demand,
+    }
+
+
+def _cells(row: dict[str, Any]) -> dict[str, Any]:
+    missing = [
+        f"{key_text(d['key'], d['used'] + d['asked'] - d['limit'])} of {d['key']}"
+        for d in row["deficits"]
+    ]
+    turn = "its turn" if row["reason"] in ("fits", "fewer") else row["reason"]
+    cells = (
+        row["quota"], row["place"], f"{row['namespace']}/{row['name']}", row["priority"],
+        f"{row['waited_s']:,} s", ", ".join(missing) or turn, row["starts_at"],
+    )  # fmt: skip
+    return dict(zip(_TITLES, cells, strict=True))
+
+
+def _select(connection: sa.Connection) -> Select:
+    return lambda query: [tuple(row) for row in connection.execute(query)]

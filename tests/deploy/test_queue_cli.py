@@ -1,0 +1,88 @@
+"""`bursar queue`, on a ledger that webhooks, keeper and queue filled."""
+
+import asyncio
+import json
+
+import pytest
+
+from reactors.queue import releasing
+from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.queue.jobs import Jobs
+from tests.reactors.queue.test_releasing import quiet, until
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(releasing, "APART_SECONDS", 0.0)
+        events = asyncio.run(lived())
+    return make_ledger(tmp_path_factory.mktemp("queue"), events)
+
+
+async def lived():
+    """One runs until its deadline; one waits for it, one behind that, one is held."""
+    async with Jobs() as cluster:
+        await cluster.see_class("high", 7)
+        await cluster.see_team(4)
+        await cluster.create("first", 3, deadline=100)
+        await until(lambda: cluster.running() == ["first"])
+        cluster.clock.after(10)
+        await cluster.create("next", 2, deadline=50, priority="high")
+        await cluster.create("wide", 4)
+        await cluster.create("kept", 1)
+        await cluster.order(cluster.uid("kept"), "hold")
+        cluster.clock.after(5)
+        await cluster.create("late", 1)
+        await quiet(cluster)
+        return list(cluster.transport.events)
+
+
+def test_who_waits_in_which_place_for_what_and_until_when(capsys, data):
+    assert bursar("queue", "show", "--data", data, "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    told = [(r["place"], r["name"], r["priority"], r["waited_s"], r["starts_at"]) for r in rows]
+    assert told == [
+        (1, "next", 7, 5, "2026-01-01T00:01:40Z"),
+        (2, "wide", 0, 5, "2026-01-01T00:02:30Z"),
+        (3, "late", 0, 0, None),
+        (None, "kept", 0, 5, None),
+    ]
+    assert rows[0]["reason"] == "over-quota"
+    assert rows[0]["deficits"] == [
+        {"key": "limits.cpu", "asked": 2000, "used": 3000, "limit": 4000}
+    ]
+    assert rows[3]["reason"] == "held"
+
+
+def test_people_read_what_is_missing(capsys, data):
+    assert bursar("queue", "show", "team", "--data", data) == 0
+    lines = capsys.readouterr().out.splitlines()
+
+    assert "1 of limits.cpu" in next(line for line in lines if "ns/next" in line)
+    assert "its turn" in next(line for line in lines if "ns/late" in line)
+    assert "held" in next(line for line in lines if "ns/kept" in line)
+
+
+def test_an_order_names_what_waits_and_who_ordered_it(capsys, data, monkeypatch):
+    said = []
+
+    async def order(settings, cluster, fact):
+        said.append((cluster, fact))
+        return 7
+
+    monkeypatch.setattr("deploy.queues.order", order)
+    assert (
+        bursar("queue", "move", "ns/late", "--priority", "9", "--author", "ada", "--data", data)
+        == 0
+    )
+    assert bursar("queue", "release", "ns/kept", "--author", "ada", "--data", data) == 0
+
+    (cluster, moved), (_, released) = said
+    assert (cluster, moved.action, moved.priority, moved.author) == ("c1", "move", 9, "ada")
+    assert (released.action, released.priority) == ("release", None)
+
+
+def test_an_order_about_nobody_is_refused(capsys, data):
+    assert bursar("queue", "hold", "ns/first", "--data", data) != 0
+    assert "nothing waits under the name 'ns/first'" in capsys.readouterr().err
