@@ -18,7 +18,7 @@ from deploy.bootstrap import beside
 from deploy.settings import Settings
 from reactors.catalogue import REACTORS
 from reactors.culling.view import NAME as CULLING
-from reactors.effectors.cull import CullEffector, Objects
+from reactors.effectors.cull import CullEffector, LastLook, Objects
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Effector, Runner, announce, tick
@@ -29,9 +29,9 @@ def policies(settings: Settings) -> dict[str, tuple[Mode, ReactorPolicy]]:
     return {CULLING: settings.culling_policy}
 
 
-def effectors(cluster: Objects, clock: Clock) -> dict[str, Effector]:
+def effectors(cluster: Objects, clock: Clock, look: LastLook | None) -> dict[str, Effector]:
     """Who does what, by wire type of the decision."""
-    cull = CullEffector(cluster, clock)
+    cull = CullEffector(cluster, clock, look)
     return {verb.wire_type: cull for verb in (Warn, Withdraw, Cull, Restore)}
 
 
@@ -43,13 +43,14 @@ async def acting(
     *,
     name: str,
     clock: Clock | None = None,
+    look: LastLook | None = None,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read and goes by the policies in ``wanted``.
 
-    ``name`` is the cluster's in the history.
+    ``name`` is the cluster's in the history; ``look`` asks a notebook once more before it is stopped.
     """
     clock = clock or SystemClock()
-    runner = Runner(Replica(REACTORS, name), transport, clock, effectors(cluster, clock))
+    runner = Runner(Replica(REACTORS, name), transport, clock, effectors(cluster, clock, look))
     head = await transport.head()
     async with beside(runner.follow()):
         await runner.reached(head.last_sequence)

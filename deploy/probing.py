@@ -27,12 +27,17 @@ from bus.errors import (
     PermissionDeniedError,
     RetryableError,
 )
+from bus.events.decisions import Decision
+from bus.events.notebooks import Evidence
 from bus.probe import Answer, ProbeSettings, Unanswered, fetch
 from bus.sources.kernels.choice import is_notebook, peer_of
 from bus.sources.kernels.contract import ApiRequest, Peer, Reply
 from bus.sources.kernels.sampler import Sampler
 from bus.transport import Transport
 from deploy.settings import Settings
+from reactors.culling.decide import judged
+from reactors.culling.evidence import last_word
+from reactors.culling.policy import CullingPolicy
 from reactors.culling.view import NAME, CullingView, Pod
 from reactors.engine.runner import Runner
 
@@ -115,6 +120,13 @@ class Prober:
             await self._transport.publish(events)
         return len(peers)
 
+    async def look(self, uid: str) -> tuple[int, tuple[Evidence, ...]]:
+        """What a notebook says now, and when; nothing of one that was not asked before."""
+        known = self._known.get(uid)
+        if known is None or known.peer is None:
+            return self._clock.now_us(), ()
+        return await self._sampler.look(known.peer)
+
     def _asks(self, pod: Pod) -> bool:
         return is_notebook(pod.labels, pod.annotations)
 
@@ -177,16 +189,34 @@ def _holds_gpu(pod: Json) -> bool:
     return False
 
 
-async def probing(
-    settings: Settings, runner: Runner, cluster: Objects, transport: Transport
-) -> None:
-    """Ask the notebooks of a cluster as the settings have it, until cancelled."""
+class LastLook:
+    """Asks a notebook once more before it is stopped. Until ``prober`` and ``runner`` are there it speaks against it."""
+
+    def __init__(self) -> None:
+        self.prober: Prober | None = None
+        self.runner: Runner | None = None
+
+    async def __call__(self, decision: Decision) -> str:
+        """Why it must not be stopped, a token; "" = nothing speaks against it."""
+        if self.prober is None or self.runner is None:
+            return "unreadable"
+        observed_us, evidence = await self.prober.look(decision.key)
+        view, current = self.runner.replica.views[NAME], self.runner.replica.policies.of(NAME)
+        assert isinstance(view, CullingView)
+        if current is None or decision.key not in view.notebooks:
+            return "gone"
+        assert isinstance(current.policy, CullingPolicy)
+        limits = judged(view, current.policy, decision.key, observed_us).limits
+        return last_word(evidence, observed_us, decision, limits)
+
+
+def prober_of(settings: Settings, runner: Runner, cluster: Objects, transport: Transport) -> Prober:
+    """The prober as the settings have it."""
     view = runner.replica.views[NAME]
     assert isinstance(view, CullingView)
     wanted = settings.culling
     token = wanted.token_file.read_text().strip() if wanted.token_file else ""
-    prober = Prober(
+    return Prober(
         view, cluster, transport, SystemClock(), name=settings.cluster.name, token=token,
         settings=ProbeSettings(refused=wanted.refused_networks),
     )  # fmt: skip
-    await prober.run(settings.culling_policy[1].check_period_seconds)

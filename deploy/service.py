@@ -31,7 +31,7 @@ from deploy.following import Following, following, states
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
 from deploy.metering import Metering
-from deploy.probing import probing
+from deploy.probing import LastLook, prober_of
 from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
 from reactors.effectors.quota_status import StatusWriter
@@ -159,8 +159,10 @@ async def _keeping(
 async def _acting(settings: Settings, opened: Bus, followed: Following) -> AsyncIterator[None]:
     """Ask the notebooks of the cluster that is followed, decide on what they say, and act."""
     name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
-    async with acting(transport, followed.cluster, wanted, name=name) as runner:
-        async with beside(probing(settings, runner, followed.cluster, transport)):
+    look, cluster = LastLook(), followed.cluster
+    async with acting(transport, cluster, wanted, name=name, look=look) as runner:
+        look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
+        async with beside(look.prober.run(settings.culling_policy[1].check_period_seconds)):
             yield
 
 

@@ -74,6 +74,8 @@ class Runner:
         self._transport = transport
         self._clock = clock
         self._effectors = effectors
+        #: Decision to when it may be tried again, seconds of the loop's clock.
+        self._again_at: dict[str, float] = {}
         #: Triggers up to here are history.
         self._past = 0
         self._moved = asyncio.Event()
@@ -148,8 +150,11 @@ class Runner:
 
     async def work(self) -> None:
         """Try every outstanding decision once. What fails for now stays outstanding."""
+        now = asyncio.get_running_loop().time()
         for decision in list(self.replica.effects.outstanding.values()):
             if self.replica.policies.is_paused and not decision.is_asked:
+                continue
+            if self._again_at.get(decision.id, 0.0) > now:
                 continue
             settled = await self._done(decision)
             if settled is not None:
@@ -178,6 +183,11 @@ class Runner:
             return "refused", str(error)[:500]
         except (RetryableError, ConflictError) as error:
             _log.warning("decision %s waits: %s", decision.id, error)
+            delay = error.delay_seconds if isinstance(error, RetryableError) else 0.0
+            # The history moves all the time; an API server that is in trouble must not be asked at each move.
+            self._again_at[decision.id] = asyncio.get_running_loop().time() + max(
+                delay, AGAIN_SECONDS
+            )
             return None
 
     async def _settle(self, decision: Decision, result: Result, message: str) -> None:
@@ -197,6 +207,7 @@ class Runner:
             _log.info("decision %s was settled by another process", decision.id)
         # Until it is read, what was settled must not be tried again.
         self.replica.effects.outstanding.pop(decision.id, None)
+        self._again_at.pop(decision.id, None)
         crashpoint("effect.after_settle")
 
     async def _moved_or(self, seconds: float) -> None:

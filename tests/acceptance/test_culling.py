@@ -22,7 +22,7 @@ from bus.sources.kernels import memory
 from bus.sources.reflector import Reflector
 from deploy.acting import acting
 from deploy.bootstrap import beside
-from deploy.probing import Prober
+from deploy.probing import LastLook, Prober
 from reactors.catalogue import REACTORS
 from reactors.culling.policy import CullingPolicy
 from reactors.engine import interlocks, runner
@@ -154,12 +154,15 @@ async def bursar(plane, transport):
             )
             await stack.enter_async_context(beside(reflector.run()))
         wanted = {"culling": ("on", POLICY)}
-        running = await stack.enter_async_context(acting(transport, cluster, wanted, name="c"))
-        prober = Prober(
+        look = LastLook()
+        running = await stack.enter_async_context(
+            acting(transport, cluster, wanted, name="c", look=look)
+        )
+        look.runner, look.prober = running, Prober(
             running.replica.views["culling"], Loopback(cluster), transport, SystemClock(),
             name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
         )  # fmt: skip
-        await stack.enter_async_context(beside(prober.run(1.0)))
+        await stack.enter_async_context(beside(look.prober.run(1.0)))
         yield running
 
 

@@ -55,7 +55,7 @@ async def act(cluster):
     policy = policy_changed("toy", "on", ToyPolicy(), author="test")
     await scene.say(said(policy, key="toy", id="policy", at=0))
 
-    async def act(decision, ahead_us=0):
+    async def act(decision, ahead_us=0, look=None):
         digest = scene.runner.replica.policies.of("toy").digest
         decision = msgspec.structs.replace(decision, policy=digest)
         event = decision.event(
@@ -63,7 +63,7 @@ async def act(cluster):
         )
         await scene.transport.publish([event])
         scene.clock = OffClock(ahead_us)
-        scene.effector = CullEffector(cluster, scene.clock)
+        scene.effector = CullEffector(cluster, scene.clock, look)
         scene.runner = scene.new_runner(scene.reactor)
         await scene.read()
         await scene.runner.work()
@@ -280,3 +280,15 @@ async def test_an_object_that_changed_meanwhile_is_looked_at_again(installed, na
     assert ("stale", "stopped already") == await act(cull)
     after = annotations(notebooks.get(installed, namespace, "Notebook"))
     assert {"kubeflow-resource-stopped": "by its owner"} == after
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_what_a_last_look_finds_in_use_is_not_stopped(installed, namespace, act, kind):
+    found = notebooks.create(installed, namespace, kind)
+
+    async def look(decision):
+        return "active"
+
+    assert ("stale", "active at the last look") == await act(decision(Cull, found), look=look)
+    after = notebooks.get(installed, namespace, kind)
+    assert ({}, False) == (annotations(after), is_stopped(after))

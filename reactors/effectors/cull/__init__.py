@@ -1,5 +1,5 @@
 """Warn of a stop, stop, and give back: :mod:`~reactors.effectors.cull.patches` says what is written, the effector writes it."""
 
-from reactors.effectors.cull.effector import CullEffector, Objects
+from reactors.effectors.cull.effector import CullEffector, LastLook, Objects
 
-__all__ = ["CullEffector", "Objects"]
+__all__ = ["CullEffector", "LastLook", "Objects"]

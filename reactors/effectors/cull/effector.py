@@ -14,7 +14,7 @@ Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1,
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Protocol
 
 from bus.clock import Clock
@@ -60,12 +60,20 @@ class Objects(Protocol):
         ...
 
 
-class CullEffector:
-    """Does what culling decides. Keeps :class:`reactors.engine.runner.Effector`."""
+#: Asks a notebook once more, before it is stopped: why not, a token; "" = nothing speaks against it.
+LastLook = Callable[[Decision], Awaitable[str]]
 
-    def __init__(self, cluster: Objects, clock: Clock) -> None:
+
+class CullEffector:
+    """Does what culling decides. Keeps :class:`reactors.engine.runner.Effector`.
+
+    ``look`` closes the gap between the newest evidence, which may be minutes old, and the stop; without it there is none.
+    """
+
+    def __init__(self, cluster: Objects, clock: Clock, look: LastLook | None = None) -> None:
         self._cluster = cluster
         self._clock = clock
+        self._look = look
 
     async def act(self, decision: Decision) -> Outcome:
         """Do it, unless it is done, or the object is another one by now.
@@ -115,6 +123,10 @@ class CullEffector:
         patch = stop(decision, found)
         if patch is None:
             return "stale", "stopped already"
+        if self._look is not None and decision.reason == "idle":
+            against = await self._look(decision)
+            if against:
+                return "stale", f"{against} at the last look"
         if not await self._told(decision):
             return "refused", "clocks_disagree"
         if not is_begun:

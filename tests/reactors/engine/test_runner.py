@@ -2,6 +2,7 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
 from bus import crashpoints
@@ -139,13 +140,17 @@ async def test_the_outcome_says_why_nothing_was_done(error, outcome):
 
 
 @pytest.mark.parametrize("error", [ClusterUnavailableError(), ConflictError()])
-async def test_what_fails_for_now_stays_outstanding(error):
+async def test_what_fails_for_now_stays_outstanding_and_is_not_tried_at_each_move(
+    error, monkeypatch
+):
     at = await scene()
     await at.tick()
     at.effector.fails = error
     await at.runner.work()
     at.effector.fails = None
+    await at.runner.work()
     assert [] == outcomes(at)
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: 1e12)
     await at.runner.work()
 
     assert [("done", "")] == outcomes(at)
@@ -241,6 +246,31 @@ async def test_killed_at_any_label_it_is_done_once_and_settled_once(label):
     assert (1, 1, [("done", "")]) == (
         len(at.decisions()), len(at.effector.done), outcomes(at),
     )  # fmt: skip
+
+
+class Careless(MemoryTransport):
+    """Forgets what is expected: the negative control of reliability.md 6.5."""
+
+    async def publish(self, events, *, expect=None):
+        return await super().publish(events)
+
+
+@pytest.mark.parametrize(("transport", "wanted"), [(MemoryTransport, 1), (Careless, 2)])
+async def test_only_the_expected_sequence_keeps_a_paused_process_from_deciding_again(
+    transport, wanted
+):
+    at = Scene(transport())
+    await at.policy()
+    await at.say(pod_observed("idle-1", at=1))
+    sleeper = Scene(at.transport, at.clock)
+    await sleeper.read()
+    await at.tick()
+    # Asleep while the others decided, it does not read what they said before it decides by its own.
+    own = at.transport.events[at.decisions()[0].trigger - 1]
+    later = msgspec.structs.replace(own, id="later", sequence=own.sequence + 100)
+    await sleeper.runner.take(later)
+
+    assert wanted == len(at.decisions())
 
 
 class Unsure(MemoryTransport):
