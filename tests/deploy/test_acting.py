@@ -16,6 +16,7 @@ from deploy.probing import Prober
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.view import CullingView
 from tests.bus.hostile import server as tcp_server
+from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import numbered, pod_observed, said
 
 WANTED = {"culling": ("shadow", CullingPolicy())}
@@ -185,3 +186,13 @@ async def test_a_thousand_notebooks_are_asked_within_a_minute():
             assert 1_000 == await found.round()
 
     assert 1_000 == sum(f.evidence[0].outcome == "ok" for f in facts(transport, NotebookSampled))
+
+
+@pytest.mark.nats
+def test_a_recovery_is_said_so_that_reactors_hold_still(tmp_path, capsys):
+    make_ledger(tmp_path, [pod_observed("p")])
+    assert 0 == bursar("--data", tmp_path, "recover")
+    assert 0 == bursar("--data", tmp_path, "pause", "--author", "me")
+
+    # The recovered pod, the recovery, the pause.
+    assert "event 3" in capsys.readouterr().err
