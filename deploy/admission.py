@@ -64,6 +64,10 @@ class Applies(Writes, Protocol):
         """JSON merge patch."""
 
 
+#: Metrics of other parts of a process, shown with those of admission.
+Figures = list[Callable[[], Iterator[Metric]]]
+
+
 class Admission(msgspec.Struct, frozen=True):
     """The admission side of one process."""
 
@@ -131,8 +135,12 @@ async def admitting(
     *,
     keeps: bool,
     relist: Callable[[str], None] = lambda kind: None,
+    more: Figures | None = None,
 ) -> AsyncIterator[Admission]:
-    """The admission side of one process as the settings have it, with its webhook unless they only watch."""
+    """The admission side of one process as the settings have it, with its webhook unless they only watch.
+
+    ``more`` is asked at each scrape, so what is added to it later is shown, too.
+    """
     clock, wanted = SystemClock(), settings.admission
     source = f"{'keeper' if keeps else 'webhook'}/{platform.node()}"
     async with AsyncExitStack() as stack:
@@ -151,7 +159,7 @@ async def admitting(
                 serving(
                     admission, certificates(settings, clock), cluster,
                     ServerSettings(wanted.host, wanted.port), registration,
-                    is_shadow=wanted.mode == "shadow",
+                    is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
                 )
             )  # fmt: skip
             if keeps and cluster is not None:
@@ -193,6 +201,7 @@ async def serving(
     registration: RegistrationSettings,
     *,
     is_shadow: bool = False,
+    more: Sequence[Callable[[], Iterator[Metric]]] = (),
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
@@ -203,7 +212,9 @@ async def serving(
     hold = None if is_shadow else Hold(admission.journals, admission.view)
 
     def metrics() -> Iterator[Metric]:
-        return figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
+        yield from figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
+        for part in more:
+            yield from part()
 
     clock = SystemClock()
     application = Application(handler, closed_for(charged), mutate=hold, metrics=metrics)

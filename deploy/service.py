@@ -13,6 +13,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Protocol
 
@@ -24,7 +25,7 @@ from bus.jetstream import GuardLine, require_safe
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
 from deploy.acting import acting, policies
-from deploy.admission import admitting
+from deploy.admission import Figures, admitting
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
 from deploy.following import Following, following, states
@@ -34,6 +35,7 @@ from deploy.metering import Metering
 from deploy.probing import LastLook, prober_of
 from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
+from reactors.culling.figures import figures
 from reactors.effectors.quota_status import StatusWriter
 
 #: Where the bundled recording lies.
@@ -116,10 +118,13 @@ async def _work(
                     following(settings, access, opened.transport, store)
                 )
                 progress.sources = followed.states
+                more: Figures = []
                 if settings.admission.mode != "off":
-                    await stack.enter_async_context(_keeping(settings, opened, store, followed))
+                    await stack.enter_async_context(
+                        _keeping(settings, opened, store, followed, more)
+                    )
                 if settings.culling.mode != "off":
-                    await stack.enter_async_context(_acting(settings, opened, followed))
+                    await stack.enter_async_context(_acting(settings, opened, followed, more))
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -137,11 +142,14 @@ async def _work(
 
 @asynccontextmanager
 async def _keeping(
-    settings: Settings, opened: Bus, store: Store, followed: Following
+    settings: Settings, opened: Bus, store: Store, followed: Following, more: Figures
 ) -> AsyncIterator[None]:
-    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it."""
+    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
+
+    ``more`` is shown among the webhook's metrics.
+    """
     async with admitting(
-        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist
+        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist, more=more
     ) as admission:
         metering = Metering(
             admission,
@@ -156,12 +164,15 @@ async def _keeping(
 
 
 @asynccontextmanager
-async def _acting(settings: Settings, opened: Bus, followed: Following) -> AsyncIterator[None]:
+async def _acting(
+    settings: Settings, opened: Bus, followed: Following, more: Figures
+) -> AsyncIterator[None]:
     """Ask the notebooks of the cluster that is followed, decide on what they say, and act."""
     name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
     look, cluster = LastLook(), followed.cluster
     async with acting(transport, cluster, wanted, name=name, look=look) as runner:
         look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
+        more.append(partial(figures, runner.replica))
         async with beside(look.prober.run(settings.culling_policy[1].check_period_seconds)):
             yield
 

@@ -105,6 +105,8 @@ class CullingView:
         #: Culls that were done, by their id, and those that shall be undone.
         self.culls: dict[str, Decision] = {}
         self.restores: dict[str, Decision] = {}
+        #: (namespace, name) of what was stopped: how often, and when last.
+        self.counts: dict[tuple[str, str], tuple[int, int]] = {}
         #: What each controller controls, pods and objects: uids by its uid.
         self.controlled: dict[str, set[str]] = {}
         self.ticked_us = 0
@@ -241,6 +243,8 @@ class CullingView:
             if is_here:
                 self.stopped[decision.key] = decision
             if not decision.is_shadow:
+                place = (decision.target.namespace, decision.target.name)
+                self.counts[place] = (self.counts.get(place, (0, 0))[0] + 1, at_us)
                 self.culls[decision.id] = decision
                 if len(self.culls) > UNDONE_KEPT:
                     del self.culls[next(iter(self.culls))]
