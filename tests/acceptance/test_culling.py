@@ -6,7 +6,10 @@ Each server is told to be what its name says, all at once. Who must be stopped i
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import psutil
 import pytest
@@ -210,3 +213,36 @@ async def test_idle_ones_are_stopped_and_no_other_is_touched(hasty, plane, names
 def running_pods(plane, path):
     pods = plane.api.request("GET", path)["items"]
     return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
+
+
+def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp_path):
+    """The same as processes: in shadow, with a notebook whose server nobody can reach."""
+    notebooks.create(plane, namespace, "StatefulSet", labels={"bursar.io/probe": "jupyter"})
+    environment = {
+        **{key: text for key, text in os.environ.items() if not key.startswith("BURSAR_")},
+        "KUBECONFIG": str(plane.kubeconfig), "BURSAR_DATA": str(tmp_path / "data"),
+        "BURSAR_CULLING__MODE": "shadow", "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1",
+        "BURSAR_ADMISSION__MODE": "off",
+    }  # fmt: skip
+    program = Path(sys.executable).with_name("bursar")
+
+    def said(*arguments):
+        run = subprocess.run(
+            [program, *arguments], env=environment, capture_output=True, text=True, check=False
+        )
+        return run.stdout + run.stderr
+
+    log = tmp_path / "log"
+    with log.open("w") as told:
+        up = subprocess.Popen([program, "up"], env=environment, stderr=told)
+    try:
+        eventually(lambda: namespace in said("notebooks"), seconds=60, every=1)
+        assert "unknown (no_fresh_evidence)" in said("notebooks")
+        assert "culling is shadow" in said("notebooks")
+        assert "are paused" in said("pause", "--reason", "a test")
+        eventually(lambda: "and paused" in said("notebooks"), seconds=5, every=0.1)
+        assert "clock.ticked" in said("events", "--type", "clock.ticked")
+    finally:
+        up.terminate()
+        up.wait(timeout=30)
+    assert "stopped; the next start goes on from here" in log.read_text()
