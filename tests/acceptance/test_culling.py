@@ -236,7 +236,7 @@ def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp
     with log.open("w") as told:
         up = subprocess.Popen([program, "up"], env=environment, stderr=told)
     try:
-        eventually(lambda: namespace in said("notebooks"), seconds=60, every=1)
+        eventually(lambda: namespace in said("notebooks"), seconds=120, every=1)
         assert "unknown (no_fresh_evidence)" in said("notebooks")
         assert "culling is shadow" in said("notebooks")
         assert "are paused" in said("pause", "--reason", "a test")
