@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.errors import BursarError
+from bus.events.admissions import entries
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, quotas, usage, workloads
@@ -84,7 +85,7 @@ class Books:
         facts: list[tuple[Event, Fact | None]] = []
         for event in events:
             try:
-                facts.append((event, fact_in(event)))
+                facts += [(one, fact_in(one)) for one in entries(event)]
             except BursarError as error:
                 facts.append((event, None))
                 parked.append(refused(event, error))

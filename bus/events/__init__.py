@@ -43,6 +43,7 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     decisions.Warn,
     decisions.Withdraw,
     decisions.Cull,
+    decisions.Evict,
     decisions.Restore,
     decisions.RestoreAsked,
     decisions.EffectSettled,
@@ -50,4 +51,5 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     priorities.PriorityClassVanished,
     queues.QueueOrdered,
     *admissions.JOURNAL,
+    admissions.AdmissionsGrouped,
 )

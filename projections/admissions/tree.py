@@ -48,7 +48,8 @@ class Tree:
 
         Raises HistoryDivergedError when it is not the next one. Entries that are known already are ignored.
         """
-        if sequence <= self.sequence:
+        is_known = sequence == self.sequence and fact.number <= self.number
+        if sequence < self.sequence or is_known:
             return
         if fact.number != self.number + 1:
             raise HistoryDivergedError(

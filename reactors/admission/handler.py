@@ -248,7 +248,8 @@ class Handler:
 def _version(review: Review) -> str:
     """The version that an update would change."""
     metadata = (review.object or {}).get("metadata") or {}
-    return str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
+    # "?" is later than every version: then only a complete list can settle the ask.
+    return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
 
 
 def _is_system(metadata: dict[str, Any]) -> bool:

@@ -16,6 +16,8 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
 from bus.envelope import Event, key_token
@@ -24,7 +26,14 @@ from bus.errors import (
     EnvelopeError,
     HistoryDivergedError,
 )
-from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, QuotaDeclared
+from bus.events.admissions import (
+    JOURNAL,
+    AdmissionDecided,
+    AdmissionReleased,
+    AdmissionsGrouped,
+    QuotaDeclared,
+    entries,
+)
 from bus.transport import Expectation, Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
@@ -33,6 +42,9 @@ from reactors.engine.turns import Turns
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 _log = logging.getLogger(__name__)
+
+#: Bytes of decisions in one event; a message of the stream carries 64 KiB.
+LARGEST_GROUP = 48 * 1024
 
 #: How long a loser waits for what the winner said before it tries again.
 CATCH_UP_SECONDS = 1.0
@@ -79,19 +91,23 @@ class Journals:
         """Take in the next events of the history."""
         for event in events:
             try:
-                if event.type in _JOURNAL and event.cluster == self._cluster:
-                    self._entered(event)
-                for take in self._listeners:
-                    take(event)
+                ours, is_mine = entries(event), event.cluster == self._cluster
+                if is_mine and event.type.startswith("admission."):
+                    self._entered(event, ours)
+                for one in ours:
+                    for take in self._listeners:
+                        take(one)
             except (EnvelopeError, HistoryDivergedError) as error:
                 # The ledger parks it, too; a newer version than ours is raised, and stops this process.
                 self.parked += 1
+                if event.type.startswith("admission.") and event.cluster == self._cluster:
+                    self.tree(event.key).skip(event.sequence)
                 _log.error("event %d is passed over: %s", event.sequence, error)
         self.sequence = events[-1].sequence
         self._wake()
 
-    def _entered(self, event: Event) -> None:
-        """Take in an entry. Forged, stale and unreadable ones raise and change nothing (catalogue E11).
+    def _entered(self, event: Event, ours: tuple[Event, ...]) -> None:
+        """Take in an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing (catalogue E11).
 
         A writer that keeps to the expected sequence cannot leave one, and every reader passes over the same.
         """
@@ -99,12 +115,9 @@ class Journals:
         if event.sequence <= tree.sequence:
             # Our own append: nothing of this tree can lie between what it expected and what it stored.
             return
-        try:
-            fact = _JOURNAL[event.type].read(event)
+        for one in ours:
+            fact = _JOURNAL[one.type].read(one)
             self._apply(tree, fact, event.sequence, event.time_us, event.source)
-        except (EnvelopeError, HistoryDivergedError):
-            tree.skip(event.sequence)
-            raise
 
     async def moved(self) -> None:
         """Return when something more was read or appended."""
@@ -130,24 +143,50 @@ class Journals:
         Raises WrongExpectationError when another process was faster; see :meth:`newer`.
         """
         tree = draft.tree
-        events = [
-            fact.event(
-                cluster=self._cluster, key=tree.name, id=f"{self._cluster}/{id}",
-                source=self._source, time_us=time_us,
-            )
-            for (fact, time_us), id in zip(draft.facts, ids, strict=True)
-        ]  # fmt: skip
+        events = self._events(draft, [f"{self._cluster}/{id}" for id in ids])
         subject = f"bursar.{self._cluster}.admission.*.{key_token(tree.name)}"
         crashpoint("journal.before_append")
         began = time.monotonic()
         sequences = await self._transport.publish(
-            events, expect=Expectation(subject, tree.sequence)
+            [event for event, _ in events], expect=Expectation(subject, tree.sequence)
         )
         crashpoint("journal.after_append")
         self._turns[tree.name].took(time.monotonic() - began)
-        for (fact, time_us), sequence in zip(draft.facts, sequences, strict=True):
+        counts = zip(sequences, events, strict=True)
+        spread = [sequence for sequence, (_, count) in counts for _ in range(count)]
+        for (fact, time_us), sequence in zip(draft.facts, spread, strict=True):
             self._apply(tree, fact, sequence, time_us, self._source)
         self._wake()
+
+    def _events(self, draft: Draft, ids: list[str]) -> list[tuple[Event, int]]:
+        """The draft's facts as events, and how many facts are in each: decisions of one moment share one."""
+        said: list[tuple[Fact | AdmissionsGrouped, str, int, int]] = []
+        group: list[tuple[AdmissionDecided, str]] = []
+        size = last_us = 0
+
+        def close() -> None:
+            if len(group) == 1:
+                said.append((*group[0], last_us, 1))
+            elif group:
+                decisions, known = zip(*group, strict=True)
+                whole = AdmissionsGrouped(ids=known, decisions=decisions)
+                said.append((whole, f"{known[0]}+{len(group) - 1}", last_us, len(group)))
+            group.clear()
+
+        for (fact, time_us), id in zip(draft.facts, ids, strict=True):
+            more = len(msgspec.json.encode(fact)) + len(id)
+            if group and (size + more > LARGEST_GROUP or time_us != last_us):
+                close()
+            if isinstance(fact, AdmissionDecided):
+                size = size + more if group else more
+                last_us = time_us
+                group.append((fact, id))
+            else:
+                close()
+                said.append((fact, id, time_us, 1))
+        close()
+        place = {"cluster": self._cluster, "key": draft.tree.name, "source": self._source}
+        return [(f.event(id=id, time_us=time_us, **place), count) for f, id, time_us, count in said]
 
     async def newer(self, tree: Tree, sequence: int) -> None:
         """Return when the tree is newer than ``sequence``.

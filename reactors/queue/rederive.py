@@ -16,7 +16,7 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError
-from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased
+from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, entries
 from bus.transport import Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
@@ -73,10 +73,11 @@ def differences(
     reached = 0
     trees: dict[str, Tree] = {}
     found: list[Difference] = []
-    mine = (e for e in events if e.type in _JOURNAL and e.cluster == cluster)
-    for (name, based_on, time_us, _), entries in groupby(mine, key=_batch):
+    ours = (e for e in events if e.cluster == cluster)
+    mine = (e for event in ours for e in _entries(event) if e.type in _JOURNAL)
+    for (name, based_on, time_us, _), pass_ in groupby(mine, key=_batch):
         tree = trees.setdefault(name, Tree(name))
-        batch = list(entries)
+        batch = list(pass_)
         if based_on:
             if based_on < reached:
                 known = _Known(events, cluster, transport, clock)
@@ -87,6 +88,13 @@ def differences(
             for event in batch:
                 _apply(tree, event)
     return found
+
+
+def _entries(event: Event) -> tuple[Event, ...]:
+    try:
+        return entries(event)
+    except EnvelopeError:
+        return ()  # Every reader passes over it.
 
 
 def _batch(event: Event) -> tuple[str, int, int, int]:

@@ -18,7 +18,13 @@ import sqlalchemy as sa
 from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.errors import RetryableError
-from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, QuotaDeclared
+from bus.events.admissions import (
+    JOURNAL,
+    AdmissionDecided,
+    AdmissionReleased,
+    QuotaDeclared,
+    entries,
+)
 from bus.jetstream import JetStream
 from bus.streams import history
 from projections.admissions import Tree
@@ -404,7 +410,7 @@ async def swept(storm):
     """Findings, and the trees that one gets who reads the history from the beginning."""
     sweep, trees = Sweep(), {}
     async for batch in storm.door.read(after=0, live=False):
-        for event in batch:
+        for event in (one for whole in batch for one in entries(whole)):
             sweep.take(event)
             if (fact := _JOURNAL.get(event.type)) and not storm.plan.careless:
                 tree = trees.setdefault(event.key, Tree(event.key))

@@ -40,10 +40,12 @@ async def test_a_storm_admits_never_too_much_leaks_nothing_and_is_told_the_same_
 
 
 async def test_without_the_expected_sequence_the_same_storm_admits_too_much(tmp_path):
-    storm = await blown(tmp_path, Plan(requests=600, careless=True))
-
-    assert storm.findings.over
-    assert storm.stored_over
+    # A race has to be met; a quick bus leaves a small window for it.
+    for number in range(4):
+        storm = await blown(tmp_path / str(number), Plan(requests=600, careless=True))
+        if storm.findings.over and storm.stored_over:
+            return
+    raise AssertionError("four storms without an expectation admitted no more than there was")
 
 
 @pytest.mark.slow

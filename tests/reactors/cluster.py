@@ -7,6 +7,7 @@ import msgspec
 
 from bus.amounts import ContainerResources, PodResources
 from bus.clock import SECOND_US
+from bus.events.admissions import entries
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
@@ -142,7 +143,8 @@ class Cluster:
         """Bodies of the journal's events of one type."""
         return [
             msgspec.json.decode(e.body)
-            for e in self.transport.events
+            for event in self.transport.events
+            for e in entries(event)
             if e.type == f"admission.{type}"
         ]
 

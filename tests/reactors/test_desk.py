@@ -10,6 +10,7 @@ from bus import crashpoints
 from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.errors import BusUnavailableError, PublishUnknownError, WrongExpectationError
+from bus.events import admissions
 from bus.events.admissions import AdmissionDecided
 from bus.jetstream import JetStream
 from bus.memory import MemoryTransport
@@ -135,7 +136,8 @@ def crash():
 
 async def entries(transport):
     """The journal as it is stored."""
-    found = [e async for batch in transport.read(after=0, live=False) for e in batch]
+    batches = [batch async for batch in transport.read(after=0, live=False)]
+    found = [one for batch in batches for event in batch for one in admissions.entries(event)]
     return [(FACTS[event.type].read(event), event) for event in found]
 
 
