@@ -10,7 +10,7 @@ from bus.clock import SystemClock
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.kube import Access, connect
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import PODS, SOURCES
+from bus.sources.catalogue import DEPLOYMENTS, PODS, SOURCES
 from bus.sources.contract import GoneError, NotInstalledError, ReflectorSettings
 from bus.sources.reflector import Reflector
 from tests.cluster.api import STRATEGIC
@@ -127,7 +127,7 @@ async def test_every_built_in_source_follows_a_real_api_server(plane, namespace)
         ]
         args = ("create", "deployment", "web", "--image=web", f"--namespace={namespace}")
         await asyncio.to_thread(plane.kubectl, *args)
-        deployments = all_watched[3]
+        deployments = next(w for w in all_watched if w.source is DEPLOYMENTS)
         await deployments.until(
             lambda: any(
                 msgspec.json.decode(event.body).get("namespace") == namespace
@@ -135,8 +135,8 @@ async def test_every_built_in_source_follows_a_real_api_server(plane, namespace)
             )
         )
 
-        assert [watched.reflector.state.refused for watched in all_watched] == [0] * 8
-        assert [bool(watched.reflector.state.version) for watched in all_watched] == [True] * 8
+        assert {watched.reflector.state.refused for watched in all_watched} == {0}
+        assert all(watched.reflector.state.version for watched in all_watched)
 
 
 async def test_deletes_while_the_api_server_is_dead_are_closed_or_told(own_plane):

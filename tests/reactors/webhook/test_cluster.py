@@ -148,7 +148,8 @@ async def test_one_patch_that_meets_a_conflict_is_asked_about_twice(asked, team)
 
     asked.admission.decide = disturb_once
     await asked.request("PATCH", path, {"spec": {"replicas": 3}}, content_type=MERGE)
-    first, second = [patch for patch in patches() if patch.old_object["spec"]["replicas"] == 0]
+    # Twice, and once more for each other conflict that it happens to meet.
+    first, second, *_ = [patch for patch in patches() if patch.old_object["spec"]["replicas"] == 0]
 
     assert first.uid != second.uid
     assert first.object["metadata"]["uid"] == second.object["metadata"]["uid"]
