@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Any
 
 from bus.errors import DemandError
@@ -24,30 +25,46 @@ def find(value: Any, path: str, at: str = "") -> Iterator[Found]:
 
     Raises DemandError where a value on the way cannot hold the next field.
     """
-    if not path:
-        yield at, value
+    before, star, rest = path.partition("*")
+    found = one(value, before.rstrip("."), at)
+    if found is None:
         return
-    step, _, rest = path.partition(".")
-    for place, inner in _inner(value, step, at):
+    if not star:
+        yield found
+        return
+    for place, inner in _inner(found[1], found[0]):
         if inner is not None:
-            yield from find(inner, rest, place)
+            yield from find(inner, rest.lstrip("."), place)
 
 
-def _inner(value: Any, step: str, at: str) -> Iterator[Found]:
-    if step == "*" and type(value) is list:
+def _inner(value: Any, at: str) -> Iterator[Found]:
+    """Every value of a list or map."""
+    if type(value) is list:
         for index, inner in enumerate(value):
             yield f"{at}[{index}]", inner
         return
     if type(value) is not dict:
-        raise DemandError(path=at, reason="not a list or map" if step == "*" else "not an object")
+        raise DemandError(path=at, reason="not a list or map")
     # Sorted: two readers of one object must agree on the order, and JSON maps have none.
-    for key in sorted(value) if step == "*" else (step,):
-        yield f"{at}.{key[:LONGEST_KEY]}" if at else key, value.get(key)
+    for key in sorted(value):
+        yield f"{at}.{key[:LONGEST_KEY]}" if at else key[:LONGEST_KEY], value[key]
+
+
+@lru_cache(maxsize=1_024)
+def _steps(path: str) -> tuple[str, ...]:
+    return tuple(path.split(".")) if path else ()
 
 
 def one(value: Any, path: str, at: str = "") -> Found | None:
     """The value at ``path``, which has no ``*``; None where it is absent or null."""
-    return next(find(value, path, at), None)
+    for step in _steps(path):
+        if type(value) is not dict:
+            raise DemandError(path=at, reason="not an object")
+        at = f"{at}.{step}" if at else step
+        value = value.get(step)
+        if value is None:
+            return None
+    return at, value
 
 
 def count(value: Any, path: str, at: str = "", *, default: int, most: int = MOST_REPLICAS) -> int:
