@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from bus.events.pods import PodObserved
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved
@@ -21,6 +22,9 @@ from reactors.admission.decide import Request
 from reactors.admission.mapping import Place, types_of
 from reactors.admission.view import COVERING, Object, View
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
+
+#: So long a release counts as starting if no pod of it is bound: nodes may be full, or its controller slow.
+START_SECONDS = 10
 
 
 class Lines:
@@ -37,6 +41,8 @@ class Lines:
         #: When each was released, and before whom, by uid.
         self._released: dict[str, int] = {}
         self._passed: dict[str, str] = {}
+        #: Released, and no pod of it is bound yet: since when.
+        self._starting: dict[str, int] = {}
         #: Who is to wait again.
         self._returning: set[str] = set()
         #: Grows with everything that may change who comes next.
@@ -53,6 +59,9 @@ class Lines:
             if fact.reason == "released":
                 self._released[fact.uid], self._passed[fact.uid] = event.time_us, fact.passed
                 self._returning.discard(fact.uid)
+                self._starting[fact.uid] = event.time_us
+        elif event.type == PodObserved.wire_type and self._starting:
+            self._bound(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
             told = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in told if one.reason == "returning")
@@ -72,6 +81,12 @@ class Lines:
         found = self._view.objects.get(uid)
         if found is not None and found.ask.held:
             self._held.add(uid)
+            self.changes += 1
+
+    def _bound(self, fact: PodObserved) -> None:
+        """The first pod of what was released has found its place."""
+        top = self._view.top(fact.owner) if fact.node else None
+        if top is not None and self._starting.pop(top.uid, None) is not None:
             self.changes += 1
 
     def _ordered(self, fact: QueueOrdered) -> None:
@@ -103,6 +118,21 @@ class Lines:
         self._passed.pop(uid, None)
         self._stopped.discard(uid)
         self._returning.discard(uid)
+
+    def starting(self, now_us: int) -> int:
+        """How many were released and have not started; what takes too long is not waited for."""
+        late_us = now_us - START_SECONDS * SECOND_US
+        self._starting = {
+            uid: since_us
+            for uid, since_us in self._starting.items()
+            if since_us > late_us and self._is_there(uid)
+        }
+        return len(self._starting)
+
+    def _is_there(self, uid: str) -> bool:
+        """Whether it is held, or runs: neither gone nor ended."""
+        found = self._view.objects.get(uid)
+        return found is not None and (found.ask.held or bool(found.ask.demand))
 
     def is_returning(self, uid: str) -> bool:
         """Whether it was told to wait again, and not released since."""

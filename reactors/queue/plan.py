@@ -21,6 +21,12 @@ from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.lines import Lines, request_of
 from reactors.queue.shape import Waiting
 
+#: Released at a time and not started yet. What is released before it can start holds quota for nothing, and cannot be
+#: passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a second through their
+#: lives, a backlog of 600 held the quota for twice the time that it ran. Measured by ``tests.benchmarks.queue``: 64 leave
+#: 0.71 of what is held in use, 32 leave 0.85, and both start as many a second.
+WINDOW = 32
+
 
 class Line(msgspec.Struct):
     """One quota's queue. ``stopped``: uids of those that were told to wait again, have stopped, and are charged still."""
@@ -58,7 +64,11 @@ def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
 def decided(
     draft: Draft, lines: Lines, queues: dict[str, Line], now_us: int, based_on: int
 ) -> None:
-    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch."""
+    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch.
+
+    No more at a time than controllers and scheduler start (:data:`WINDOW`).
+    """
+    room = WINDOW - lines.starting(now_us)
     for quota in sorted(queues):
         node, line = draft.node(quota), queues[quota]
         if node is None or len(draft.facts) >= MAX_BATCH:
@@ -66,8 +76,10 @@ def decided(
         rules, running = node.spec.queue, list(lines.running(node))
         ended = [Release(quota, uid, "returned") for uid in line.stopped]
         _release(draft, ended, now_us, based_on)
-        most = MAX_BATCH - len(draft.facts)
-        decide_releases(draft, line.waiting, rules, running, now_us, based_on=based_on, most=most)
+        started = decide_releases(
+            draft, line.waiting, rules, running, now_us, based_on=based_on, most=max(room, 0)
+        )
+        room -= len(started)
         back = decide_returns(draft, line.waiting, rules, running, now_us)
         told = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
         _release(draft, told, now_us, based_on)

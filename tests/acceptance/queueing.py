@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from bus.clock import SystemClock
 from bus.kube import Access, connect
 from bus.resources.manifests import manifest
-from bus.sources.catalogue import BUSINESS_QUOTAS, JOBS, NAMESPACES, PRIORITIES
+from bus.sources.catalogue import BUSINESS_QUOTAS, JOBS, NAMESPACES, PODS, PRIORITIES
 from bus.sources.reflector import Reflector
 from deploy.admission import following, serving
 from reactors.webhook.certificates import OwnCertificates
@@ -15,7 +15,7 @@ from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings
 from tests.cluster.processes import free_port
 
-SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, JOBS)
+SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, JOBS, PODS)
 LABEL = "biz.group.resource.quota"
 QUOTAS = "/apis/bursar.io/v1alpha1/bizgroupresourcequotas"
 PATH = "/apis/batch/v1/namespaces/{}/jobs"

@@ -26,6 +26,7 @@ NAMES = (
     "culling",
     "admission",
     "created",
+    "queue",
 )
 
 

@@ -10,6 +10,7 @@ import msgspec
 
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.events.pods import Owner, PodObserved
 from bus.events.priorities import PriorityClassObserved
 from bus.events.queues import QueueOrdered
 from bus.events.quotas import Queue
@@ -157,6 +158,14 @@ class Jobs(Cluster):
             resource_version=str(next(self._versions)),
         )  # fmt: skip
         await self.say(fact, uid)
+
+    async def bind(self, name):
+        """The first pod of a Job finds its node."""
+        fact = PodObserved(
+            uid=f"pod-{name}", namespace="ns", name=f"{name}-0", node="n",
+            resource_version=str(next(self._versions)), owner=Owner("Job", name, self.uid(name)),
+        )  # fmt: skip
+        await self.say(fact, fact.uid)
 
     async def _store(self, object):
         version = str(next(self._versions))

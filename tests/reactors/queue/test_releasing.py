@@ -8,7 +8,7 @@ import pytest
 from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
-from reactors.queue import releasing
+from reactors.queue import lines, plan, releasing
 from reactors.queue.rederive import differences
 from tests.reactors.queue.jobs import Jobs
 
@@ -366,3 +366,18 @@ async def test_a_release_out_of_turn_is_found(cluster):
     events[place] = msgspec.structs.replace(events[place], body=body)
 
     assert [place + 1] == [one.sequence for one in differences_of(cluster)]
+
+
+async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster):
+    """Those beyond the window come when the first pods are bound, or when that takes too long."""
+    monkeypatch.setattr(plan, "WINDOW", 2)
+    for name in ("a", "b", "c", "d"):
+        await cluster.create(name)
+    await quiet(cluster)
+    assert ["a", "b"] == cluster.running()
+    await cluster.bind("a")
+    await until(lambda: cluster.running() == ["a", "b", "c"])
+    cluster.clock.after(lines.START_SECONDS)
+
+    await until(lambda: cluster.running() == ["a", "b", "c", "d"])
+    assert [] == differences_of(cluster)
