@@ -36,6 +36,8 @@ LABELS = (
     "queue.after_release",
     "release.before_patch",
     "release.after_patch",
+    "evict.before_evict",
+    "evict.after_evict",
     "quota_status.before_apply",
     "quota_status.after_apply",
     "decision.before_publish",

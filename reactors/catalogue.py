@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from reactors.culling import decide as culling
 from reactors.engine.contract import Reactor
+from reactors.evictions import decide as evictions
 
-REACTORS: tuple[Reactor, ...] = (culling.reactor,)
+REACTORS: tuple[Reactor, ...] = (culling.reactor, evictions.reactor)

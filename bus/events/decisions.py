@@ -81,6 +81,13 @@ class Cull(Decision, frozen=True, kw_only=True):
     is_destructive: ClassVar[bool] = True
 
 
+class Evict(Decision, frozen=True, kw_only=True):
+    """End a pod, by the Eviction subresource: its quota has to give back what the pod holds. Key: the pod's uid."""
+
+    wire_type: ClassVar[str] = "decision.evict"
+    is_destructive: ClassVar[bool] = True
+
+
 class Restore(Decision, frozen=True, kw_only=True):
     """Give back what a cull stopped. ``key`` is the cull's id."""
 

@@ -51,6 +51,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     finished: tuple[str, ...] = ()
     #: spec.activeDeadlineSeconds: it is ended this long after its start; absent where nothing bounds it.
     deadline_s: int | None = None
+    #: spec.priority, which the API server sets from its class.
+    priority: int = 0
     owner: Owner | None = None
     #: The team and user labels' values, found by the source under its configured keys; None = no such label.
     team: str | None = None

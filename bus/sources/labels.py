@@ -56,6 +56,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             "pod-group.scheduling.sigs.k8s.io",
             "qos",  # recorded trace openb
             "ray.io/cluster",
+            "quota.scheduling.koordinator.sh/preemptible",
             "volcano.sh/job-name",
             *QUOTA_LABELS,
         }

@@ -85,6 +85,7 @@ class Spec(msgspec.Struct, rename="camel"):
     overhead: Quantities | None = None
     resources: Resources | None = None
     active_deadline_seconds: int | None = None
+    priority: int | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -145,6 +146,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         disrupted=records.stamp(disrupted),
         finished=_finished(status) if phase in _FINISHED else (),
         deadline_s=spec.active_deadline_seconds,
+        priority=spec.priority or 0,
         owner=records.controller(metadata),
         team=named(labels.team, metadata.labels),
         user=named(labels.user, metadata.labels),

@@ -126,7 +126,7 @@ class View:
         if not self._takes(fact.uid, version, time_us):
             return
         ended = fact.phase in ("Succeeded", "Failed")
-        ask = Ask({} if ended else _of_pod(fact), 0 if ended else 1, labels=fact.labels)
+        ask = Ask({} if ended else demand_of(fact), 0 if ended else 1, labels=fact.labels)
         self._keep(
             Object(
                 fact.uid, POD, fact.namespace, fact.name, version, time_us, fact.owner,
@@ -268,7 +268,7 @@ class View:
         )  # fmt: skip
 
 
-def _of_pod(fact: pods.PodObserved) -> dict[str, int]:
+def demand_of(fact: pods.PodObserved) -> dict[str, int]:
     """What a pod asks for, as far as its facts say: its requests, and limits that are at least as high.
 
     Raises EnvelopeError where the resources cannot be read.

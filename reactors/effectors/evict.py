@@ -1,0 +1,48 @@
+"""Ends a pod by the Eviction subresource, on the condition of its uid.
+
+The API server answers 429 while a disruption budget allows no eviction; then nothing was done, it is tried again when the
+API server wants to be asked, and given up when the decision expires. A pod that is being deleted is done already.
+
+Source: Kubernetes, "API-initiated Eviction"; ``house.md`` section 5; ``reliability.md`` P25.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+from bus.crashpoints import crashpoint
+from bus.events.decisions import Decision, Result
+
+Json = dict[str, Any]
+
+
+class Evictions(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
+        """Ask for the pod's end."""
+        ...
+
+
+class EvictEffector:
+    """Does what evictions decide. Keeps :class:`reactors.engine.runner.Effector`."""
+
+    def __init__(self, cluster: Evictions) -> None:
+        self._cluster = cluster
+
+    async def act(self, decision: Decision) -> tuple[Result, str]:
+        """Evict the pod, unless it is ending, or another one has its name."""
+        target = decision.target
+        found = await self._cluster.get(f"/api/v1/namespaces/{target.namespace}/pods/{target.name}")
+        if found["metadata"]["uid"] != target.uid:
+            return "gone", "another object has this name"
+        if "deletionTimestamp" in found["metadata"]:
+            return "done", "being deleted"
+        crashpoint("evict.before_evict")
+        await self._cluster.evict(target.namespace, target.name, uid=target.uid)
+        crashpoint("evict.after_evict")
+        return "done", ""

@@ -1,0 +1,161 @@
+"""The eviction reactor: on every tick, which pods have to go so that their quota is held to again.
+
+- *budget-grace-over*: the grace of a spent budget is over (``GraceThenEvict``): everything that its quota charges with
+  the budget's key goes, lowest priority first, the later started first.
+- *quota-overused*: an elastic quota was over its share for longer than ``delay_evict_seconds``: the least important pods
+  until the rest fits (:func:`reactors.reclaim.revoked`). Only with ``monitor_all_quotas``.
+
+One decision for each pod, once; what they are about waits for its outcome, and rests after a refusal. The limits and
+interlocks of the engine cut the rest off, and the next tick decides anew, on what is left.
+
+Source: ``koordinator.md`` sections 1 and 2.7; ``house.md`` section 5; ``reliability.md`` P27 to P29.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bus.clock import SECOND_US
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Decision, Evict, Target
+from reactors import reclaim
+from reactors.admission.mapping import BUSINESS, ELASTIC
+from reactors.engine.contract import Draft, Reactor, Trigger
+from reactors.evictions import NAME
+from reactors.evictions.policy import EvictionPolicy
+from reactors.evictions.view import PREEMPTIBLE, EvictionView, Held, asked, elastic
+from reactors.reclaim import Pod, importance
+
+#: A decision may be done so long after it was made: a disruption budget may hold it up.
+EXPIRES_US = 300 * SECOND_US
+
+GRACE, OVERUSED = "budget-grace-over", "quota-overused"
+
+
+def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
+    """What follows at one tick: at most one draft for each pod, the least important first."""
+    found: dict[str, Draft] = {}
+    for draft in (*_spent(view, trigger), *_overused(view, trigger, policy)):
+        found.setdefault(draft.key, draft)
+    return list(found.values())
+
+
+def _spent(view: EvictionView, trigger: Trigger) -> Iterator[Draft]:
+    for (quota, key), judged in sorted(view.spent.items()):
+        charged = _charged(view, quota, key)
+        pods = [pod for pod in view.of(BUSINESS, quota) if view.holder(pod.fact) in charged]
+        numbers = {
+            "spent": judged.spent, "limit": judged.limit, "exhausted_s": judged.exhausted_s or 0,
+            "judged_s": judged.at_s,
+        }  # fmt: skip
+        for pod in _least_first(pods, quota):
+            if _may_go(view, pod, trigger):
+                yield _draft(pod, GRACE, numbers, trigger)
+
+
+def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
+    """The workloads that a quota charges with a key."""
+    nodes = (tree.nodes[quota] for tree in view.trees.values() if quota in tree.nodes)
+    return {
+        grant.uid
+        for node in nodes
+        if node.kind == BUSINESS
+        for grant in node.grants.values()
+        if grant.charge.get(key)
+    }
+
+
+def _overused(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Iterator[Draft]:
+    if not policy.monitor_all_quotas:
+        return
+    used = view.used()
+    for tree in view.trees.values():
+        for node in sorted(elastic(tree), key=lambda one: one.name):
+            using, runtime = used.get(node.name, {}), tree.elastic.runtime(node.name)
+            _, is_due = reclaim.watched(
+                view.watches.get(node.name),
+                at_us=trigger.at_us,
+                is_over=bool(reclaim.over(using, runtime)),
+                delay_us=policy.delay_evict_seconds * SECOND_US,
+            )
+            if is_due:
+                yield from _revoked(view, trigger, node.name, using, runtime)
+
+
+def _revoked(
+    view: EvictionView, trigger: Trigger, quota: str, used: dict[str, int], runtime: dict[str, int]
+) -> Iterator[Draft]:
+    pods = {(pod.fact.namespace, pod.fact.name): pod for pod in view.of(ELASTIC, quota)}
+    victims = reclaim.revoked(used, runtime, (_pod(one, quota) for one in pods.values()))
+    keys = reclaim.over(used, runtime)
+    numbers = {f"used_{key}": used.get(key, 0) for key in keys}
+    numbers |= {f"runtime_{key}": runtime[key] for key in keys}
+    for victim in reversed(victims):
+        pod = pods[(victim.namespace, victim.name)]
+        if _may_go(view, pod, trigger):
+            yield _draft(pod, OVERUSED, numbers, trigger)
+
+
+def _least_first(pods: Iterable[Held], quota: str) -> list[Held]:
+    return sorted(pods, key=lambda pod: importance(_pod(pod, quota)), reverse=True)
+
+
+def _pod(held: Held, quota: str) -> Pod:
+    """A pod as reclaiming takes it."""
+    fact = held.fact
+    return Pod(
+        fact.name, fact.namespace, quota, fact.priority, held.started_us, asked(held),
+        preemptible=fact.labels.get(PREEMPTIBLE) != "false",
+    )  # fmt: skip
+
+
+def _may_go(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
+    uid = pod.fact.uid
+    return uid not in view.awaited and view.rests_until_us.get(uid, 0) <= trigger.at_us
+
+
+def _draft(pod: Held, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
+    fact = pod.fact
+    return Draft(
+        verb=Evict,
+        key=fact.uid,
+        target=Target("Pod", fact.namespace, fact.name, fact.uid, fact.node or ""),
+        reason=reason,
+        numbers={"priority": fact.priority, **numbers},
+        expires_us=trigger.at_us + EXPIRES_US,
+    )
+
+
+def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) -> str:
+    """Why a pod need not go any more by what is known since; "" = it must."""
+    pod = view.pods.get(decision.key)
+    if pod is None:
+        return "gone"
+    where = view.place(pod.fact)
+    if where is None:
+        return "quota_changed"
+    if decision.reason == GRACE:
+        return "" if any(quota == where.quota for quota, _ in view.spent) else "budget_renewed"
+    for tree in view.trees.values():
+        if where.quota in tree.nodes:
+            runtime = tree.elastic.runtime(where.quota)
+            is_over = reclaim.over(view.used().get(where.quota, {}), runtime)
+            return "" if is_over else "within_share"
+    return "quota_changed"
+
+
+def managed(view: EvictionView) -> int:
+    """How many pods hold something."""
+    return len(view.pods)
+
+
+reactor = Reactor(
+    name=NAME,
+    version=1,
+    policy=EvictionPolicy,
+    view=EvictionView,
+    triggers=(ClockTicked,),
+    decide=decide,
+    managed=managed,
+    overtaken=overtaken,
+)

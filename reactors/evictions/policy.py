@@ -1,0 +1,17 @@
+"""What may be set of evictions. Source: ``koordinator.md`` section 2.7 (Koordinator's names and defaults)."""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from reactors.engine.contract import ReactorPolicy
+
+
+class EvictionPolicy(ReactorPolicy):
+    """When a quota has to give back. That a budget's grace is over always counts: its quota asks for it."""
+
+    #: Elastic quotas that use more than their share give back. Off as in Koordinator: a cluster whose shares were never held
+    #: to would lose much of what runs.
+    monitor_all_quotas: bool = False
+    #: So long a quota must have been over its share, without a moment within; seconds.
+    delay_evict_seconds: int = Field(120, ge=0)

@@ -1,0 +1,217 @@
+"""What evictions know of a cluster: pods and whose quota they belong to, the trees, budgets whose grace is over.
+
+Workloads, namespaces and quotas are those of admission's view. A pod belongs to the quota of the top of its chain of
+controllers. What a quota uses is counted by the pods that are bound and not about to end, not by what its workloads are
+charged: a workload whose pods go is charged on, and would have to give back for ever.
+
+Source: ``koordinator.md`` sections 2.5 and 2.7; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from bus.clock import SECOND_US, parse_stamp
+from bus.envelope import Event
+from bus.errors import EnvelopeError, HistoryDivergedError, TimestampError
+from bus.events.admissions import JOURNAL, AdmissionsGrouped
+from bus.events.budgets import BudgetJudged
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Decision, EffectSettled
+from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.vocabulary import Fact
+from projections import histories
+from projections.admissions import Node, Tree
+from projections.admissions.tree import Fact as Entry
+from reactors import reclaim
+from reactors.admission.mapping import ELASTIC, Place
+from reactors.admission.view import COVERING, View, demand_of
+from reactors.evictions import NAME
+from reactors.reclaim import Watch
+
+#: After a refusal, so long nothing is tried on that pod.
+REST_US = 600 * SECOND_US
+
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+ASKED = "requests."
+GRACE_OVER = "GraceOver"
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A bound pod that is not about to end."""
+
+    fact: PodState
+    version: str
+    seen_us: int
+    #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole.
+    demand: dict[str, int]
+    started_us: int
+
+
+class EvictionView:
+    """Kept by :class:`reactors.engine.contract.View`."""
+
+    def __init__(self) -> None:
+        # It takes the events of the one cluster that the replica is about.
+        self.seen = View("")
+        self.trees: dict[str, Tree] = {}
+        #: By uid.
+        self.pods: dict[str, Held] = {}
+        self._versions: dict[str, tuple[str, int]] = {}
+        #: (quota, key) to the judgement that its grace is over.
+        self.spent: dict[tuple[str, str], BudgetJudged] = {}
+        #: Elastic quotas by name: since when each may be over its share.
+        self.watches: dict[str, Watch] = {}
+        #: What was decided about a pod and has no outcome yet, and until when none is tried, by uid.
+        self.awaited: dict[str, Decision] = {}
+        self.rests_until_us: dict[str, int] = {}
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """Fold one event."""
+        self.seen.cluster = event.cluster
+        self.seen.take(event)
+        # Nobody works these off here.
+        self.seen.changed.clear()
+        self.seen.changed_quotas.clear()
+        if isinstance(fact, AdmissionsGrouped):
+            self._entered(fact.decisions, event)
+        elif isinstance(fact, JOURNAL):
+            self._entered((fact,), event)
+        elif isinstance(fact, PodState):
+            self._pod(fact, event.time_us)
+        elif isinstance(fact, PodsListed):
+            self._listed(fact, event.time_us)
+        elif isinstance(fact, BudgetJudged):
+            place = (fact.quota, fact.key)
+            self.spent.pop(place, None)
+            if fact.phase == GRACE_OVER:
+                self.spent[place] = fact
+        elif isinstance(fact, ClockTicked):
+            self._watch(event.time_us)
+        elif isinstance(fact, Decision) and fact.reactor == NAME:
+            self._decided(fact)
+        elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
+            self._settled(fact, event.time_us)
+
+    def _entered(self, entries: Sequence[Entry], event: Event) -> None:
+        tree = self.trees.setdefault(event.key, Tree(event.key))
+        try:
+            for entry in entries:
+                tree.apply(entry, event.sequence, event.time_us)
+        except HistoryDivergedError:
+            # Every reader passes over it, and over what follows it in its group.
+            pass
+        tree.skip(event.sequence)
+
+    def _pod(self, fact: PodState, time_us: int) -> None:
+        known = self._versions.get(fact.uid)
+        if known is not None and not histories.precedes(*known, fact.resource_version, time_us):
+            return
+        is_held = isinstance(fact, PodObserved) and fact.node and not fact.deletion
+        if not is_held or fact.phase in ("Succeeded", "Failed"):
+            self._forget(fact.uid)
+        if isinstance(fact, PodVanished):
+            self._versions.pop(fact.uid, None)
+            return
+        self._versions[fact.uid] = (fact.resource_version, time_us)
+        if is_held and fact.phase not in ("Succeeded", "Failed"):
+            assert isinstance(fact, PodObserved)
+            try:
+                demand = demand_of(fact)
+            except EnvelopeError:
+                demand = {}
+            started_us = _us(fact.scheduled or fact.created, time_us)
+            self.pods[fact.uid] = Held(fact, fact.resource_version, time_us, demand, started_us)
+
+    def _forget(self, uid: str) -> None:
+        self.pods.pop(uid, None)
+        self.rests_until_us.pop(uid, None)
+
+    def _listed(self, fact: PodsListed, listed_us: int) -> None:
+        present = set(fact.uids)
+        for uid, pod in list(self.pods.items()):
+            covers = fact.first <= uid and (not fact.until or uid < fact.until)
+            if covers and uid not in present and pod.seen_us < listed_us:
+                self._forget(uid)
+
+    def _watch(self, at_us: int) -> None:
+        """See which elastic quotas are within their share now."""
+        nodes = {node.name: (tree, node) for tree in self.trees.values() for node in elastic(tree)}
+        for name in self.watches.keys() - nodes.keys():
+            del self.watches[name]
+        used = self.used() if nodes else {}
+        for name, (tree, node) in nodes.items():
+            runtime = tree.elastic.runtime(node.name)
+            if name not in self.watches or not reclaim.over(used.get(name, {}), runtime):
+                self.watches[name] = Watch(at_us)
+
+    def _decided(self, decision: Decision) -> None:
+        if not decision.is_shadow:
+            self.awaited[decision.key] = decision
+        pod = self.pods.get(decision.key)
+        where = self.place(pod.fact) if pod is not None else None
+        if where is not None and where.quota in self.watches:
+            # What was decided gets its time to take effect.
+            self.watches[where.quota] = Watch(decision.at_us)
+
+    def _settled(self, fact: EffectSettled, time_us: int) -> None:
+        for uid, decision in list(self.awaited.items()):
+            if decision.id == fact.decision:
+                del self.awaited[uid]
+                if fact.result == "refused":
+                    self.rests_until_us[uid] = time_us + REST_US
+
+    # questions
+
+    def place(self, fact: PodState) -> Place | None:
+        """The quota that a pod belongs to."""
+        if fact.owner is not None and fact.owner.kind in COVERING:
+            top = self.seen.top(fact.owner)
+            return self.seen.place(top.labels, top.namespace) if top is not None else None
+        return self.seen.place(fact.labels, fact.namespace)
+
+    def holder(self, fact: PodState) -> str:
+        """The uid of the workload that is charged for a pod: the top of its chain, or itself."""
+        if fact.owner is not None and fact.owner.kind in COVERING:
+            top = self.seen.top(fact.owner)
+            return top.uid if top is not None else ""
+        return fact.uid
+
+    def of(self, kind: str, quota: str) -> Iterator[Held]:
+        """The pods of one quota."""
+        for pod in self.pods.values():
+            where = self.place(pod.fact)
+            if where is not None and (where.kind, where.quota) == (kind, quota):
+                yield pod
+
+    def used(self) -> dict[str, dict[str, int]]:
+        """What the pods of each elastic quota ask for, by resource."""
+        found: dict[str, dict[str, int]] = {}
+        for pod in self.pods.values():
+            where = self.place(pod.fact)
+            if where is not None and where.kind == ELASTIC:
+                sums = found.setdefault(where.quota, {})
+                for resource, amount in asked(pod).items():
+                    sums[resource] = sums.get(resource, 0) + amount
+        return found
+
+
+def elastic(tree: Tree) -> Iterator[Node]:
+    """The quotas of a tree that hold pods and have a share that others' asks change."""
+    for node in tree.nodes.values():
+        if node.observed is not None and node.kind == ELASTIC and not node.observed.is_parent:
+            yield node
+
+
+def asked(pod: Held) -> dict[str, int]:
+    """What a pod requests, by resource."""
+    return {key.removeprefix(ASKED): n for key, n in pod.demand.items() if key.startswith(ASKED)}
+
+
+def _us(text: str | None, otherwise: int) -> int:
+    try:
+        return parse_stamp(text or "")
+    except TimestampError:
+        return otherwise
