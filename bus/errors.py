@@ -150,8 +150,11 @@ class ClusterUnavailableError(RetryableError):
     """The cluster's API server cannot be reached or is overloaded.
 
     Wait and try again. Until then what is known grows old, and no destructive decision may rest on
-    it.
+    it. Where it answered, `status` is the HTTP status and `message` what it said.
     """
+
+    status: int = 0
+    message: str = ""
 
 
 # --- going on would be wrong ---------------------------------------------------------------------

@@ -21,9 +21,18 @@ from bus.errors import (
 LONGEST_MESSAGE = 4096
 
 
+class _Cause(msgspec.Struct):
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+
+
 class _Status(msgspec.Struct):
     message: str = ""
     reason: str = ""
+    details: _Details | None = None
 
 
 #: Subresources of a namespace itself.
@@ -72,4 +81,7 @@ def _told(said: bytes) -> tuple[str, str]:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         # A proxy's page, or a webhook's own text.
         return said[:LONGEST_MESSAGE].decode(errors="replace"), ""
-    return found.message[:LONGEST_MESSAGE], found.reason
+    # Of an eviction only the causes name the disruption budget.
+    causes = (found.details.causes if found.details else None) or []
+    more = [one.message for one in causes if one.message and one.message not in found.message]
+    return " ".join([found.message, *more])[:LONGEST_MESSAGE], found.reason

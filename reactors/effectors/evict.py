@@ -1,7 +1,7 @@
 """Ends a pod by the Eviction subresource, on the condition of its uid.
 
-The API server answers 429 while a disruption budget allows no eviction; then nothing was done, it is tried again when the
-API server wants to be asked, and given up when the decision expires. A pod that is being deleted is done already.
+The API server answers 429 while a disruption budget allows no eviction. Then nothing was done; the outcome names the
+budget, and the reactor decides anew when it has rested. A pod that is being deleted is done already.
 
 Source: Kubernetes, "API-initiated Eviction"; ``house.md`` section 5; ``reliability.md`` P25.
 """
@@ -11,9 +11,14 @@ from __future__ import annotations
 from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
+from bus.errors import ClusterUnavailableError
 from bus.events.decisions import Decision, Result
 
 Json = dict[str, Any]
+
+TOO_MANY = 429
+#: How the API server's words name what is in the way.
+BUDGET = "disruption budget"
 
 
 class Evictions(Protocol):
@@ -43,6 +48,12 @@ class EvictEffector:
         if "deletionTimestamp" in found["metadata"]:
             return "done", "being deleted"
         crashpoint("evict.before_evict")
-        await self._cluster.evict(target.namespace, target.name, uid=target.uid)
+        try:
+            await self._cluster.evict(target.namespace, target.name, uid=target.uid)
+        except ClusterUnavailableError as error:
+            # Any other 429 is an API server that has too much to do.
+            if error.status != TOO_MANY or BUDGET not in error.message:
+                raise
+            return "refused", error.message
         crashpoint("evict.after_evict")
         return "done", ""

@@ -31,8 +31,8 @@ from reactors.admission.view import COVERING, View, demand_of
 from reactors.evictions import NAME
 from reactors.reclaim import Watch
 
-#: After a refusal, so long nothing is tried on that pod.
-REST_US = 600 * SECOND_US
+#: After a refusal, by a disruption budget say, so long nothing is tried on that pod.
+REST_US = 60 * SECOND_US
 
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 ASKED = "requests."
@@ -89,6 +89,7 @@ class EvictionView:
             if fact.phase == GRACE_OVER:
                 self.spent[place] = fact
         elif isinstance(fact, ClockTicked):
+            self._renew(event.time_us)
             self._watch(event.time_us)
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
@@ -135,6 +136,12 @@ class EvictionView:
             covers = fact.first <= uid and (not fact.until or uid < fact.until)
             if covers and uid not in present and pod.seen_us < listed_us:
                 self._forget(uid)
+
+    def _renew(self, at_us: int) -> None:
+        """A new period begins as Ok, and nothing is said of that."""
+        for place, judged in list(self.spent.items()):
+            if judged.period_end_s is not None and at_us >= judged.period_end_s * SECOND_US:
+                del self.spent[place]
 
     def _watch(self, at_us: int) -> None:
         """See which elastic quotas are within their share now."""

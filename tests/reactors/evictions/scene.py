@@ -1,0 +1,128 @@
+"""A cluster in memory whose quotas were declared by the product's keeper, and a runner that evicts on its ticks."""
+
+from bus.clock import SECOND_US
+from bus.errors import NotFoundError
+from bus.events.budgets import BudgetJudged
+from bus.events.clock import LEADER, ClockTicked
+from bus.events.decisions import EffectSettled, Evict
+from bus.events.nodes import NodeObserved
+from bus.memory import MemoryTransport
+from reactors.effectors.evict import EvictEffector
+from reactors.engine.contract import Pace
+from reactors.engine.policies import policy_changed
+from reactors.engine.replica import Replica
+from reactors.engine.runner import Runner
+from reactors.evictions import NAME
+from reactors.evictions.decide import reactor
+from reactors.evictions.policy import EvictionPolicy
+from tests import factories as said
+from tests.reactors.cluster import QUOTA, START_US, Cluster
+
+ELASTIC = "quota.scheduling.koordinator.sh/name"
+CARD = "nvidia.com/gpu"
+FAST = Pace(per_minute=1000, per_namespace=1000, per_node=1000, per_workload=1)
+
+
+class Evicting(Cluster):
+    """``pods``: those that the API server has, by name; what is evicted vanishes from there and is said."""
+
+    def __init__(self):
+        super().__init__(MemoryTransport())
+        self.pods = {}
+        self.refuses = None
+        self.evicted = []
+        self.runner = self.new_runner()
+
+    def new_runner(self):
+        effectors = {Evict.wire_type: EvictEffector(self)}
+        return Runner(Replica([reactor], "c1"), self.transport, self.clock, effectors)
+
+    async def policy(self, mode="on", **fields):
+        policy = EvictionPolicy(**{"pace": FAST} | fields)
+        fact = policy_changed(NAME, mode, policy, author="test")
+        await self.say(fact, NAME)
+
+    async def nodes(self, cards):
+        node = NodeObserved(
+            uid="n", name="n", resource_version=str(next(self._versions)),
+            allocatable={CARD: str(cards), "cpu": "1000"},
+        )  # fmt: skip
+        await self.say(node, "n")
+
+    async def see_elastic(self, name, least, most, **fields):
+        await self.see_quota(
+            name, {}, kind="ElasticQuota", namespace="quotas", min={CARD: least},
+            max={CARD: most}, **fields,
+        )  # fmt: skip
+
+    async def run_pod(
+        self, name, *, quota="q", label=ELASTIC, priority=0, gpu=1, labels=None, **fields
+    ):
+        """A bound pod of its own."""
+        version = next(self._versions)
+        labels = {label: quota} | (labels or {})
+        at = (self.clock.us - said.START_US) / SECOND_US
+        event = said.pod_observed(
+            f"uid-{name}", version, at, cluster="c1", name=name, labels=labels, gpu=gpu,
+            priority=priority, created=at, **fields,
+        )  # fmt: skip
+        self.pods[name] = f"uid-{name}"
+        await self.transport.publish([event])
+
+    async def judge(self, quota, key, phase, **fields):
+        at_s = self.clock.us // SECOND_US
+        fact = BudgetJudged(
+            quota=quota, key=key, phase=phase, at_s=at_s, exhausted_s=at_s - 10, spent=100, limit=90,
+            rule="GraceThenEvict", period_start_s=at_s - 100, based_on=1, **fields,
+        )  # fmt: skip
+        await self.say(fact, f"{quota}-{phase}-{at_s}")
+
+    async def tick(self, after=10):
+        """Time goes on, the runner decides, and what was decided is done."""
+        await self.settled()
+        self.clock.after(after)
+        now_us = self.clock.us
+        event = ClockTicked().event(
+            cluster="c1", key=LEADER, id=f"tick/{now_us}", source="clock", time_us=now_us
+        )
+        await self.transport.publish([event])
+        await self.read()
+        await self.runner.work()
+        await self.read()
+        await self.settled()
+
+    async def read(self):
+        while self.runner.replica.sequence < (await self.transport.head()).last_sequence:
+            for event in self.transport.events[self.runner.replica.sequence :]:
+                await self.runner.take(event)
+
+    # the API server
+
+    async def get(self, path):
+        name = path.rpartition("/")[2]
+        if name not in self.pods:
+            raise NotFoundError(message=name)
+        return {"metadata": {"uid": self.pods[name]}}
+
+    async def evict(self, namespace, pod, *, uid):
+        if self.refuses is not None:
+            raise self.refuses
+        assert self.pods.pop(pod) == uid
+        self.evicted.append(pod)
+        at = (self.clock.us - said.START_US) / SECOND_US
+        version = next(self._versions)
+        event = said.pod_vanished(uid, version, at, cluster="c1", name=pod, deletion=at)
+        await self.transport.publish([event])
+        return {}
+
+    # what was said
+
+    def decisions(self):
+        return [Evict.read(e) for e in self.transport.events if e.type == Evict.wire_type]
+
+    def outcomes(self):
+        events = [e for e in self.transport.events if e.type == EffectSettled.wire_type]
+        return [(fact.result, fact.message) for fact in map(EffectSettled.read, events)]
+
+
+__all__ = ["CARD", "ELASTIC", "QUOTA", "START_US", "Evicting"]

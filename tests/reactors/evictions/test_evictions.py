@@ -1,0 +1,233 @@
+"""Who has to go, when, and what becomes of it: through runner, interlocks and effector, in memory."""
+
+import pytest
+
+from bus.errors import ClusterUnavailableError
+from bus.events.histories import HistoryRecovered
+from bus.events.pods import PodsListed
+from bus.events.policies import PauseChanged
+from reactors.engine.contract import Pace
+from reactors.engine.rederive import rederive
+from reactors.evictions.decide import reactor
+from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
+
+PDB = ClusterUnavailableError(
+    status=429,
+    message="Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web needs 2 healthy pods",
+)
+
+
+@pytest.fixture
+async def cluster():
+    """``q`` may use 10 of 20 cards while ``other`` asks for its own; enough pods elsewhere for two at a time."""
+    async with Evicting() as running:
+        await running.nodes(20)
+        await running.see_elastic("q", 10, 20)
+        await running.see_elastic("other", 10, 20)
+        await running.policy(monitor_all_quotas=True, delay_evict_seconds=20)
+        for number in range(100):
+            await running.run_pod(f"else-{number}", quota="nobody", gpu=0)
+        yield running
+
+
+async def overuse(cluster, pods=12):
+    """``q`` borrowed, and ``other`` wants its own back."""
+    for number in range(pods):
+        await cluster.run_pod(f"p{number:02}", priority=number % 3)
+        cluster.clock.after(1)
+    for number in range(10):
+        await cluster.run_pod(f"o{number}", quota="other")
+
+
+async def test_the_lowest_priority_goes_first_and_of_these_the_last_started(cluster):
+    await overuse(cluster)
+    for _ in range(4):
+        await cluster.tick()
+
+    assert ["p09", "p06"] == cluster.evicted
+    assert {"quota-overused"} == {d.reason for d in cluster.decisions()}
+    first = cluster.decisions()[0]
+    assert (first.numbers[f"used_{CARD}"], first.numbers[f"runtime_{CARD}"]) == (12, 10)
+
+
+async def test_nothing_goes_before_the_delay_is_strictly_over(cluster):
+    await overuse(cluster)
+    await cluster.tick()
+    await cluster.tick()
+    await cluster.tick()
+    assert [] == cluster.evicted
+    await cluster.tick()
+
+    assert 2 == len(cluster.evicted)
+
+
+async def test_a_moment_within_its_share_begins_the_delay_anew(cluster):
+    await overuse(cluster)
+    for _ in range(3):
+        await cluster.tick()
+    for number in range(2):
+        await cluster.evict("ns", f"p{number:02}", uid=f"uid-p{number:02}")
+    await cluster.tick()
+    cluster.evicted.clear()
+    for number in range(2):
+        await cluster.run_pod(f"again-{number}")
+    for _ in range(2):
+        await cluster.tick()
+
+    assert [] == cluster.evicted
+
+
+async def test_what_is_not_preemptible_stays(cluster):
+    await overuse(cluster, 10)
+    for number in range(2):
+        keep = {"quota.scheduling.koordinator.sh/preemptible": "false"}
+        await cluster.run_pod(f"kept-{number}", priority=-5, labels=keep)
+    for _ in range(4):
+        await cluster.tick()
+
+    assert ["p09", "p06"] == cluster.evicted
+
+
+async def test_nothing_goes_unless_all_quotas_are_monitored(cluster):
+    await cluster.policy(monitor_all_quotas=False)
+    await overuse(cluster)
+    for _ in range(6):
+        await cluster.tick()
+
+    assert [] == cluster.decisions()
+
+
+async def test_shadow_mode_names_the_same_victims_and_touches_nothing(cluster):
+    await cluster.policy("shadow", monitor_all_quotas=True, delay_evict_seconds=20)
+    await overuse(cluster)
+    for _ in range(4):
+        await cluster.tick()
+
+    assert ["p09", "p06"] == [d.target.name for d in cluster.decisions()]
+    assert [] == cluster.evicted
+
+
+async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(cluster):
+    await cluster.see_quota("team", {"requests.cpu": 9000, f"limits.{CARD}": 4})
+    await cluster.run_pod("cheap", quota="team", label=QUOTA, gpu=0)
+    await cluster.run_pod("card", quota="team", label=QUOTA, gpu=1)
+    await cluster.settled()
+    await cluster.judge("team", f"limits.{CARD}", "Exhausted")
+    await cluster.tick()
+    assert [] == cluster.evicted
+    await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+    await cluster.tick()
+
+    assert ["card"] == cluster.evicted
+    assert [("budget-grace-over", 100, 90)] == [
+        (d.reason, d.numbers["spent"], d.numbers["limit"]) for d in cluster.decisions()
+    ]
+
+
+async def test_a_new_period_of_the_budget_ends_its_evictions(cluster):
+    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.run_pod("card", quota="team", label=QUOTA, gpu=1)
+    await cluster.settled()
+    ends_s = cluster.clock.us // 10**6 + 5
+    await cluster.judge("team", f"limits.{CARD}", "GraceOver", period_end_s=ends_s)
+    await cluster.tick()
+
+    assert [] == cluster.decisions()
+
+
+async def test_a_disruption_budget_is_named_and_asked_again_later(cluster):
+    await overuse(cluster, 11)
+    cluster.refuses = PDB
+    for _ in range(4):
+        await cluster.tick()
+    assert [("refused", PDB.message)] == cluster.outcomes()
+    cluster.refuses = None
+    for _ in range(20):
+        await cluster.tick()
+    assert [] == cluster.evicted
+    for _ in range(20):
+        await cluster.tick()
+
+    # No workload is tried more than once in five minutes.
+    assert ["p09"] == cluster.evicted
+
+
+async def test_another_object_of_the_same_name_is_never_touched(cluster):
+    await overuse(cluster, 11)
+    cluster.pods["p09"] = "another"
+    for _ in range(4):
+        await cluster.tick()
+
+    assert ([], "another") == (cluster.evicted, cluster.pods["p09"])
+    assert [("gone", "another object has this name")] == cluster.outcomes()
+
+
+async def test_what_is_within_its_share_again_is_not_evicted(cluster):
+    await overuse(cluster, 11)
+    cluster.refuses = ClusterUnavailableError(status=503, message="down")
+    for _ in range(4):
+        await cluster.tick()
+    cluster.refuses = None
+    assert 1 == len(cluster.decisions())
+    await cluster.nodes(40)
+    await cluster.settled()
+    await cluster.read()
+    cluster.runner._again_at.clear()
+    await cluster.runner.work()
+
+    assert [("stale", "within_share")] == cluster.outcomes()
+    assert [] == cluster.evicted
+
+
+async def test_at_most_the_limit_goes_in_a_minute_each_once(cluster):
+    await cluster.policy(
+        monitor_all_quotas=True,
+        delay_evict_seconds=0,
+        pace=Pace(per_minute=1, per_node=99, per_namespace=99),
+    )
+    await overuse(cluster, 12)
+    for _ in range(3):
+        await cluster.tick()
+    assert 1 == len(cluster.evicted)
+    for _ in range(14):
+        await cluster.tick()
+
+    assert ["p09", "p06"] == cluster.evicted
+
+
+async def test_a_pause_evicts_nobody(cluster):
+    await overuse(cluster)
+    await cluster.tick()
+    await cluster.say(PauseChanged(is_paused=True, author="ada"), "reactors")
+    for _ in range(5):
+        await cluster.tick()
+
+    assert [] == cluster.decisions()
+
+
+@pytest.mark.parametrize("what", ["emptied", "regressed"])
+async def test_nobody_is_evicted_after_an_emptied_list_or_a_regressed_bus(cluster, what):
+    await overuse(cluster)
+    await cluster.tick()
+    if what == "emptied":
+        for number in range(100):
+            cluster.pods.pop(f"else-{number}")
+        listed = PodsListed(resource_version="999999", uids=tuple(sorted(cluster.pods.values())))
+        cluster.clock.after(1)
+        await cluster.say(listed, "999999-1")
+    else:
+        await cluster.say(HistoryRecovered(incarnation=2, published=3), "recovered")
+    for _ in range(6):
+        await cluster.tick()
+
+    assert [] == cluster.evicted
+
+
+async def test_every_eviction_follows_from_the_history(cluster):
+    await overuse(cluster)
+    for _ in range(6):
+        await cluster.tick()
+    found = rederive(lambda: cluster.transport.events, (reactor,), "c1")
+
+    assert cluster.evicted
+    assert (2, ()) == (found.same, found.mismatches)
