@@ -11,7 +11,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from bus.clock import Clock, SystemClock
-from bus.events.decisions import Cull, Restore, Warn, Withdraw
+from bus.events.decisions import Cull, Evict, Restore, Warn, Withdraw
 from bus.events.policies import Mode
 from bus.transport import Transport
 from deploy.bootstrap import beside
@@ -19,20 +19,24 @@ from deploy.settings import Settings
 from reactors.catalogue import REACTORS
 from reactors.culling.view import NAME as CULLING
 from reactors.effectors.cull import CullEffector, LastLook, Objects
+from reactors.effectors.evict import EvictEffector
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Effector, Runner, announce, tick
+from reactors.evictions import NAME as EVICTIONS
 
 
 def policies(settings: Settings) -> dict[str, tuple[Mode, ReactorPolicy]]:
     """Reactor to mode and policy, as the settings want them."""
-    return {CULLING: settings.culling_policy}
+    evictions = settings.evictions
+    return {CULLING: settings.culling_policy, EVICTIONS: (evictions.mode, evictions.policy)}
 
 
 def effectors(cluster: Objects, clock: Clock, look: LastLook | None) -> dict[str, Effector]:
     """Who does what, by wire type of the decision."""
     cull = CullEffector(cluster, clock, look)
-    return {verb.wire_type: cull for verb in (Warn, Withdraw, Cull, Restore)}
+    found: dict[str, Effector] = {verb.wire_type: cull for verb in (Warn, Withdraw, Cull, Restore)}
+    return found | {Evict.wire_type: EvictEffector(cluster)}
 
 
 @asynccontextmanager

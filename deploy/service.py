@@ -123,7 +123,7 @@ async def _work(
                     await stack.enter_async_context(
                         _keeping(settings, opened, store, followed, more)
                     )
-                if settings.culling.mode != "off":
+                if {settings.culling.mode, settings.evictions.mode} != {"off"}:
                     await stack.enter_async_context(_acting(settings, opened, followed, more))
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
@@ -167,10 +167,13 @@ async def _keeping(
 async def _acting(
     settings: Settings, opened: Bus, followed: Following, more: Figures
 ) -> AsyncIterator[None]:
-    """Ask the notebooks of the cluster that is followed, decide on what they say, and act."""
+    """Decide on what is known of the cluster that is followed, and act; ask its notebooks where they are culled."""
     name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
     look, cluster = LastLook(), followed.cluster
     async with acting(transport, cluster, wanted, name=name, look=look) as runner:
+        if settings.culling.mode == "off":
+            yield
+            return
         look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
         more.append(partial(figures, runner.replica))
         async with beside(look.prober.run(settings.culling_policy[1].check_period_seconds)):

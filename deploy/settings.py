@@ -37,6 +37,7 @@ from pydantic_settings import (
 from bus.sources.labels import LabelPolicy
 from deploy.errors import SettingsError
 from deploy.settings_culling import CullingSettings
+from deploy.settings_evictions import EvictionSettings
 from deploy.settings_file import SettingsFile, read_settings_file
 
 if TYPE_CHECKING:
@@ -204,6 +205,7 @@ class Settings(BaseSettings):
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
     culling: CullingSettings = CullingSettings()
+    evictions: EvictionSettings = EvictionSettings()
 
     @property
     def culling_policy(self) -> tuple[Mode, CullingPolicy]:

@@ -20,6 +20,7 @@ from deploy.cli import (
     asking,
     budgets,
     culling,
+    evictions,
     history,
     imports,
     keeping,
@@ -65,6 +66,7 @@ asking.register(app)
 quotas.register(app)
 budgets.register(app)
 queue.register(app)
+evictions.register(app)
 why.register(app)
 culling.register(app)
 reactors.register(app)

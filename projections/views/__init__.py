@@ -16,6 +16,7 @@ from projections.views.activity import ACTIVITY
 from projections.views.admissions import ADMISSIONS
 from projections.views.budgets import BUDGETS
 from projections.views.culling import CULLING
+from projections.views.evictions import EVICTIONS
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
@@ -34,6 +35,7 @@ VIEWS = (
     *ACTIVITY,
     *CULLING,
     *WAITS,
+    *EVICTIONS,
     *HISTORY,
 )
 

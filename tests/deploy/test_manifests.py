@@ -70,3 +70,7 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
     queueing = {(resource_of(kind.path), "patch") for kind in GOVERNED if kind.queues}
 
     assert granted("bursar-queue") == queueing
+
+
+def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
+    assert granted("bursar-evictions") == {("pods", "get"), ("pods/eviction", "create")}
