@@ -264,7 +264,8 @@ async def followed(books, sources, clusters):
         for source, cluster in zip(sources, clusters, strict=True)
     ]
     tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
-    async with asyncio.timeout(270):  # Seconds on an idle machine; a test machine may be anything but idle.
+    # Seconds on an idle machine; a test machine may be anything but idle.
+    async with asyncio.timeout(270):
         while any(reflector.state.version != END for reflector in reflectors):
             for task in tasks:
                 if task.done():
