@@ -12,6 +12,7 @@ import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
@@ -31,6 +32,7 @@ from reactors.admission.view import View
 from reactors.effectors.events import Recorder, Writes
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
+from reactors.queue.figures import figures as queue_figures
 from reactors.queue.hold import Hold
 from reactors.queue.releasing import Releasing
 from reactors.webhook.application import Application
@@ -150,6 +152,8 @@ async def admitting(
                 relist=relist, starts=cluster,
             )
         )  # fmt: skip
+        if admission.releasing is not None and more is not None:
+            more.append(partial(queue_figures, admission.releasing.lines))
         if wanted.mode in ("shadow", "enforce"):
             registration = RegistrationSettings(
                 wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,

@@ -37,6 +37,7 @@ from deploy.settings import Settings, cluster_access, default_data
 from projections.engine.store import Store
 from reactors.culling.figures import figures
 from reactors.effectors.quota_status import StatusWriter
+from reactors.evictions.figures import figures as evictions
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parent / "recording"
@@ -171,6 +172,7 @@ async def _acting(
     name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
     look, cluster = LastLook(), followed.cluster
     async with acting(transport, cluster, wanted, name=name, look=look) as runner:
+        more.append(partial(evictions, runner.replica))
         if settings.culling.mode == "off":
             yield
             return

@@ -9,6 +9,7 @@ Source: ``koordinator.md`` sections 2.5 and 2.7; ``house.md`` section 5.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -67,6 +68,8 @@ class EvictionView:
         #: What was decided about a pod and has no outcome yet, and until when none is tried, by uid.
         self.awaited: dict[str, Decision] = {}
         self.rests_until_us: dict[str, int] = {}
+        #: (reason, result): how many.
+        self.counts: Counter[tuple[str, str]] = Counter()
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
@@ -155,7 +158,9 @@ class EvictionView:
                 self.watches[name] = Watch(at_us)
 
     def _decided(self, decision: Decision) -> None:
-        if not decision.is_shadow:
+        if decision.is_shadow:
+            self.counts[(decision.reason, "shadow")] += 1
+        else:
             self.awaited[decision.key] = decision
         pod = self.pods.get(decision.key)
         where = self.place(pod.fact) if pod is not None else None
@@ -167,6 +172,7 @@ class EvictionView:
         for uid, decision in list(self.awaited.items()):
             if decision.id == fact.decision:
                 del self.awaited[uid]
+                self.counts[(decision.reason, fact.result)] += 1
                 if fact.result == "refused":
                     self.rests_until_us[uid] = time_us + REST_US
 

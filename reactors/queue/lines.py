@@ -17,6 +17,7 @@ from bus.events.pods import PodObserved
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved
+from bus.metrics import Histogram
 from projections.admissions import Grant, Node
 from reactors.admission.decide import Request
 from reactors.admission.mapping import Place, types_of
@@ -25,6 +26,11 @@ from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
 #: So long a release counts as starting if no pod of it is bound: nodes may be full, or its controller slow.
 START_SECONDS = 10
+
+#: Upper bounds of the buckets of waits: a second to a week, microseconds.
+WAIT_BOUNDS_US = tuple(
+    seconds * SECOND_US for seconds in (1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400, 604_800)
+)
 
 
 class Lines:
@@ -45,6 +51,9 @@ class Lines:
         self._starting: dict[str, int] = {}
         #: Who is to wait again.
         self._returning: set[str] = set()
+        #: By quota; and how many had to wait again.
+        self.waits: dict[str, Histogram] = {}
+        self.returned = 0
         #: Grows with everything that may change who comes next.
         self.changes = 0
 
@@ -60,11 +69,13 @@ class Lines:
                 self._released[fact.uid], self._passed[fact.uid] = event.time_us, fact.passed
                 self._returning.discard(fact.uid)
                 self._starting[fact.uid] = event.time_us
+                self._waited(fact, event.time_us)
         elif event.type == PodObserved.wire_type and self._starting:
             self._bound(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
             told = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in told if one.reason == "returning")
+            self.returned += sum(one.reason == "returned" for one in told)
         elif event.type == PriorityClassObserved.wire_type:
             seen = PriorityClassObserved.read(event)
             self._classes[seen.name] = seen
@@ -82,6 +93,12 @@ class Lines:
         if found is not None and found.ask.held:
             self._held.add(uid)
             self.changes += 1
+
+    def _waited(self, fact: AdmissionDecided, released_us: int) -> None:
+        found = self._view.objects.get(fact.uid)
+        if found is not None:
+            waits = self.waits.setdefault(fact.quota, Histogram(WAIT_BOUNDS_US))
+            waits.observe(max(released_us - found.created_us, 0))
 
     def _bound(self, fact: PodObserved) -> None:
         """The first pod of what was released has found its place."""
@@ -128,6 +145,10 @@ class Lines:
             if since_us > late_us and self._is_there(uid)
         }
         return len(self._starting)
+
+    def is_starting(self, uid: str) -> bool:
+        """Whether it was released a moment ago."""
+        return uid in self._starting
 
     def _is_there(self, uid: str) -> bool:
         """Whether it is held, or runs: neither gone nor ended."""

@@ -6,9 +6,11 @@ from bus.errors import ClusterUnavailableError
 from bus.events.histories import HistoryRecovered
 from bus.events.pods import PodsListed
 from bus.events.policies import PauseChanged
+from bus.metrics import lines
 from reactors.engine.contract import Pace
 from reactors.engine.rederive import rederive
 from reactors.evictions.decide import reactor
+from reactors.evictions.figures import figures
 from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
 
 PDB = ClusterUnavailableError(
@@ -231,3 +233,12 @@ async def test_every_eviction_follows_from_the_history(cluster):
 
     assert cluster.evicted
     assert (2, ()) == (found.same, found.mismatches)
+
+
+async def test_metrics_count_evictions_by_reason_and_by_what_became_of_them(cluster):
+    await overuse(cluster)
+    for _ in range(6):
+        await cluster.tick()
+    text = "".join(lines(figures(cluster.runner.replica)))
+
+    assert 'bursar_evictions_total{reason="quota-overused",result="done"} 2' in text

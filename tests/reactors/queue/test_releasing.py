@@ -8,7 +8,9 @@ import pytest
 from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
+from bus.metrics import lines as written
 from reactors.queue import lines, plan, releasing
+from reactors.queue.figures import figures
 from reactors.queue.rederive import differences
 from tests.reactors.queue.jobs import Jobs
 
@@ -381,3 +383,19 @@ async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster)
 
     await until(lambda: cluster.running() == ["a", "b", "c", "d"])
     assert [] == differences_of(cluster)
+
+
+async def test_metrics_tell_who_waits_and_how_long_since_the_create(cluster):
+    await cluster.create("a", 4)
+    await cluster.create("b", 2)
+    await until(lambda: cluster.running() == ["a"])
+    cluster.clock.after(20)
+    await cluster.delete("a")
+    await until(lambda: cluster.running() == ["b"])
+    await cluster.create("c", 4)
+    await quiet(cluster)
+    text = "".join(written(figures(cluster.admission.releasing.lines)))
+
+    assert 'bursar_queue_length{quota="team"} 1' in text
+    assert 'bursar_queue_wait_seconds_bucket{quota="team",le="1"} 1' in text
+    assert 'bursar_queue_wait_seconds_count{quota="team"} 2' in text
