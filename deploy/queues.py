@@ -1,7 +1,7 @@
 """Queues as the ledger's archive has them, and orders to them.
 
 For questions: the same readers and rules as where queues are worked off, fed with the archive instead of the bus. They read
-every version of every workload, which takes about a second for each 50,000 of them.
+every version of every workload.
 
 Source: issue 5, item 3.
 """

@@ -85,7 +85,7 @@ TFJOB = _training("tfjobs", "TFJob", "tfReplicaSpecs")
 PYTORCHJOB = _training(
     "pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs", scales="spec.pytorchReplicaSpecs.Worker"
 )
-# Two operators serve this kind, with different rules of suspension: it is refused rather than held.
+# Refused rather than held: two operators serve this kind, and its suspension was tried with neither.
 MPIJOB = _training("mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False)
 NOTEBOOK = Kind(
     "kubeflow.org",
