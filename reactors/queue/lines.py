@@ -24,8 +24,8 @@ from reactors.admission.mapping import Place, types_of
 from reactors.admission.view import COVERING, Object, View
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
-#: So long a release counts as starting if no pod of it is bound: nodes may be full, or its controller slow.
-START_SECONDS = 10
+#: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
+START_US = 5 * SECOND_US
 
 #: Upper bounds of the buckets of waits: a second to a week, microseconds.
 WAIT_BOUNDS_US = tuple(
@@ -47,7 +47,7 @@ class Lines:
         #: When each was released, and before whom, by uid.
         self._released: dict[str, int] = {}
         self._passed: dict[str, str] = {}
-        #: Released, and no pod of it is bound yet: since when.
+        #: Released, and no pod of it was seen yet: since when.
         self._starting: dict[str, int] = {}
         #: Who is to wait again.
         self._returning: set[str] = set()
@@ -71,7 +71,7 @@ class Lines:
                 self._starting[fact.uid] = event.time_us
                 self._waited(fact, event.time_us)
         elif event.type == PodObserved.wire_type and self._starting:
-            self._bound(PodObserved.read(event))
+            self._begun(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
             told = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in told if one.reason == "returning")
@@ -100,9 +100,9 @@ class Lines:
             waits = self.waits.setdefault(fact.quota, Histogram(WAIT_BOUNDS_US))
             waits.observe(max(released_us - found.created_us, 0))
 
-    def _bound(self, fact: PodObserved) -> None:
-        """The first pod of what was released has found its place."""
-        top = self._view.top(fact.owner) if fact.node else None
+    def _begun(self, fact: PodObserved) -> None:
+        """The first pod of what was released is there: its controller has got to it."""
+        top = self._view.top(fact.owner)
         if top is not None and self._starting.pop(top.uid, None) is not None:
             self.changes += 1
 
@@ -138,7 +138,7 @@ class Lines:
 
     def starting(self, now_us: int) -> int:
         """How many were released and have not started; what takes too long is not waited for."""
-        late_us = now_us - START_SECONDS * SECOND_US
+        late_us = now_us - START_US
         self._starting = {
             uid: since_us
             for uid, since_us in self._starting.items()

@@ -5,6 +5,7 @@ from collections import Counter
 
 import pytest
 
+from bus.events.admissions import AdmissionDecided, entries
 from bus.memory import MemoryTransport
 from tests.acceptance.queueing import queued
 from tests.cluster import build
@@ -53,6 +54,5 @@ def ended(job):
 
 
 def decided(transport):
-    from bus.events.admissions import AdmissionDecided
-
-    return [AdmissionDecided.read(e) for e in transport.events if e.type == "admission.decided"]
+    said = [one for event in transport.events for one in entries(event)]
+    return [AdmissionDecided.read(one) for one in said if one.type == AdmissionDecided.wire_type]

@@ -379,7 +379,7 @@ async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster)
     assert ["a", "b"] == cluster.running()
     await cluster.bind("a")
     await until(lambda: cluster.running() == ["a", "b", "c"])
-    cluster.clock.after(lines.START_SECONDS)
+    cluster.clock.after(lines.START_US / 1_000_000)
 
     await until(lambda: cluster.running() == ["a", "b", "c", "d"])
     assert [] == differences_of(cluster)
