@@ -32,6 +32,8 @@ from projections.engine.store import Store, engine
 from projections.engine.tables import events, parked
 
 SECOND_US = 1_000_000
+#: Those of a cluster without custom kinds.
+BUILT_IN = tuple(source for source in SOURCES if not source.is_optional)
 
 QUICK = ReflectorSettings(
     linger_seconds=0.0, apart_seconds=0.0, wait_seconds=0.05, longest_wait_seconds=0.5
@@ -137,7 +139,7 @@ class Watcher:
         self.taps, self.reflectors, self.clusters = {}, {}, []
         self._tasks = []
 
-    async def start(self, plane, transport, *, sources=SOURCES, clock=None, settings=QUICK):
+    async def start(self, plane, transport, *, sources=BUILT_IN, clock=None, settings=QUICK):
         """Follow `plane`; returns when each source has listed."""
         for source in sources:
             inner = await connect(Access(str(plane.kubeconfig)))

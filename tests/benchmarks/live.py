@@ -50,6 +50,9 @@ from tests.benchmarks import ledgers, measure, traffic
 from tests.benchmarks.measure import Report
 from tests.cluster.plane import ControlPlane
 
+#: The sources of a cluster without custom kinds.
+BUILT_IN = tuple(source for source in SOURCES if not source.is_optional)
+
 RATE = 500
 SECONDS = 30
 CHANGED = 300
@@ -149,7 +152,7 @@ def some_pods(plane: ControlPlane) -> list[tuple[str, str, str]]:
 async def first_sync(plane: ControlPlane, folder: Path, expected: int) -> float:
     """Objects a second, from nothing to the last committed."""
     follower = Follower(plane, folder)
-    async with follower.running(SOURCES, ledger=True):
+    async with follower.running(BUILT_IN, ledger=True):
         # Complete lists are events too; they come on top of what is expected.
         await follower.reach(lambda: follower.committed >= expected)
         seconds = time.perf_counter() - follower.began
@@ -168,7 +171,7 @@ async def _settled(follower: Follower) -> None:
 async def lags(plane: ControlPlane, folder: Path, rounds: int) -> list[dict[str, float]]:
     """p50 and p99 of both lags in milliseconds, for each of ``rounds`` windows, and the rate reached over all."""
     follower = Follower(plane, folder)
-    async with follower.running(SOURCES, ledger=True):
+    async with follower.running(BUILT_IN, ledger=True):
         await _settled(follower)
         before = follower.committed
         answers = await asked(ordered(plane, names=some_pods(plane), rate=RATE, seconds=SECONDS))
