@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
 
 import msgspec
 
@@ -38,9 +40,22 @@ YIELD_EVERY = 200
 
 _log = logging.getLogger(__name__)
 
+_Mark = TypeVar("_Mark")
+
 
 def _requests(demand: dict[str, int]) -> dict[str, int]:
     return {key: amount for key, amount in demand.items() if key.startswith("requests.")}
+
+
+@contextmanager
+def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
+    """Without ``mark`` while the body runs; with it again if that fails."""
+    marks.discard(mark)
+    try:
+        yield
+    except BaseException:
+        marks.add(mark)
+        raise
 
 
 class Keeper:
@@ -88,21 +103,25 @@ class Keeper:
                 await self._journals.moved()
 
     async def work(self) -> None:
-        """Work off what is marked. What fails stays marked."""
+        """Work off what is marked. What fails is marked again.
+
+        A mark is taken away before its work: what is seen during an append marks anew.
+        """
         for name in sorted(self._view.changed_quotas):
-            if await self._quota(name):
-                self._view.changed_quotas.discard(name)
-        if self._view.has_new_capacity:
-            self._view.has_new_capacity = False
-            await self._size()
+            with _taken(self._view.changed_quotas, name):
+                if not await self._quota(name):
+                    self._view.changed_quotas.add(name)
+        await self._size()
         for count, uid in enumerate(sorted(self._view.changed), 1):
-            await self._object(uid)
-            self._view.changed.discard(uid)
+            with _taken(self._view.changed, uid):
+                await self._object(uid)
             if not count % YIELD_EVERY:
                 await asyncio.sleep(0)
         for uid in sorted(self._absent):
-            await self._append(uid, Absent(uid, self._absent[uid]))
-            del self._absent[uid]
+            listed_us = self._absent[uid]
+            await self._append(uid, Absent(uid, listed_us))
+            if self._absent[uid] == listed_us:
+                del self._absent[uid]
 
     async def _quota(self, name: tuple[str, str]) -> bool:
         """Whether this quota is settled; False while its chain to the root was not seen."""
@@ -131,11 +150,18 @@ class Keeper:
             self._view.changed.update(self._view.objects)
 
     async def _size(self) -> None:
-        """Tell the elastic trees what all nodes have."""
+        """Tell the elastic trees what all nodes have, where that changed."""
+        if not self._view.has_new_capacity:
+            return
+        self._view.has_new_capacity = False
         total = capacity(self._view.nodes.values())
         for tree in list(self._journals.trees.values()):
             if any(node.is_elastic for node in tree.nodes.values()):
-                await self.say(tree, lambda draft: sized(draft, total))
+                try:
+                    await self.say(tree, lambda draft: sized(draft, total))
+                except RetryableError:
+                    self._view.has_new_capacity = True
+                    raise
 
     async def say(self, tree: Tree, make: Callable[[Draft], Fact | None]) -> None:
         """Append what ``make`` says on top of the tree as it is now, if it says anything."""

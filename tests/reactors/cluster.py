@@ -52,14 +52,15 @@ class Cluster:
     async def __aexit__(self, *error):
         await self._following.__aexit__(*error)
 
-    async def say(self, fact, key, time_us=None):
+    async def say(self, fact, key, time_us=None, *, settles=True):
         version = getattr(fact, "resource_version", "") or str(next(self._versions))
         id = f"{key}/{version}/{fact.wire_type}"
         time_us = self.clock.us if time_us is None else time_us
         await self.transport.publish(
             [fact.event(cluster="c1", key=key, id=id, source="test", time_us=time_us)]
         )
-        await self.settled()
+        if settles:
+            await self.settled()
 
     async def settled(self):
         """Until the history was read and the keeper has nothing left to do."""
@@ -83,13 +84,15 @@ class Cluster:
         fact = QuotaVanished(uid=f"uid-{name}", kind=kind, name=name, resource_version=version)
         await self.say(fact, fact.uid)
 
-    async def see(self, uid, cpu, *, quota="team", kind="Job", namespace="ns", **fields):
+    async def see(
+        self, uid, cpu, *, quota="team", kind="Job", namespace="ns", settles=True, **fields
+    ):
         fact = WorkloadObserved(
             uid=uid, kind=kind, namespace=namespace, name=uid,
             resource_version=str(next(self._versions)),
             labels={QUOTA: quota} if quota else {}, demand=demand(cpu), **fields,
         )  # fmt: skip
-        await self.say(fact, uid)
+        await self.say(fact, uid, settles=settles)
 
     async def lose(self, uid, kind="Job", namespace="ns"):
         fact = WorkloadVanished(

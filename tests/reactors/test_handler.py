@@ -334,3 +334,22 @@ async def test_what_was_seen_after_a_list_was_asked_for_is_not_lost_by_it(cluste
     await cluster.list(at_us=before_us)
 
     assert cluster.used() == 3000
+
+
+async def test_what_is_seen_while_the_keeper_appends_is_worked_off_too(cluster):
+    journals, append = cluster.admission.journals, cluster.admission.journals.append
+    seen = []
+
+    async def slowly(draft, ids):
+        if not seen:
+            seen.append(1)
+            await cluster.see("a", 2, settles=False)
+            await journals.reached((await cluster.transport.head()).last_sequence)
+        await append(draft, ids)
+
+    await cluster.see("a", 3)
+    journals.append = slowly
+    await cluster.see("a", 1)
+    await cluster.settled()
+
+    assert cluster.used() == 2000
