@@ -24,9 +24,9 @@ from deploy.settings import Settings
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.declared import declared_quotas
 from projections.admissions.queries import Select, archived
+from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.engine.tables import checkpoints
 from projections.quotas import quotas
-from reactors.admission.mapping import BUSINESS, ELASTIC
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 

@@ -21,12 +21,12 @@ from bus.transport import Transport
 from deploy.admission import Admission
 from projections import quotas
 from projections.admissions import Node, Tree
+from projections.admissions.shape import BUSINESS
 from projections.budgets import Exhaustion, Rule, Schedule, Standing, advance
 from projections.budgets.queries import forecast
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
 from projections.quotas import Quota
-from reactors.admission.mapping import BUSINESS
 from reactors.admission.metering import exhaustion_of, judged, metered, status_of
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
 

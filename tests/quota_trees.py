@@ -6,8 +6,9 @@ Times are whole seconds; one key, ``limits.cpu``, unless a test says more.
 from bus.clock import SECOND_US
 from bus.events.admissions import Meter, QuotaDeclared, QuotaSpec, TreeMetered
 from projections.admissions import Draft, Tree
+from projections.admissions.shape import BUSINESS
 from reactors.admission.decide import Request, decide
-from reactors.admission.declare import KIND, Proposal, declare
+from reactors.admission.declare import Proposal, declare
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 
 CPU = "limits.cpu"
@@ -62,7 +63,7 @@ class Books:
     def show_quota(self, name="q", hard=10, parent="", at=0, uid=None, **fields):
         """The keeper sees a quota's object (``hard`` None: its end); what it says, or None."""
         spec = None if hard is None else spec_of(hard, **fields)
-        seen = SeenQuota(name, uid or f"uid-{name}", KIND, parent, spec, at * SECOND_US)
+        seen = SeenQuota(name, uid or f"uid-{name}", BUSINESS, parent, spec, at * SECOND_US)
         fact = declared(Draft(self.tree), seen)
         if fact is not None:
             self.store(fact, at=at)
@@ -101,6 +102,6 @@ class Books:
 def observed(tree, name, hard, parent="", **fields):
     """The fact that a quota stands with these limits."""
     return QuotaDeclared(
-        number=tree.number + 1, quota=name, uid=f"uid-{name}", kind=KIND, parent=parent,
+        number=tree.number + 1, quota=name, uid=f"uid-{name}", kind=BUSINESS, parent=parent,
         stage="observed", verdict="adopted", reason="seen", spec=spec_of(hard, **fields),
     )  # fmt: skip

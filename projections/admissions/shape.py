@@ -10,6 +10,8 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import Meter, QuotaSpec
 
+#: The kinds of quotas, as their objects name them.
+BUSINESS = "BizGroupResourceQuota"
 ELASTIC = "ElasticQuota"
 
 #: After this a request that was admitted has landed in the cluster or never will: the API server's

@@ -9,7 +9,7 @@ Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` 
 """
 
 from projections.budgets.entries import Entry, budget_entries, credited
-from projections.budgets.keys import account_of, charged, is_paid_from, prefixes
+from projections.budgets.keys import account_of, is_paid_from
 from projections.budgets.periods import Every, Period, Schedule
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
@@ -40,10 +40,8 @@ __all__ = [
     "advance",
     "budget_entries",
     "budget_spends",
-    "charged",
     "committed",
     "credited",
     "is_paid_from",
-    "prefixes",
     "spend_of",
 ]

@@ -3,7 +3,8 @@
 A quota's key is ``limits.RESOURCE`` or ``requests.RESOURCE``, with a type behind a dot: ``limits.cpu.A4``. Work with a type
 label spends on the typed key and on every dot-boundary prefix of it that the quota has; work without one on the
 plain key alone. The ledger books one amount for each resource, so both words mean the same account there: the
-account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from.
+account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from. Which keys an amount is *held* under
+is :mod:`projections.admissions.keys`.
 
 Source: ``koordinator.md`` section 1 (keys, labels, charging).
 """
@@ -11,7 +12,6 @@ Source: ``koordinator.md`` section 1 (keys, labels, charging).
 from __future__ import annotations
 
 import re
-from collections.abc import Container
 
 #: Resource of an account to the columns of a held segment: its amount, and its type.
 AMOUNTS = {
@@ -37,17 +37,6 @@ def account_of(key: str) -> str | None:
 def account(resource: str, type_: str) -> str:
     """The account of a resource and a type ("" = none)."""
     return f"{resource}.{type_}" if type_ else resource
-
-
-def prefixes(key: str) -> tuple[str, ...]:
-    """The key and every dot-boundary prefix of it, the longest first."""
-    parts = key.split(".")
-    return tuple(".".join(parts[:n]) for n in range(len(parts), 0, -1))
-
-
-def charged(key: str, present: Container[str]) -> tuple[str, ...]:
-    """The keys among ``present`` that demand under ``key`` is charged to, the longest first."""
-    return tuple(name for name in prefixes(key) if name in present)
 
 
 def is_paid_from(budget: str, spent_on: str) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
 from projections.admissions import Draft, Node
 from projections.admissions.elastic import quota_of
-from projections.admissions.shape import ELASTIC
+from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.elastic import review
 from projections.elastic.rules import with_defaults
 from projections.elastic.topology import Topology
@@ -26,8 +26,6 @@ MAX_LEVELS = 16
 MAX_CHILDREN = 5_000
 #: Changes of one quota that may be on their way at once.
 MAX_PENDING = 16
-
-KIND = "BizGroupResourceQuota"
 
 
 class Proposal(msgspec.Struct, frozen=True):
@@ -154,7 +152,7 @@ def _answer(
     *,
     deficits: tuple[Deficit, ...] = (),
     keys: tuple[str, ...] = (),
-    kind: str = KIND,
+    kind: str = BUSINESS,
 ) -> QuotaDeclared:
     spec = proposal.spec
     if reason == "fits" and spec is None:

@@ -25,10 +25,11 @@ from bus.sources import quotas
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
 from projections.admissions import Draft, charged
+from projections.admissions.shape import BUSINESS, ELASTIC
 from reactors.admission.decide import Request, covers, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
-from reactors.admission.mapping import BUSINESS, ELASTIC, SYSTEM_OWNERS, Place, tree_of, types_of
+from reactors.admission.mapping import SYSTEM_OWNERS, Place, tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.rate import Buckets, Rate
 from reactors.admission.view import COVERING, Object, View, spec_of

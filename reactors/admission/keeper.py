@@ -24,16 +24,13 @@ from bus.events.admissions import AdmissionDecided
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.admissions import Draft, Node, Tree
-from projections.admissions.shape import LANDED_US
+from projections.admissions.shape import ELASTIC, LANDED_US
 from projections.admissions.tree import Fact
+from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
-from reactors.admission.mapping import ELASTIC
 from reactors.admission.metering import capacity, sized
 from reactors.admission.view import POD, View
 from reactors.engine.journals import Journals
-
-#: Quotas above each other at most; a longer chain is a cycle.
-LEVELS = 16
 
 #: Objects between two moments at which others may use this process.
 YIELD_EVERY = 200
@@ -176,7 +173,7 @@ class Keeper:
     def _tree_of(self, seen: SeenQuota) -> str | None:
         if seen.kind == ELASTIC:
             return f"elastic/{seen.tree}"
-        for _ in range(LEVELS):
+        for _ in range(MAX_LEVELS):
             if not seen.parent:
                 return f"biz/{seen.name}"
             above = self._view.quotas.get((seen.kind, seen.parent))

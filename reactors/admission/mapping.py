@@ -14,9 +14,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bus.events.quotas import QuotaObserved
+from projections.admissions.shape import BUSINESS, ELASTIC
 
-BUSINESS = "BizGroupResourceQuota"
-ELASTIC = "ElasticQuota"
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
 

@@ -17,11 +17,12 @@ from bus import kinds
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided
 from projections.admissions import Draft, Tree
+from projections.admissions.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.handler import QUOTAS, observed
-from reactors.admission.mapping import BUSINESS, tree_of, types_of
+from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.view import View, spec_of
 

@@ -23,8 +23,9 @@ from bus.events.vocabulary import read
 from bus.kinds import GOVERNED, Ask
 from projections import histories
 from projections.admissions import Node
+from projections.admissions.shape import BUSINESS
 from reactors.admission.keep import Seen, SeenQuota
-from reactors.admission.mapping import BUSINESS, SYSTEM_OWNERS, Place, place, types_of
+from reactors.admission.mapping import SYSTEM_OWNERS, Place, place, types_of
 
 _OBSERVED = {
     fact.wire_type

@@ -18,8 +18,8 @@ from collections.abc import Iterable, Iterator
 from bus.clock import SECOND_US
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict, Target
+from projections.admissions.shape import BUSINESS, ELASTIC
 from reactors import reclaim
-from reactors.admission.mapping import BUSINESS, ELASTIC
 from reactors.engine.contract import Draft, Reactor, Trigger
 from reactors.evictions import NAME
 from reactors.evictions.policy import EvictionPolicy

@@ -25,9 +25,10 @@ from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
 from projections import histories
 from projections.admissions import Node, Tree
+from projections.admissions.shape import ELASTIC
 from projections.admissions.tree import Fact as Entry
 from reactors import reclaim
-from reactors.admission.mapping import ELASTIC, Place
+from reactors.admission.mapping import Place
 from reactors.admission.view import COVERING, View, demand_of
 from reactors.evictions import NAME
 from reactors.reclaim import Watch

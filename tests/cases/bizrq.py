@@ -12,10 +12,11 @@ from bus.events.admissions import (
 )
 from bus.kinds import GOVERNED, asked
 from projections.admissions import Draft, Tree, charged, prefixes
+from projections.admissions.shape import BUSINESS
 from projections.budgets.periods import Period
 from projections.budgets.spend import Piece, spend_of
 from reactors.admission.decide import Request, adopt, decide
-from reactors.admission.declare import KIND, Proposal, declare
+from reactors.admission.declare import Proposal, declare
 from tests.cases.amounts import milli
 
 DEPLOYMENT = next(kind for kind in GOVERNED if kind.kind == "Deployment")
@@ -36,7 +37,7 @@ class World:
         spec = QuotaSpec(hard=amounts(hard), cash=amounts(cash or {}))
         draft.add(
             QuotaDeclared(
-                number=draft.number, quota=name, uid=name, kind=KIND, parent=parent,
+                number=draft.number, quota=name, uid=name, kind=BUSINESS, parent=parent,
                 stage="observed", verdict="adopted", reason="seen", spec=spec,
             ),
             NOW_US,

@@ -16,7 +16,7 @@ from bus.events.admissions import (
     TreeMetered,
 )
 from projections.admissions import Draft, Tree, charged, prefixes
-from reactors.admission.declare import KIND
+from projections.admissions.shape import BUSINESS
 from tests.quota_trees import CPU, Books, observed
 
 ASKED = {"stage": "asked", "verdict": "admitted"}
@@ -222,7 +222,7 @@ def journals(draw):
             spec = draw(st.one_of(st.none(), amounts.map(lambda hard: QuotaSpec(hard=hard))))
             parent = draw(st.one_of(st.just(above[quota]), st.just(above[quota]), names))
             fact = QuotaDeclared(
-                number=number, quota=quota, uid=draw(st.sampled_from("xy")), kind=KIND,
+                number=number, quota=quota, uid=draw(st.sampled_from("xy")), kind=BUSINESS,
                 parent=parent if parent != quota else "", stage=stage,
                 verdict=draw(st.sampled_from(["admitted", "admitted", "refused"])),
                 reason="", spec=spec, settles=draw(st.booleans()),

@@ -18,8 +18,9 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import QuotaSpec
 from projections.admissions import Draft, Tree
+from projections.admissions.shape import BUSINESS
 from reactors.admission.decide import Request, decide
-from reactors.admission.declare import KIND, Proposal, declare
+from reactors.admission.declare import Proposal, declare
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from tests.quota_trees import CPU, observed
 
@@ -298,7 +299,7 @@ class World(NamedTuple):
             return None
         uid = str(value[0]) if value else node.uid
         spec = QuotaSpec(hard={CPU: value[1]}) if value else None
-        seen = SeenQuota(name, uid, KIND, parent, spec, at * SECOND_US)
+        seen = SeenQuota(name, uid, BUSINESS, parent, spec, at * SECOND_US)
         fact = self.rules.declared(Draft(self.tree), seen)
         return None if fact is None else self.stored(fact)
 
