@@ -35,6 +35,7 @@ from deploy.settings import Settings
 from projections import namespaces, nodes, quotas, workloads
 from projections.engine.store import Store
 from projections.pod_runs import queries
+from reactors.admission.view import POD
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
@@ -55,7 +56,8 @@ class Following(msgspec.Struct, frozen=True):
     def relist(self, kind: str) -> None:
         """Ask for a complete list of a kind: something waits for one."""
         for source in SOURCES:
-            if source.kind == kind:
+            # Pods have a list fact of their own, which names no kind.
+            if source.kind == kind or (source is PODS and kind == POD):
                 self.reflectors[source.name].relist("settle")
 
 

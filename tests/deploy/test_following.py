@@ -9,7 +9,7 @@ from bus.clock import SystemClock
 from bus.events.workloads import WorkloadObserved
 from bus.kube import Access, connect
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import PODS, TFJOBS
+from bus.sources.catalogue import PODS, SOURCES, TFJOBS
 from bus.sources.contract import ClusterUnavailableError, NotInstalledError, refusal
 from bus.sources.reflector import Reflector
 from deploy import following
@@ -106,3 +106,23 @@ async def test_a_real_server_says_when_a_custom_kind_is_installed(own_plane, mon
         await cluster.close()
 
     assert {"requests.cpu": 3000, "limits.cpu": 3000} == seen[0].demand
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [("TFJob", ["tfjobs"]), ("Pod", ["pods"]), ("ElasticQuota", ["elasticquotas"]), ("Other", [])],
+)
+def test_a_kind_that_something_waits_for_is_listed(kind, listed):
+    class Asked:
+        def __init__(self, name):
+            self.name = name
+
+        def relist(self, reason):
+            assert reason == "settle"
+            found.append(self.name)
+
+    found = []
+    reflectors = {source.name: Asked(source.name) for source in SOURCES}
+    following.Following(None, {}, reflectors).relist(kind)
+
+    assert found == listed
