@@ -2,7 +2,7 @@
 
 ``used = self_used + the children's limits``, per key, at every node. A decision reads a
 :class:`Draft`: the tree with decisions on top that are not stored yet, so that many requests can
-be decided one after the other and appended in one atomic batch, or thrown away together when
+be decided one after the other and appended together, or thrown away together when
 another process was faster. The same draft serves the webhook, the keeper and the model checker.
 
 Source: ``koordinator.md`` section 1; ``house.md`` section 5.

@@ -15,6 +15,7 @@ import msgspec
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Deficit
 from projections.admissions import Draft, Node, charged
+from projections.admissions.shape import ELASTIC
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -55,7 +56,7 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
         return _answer(draft, request, "refused", "quota-invalid")
     if node.spec.namespaces and request.namespace not in node.spec.namespaces:
         return _answer(draft, request, "refused", "quota-not-yours")
-    if node.kind == "ElasticQuota" and node.spec.is_parent:
+    if node.kind == ELASTIC and node.spec.is_parent:
         return _answer(draft, request, "refused", "parent-quota")
     wanted = charged(request.demand, request.types)
     grant = draft.grant(request.quota, request.uid)
@@ -87,14 +88,11 @@ def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | Non
     It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, or
     ``moved`` for an object that was admitted elsewhere.
     """
-    node = draft.node(request.quota)
-    if node is None:
+    if draft.node(request.quota) is None or covers(draft, request):
         return None
     wanted = charged(request.demand, request.types)
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
-    if grant is not None and all(n <= held.get(key, 0) for key, n in wanted.items()):
-        return None
     charge = {key: max(wanted.get(key, 0), held.get(key, 0)) for key in wanted.keys() | held.keys()}
     return _answer(draft, request, "adopted", reason, charge)
 

@@ -130,7 +130,7 @@ class Handler:
         when it is seen, if it was not.
         """
         top = self._view.top(owner)
-        if top is None or review.operation == "DELETE":
+        if top is None:
             return Answer(True, "owner-unseen")
         where = self._view.place(top.labels, top.namespace)
         if where is None:

@@ -44,7 +44,9 @@ def sentence(decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
     parent, keys = "", ""
     if isinstance(decision, QuotaDeclared):
         parent, keys = decision.parent, ", ".join(decision.keys)
-    said = _WHY.get(decision.reason, "refused").format(
+    # Koordinator's rules are named by what they say: min over max: cpu.
+    rule = decision.reason.replace("-", " ") + (": {keys}" if keys else "")
+    said = _WHY.get(decision.reason, rule).format(
         quota=decision.quota, namespace=namespace, parent=parent, keys=keys,
         problem=node.spec.problem if node else "",
     )  # fmt: skip

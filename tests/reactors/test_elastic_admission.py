@@ -91,3 +91,7 @@ async def test_an_elastic_quota_is_judged_by_koordinators_rules(cluster):
     answer = await cluster.review(quota, **of_quota)
 
     assert answer.reason == "parent-is-not-a-parent-quota"
+    quota["metadata"]["labels"] = {}
+    quota["spec"]["min"] = {"cpu": "3"}
+    answer = await cluster.review(quota, **of_quota)
+    assert answer.message == "min over max: cpu (min-over-max)"
