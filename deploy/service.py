@@ -34,8 +34,10 @@ from deploy.ledgers import ledger
 from deploy.metering import Metering
 from deploy.probing import LastLook, prober_of
 from deploy.settings import Settings, cluster_access, default_data
+from deploy.settings_culling import told_of
 from projections.engine.store import Store
 from reactors.culling.figures import figures
+from reactors.culling.view import NAME as CULLING
 from reactors.effectors.quota_status import StatusWriter
 from reactors.evictions.figures import figures as evictions
 
@@ -124,8 +126,9 @@ async def _work(
                     await stack.enter_async_context(
                         _keeping(settings, opened, store, followed, more)
                     )
-                if {settings.culling.mode, settings.evictions.mode} != {"off"}:
-                    await stack.enter_async_context(_acting(settings, opened, followed, more))
+                # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
+                await stack.enter_async_context(_acting(settings, opened, followed, more))
+                screen.tell(f"culling is {told_of(settings.culling_policy[0])}")
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -173,12 +176,13 @@ async def _acting(
     look, cluster = LastLook(), followed.cluster
     async with acting(transport, cluster, wanted, name=name, look=look) as runner:
         more.append(partial(evictions, runner.replica))
-        if settings.culling.mode == "off":
+        if wanted[CULLING][0] == "off":
             yield
             return
+        policy = settings.culling_policy[1]
         look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
         more.append(partial(figures, runner.replica))
-        async with beside(look.prober.run(settings.culling_policy[1].check_period_seconds)):
+        async with beside(look.prober.run(policy.check_period_seconds)):
             yield
 
 

@@ -19,7 +19,7 @@ class CullingSettings(BaseModel):
 
     #: ``off``: no notebook is asked. ``shadow``: all are asked, who would be stopped is decided and recorded, nothing is
     #: done. ``on``: they are warned and stopped.
-    mode: Mode = "off"
+    mode: Mode = "shadow"
     policy: CullingPolicy = CullingPolicy()
     #: Take idle limit and period from CULL_IDLE_TIME and IDLENESS_CHECK_PERIOD (minutes), as Kubeflow's culler does; where
     #: ENABLE_CULLING is not ``true``, nothing is stopped.
@@ -42,3 +42,13 @@ class CullingSettings(BaseModel):
             "check_period_seconds": max(found.check_period_minutes * 60, 1),
         }
         return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)
+
+
+def told_of(mode: Mode) -> str:
+    """What ``bursar up`` says of culling when it starts: what it does to notebooks, and how that is changed."""
+    return {
+        "off": "off: no notebook is asked",
+        "shadow": "shadow: notebooks are asked over HTTP whether they are used, and none is stopped; "
+        "BURSAR_CULLING__MODE=off asks none",
+        "on": "on: notebooks are asked over HTTP whether they are used, and idle ones are warned and stopped",
+    }[mode]

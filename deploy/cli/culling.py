@@ -231,7 +231,7 @@ def undo(
 ) -> None:
     """Give back what a cull stopped, by the object's own means. An evicted pod is not made again.
 
-    `bursar up` does it at its next tick, also while reactors are paused.
+    `bursar up` does it at its next tick, whatever culling's mode is, also while reactors are paused.
 
     \b
     bursar cull undo 3f2a1d0c9b11e47f6a5c0b6c7d3e7f21
@@ -249,7 +249,9 @@ def undo(
     settled = run(order(asked.settings, decision, author=by, seconds=UNDO_SECONDS))
     what = f"{target.kind} {target.namespace}/{target.name}"
     if settled is None:
-        say(f"{what}: asked for; nobody has done it yet (does `bursar up` run, with culling on?)")
+        say(
+            f"{what}: asked for; nobody has done it yet (does `bursar up` run, and follow this cluster?)"
+        )
         raise typer.Exit(Exit.FAILED)
     if settled.result != "done":
         say(f"{what}: not given back, {settled.result}: {settled.message}")

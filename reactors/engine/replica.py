@@ -63,20 +63,23 @@ class Replica:
         return event.type in self._triggers and event.cluster == self.cluster
 
     def decide(self, event: Event) -> list[Decision]:
-        """What is to be decided on ``event``, which was folded last; it is not made by this."""
+        """What is to be decided on ``event``, which was folded last; it is not made by this.
+
+        A reactor that is off decides nothing but what a person asked for.
+        """
         trigger = Trigger(event.sequence, event.time_us, read(event, VOCABULARY))
         gate = self.interlocks.gate(trigger.at_us)
         self.withheld = {}
         found: list[Decision] = []
         for reactor in self.reactors.values():
             current = self.policies.of(reactor.name)
-            if current is None or current.mode == "off":
-                continue
-            if not isinstance(trigger.fact, reactor.triggers):
+            if current is None or not isinstance(trigger.fact, reactor.triggers):
                 continue
             view = self.views[reactor.name]
             managed = reactor.managed(view)
             for draft in reactor.decide(view, trigger, current.policy):
+                if current.mode == "off" and not draft.verb.is_asked:
+                    continue
                 decision = _made(reactor, draft, trigger, current)
                 if self.policies.is_paused and not decision.is_asked:
                     reason = "paused"

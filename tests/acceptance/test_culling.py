@@ -216,12 +216,12 @@ def running_pods(plane, path):
 
 
 def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp_path):
-    """The same as processes: in shadow, with a notebook whose server nobody can reach."""
+    """The same as processes: in shadow, as it is by default, with a notebook whose server nobody can reach."""
     notebooks.create(plane, namespace, "StatefulSet", labels={"bursar.io/probe": "jupyter"})
     environment = {
         **{key: text for key, text in os.environ.items() if not key.startswith("BURSAR_")},
         "KUBECONFIG": str(plane.kubeconfig), "BURSAR_DATA": str(tmp_path / "data"),
-        "BURSAR_CULLING__MODE": "shadow", "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1",
+        "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1",
         "BURSAR_ADMISSION__MODE": "off",
     }  # fmt: skip
     program = Path(sys.executable).with_name("bursar")
@@ -245,4 +245,5 @@ def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp
     finally:
         up.terminate()
         up.wait(timeout=30)
+    assert "culling is shadow: notebooks are asked" in log.read_text()
     assert "stopped; the next start goes on from here" in log.read_text()

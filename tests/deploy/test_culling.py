@@ -8,7 +8,7 @@ import pytest
 
 from bus.events.decisions import Restore, RestoreAsked, Warn
 from deploy.cli.culling import span
-from deploy.settings_culling import CullingSettings
+from deploy.settings_culling import CullingSettings, told_of
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import said, us
 from tests.reactors.culling.scene import Notebooks
@@ -124,6 +124,23 @@ def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
     mode, policy = CullingSettings(mode="on", kubeflow=True).effective(variables)
 
     assert ("on", 5_400, 120) == (mode, policy.idle_seconds, policy.check_period_seconds)
+
+
+def test_culling_is_in_shadow_mode_by_default():
+    assert "shadow" == CullingSettings().mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("off", "no notebook is asked"),
+        ("shadow", "none is stopped"),
+        ("on", "are warned and stopped"),
+    ],
+)
+def test_bursar_up_says_what_it_does_to_notebooks(mode, words):
+    assert told_of(mode).startswith(f"{mode}: ")
+    assert words in told_of(mode)
 
 
 def test_kubeflows_switch_holds():

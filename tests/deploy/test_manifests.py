@@ -74,3 +74,26 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
 
 def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
     assert granted("bursar-evictions") == {("pods", "get"), ("pods/eviction", "create")}
+
+
+def test_shadow_mode_looks_at_pods_and_what_they_use_and_writes_nothing():
+    assert granted("bursar-notebooks") == {("pods", "get"), ("pods.metrics.k8s.io", "get")}
+
+
+def test_culling_may_patch_what_it_stops_and_tell_of_it_and_nothing_else():
+    stopped = {"pods", "notebooks.kubeflow.org", "statefulsets.apps", "deployments.apps"}
+    wanted = {(resource, verb) for resource in stopped for verb in ("get", "patch")}
+    events = {("events.events.k8s.io", "create"), ("events.events.k8s.io", "get")}
+
+    assert granted("bursar-culling") == wanted | events | {("pods/eviction", "create")}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_role_is_bound_to_bursars_account(role):
+    bound = [
+        (found["roleRef"]["name"], [one["name"] for one in found["subjects"]])
+        for found in yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
+        if found["kind"] == "ClusterRoleBinding"
+    ]
+
+    assert (role, ["bursar"]) in bound

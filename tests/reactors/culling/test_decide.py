@@ -288,6 +288,22 @@ async def test_a_cull_that_a_person_wants_undone_is_undone_also_while_paused():
     assert (cull.target, cull.id, restore.id) == (restore.target, restore.key, at.effector.done[-1])
 
 
+@pytest.mark.parametrize("mode", ["off", "shadow", "on"])
+async def test_a_cull_is_undone_whatever_the_mode_is(mode):
+    at = Notebooks()
+    await at.idle()
+    await at.pass_time(2_710)
+    (cull,) = at.decisions()
+    await at.policy(mode)
+    await at.say(said(RestoreAsked(decision=cull.id, author="me"), key=cull.id, id="u", at=2_720))
+    await at.pass_time(20)
+    (restore,) = at.decisions(Restore)
+    found = rederive(lambda: at.transport.events, (reactor,), CLUSTER)
+
+    assert (False, restore.id) == (restore.is_shadow, at.effector.done[-1])
+    assert () == found.mismatches
+
+
 async def test_what_was_never_stopped_cannot_be_undone():
     at = Notebooks()
     await at.idle()

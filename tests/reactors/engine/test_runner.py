@@ -73,6 +73,17 @@ async def test_a_reactor_without_a_policy_or_switched_off_decides_nothing():
     assert [] == at.decisions()
 
 
+async def test_a_reactor_that_is_off_does_what_a_person_asked_for_and_no_more():
+    at = await scene("off")
+    asked = RestoreAsked(decision="0" * 32, author="me")
+    await at.say(said(asked, key=asked.decision, id="asked", at=at.at()))
+    await at.tick()
+    await at.runner.work()
+
+    assert ([], 1) == (at.decisions(), len(at.decisions(Restore)))
+    assert [one.id for one in at.decisions(Restore)] == at.effector.done
+
+
 async def test_two_processes_decide_one_trigger_once():
     at = await scene()
     other = Scene(at.transport, at.clock)
