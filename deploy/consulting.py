@@ -80,7 +80,7 @@ def consulting(settings: Settings, cluster: str | None = None) -> Iterator[Consu
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
 
-        for events in archived(select, name, _TYPES):
+        for events in archived(select, name, _TYPES, apart=False):
             journals.take(events)
         row = connection.execute(sa.select(checkpoints)).first()
         sequence, observed_us = (row.sequence, row.observed_us) if row else (0, 0)

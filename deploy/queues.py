@@ -44,7 +44,8 @@ def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]
     Keeper(journals, view, SystemClock())
     lines = Lines(view)
     journals.listen(lines.take)
-    for events in archived(select, cluster, (fact.wire_type for fact in _FACTS)):
+    types = [fact.wire_type for fact in _FACTS]
+    for events in archived(select, cluster, types, apart=False):
         journals.take(events)
 
     def tree_of(where: Place) -> Tree | None:

@@ -139,7 +139,11 @@ def verify(
         str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.")
     ] = None,
     decisions: Annotated[
-        bool, typer.Option("--decisions", help="Also decide all again, and compare.")
+        bool,
+        typer.Option(
+            "--decisions",
+            help="Also decide all again, evictions and releases of queues included, and compare.",
+        ),
     ] = False,
 ) -> None:
     """Recompute the hash chain of all events and hold it against checkpoint and signed heads. Exit code 6 on a finding.
@@ -149,7 +153,7 @@ def verify(
     bursar verify --heads /mnt/elsewhere/heads.jsonl
     bursar verify --decisions
     """
-    from deploy.rederiving import rederived
+    from deploy.rederiving import rederived, releases
     from projections.engine.verify import verify as check
 
     try:
@@ -161,7 +165,7 @@ def verify(
         found = check(
             store, heads or (own if own.exists() else None), public_key=public_key, progress=told
         )
-        again = rederived(store.select) if decisions else None
+        again = (rederived(store.select), releases(store.select)) if decisions else None
     row: dict[str, Any] = {
         "ok": found.ok,
         "events": found.events,
@@ -177,10 +181,13 @@ def verify(
             f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
         ] or "none"
     if again is not None:
-        row["decisions"] = again.same
-        row["decisions_by_other_rules"] = again.passed_over
-        row["decisions_different"] = [msgspec.structs.asdict(one) for one in again.mismatches]
-        row["ok"] = found.ok and not again.mismatches
+        reactors, queues = again
+        row["decisions"] = reactors.same
+        row["decisions_by_other_rules"] = reactors.passed_over
+        row["decisions_different"] = [msgspec.structs.asdict(one) for one in reactors.mismatches]
+        row["releases"] = queues.same
+        row["releases_different"] = [msgspec.structs.asdict(one) for one in queues.mismatches]
+        row["ok"] = found.ok and not reactors.mismatches and not queues.mismatches
     write([row], asked.output, title="Verification", one=True)
     if not row["ok"]:
         raise typer.Exit(Exit.DIFFERENT)

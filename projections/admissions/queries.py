@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.envelope import Event
+from bus.errors import EnvelopeError
 from bus.events.admissions import AdmissionDecided, AdmissionsGrouped, entries
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
@@ -21,9 +22,19 @@ PART = 5_000
 
 
 def archived(
-    select: Select, cluster: str, types: Iterable[str], *, key: str | None = None, after: int = 0
+    select: Select,
+    cluster: str,
+    types: Iterable[str],
+    *,
+    key: str | None = None,
+    after: int = 0,
+    apart: bool = True,
 ) -> Iterator[list[Event]]:
-    """The events of these types, of one ``key`` or all, in order, some thousand at a time."""
+    """The events of these types, of one ``key`` or all, in order, some thousand at a time.
+
+    Decisions that were stored together come one by one, all with one sequence; as they were stored if not ``apart``, which is
+    what readers of the history take.
+    """
     columns, types = events.c, set(types)
     asked = types | ({GROUPED} if AdmissionDecided.wire_type in types else set())
     chosen = [columns.cluster == cluster, columns.type.in_(sorted(asked)), columns.defect == ""]
@@ -33,7 +44,16 @@ def archived(
         query = sa.select(events).where(*chosen, columns.sequence > after)
         rows = select(query.order_by(columns.sequence).limit(PART))
         if rows:
-            yield [one for row in rows for one in entries(event_of_row(row))]
+            part = [event_of_row(row) for row in rows]
+            yield [one for event in part for one in _apart(event)] if apart else part
             after = rows[-1][0]
         if len(rows) < PART:
             return
+
+
+def _apart(event: Event) -> tuple[Event, ...]:
+    try:
+        return entries(event)
+    except EnvelopeError:
+        # The ledger parks it, and counts it.
+        return ()

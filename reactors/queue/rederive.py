@@ -3,12 +3,14 @@
 A release says which events its decider had read (``based_on``), and its number which entries of the journal it stood on;
 its time is the present that was decided at. Nothing else goes into it.
 
+What was decided on one tree in one look stands together in its journal, so all of it and nothing else must come out.
+
 Source: ``house.md`` section 5; ``reliability.md`` P29.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 
 import msgspec
@@ -29,23 +31,37 @@ from reactors.queue.plan import decided, planned
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
+History = Callable[[], Iterable[Event]]
+"""All events of one cluster in order, as they were stored; asked several times."""
+
 
 class Difference(msgspec.Struct, frozen=True):
-    """A decision that does not follow: what was said at ``sequence``, and what should have been (None: nothing)."""
+    """A decision that does not follow: what was said at ``sequence`` under ``id``, and what should have been.
 
+    ``should`` None: nothing should. ``said`` None: nothing was, beside the others of its look; ``id`` and ``sequence`` are
+    those of the last of them.
+    """
+
+    id: str
     sequence: int
-    said: Fact
+    said: Fact | None
     should: Fact | None
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """How many decisions of queues came out the same, and those that did not."""
+
+    same: int
+    differences: tuple[Difference, ...]
 
 
 class _Known:
     """What a decider knew after a sequence: the view and the queues, kept by the product's own readers."""
 
-    def __init__(
-        self, events: Sequence[Event], cluster: str, transport: Transport, clock: Clock
-    ) -> None:
-        self._events = [event for event in events if event.cluster == cluster]
-        self._read = 0
+    def __init__(self, history: History, cluster: str, transport: Transport, clock: Clock) -> None:
+        self._events = iter(history())
+        self._next = next(self._events, None)
+        self.sequence = 0
         journals = Journals(transport, clock, cluster=cluster, source="rederive")
         self.view = View(cluster)
         self._journals = journals
@@ -57,55 +73,66 @@ class _Known:
 
     def reach(self, sequence: int) -> None:
         """Read on up to ``sequence``."""
-        while self._read < len(self._events) and self._events[self._read].sequence <= sequence:
-            self._journals.take([self._events[self._read]])
-            self._read += 1
+        self.sequence = sequence
+        while self._next is not None and self._next.sequence <= sequence:
+            self._journals.take([self._next])
+            # Nobody works these off here.
+            self.view.changed.clear()
+            self.view.changed_quotas.clear()
+            self._next = next(self._events, None)
 
 
-def differences(
-    events: Sequence[Event], *, cluster: str, transport: Transport, clock: Clock
-) -> list[Difference]:
-    """Every release in a whole history that does not follow from what stands before it.
+class _Look(msgspec.Struct, frozen=True):
+    """What the decisions of one look at one tree have in common."""
+
+    tree: str
+    based_on: int
+    time_us: int
+
+
+def rederived(history: History, *, cluster: str, transport: Transport, clock: Clock) -> Checked:
+    """Every decision of the queues of ``cluster``, made again of what stands before it.
 
     ``transport`` and ``clock`` are not asked for anything: the readers of a running process have them.
     """
-    known = _Known(events, cluster, transport, clock)
-    reached = 0
+    known = _Known(history, cluster, transport, clock)
     trees: dict[str, Tree] = {}
-    found: list[Difference] = []
-    ours = (e for e in events if e.cluster == cluster)
-    mine = (e for event in ours for e in _entries(event) if e.type in _JOURNAL)
-    for (name, based_on, time_us, _), pass_ in groupby(mine, key=_batch):
-        tree = trees.setdefault(name, Tree(name))
-        batch = list(pass_)
-        if based_on:
-            if based_on < reached:
-                known = _Known(events, cluster, transport, clock)
-            known.reach(based_on)
-            reached = based_on
-            found += _compared(known, tree, batch, time_us, based_on)
-        else:
+    same, found = 0, list[Difference]()
+    for look, batch in groupby(_journal(history, cluster), key=_look):
+        if look is None:
             for event in batch:
-                _apply(tree, event)
-    return found
+                _apply(trees.setdefault(event.key, Tree(event.key)), event)
+            continue
+        said = list(batch)
+        if look.based_on < known.sequence:
+            # Another process decided, which was behind.
+            known = _Known(history, cluster, transport, clock)
+        # Nobody can have read what was not said yet.
+        known.reach(min(look.based_on, said[0].sequence - 1))
+        differences = _compared(known, trees.setdefault(look.tree, Tree(look.tree)), said, look)
+        same += len(said) - sum(one.said is not None for one in differences)
+        found += differences
+    return Checked(same, tuple(found))
 
 
-def _entries(event: Event) -> tuple[Event, ...]:
-    try:
-        return entries(event)
-    except EnvelopeError:
-        return ()  # Every reader passes over it.
+def _journal(history: History, cluster: str) -> Iterator[Event]:
+    """The entries of all journals, each by itself."""
+    for event in history():
+        if event.cluster != cluster or event.defect or not event.type.startswith("admission."):
+            continue
+        try:
+            yield from (one for one in entries(event) if one.type in _JOURNAL)
+        except EnvelopeError:
+            continue  # Every reader passes over it.
 
 
-def _batch(event: Event) -> tuple[str, int, int, int]:
-    """What the decisions of one pass have in common; 0 for what is none."""
+def _look(event: Event) -> _Look | None:
+    """None for what no queue decided."""
     try:
         fact = _JOURNAL[event.type].read(event)
     except EnvelopeError:
-        return event.key, 0, 0, event.sequence
-    if _is_ours(fact):
-        return event.key, fact.based_on, event.time_us, 0
-    return event.key, 0, 0, event.sequence
+        return None
+    return _Look(event.key, fact.based_on, event.time_us) if _is_ours(fact) else None
 
 
 def _is_ours(fact: Fact) -> bool:
@@ -116,9 +143,7 @@ def _is_ours(fact: Fact) -> bool:
     return False
 
 
-def _compared(
-    known: _Known, tree: Tree, batch: list[Event], time_us: int, based_on: int
-) -> list[Difference]:
+def _compared(known: _Known, tree: Tree, batch: list[Event], look: _Look) -> list[Difference]:
     found = []
 
     def tree_of(where: Place) -> Tree | None:
@@ -128,7 +153,7 @@ def _compared(
     while batch:
         draft = Draft(tree)
         queues = planned(known.lines, tree_of).queues.get(tree.name, {})
-        decided(draft, known.lines, queues, time_us, based_on)
+        decided(draft, known.lines, queues, look.time_us, look.based_on)
         should = [fact for fact, _ in draft.facts]
         # Two looks at one place of the history may fall into one moment.
         said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
@@ -136,8 +161,10 @@ def _compared(
             fact = _JOURNAL[event.type].read(event)
             expected = should[place] if place < len(should) else None
             if fact != expected:
-                found.append(Difference(event.sequence, fact, expected))
+                found.append(Difference(event.id, event.sequence, fact, expected))
             _apply(tree, event)
+        last = said[-1]
+        found += [Difference(last.id, last.sequence, None, one) for one in should[len(said) :]]
     return found
 
 

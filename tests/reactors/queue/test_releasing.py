@@ -1,6 +1,7 @@
 """Held, ordered, released: the whole way of a Job, through the product's own webhooks, in memory."""
 
 import asyncio
+import re
 
 import msgspec
 import pytest
@@ -11,7 +12,7 @@ from bus.events.admissions import Meter, TreeMetered
 from bus.metrics import lines as written
 from reactors.queue import lines, plan, releasing
 from reactors.queue.figures import figures
-from reactors.queue.rederive import differences
+from reactors.queue.rederive import rederived
 from tests.reactors.queue.jobs import Jobs
 
 
@@ -322,10 +323,15 @@ def first_of(error):
     return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
 
 
+def checked(cluster):
+    return rederived(
+        lambda: cluster.transport.events, cluster="c1", transport=cluster.transport,
+        clock=cluster.clock,
+    )  # fmt: skip
+
+
 def differences_of(cluster):
-    return differences(
-        cluster.transport.events, cluster="c1", transport=cluster.transport, clock=cluster.clock
-    )
+    return list(checked(cluster).differences)
 
 
 async def test_every_release_follows_from_the_history(cluster):
@@ -340,7 +346,7 @@ async def test_every_release_follows_from_the_history(cluster):
     await finished_all(cluster)
 
     assert len(cluster.released()) == 12
-    assert [] == differences_of(cluster)
+    assert (12, ()) == (checked(cluster).same, checked(cluster).differences)
 
 
 async def finished_all(cluster):
@@ -352,6 +358,18 @@ async def finished_all(cluster):
             await asyncio.sleep(0.005)
 
 
+def tampered(cluster, changes):
+    """The place of the first release after the first one, with ``changes`` made to its bytes."""
+    events = cluster.transport.events
+    place = [n for n, event in enumerate(events) if b'"released"' in event.body][1]
+    body = events[place].body
+    for before, after in changes:
+        assert before in body
+        body = body.replace(before, after)
+    events[place] = msgspec.structs.replace(events[place], body=body)
+    return events[place].sequence
+
+
 async def test_a_release_out_of_turn_is_found(cluster):
     """The test above can see: one release exchanged for another one."""
     await cluster.create("first", 4)
@@ -361,13 +379,42 @@ async def test_a_release_out_of_turn_is_found(cluster):
         await cluster.create(name, 4)
     await cluster.delete("first")
     await until(lambda: cluster.running() == ["a"])
-    events = cluster.transport.events
     uids = [cluster.uid(name).encode() for name in ("a", "b")]
-    place = next(n for n, e in enumerate(events) if b'"released"' in e.body and uids[0] in e.body)
-    body = events[place].body.replace(uids[0], uids[1]).replace(b'"name":"a"', b'"name":"b"')
-    events[place] = msgspec.structs.replace(events[place], body=body)
+    sequence = tampered(cluster, [uids, (b'"name":"a"', b'"name":"b"')])
+    (found,) = differences_of(cluster)
 
-    assert [place + 1] == [one.sequence for one in differences_of(cluster)]
+    assert (sequence, "b", "a") == (found.sequence, found.said.name, found.should.name)
+
+
+async def test_a_release_that_names_nothing_it_was_based_on_is_found(cluster):
+    await cluster.create("a", 1)
+    await until(lambda: cluster.running() == ["a"])
+    await cluster.create("b", 1)
+    await until(lambda: cluster.running() == ["a", "b"])
+    based_on = re.search(rb'"based_on":\d+', later(cluster))
+    sequence = tampered(cluster, [(based_on[0], b'"based_on":0')])
+
+    assert [sequence] == [one.sequence for one in differences_of(cluster)]
+
+
+def later(cluster):
+    """The body of the second release."""
+    return [e.body for e in cluster.transport.events if b'"released"' in e.body][1]
+
+
+async def test_a_release_that_should_stand_beside_others_and_does_not_is_found(cluster):
+    await cluster.create("first", 4)
+    await until(lambda: cluster.running() == ["first"])
+    for name in ("a", "b"):
+        await cluster.create(name, 2)
+    await cluster.delete("first")
+    await until(lambda: cluster.running() == ["a", "b"])
+    body = later(cluster)
+    cut = body.rindex(b'"released"')
+    sequence = tampered(cluster, [(body[cut:], body[cut:].replace(b'"released"', b'"fits"'))])
+    (found,) = differences_of(cluster)
+
+    assert (sequence, None, "b") == (found.sequence, found.said, found.should.name)
 
 
 async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster):
