@@ -67,6 +67,8 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     operation: str = ""
     #: resourceVersion of the stored object that the ask would change; "" for a create. It lands on that one or never.
     resource_version: str = ""
+    #: It changes what one replica asks for, or where that is charged: what a scale asks for is known when it is seen.
+    reshapes: bool = False
 
 
 class Release(msgspec.Struct, frozen=True, omit_defaults=True):

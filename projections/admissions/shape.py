@@ -42,6 +42,8 @@ class Grant(msgspec.Struct, frozen=True):
     is_adopted: bool = False
     #: resourceVersion that the last ask would change: seen later, the object shows that it landed or never will.
     version: str = ""
+    #: The same of the asks that change what one replica asks for, or where it is charged: the newest of them.
+    reshaped: str = ""
 
 
 class Node(msgspec.Struct):

@@ -185,9 +185,13 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
             # One patch is reviewed again at each conflict. What is seen behind all their versions shows all of them.
             is_alone, version = before.is_alone, _later(before.version, version)
         is_same = is_late or (before.is_same and is_repeat)
+    reshaped = before.reshaped if before else ""
+    if fact.reshapes:
+        reshaped = _later(reshaped, fact.resource_version)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
         fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
+        reshaped,
     )  # fmt: skip
 
 

@@ -33,6 +33,8 @@ class Request(msgspec.Struct, frozen=True):
     operation: str = "CREATE"
     #: resourceVersion of the object that is changed; "" for a create.
     version: str = ""
+    #: It changes what one replica asks for, or where that is charged.
+    reshapes: bool = False
 
 
 def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> AdmissionDecided:
@@ -145,4 +147,5 @@ def _answer(
         request=request.review,
         operation=request.operation,
         resource_version=request.version,
+        reshapes=request.reshapes,
     )

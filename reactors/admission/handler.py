@@ -24,8 +24,9 @@ from bus.events.quotas import QuotaObserved
 from bus.sources import quotas
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
+from projections import histories
 from projections.admissions import Draft, charged
-from projections.admissions.shape import BUSINESS, ELASTIC
+from projections.admissions.shape import BUSINESS, ELASTIC, LANDED_US
 from reactors.admission.decide import Request, covers, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
@@ -94,15 +95,21 @@ class Handler:
         request = Request(
             where.quota, str(metadata.get("uid", "")), kind.kind, review.namespace, name,
             ask.demand, types_of(ask.labels), review.uid, review.operation, _version(review),
+            _reshapes(kind, ask, review),
         )  # fmt: skip
         is_resumed = kind.queues and not ask.suspended and _rested(kind, review)
         return await self._decided(where, request, review, is_resumed=is_resumed)
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
-        """What it was last seen to ask for, with other replicas."""
+        """What it was last seen to ask for, with other replicas.
+
+        A scale does not say what one replica asks for. Where that was just changed, it waits until the change is seen.
+        """
         scale = kinds.scale_of(review.object or {})
         found = self._view.objects.get(scale.uid)
         if found is None or found.ask.per_replica is None:
+            return self._unseen(review, scale)
+        if self._is_doubted(found, _version(review)):
             return self._unseen(review, scale)
         if found.owner is not None and found.owner.kind in COVERING:
             return ALLOWED
@@ -114,13 +121,28 @@ class Handler:
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
             demand, types_of(found.labels), review.uid, review.operation, _version(review),
         )  # fmt: skip
-        return await self._decided(where, request, review)
+        # Another process may have admitted such a change before this one is stored.
+        return await self._decided(where, request, review, scales=found)
+
+    def _is_doubted(self, found: Object, version: str) -> bool:
+        """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
+        if found.version == version:
+            return False
+        for name in self._journals.holders.get(found.uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[found.uid]:
+                grant = tree.nodes[quota].grants[found.uid]
+                is_passed = histories.precedes(grant.reshaped, 0, found.version, 0)
+                is_listed = found.listed_us >= grant.asked_us + LANDED_US
+                if grant.reshaped and not (is_passed or is_listed):
+                    return True
+        return False
 
     def _unseen(self, review: Review, scale: kinds.Scale) -> Answer:
         before = kinds.scale_of(review.old_object or {})
         if review.old_object is not None and scale.replicas <= before.replicas:
             return ALLOWED
-        said = f"{review.resource} {review.name!r} was not seen in the cluster yet: try again in a moment"
+        said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
         return Answer(False, "object-unseen", f"{said} (object-unseen)", code=409)
 
     def _covered(self, owner: Owner, ask: kinds.Ask, review: Review) -> Answer:
@@ -152,7 +174,13 @@ class Handler:
         return grant.charge if grant else None
 
     async def _decided(
-        self, where: Place, request: Request, review: Review, *, is_resumed: bool = False
+        self,
+        where: Place,
+        request: Request,
+        review: Review,
+        *,
+        is_resumed: bool = False,
+        scales: Object | None = None,
     ) -> Answer:
         unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
         tree = self._journals.places.get((where.kind, where.quota), unknown)
@@ -162,6 +190,8 @@ class Handler:
 
         def question(draft: Draft, now_us: int) -> AdmissionDecided:
             refusal = where.refusal
+            if scales is not None and self._is_doubted(scales, request.version):
+                refusal = "object-unseen"
             if is_resumed and not refusal and not covers(draft, request):
                 # Else whoever resumes his own would pass all that wait.
                 node = draft.node(request.quota)
@@ -251,6 +281,22 @@ def _version(review: Review) -> str:
     metadata = (review.object or {}).get("metadata") or {}
     # "?" is later than every version: then only a complete list can settle the ask.
     return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
+
+
+def _reshapes(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
+    """Whether it changes anything that a scale is reckoned with but the replicas."""
+    if not kind.scales or review.old_object is None:
+        return False
+    try:
+        before = kinds.asked(kind, review.old_object)
+    except DemandError:
+        return True
+    return _shape(before) != _shape(ask)
+
+
+def _shape(ask: kinds.Ask) -> tuple[object, ...]:
+    rest = kinds.scaled(ask, 0).demand if ask.per_replica is not None else ask.demand
+    return rest, ask.per_replica, ask.labels, ask.suspended
 
 
 def _is_system(metadata: dict[str, Any]) -> bool:

@@ -19,6 +19,7 @@ _WHY = {
     "quota-invalid": "quota {quota!r} cannot be used: {problem}",
     "quota-not-yours": "workloads of namespace {namespace!r} may not use quota {quota!r}",
     "parent-quota": "quota {quota!r} holds quotas, not workloads: name one below it",
+    "object-unseen": "this object has just been changed: try again in a moment",
     "queued": "quota {quota!r} has a queue: leave this suspended with the annotation bursar.io/queue, and it starts in its turn",
     "name-exists": "a quota of this name is there already",
     "parent-immutable": "a quota keeps its parent: delete it and create it anew below the other one",

@@ -140,6 +140,70 @@ async def test_d16_a_scale_is_charged_by_what_one_replica_asks(cluster):
     assert not (await cluster.review(scale, **of_scale)).allowed
 
 
+OF_SCALE = {
+    "operation": "UPDATE", "group": "apps", "resource": "deployments", "kind": "Scale",
+    "subresource": "scale",
+}  # fmt: skip
+OF_DEPLOYMENT = {"operation": "UPDATE", "group": "apps", "resource": "deployments"}
+
+
+def scale(version, replicas, before=0):
+    metadata = {"name": "web", "namespace": "ns", "uid": "web", "resourceVersion": str(version)}
+    sizes = {"object": replicas, "old_object": before}
+    return {key: {"metadata": metadata, "spec": {"replicas": n}} for key, n in sizes.items()}
+
+
+def deployment(cpu, version, quota="team"):
+    found = job("web", cpu, quota)
+    found["metadata"]["resourceVersion"] = str(version)
+    found["spec"]["replicas"] = 0
+    return found
+
+
+async def see_web(cluster, cpu, **fields):
+    await cluster.see(
+        "web", 0, kind="Deployment", per_replica={"limits.cpu": 1000 * cpu}, replicas=0, **fields
+    )
+
+
+@pytest.mark.parametrize("after", [deployment(2, 10), deployment(1, 10, "other")])
+async def test_a_scale_waits_until_the_change_of_what_one_replica_asks_for_is_seen(cluster, after):
+    await cluster.see_quota("other", {"limits.cpu": 4000})
+    cluster.skip_versions(10)
+    await see_web(cluster, 1)
+    assert (await cluster.review(after, old_object=deployment(1, 10), **OF_DEPLOYMENT)).allowed
+
+    # It landed as version 11, which nobody said yet: one replica may ask for more than was seen.
+    answer = await cluster.review(**scale(11, 4), **OF_SCALE)
+    assert (answer.allowed, answer.reason, answer.code) == (False, "object-unseen", 409)
+    assert (await cluster.review(**scale(11, 4, before=4), **OF_SCALE)).allowed
+    assert (await cluster.review(**scale(10, 4), **OF_SCALE)).allowed
+    await see_web(cluster, 2)
+    assert (await cluster.review(**scale(11, 4), **OF_SCALE)).reason == "over-quota"
+
+
+async def test_a_scale_does_not_wait_for_versions_that_differ_by_their_status_only(cluster):
+    cluster.skip_versions(10)
+    await see_web(cluster, 1)
+    same = deployment(1, 10)
+    assert (await cluster.review(same, old_object=same, **OF_DEPLOYMENT)).allowed
+
+    assert (await cluster.review(**scale(17, 4), **OF_SCALE)).allowed
+
+
+async def test_a_change_that_never_landed_lets_a_scale_pass_once_a_list_shows_the_object_as_before(
+    cluster,
+):
+    cluster.skip_versions(10)
+    await see_web(cluster, 1)
+    await cluster.review(deployment(2, 10), old_object=deployment(1, 10), **OF_DEPLOYMENT)
+    assert (await cluster.review(**scale(12, 4), **OF_SCALE)).reason == "object-unseen"
+    cluster.clock.after(75)
+    await cluster.list("web", kind="Deployment")
+
+    assert (await cluster.review(**scale(12, 4), **OF_SCALE)).allowed
+
+
 async def test_a_quota_is_admitted_in_its_tree_and_counts_when_it_is_seen(cluster):
     child = {
         "metadata": {"name": "child", "uid": "uid-child"},
