@@ -8,7 +8,10 @@ Source: issue 5, item 3.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from bus.clock import SystemClock
+from bus.envelope import Event
 from bus.events.admissions import JOURNAL
 from bus.events.namespaces import NamespaceObserved
 from bus.events.observations import ObjectsListed
@@ -28,6 +31,7 @@ from reactors.engine.journals import Journals
 from reactors.queue.lines import Lines
 from reactors.queue.outlook import Outlook, outlooks
 from reactors.queue.plan import planned
+from reactors.queue.story import Story, Turn
 
 _FACTS = (
     *JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished, WorkloadObserved, WorkloadVanished,
@@ -35,29 +39,59 @@ _FACTS = (
 )  # fmt: skip
 
 
+class _Archive:
+    """The readers of queues, fed with a cluster's archive."""
+
+    def __init__(self, cluster: str) -> None:
+        self.journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
+        self.view = View(cluster)
+        self.journals.listen(self.view.take)
+        # It forgets what a complete list does not show.
+        Keeper(self.journals, self.view, SystemClock())
+        self.lines = Lines(self.view)
+        self.journals.listen(self.lines.take)
+
+    def tree_of(self, where: Place) -> Tree | None:
+        """The tree that a quota stands in."""
+        return self.journals.trees.get(self.journals.places.get((where.kind, where.quota), ""))
+
+    def read(self, select: Select, before: Callable[[Event], None] = lambda event: None) -> None:
+        """All of it; ``before`` sees each event before anybody else."""
+        types = [fact.wire_type for fact in _FACTS]
+        for events in archived(select, self.view.cluster, types, apart=False):
+            for event in events:
+                before(event)
+                self.journals.take([event])
+
+    def outlooks(self, now_us: int) -> dict[str, list[Outlook]]:
+        """Everybody who waits, by quota."""
+        found: dict[str, list[Outlook]] = {}
+        for name, by_quota in planned(self.lines, self.tree_of).queues.items():
+            tree = self.journals.tree(name)
+            for quota, line in by_quota.items():
+                running = self.lines.running(tree.nodes[quota])
+                # A quota of each kind may have this name.
+                found.setdefault(quota, []).extend(outlooks(tree, line.waiting, running, now_us))
+        return dict(sorted(found.items()))
+
+
 def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]]:
     """Everybody who waits in a cluster, by quota."""
-    journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
-    view = View(cluster)
-    journals.listen(view.take)
-    # It forgets what a complete list does not show.
-    Keeper(journals, view, SystemClock())
-    lines = Lines(view)
-    journals.listen(lines.take)
-    types = [fact.wire_type for fact in _FACTS]
-    for events in archived(select, cluster, types, apart=False):
-        journals.take(events)
+    archive = _Archive(cluster)
+    archive.read(select)
+    return archive.outlooks(now_us)
 
-    def tree_of(where: Place) -> Tree | None:
-        return journals.trees.get(journals.places.get((where.kind, where.quota), ""))
 
-    found: dict[str, list[Outlook]] = {}
-    for name, by_quota in planned(lines, tree_of).queues.items():
-        tree = journals.tree(name)
-        for quota, line in by_quota.items():
-            running = lines.running(tree.nodes[quota])
-            found[quota] = outlooks(tree, line.waiting, running, now_us)
-    return dict(sorted(found.items()))
+def stories(
+    select: Select, cluster: str, uids: Collection[str], now_us: int
+) -> tuple[list[Turn], list[Outlook]]:
+    """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
+    archive = _Archive(cluster)
+    story = Story(archive.view, archive.lines, archive.tree_of, uids)
+    archive.journals.listen(story.take)
+    archive.read(select, story.before)
+    every = (one for line in archive.outlooks(now_us).values() for one in line)
+    return story.turns, [one for one in every if one.waiting.uid in uids]
 
 
 async def order(settings: Settings, cluster: str, fact: QueueOrdered) -> int:

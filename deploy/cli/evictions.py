@@ -20,7 +20,7 @@ _FIELDS = (
     "decided_at", "namespace", "name", "uid", "reason", "numbers", "is_shadow", "result", "message",
     "settled_at", "id", "cluster",
 )  # fmt: skip
-_TITLES = ("DECIDED", "POD", "REASON", "NUMBERS", "RESULT", "MESSAGE")
+_TITLES = ("DECIDED", "POD", "REASON", "NUMBERS", "RESULT", "MESSAGE", "DECISION")
 
 Most = Annotated[int, typer.Option("--most", min=1, max=100_000, help="The newest so many.")]
 
@@ -33,11 +33,12 @@ def register(app: typer.Typer) -> None:
 def evictions(asked: Asked, most: Most = 100) -> None:
     """The newest evictions: which pod, why, on which numbers, and what became of it.
 
-    RESULT is shadow where evictions are only recorded. A refusal names the disruption budget that is in the way. `bursar why` tells
-    one of them in full.
+    RESULT is shadow where evictions are only recorded. A refusal names the disruption budget that is in the way. `bursar why` takes
+    POD, DECISION, or the workload whose pod it was.
 
     \b
     bursar evictions
+    bursar why vision/train-7-x2k4v
     bursar evictions --most 1000 -o json
     """
     with reading(asked.settings) as connection:
@@ -47,10 +48,14 @@ def evictions(asked: Asked, most: Most = 100) -> None:
     if asked.output is not Format.TABLE:
         return write(rows, asked.output, columns=_FIELDS)
     shown = [dict(zip(_TITLES, _cells(row), strict=True)) for row in rows]
-    write(shown, asked.output, columns=_TITLES, footer=footer(stands.sequence, stands.observed_s))
+    notes = footer(stands.sequence, stands.observed_s)
+    notes += ["why one of them: bursar why POD, or bursar why DECISION"] if shown else []
+    write(shown, asked.output, columns=_TITLES, footer=notes)
 
 
 def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     result = "shadow" if row["is_shadow"] else row["result"] or "outstanding"
     pod = f"{row['namespace']}/{row['name']}"
-    return row["decided_at"], pod, row["reason"], row["numbers"], result, row["message"]
+    return (
+        row["decided_at"], pod, row["reason"], row["numbers"], result, row["message"], row["id"]
+    )  # fmt: skip

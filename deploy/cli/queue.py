@@ -56,7 +56,7 @@ def show(
     """Who waits in which place, for how much of what, and until when at the latest.
 
     PLACE – is nobody's turn: a person holds it, or its quota may not be used. WAITS FOR is what is missing now. STARTS BY takes
-    the deadline of everything that runs for its end; there is none where what runs has no deadlines.
+    the deadline of everything that runs for its end; there is none where what runs has no deadlines. `bursar why` takes WORKLOAD.
 
     \b
     bursar queue show
@@ -78,6 +78,7 @@ def show(
     if asked.output is not Format.TABLE:
         return write(rows, asked.output, columns=_FIELDS)
     notes = footer(stands.sequence, stands.observed_s)
+    notes += ["how it came to that: bursar why WORKLOAD"] if rows else []
     write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
 
 

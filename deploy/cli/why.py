@@ -8,16 +8,17 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 import typer
 
-from bus.clock import format_stamp
+from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
+from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
-from bus.events.admissions import AdmissionReleased, Deficit, QuotaDeclared
+from bus.events.admissions import AdmissionReleased, QuotaDeclared
 from bus.events.budgets import BudgetCredited, BudgetJudged
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.vocabulary import Fact, read
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.resources.keys import CASH, key_text
-from deploy.cli import why_reactors
+from deploy.cli import why_queue, why_reactors
 from deploy.cli.asking import standing
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
@@ -57,10 +58,12 @@ def why(
 ) -> None:
     """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
 
+    Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON is the last one that the decision knew.
 
     \b
     bursar why vision/train-7
+    bursar why c1/queue/biz/vision/17
     bursar why admission/0b6c7d3e-7f21-4a1e-9c55-3f2a1d0c9b11/42
     bursar why research
     """
@@ -73,10 +76,20 @@ def why(
 
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
-        steps += why_reactors.steps(select, cluster, name)
+        queued = why_queue.waited(select, cluster, name, {one.said.uid for one in decisions})
+        now_us = stands.observed_s * SECOND_US
+        waited = list(why_queue.steps(select, cluster, queued, now_us, steps))
+        known = {(row["sequence"], row["about"]) for row in waited}
+        steps = [
+            s for s in steps if s["step"] != "seen" or (s["sequence"], s["about"]) not in known
+        ]
+        steps += waited
+        objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
+        steps += why_reactors.steps(select, cluster, name, objects)
     if not steps:
         raise SettingsError(f"nothing was ever decided about {name[:64]!r}")
-    steps.sort(key=lambda row: (row["time"], row["sequence"] or 0))
+    # What is so now has no place in the history: it comes last.
+    steps.sort(key=lambda row: (row["time"], row["sequence"] or stands.sequence + 1))
     if asked.output is Format.TABLE:
         shown = [c for c in _COLUMNS if c != "id" or any(row["id"] for row in steps)]
         write(
@@ -124,8 +137,9 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
             for back in fact.releases:
                 if back.uid in named:
                     left = _amounts(back.charge) or "nothing"
+                    step = why_queue.BACK.get(back.reason, "released")
                     yield _step(
-                        event, "released", named[back.uid], back.quota, back.reason,
+                        event, step, named[back.uid], back.quota, back.reason,
                         f"held from now on: {left}", fact.based_on,
                     )  # fmt: skip
 
@@ -134,7 +148,7 @@ def _decided(one: Decision) -> dict[str, Any]:
     said = one.said
     asked = f"{said.operation or 'OBSERVE'}" + (f", review {said.request}" if said.request else "")
     numbers = [f"asks for {_amounts(said.demand) or 'nothing'} ({asked})"]
-    numbers += [_deficit(deficit) for deficit in said.deficits]
+    numbers += [why_queue.missing(deficit) for deficit in said.deficits]
     if said.verdict != "refused":
         numbers.append(f"held from now on: {_amounts(said.charge) or 'nothing'}")
     return {
@@ -175,7 +189,7 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
             if fact.quota == name:
                 limits = _amounts(fact.spec.hard) if fact.spec else ""
                 numbers = [f"limits {limits}"] if limits else []
-                numbers += [_deficit(one) for one in fact.deficits]
+                numbers += [why_queue.missing(one) for one in fact.deficits]
                 numbers += [f"keys {', '.join(fact.keys)}"] if fact.keys else []
                 step = "seen" if fact.stage == "observed" else fact.verdict
                 yield _step(
@@ -200,7 +214,12 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
 def _facts(parts: Iterable[list[Event]]) -> Iterator[tuple[Event, Fact]]:
     for events in parts:
         for event in events:
-            yield event, read(event, VOCABULARY)
+            try:
+                fact = read(event, VOCABULARY)
+            except EnvelopeError:
+                # It is parked, and says nothing.
+                continue
+            yield event, fact
 
 
 def _step(
@@ -218,12 +237,6 @@ def _step(
         "based_on": based_on,
         "id": "",
     }
-
-
-def _deficit(deficit: Deficit) -> str:
-    key = deficit.key
-    limit, used = key_text(key, deficit.limit), key_text(key, deficit.used)
-    return f"{key}: {used} used + {key_text(key, deficit.asked)} asked > {limit}"
 
 
 def _amounts(amounts: dict[str, int]) -> str:

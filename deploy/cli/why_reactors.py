@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
+
+import sqlalchemy as sa
 
 from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
+from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
 from bus.events.decisions import Decision, EffectSettled, RestoreAsked
 from bus.events.vocabulary import read
+from deploy.cli.quotas.finding import Found
 from projections.admissions.queries import Select, archived
+from projections.pod_runs.shape import pod_runs
 
 _TYPES = tuple(
     name
@@ -19,22 +24,44 @@ _TYPES = tuple(
 )
 
 
-def steps(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any]]:
-    """Decisions with this id, or about this object (NAMESPACE/NAME or uid), their outcomes, and who wanted them undone."""
+def steps(
+    select: Select, cluster: str, name: str, objects: Iterable[Found]
+) -> Iterator[dict[str, Any]]:
+    """Decisions with this id, or about this object (NAMESPACE/NAME or uid), their outcomes, and who wanted them undone.
+
+    Those about pods of ``objects``, too.
+    """
     about: dict[str, str] = {}
+    pods = _pods(select, cluster, objects)
     for part in archived(select, cluster, _TYPES):
         for event in part:
-            fact = read(event, VOCABULARY)
+            try:
+                fact = read(event, VOCABULARY)
+            except EnvelopeError:
+                # It is parked, and says nothing.
+                continue
             if isinstance(fact, Decision):
                 target = fact.target
                 known = about.get(fact.key)
-                if known or _is_meant(fact, name):
+                if known or fact.target.uid in pods or _is_meant(fact, name):
                     about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
                     yield _decided(event, fact, about[fact.id])
             elif isinstance(fact, EffectSettled) and fact.decision in about:
                 yield _step(event, fact.result, about[fact.decision], fact.message, "")
             elif isinstance(fact, RestoreAsked) and fact.decision in about:
                 yield _step(event, "undo asked", about[fact.decision], f"by {fact.author}", "")
+
+
+def _pods(select: Select, cluster: str, objects: Iterable[Found]) -> set[str]:
+    """The uids of all pods that any of the workloads ever had."""
+    runs = pod_runs.c
+    owned = [
+        sa.and_(runs.namespace == one.namespace, runs.workload == f"{one.kind}/{one.name}")
+        for one in objects
+        if one.kind != "Pod"
+    ]
+    query = sa.select(runs.uid).where(runs.cluster == cluster, sa.or_(sa.false(), *owned))
+    return {uid for (uid,) in select(query)}
 
 
 def _is_meant(decision: Decision, name: str) -> bool:

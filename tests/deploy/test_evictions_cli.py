@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
 from tests.reactors.evictions.test_evictions import PDB
@@ -18,7 +19,7 @@ def data(tmp_path_factory):
 async def lived():
     async with Evicting() as cluster:
         await cluster.policy()
-        for number in range(100):
+        for number in range(200):
             await cluster.run_pod(f"else-{number}", quota="nobody", gpu=0)
         await cluster.see_quota("team", {f"limits.{CARD}": 4})
         await cluster.run_pod("web", quota="team", label=QUOTA)
@@ -28,6 +29,13 @@ async def lived():
         await cluster.tick()
         cluster.refuses = None
         await cluster.run_pod("train", quota="team", label=QUOTA)
+        job = said.workload_observed(
+            "job", kind="Job", cluster="c1", labels={QUOTA: "team"}, pods=1,
+            demand={f"requests.{CARD}": 1, f"limits.{CARD}": 1},
+        )  # fmt: skip
+        await cluster.transport.publish([job])
+        await cluster.run_pod("job-0", quota="team", label=QUOTA, owner=said.owner("job", "Job"))
+        await cluster.tick()
         await cluster.tick()
         return list(cluster.transport.events)
 
@@ -39,8 +47,34 @@ def test_who_had_to_go_why_and_what_became_of_it(capsys, data):
     told = {row["name"]: (row["reason"], row["result"], row["message"]) for row in rows}
     assert told == {
         "train": ("budget-grace-over", "done", ""),
+        "job-0": ("budget-grace-over", "done", ""),
         "web": ("budget-grace-over", "refused", PDB.message),
     }
+
+
+def asked(capsys, *command):
+    assert bursar(*command, "-o", "json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_why_takes_the_pod_and_the_decision_that_evictions_shows(capsys, data):
+    rows = {row["name"]: row for row in asked(capsys, "evictions", "--data", data)}
+    by_pod = asked(capsys, "why", "ns/web", "--data", data)
+    by_id = asked(capsys, "why", rows["web"]["id"], "--data", data)
+    told = [(s["step"], s["about"], s["reason"]) for s in by_id]
+
+    assert told == [
+        ("evict", "Pod ns/web", "budget-grace-over"),
+        ("refused", "Pod ns/web", PDB.message),
+    ]
+    assert "spent 100; limit 90" in by_id[0]["numbers"]
+    assert all(step in by_pod for step in by_id)
+
+
+def test_why_of_a_workload_tells_which_of_its_pods_had_to_go(capsys, data):
+    steps = asked(capsys, "why", "ns/job", "--data", data)
+
+    assert ("evict", "Pod ns/job-0") in [(s["step"], s["about"]) for s in steps]
 
 
 def test_people_read_the_disruption_budget_in_the_way(capsys, data):
@@ -48,3 +82,4 @@ def test_people_read_the_disruption_budget_in_the_way(capsys, data):
     lines = capsys.readouterr().out.splitlines()
 
     assert "The disruption budget web needs 2" in next(line for line in lines if "ns/web" in line)
+    assert "bursar why POD" in lines[-1]

@@ -103,8 +103,8 @@ class Jobs(Cluster):
         )
         await self.say(fact, name)
 
-    async def order(self, uid, action, priority=None):
-        fact = QueueOrdered(uid=uid, action=action, priority=priority, author="ada")
+    async def order(self, uid, action, priority=None, reason=""):
+        fact = QueueOrdered(uid=uid, action=action, priority=priority, author="ada", reason=reason)
         await self.say(fact, uid)
 
     async def create(self, name, cpu=1, **fields):
