@@ -30,6 +30,9 @@ class Effects:
             self.outstanding.pop(fact.decision, None)
 
 
+#: What a reactor says of a decision whose object is not there any more; it may have been done, and not told.
+GONE = "gone"
+
 #: How far behind its decision the clock may be that an effector reads.
 SKEW_US = 60_000_000
 
@@ -37,7 +40,7 @@ SKEW_US = 60_000_000
 def hindrance(
     decision: Decision, current: Current | None, *, hold: str, overtaken: str, now_us: int
 ) -> tuple[Result, str] | None:
-    """(result, message) for a decision that must not be done any more; None = it may.
+    """(result, message) for a decision that must not be done any more, or whose object is gone; None = it may.
 
     ``hold``: why nothing may happen that nobody asked for; ``overtaken``: why this decision is not right any more.
     """
@@ -45,6 +48,8 @@ def hindrance(
         return "stale", "expired"
     if now_us < decision.at_us - SKEW_US:
         return "stale", "clock_went_back"
+    if overtaken == GONE:
+        return "gone", "not_found"
     if overtaken:
         return "stale", overtaken
     if decision.is_asked:

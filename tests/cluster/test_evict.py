@@ -3,6 +3,8 @@
 import msgspec
 import pytest
 
+from bus import crashpoints
+from bus.errors import ConflictError, NotFoundError
 from bus.events.decisions import Evict, Target
 from bus.kube import Access, connect
 from reactors.effectors.evict import EvictEffector
@@ -77,3 +79,83 @@ async def test_a_namesake_is_never_touched(plane, namespace, effector):
     other = msgspec.structs.replace(decision(found), target=target)
 
     assert ("gone", "another object has this name") == await effector.act(other)
+
+
+class Killed(BaseException):
+    """Ends a process as a signal does: nothing behind it runs."""
+
+
+async def killed_at(effector, label, decided):
+    """Let the process die at a label while it does what was decided."""
+
+    def hook(reached):
+        if reached == label:
+            raise Killed(label)
+
+    crashpoints.install(hook)
+    try:
+        with pytest.raises(Killed):
+            await effector.act(decided)
+    finally:
+        crashpoints.install(None)
+
+
+@pytest.mark.parametrize("label", ["evict.before_evict", "evict.after_evict"])
+async def test_killed_at_either_label_the_next_process_finds_it_done_or_does_it(
+    plane, namespace, effector, label
+):
+    found = run_pod(plane, namespace, "a")
+    await killed_at(effector, label, decision(found))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    left = {one["metadata"]["name"]: one for one in plane.api.request("GET", path)["items"]}
+    is_there = "a" in left and "deletionTimestamp" not in left["a"]["metadata"]
+    assert is_there == (label == "evict.before_evict")
+
+    try:
+        assert "done" == (await effector.act(decision(found)))[0]
+    except NotFoundError:
+        # Its node has confirmed the end by now; the runner takes that for gone.
+        assert not is_there
+
+    def is_gone():
+        items = plane.api.request("GET", path)["items"]
+        return not [one for one in items if one["metadata"]["uid"] == found["metadata"]["uid"]]
+
+    eventually(is_gone, seconds=60)
+
+
+async def test_a_namesake_made_after_a_kill_is_never_touched(plane, namespace, effector):
+    found = run_pod(plane, namespace, "a")
+    await killed_at(effector, "evict.before_evict", decision(found))
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    plane.api.request("DELETE", f"{path}/a", {"gracePeriodSeconds": 0})
+    new = run_pod(plane, namespace, "a")
+    assert new["metadata"]["uid"] != found["metadata"]["uid"]
+
+    assert ("gone", "another object has this name") == await effector.act(decision(found))
+    kept = plane.api.request("GET", f"{path}/a")["metadata"]
+    assert (new["metadata"]["uid"], False) == (kept["uid"], "deletionTimestamp" in kept)
+
+
+async def test_the_api_server_itself_keeps_a_namesake_made_between_look_and_eviction(
+    plane, namespace, effector
+):
+    found = run_pod(plane, namespace, "a")
+    path = f"/api/v1/namespaces/{namespace}/pods"
+
+    def hook(reached):
+        if reached == "evict.before_evict":
+            plane.api.request("DELETE", f"{path}/a", {"gracePeriodSeconds": 0})
+            run_pod(plane, namespace, "a")
+
+    crashpoints.install(hook)
+    try:
+        with pytest.raises(ConflictError):
+            await effector.act(decision(found))
+    finally:
+        crashpoints.install(None)
+    kept = plane.api.request("GET", f"{path}/a")["metadata"]
+
+    assert (True, False) == (
+        kept["uid"] != found["metadata"]["uid"], "deletionTimestamp" in kept,
+    )  # fmt: skip

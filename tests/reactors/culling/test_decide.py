@@ -257,11 +257,16 @@ async def gone(at):
 
 
 @pytest.mark.parametrize(
-    ("happens", "why"),
-    [(newer_activity, "active"), (exempted, "exempt"), (snoozed, "snoozed"), (gone, "gone")],
+    ("happens", "result", "why"),
+    [
+        (newer_activity, "stale", "active"),
+        (exempted, "stale", "exempt"),
+        (snoozed, "stale", "snoozed"),
+        (gone, "gone", "not_found"),
+    ],
     ids=lambda value: "" if isinstance(value, str) else value.__name__,
 )
-async def test_what_happens_between_decision_and_act_overtakes_it(happens, why):
+async def test_what_happens_between_decision_and_act_overtakes_it(happens, result, why):
     at = Notebooks()
     await at.idle()
     await at.pass_time(2_690)
@@ -269,7 +274,7 @@ async def test_what_happens_between_decision_and_act_overtakes_it(happens, why):
     await happens(at)
     await at.runner.work()
 
-    assert (2700, "stale", why) == at.story[-1]
+    assert (2700, result, why) == at.story[-1]
 
 
 async def test_a_cull_that_a_person_wants_undone_is_undone_also_while_paused():
