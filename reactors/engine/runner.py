@@ -5,6 +5,8 @@
 - Only fresh triggers are decided on: those read after the end that the history had at the start, and not late.
 - Effects are acted on one after another, each only if it is not overtaken by then. There is no durable consumer, see
   :mod:`reactors.engine.effects`.
+- A reactor's limit per minute holds for what is done, too: after an outage of the API server the decisions of several
+  minutes are outstanding at once.
 
 Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
 """
@@ -76,6 +78,8 @@ class Runner:
         self._effectors = effectors
         #: Decision to when it may be tried again, seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
+        #: When this process did destructive decisions, by reactor, the oldest first; microseconds UTC.
+        self._done_us: dict[str, list[int]] = {}
         #: Triggers up to here are history.
         self._past = 0
         self._moved = asyncio.Event()
@@ -154,11 +158,21 @@ class Runner:
         for decision in list(self.replica.effects.outstanding.values()):
             if self.replica.policies.is_paused and not decision.is_asked:
                 continue
-            if self._again_at.get(decision.id, 0.0) > now:
+            if self._again_at.get(decision.id, 0.0) > now or self._is_too_much(decision):
                 continue
             settled = await self._done(decision)
             if settled is not None:
                 await self._settle(decision, *settled)
+
+    def _is_too_much(self, decision: Decision) -> bool:
+        """Whether its reactor has done in the last minute what its pace allows."""
+        current = self.replica.policies.of(decision.reactor)
+        if not decision.is_destructive or current is None:
+            return False
+        now_us, known = self._clock.now_us(), self._done_us.get(decision.reactor, ())
+        recent = [at_us for at_us in known if 0 <= now_us - at_us < 60 * SECOND_US]
+        self._done_us[decision.reactor] = recent
+        return len(recent) >= current.policy.pace.per_minute
 
     async def _done(self, decision: Decision) -> tuple[Result, str] | None:
         """What became of a decision; None = it is to be tried again."""
@@ -194,13 +208,16 @@ class Runner:
         fact = EffectSettled(
             decision=decision.id, reactor=decision.reactor, result=result, message=message
         )
+        now_us = self._clock.now_us()
         event = fact.event(
             cluster=self.replica.cluster,
             key=decision.id,
             id=f"{decision.id}/settled",
             source=f"effector/{decision.reactor}",
-            time_us=self._clock.now_us(),
+            time_us=now_us,
         )
+        if decision.is_destructive and result == "done":
+            self._done_us.setdefault(decision.reactor, []).append(now_us)
         try:
             await self._transport.publish([event], expect=Expectation(event.subject, 0))
         except WrongExpectationError:

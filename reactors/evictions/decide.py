@@ -5,7 +5,9 @@
 - *quota-overused*: an elastic quota was over its share for longer than ``delay_evict_seconds``: the least important pods
   until the rest fits (:func:`reactors.reclaim.revoked`). Only with ``monitor_all_quotas``.
 
-One decision for each pod, once; what they are about waits for its outcome, and rests after a refusal. The limits and
+One decision for each pod, once; what they are about waits for its outcome, and rests after a refusal. A pod that rests
+is passed over: an elastic quota gives back the next in order instead, and a spent budget asks for those first that
+never refused. Else pods that a disruption budget keeps would take all that the limits allow, for ever. The limits and
 interlocks of the engine cut the rest off, and the next tick decides anew, on what is left.
 
 Source: ``koordinator.md`` sections 1 and 2.7; ``house.md`` section 5; ``reliability.md`` P27 to P29.
@@ -48,7 +50,10 @@ def _spent(view: EvictionView, trigger: Trigger) -> Iterator[Draft]:
             "spent": judged.spent, "limit": judged.limit, "exhausted_s": judged.exhausted_s or 0,
             "judged_s": judged.at_s,
         }  # fmt: skip
-        for pod in _least_first(pods, quota):
+        willing_first = sorted(
+            _least_first(pods, quota), key=lambda pod: pod.fact.uid in view.refusals
+        )
+        for pod in willing_first:
             if _may_go(view, pod, trigger):
                 yield _draft(pod, GRACE, numbers, trigger)
 
@@ -85,7 +90,11 @@ def _overused(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> I
 def _revoked(
     view: EvictionView, trigger: Trigger, quota: str, used: dict[str, int], runtime: dict[str, int]
 ) -> Iterator[Draft]:
-    pods = {(pod.fact.namespace, pod.fact.name): pod for pod in view.of(ELASTIC, quota)}
+    pods = {
+        (pod.fact.namespace, pod.fact.name): pod
+        for pod in view.of(ELASTIC, quota)
+        if not _rests(view, pod, trigger)
+    }
     victims = reclaim.revoked(used, runtime, (_pod(one, quota) for one in pods.values()))
     keys = reclaim.over(used, runtime)
     numbers = {f"used_{key}": used.get(key, 0) for key in keys}
@@ -110,8 +119,11 @@ def _pod(held: Held, quota: str) -> Pod:
 
 
 def _may_go(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
-    uid = pod.fact.uid
-    return uid not in view.awaited and view.rests_until_us.get(uid, 0) <= trigger.at_us
+    return pod.fact.uid not in view.awaited and not _rests(view, pod, trigger)
+
+
+def _rests(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
+    return view.rests_until_us.get(pod.fact.uid, 0) > trigger.at_us
 
 
 def _draft(pod: Held, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
@@ -151,7 +163,7 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=1,
+    version=2,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),

@@ -4,6 +4,9 @@ Workloads, namespaces and quotas are those of admission's view. A pod belongs to
 controllers. What a quota uses is counted by the pods that are bound and not about to end, not by what its workloads are
 charged: a workload whose pods go is charged on, and would have to give back for ever.
 
+In shadow a pod that would have gone counts as gone, until its quota has nothing to give back or the policy changes. So
+each is named once, and all of them are: deciding anew on what still runs would name the first few for ever.
+
 Source: ``koordinator.md`` sections 2.5 and 2.7; ``house.md`` section 5.
 """
 
@@ -22,10 +25,11 @@ from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, EffectSettled
 from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from projections import histories
 from projections.admissions import Node, Tree
-from projections.admissions.shape import ELASTIC
+from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.admissions.tree import Fact as Entry
 from reactors import reclaim
 from reactors.admission.mapping import Place
@@ -33,8 +37,10 @@ from reactors.admission.view import COVERING, View, demand_of
 from reactors.evictions import NAME
 from reactors.reclaim import Watch
 
-#: After a refusal, by a disruption budget say, so long nothing is tried on that pod.
-REST_US = 60 * SECOND_US
+#: After a refusal, by a disruption budget say, so long nothing is tried on that pod; each further refusal doubles it up
+#: to an hour. Less than the first rest would be in vain with the default pace, which tries a workload once in five minutes.
+REST_US = 300 * SECOND_US
+LONGEST_REST_US = 3_600 * SECOND_US
 
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 ASKED = "requests."
@@ -69,6 +75,10 @@ class EvictionView:
         #: What was decided about a pod and has no outcome yet, and until when none is tried, by uid.
         self.awaited: dict[str, Decision] = {}
         self.rests_until_us: dict[str, int] = {}
+        #: How often an eviction of a pod was refused, by uid.
+        self.refusals: Counter[str] = Counter()
+        #: Pods that would have gone, by uid.
+        self.shadowed: set[str] = set()
         #: (reason, result): how many.
         self.counts: Counter[tuple[str, str]] = Counter()
 
@@ -92,9 +102,12 @@ class EvictionView:
             self.spent.pop(place, None)
             if fact.phase == GRACE_OVER:
                 self.spent[place] = fact
+            self._unshadow(BUSINESS, fact.quota)
         elif isinstance(fact, ClockTicked):
             self._renew(event.time_us)
             self._watch(event.time_us)
+        elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
+            self.shadowed.clear()
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
@@ -133,6 +146,8 @@ class EvictionView:
     def _forget(self, uid: str) -> None:
         self.pods.pop(uid, None)
         self.rests_until_us.pop(uid, None)
+        self.refusals.pop(uid, None)
+        self.shadowed.discard(uid)
 
     def _listed(self, fact: PodsListed, listed_us: int) -> None:
         present = set(fact.uids)
@@ -146,6 +161,17 @@ class EvictionView:
         for place, judged in list(self.spent.items()):
             if judged.period_end_s is not None and at_us >= judged.period_end_s * SECOND_US:
                 del self.spent[place]
+                self._unshadow(BUSINESS, place[0])
+
+    def _unshadow(self, kind: str, quota: str) -> None:
+        """Nobody of a quota would have to go any more, unless another key of its budget is spent."""
+        if kind == BUSINESS and any(name == quota for name, _ in self.spent):
+            return
+        for uid in list(self.shadowed):
+            pod = self.pods[uid]
+            where = self.place(pod.fact)
+            if where is None or (where.kind, where.quota) == (kind, quota):
+                self.shadowed.discard(uid)
 
     def _watch(self, at_us: int) -> None:
         """See which elastic quotas are within their share now."""
@@ -153,14 +179,19 @@ class EvictionView:
         for name in self.watches.keys() - nodes.keys():
             del self.watches[name]
         used = self.used() if nodes else {}
+        truly = self.used(with_shadowed=True) if nodes and self.shadowed else used
         for name, (tree, node) in nodes.items():
             runtime = tree.elastic.runtime(node.name)
+            if self.shadowed and not reclaim.over(truly.get(name, {}), runtime):
+                self._unshadow(ELASTIC, name)
             if name not in self.watches or not reclaim.over(used.get(name, {}), runtime):
                 self.watches[name] = Watch(at_us)
 
     def _decided(self, decision: Decision) -> None:
         if decision.is_shadow:
             self.counts[(decision.reason, "shadow")] += 1
+            if decision.key in self.pods:
+                self.shadowed.add(decision.key)
         else:
             self.awaited[decision.key] = decision
         pod = self.pods.get(decision.key)
@@ -174,8 +205,10 @@ class EvictionView:
             if decision.id == fact.decision:
                 del self.awaited[uid]
                 self.counts[(decision.reason, fact.result)] += 1
-                if fact.result == "refused":
-                    self.rests_until_us[uid] = time_us + REST_US
+                if fact.result == "refused" and uid in self.pods:
+                    self.refusals[uid] += 1
+                    rest_us = min(REST_US << (self.refusals[uid] - 1), LONGEST_REST_US)
+                    self.rests_until_us[uid] = time_us + rest_us
 
     # questions
 
@@ -194,16 +227,20 @@ class EvictionView:
         return fact.uid
 
     def of(self, kind: str, quota: str) -> Iterator[Held]:
-        """The pods of one quota."""
+        """The pods of one quota, without those that a shadow let go."""
         for pod in self.pods.values():
+            if pod.fact.uid in self.shadowed:
+                continue
             where = self.place(pod.fact)
             if where is not None and (where.kind, where.quota) == (kind, quota):
                 yield pod
 
-    def used(self) -> dict[str, dict[str, int]]:
-        """What the pods of each elastic quota ask for, by resource."""
+    def used(self, *, with_shadowed: bool = False) -> dict[str, dict[str, int]]:
+        """What the pods of each elastic quota ask for, by resource; without those that a shadow let go, or with them."""
         found: dict[str, dict[str, int]] = {}
         for pod in self.pods.values():
+            if not with_shadowed and pod.fact.uid in self.shadowed:
+                continue
             where = self.place(pod.fact)
             if where is not None and where.kind == ELASTIC:
                 sums = found.setdefault(where.quota, {})

@@ -1,7 +1,7 @@
 """A cluster in memory whose quotas were declared by the product's keeper, and a runner that evicts on its ticks."""
 
 from bus.clock import SECOND_US
-from bus.errors import NotFoundError
+from bus.errors import ClusterUnavailableError, NotFoundError
 from bus.events.budgets import BudgetJudged
 from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import EffectSettled, Evict
@@ -21,6 +21,10 @@ from tests.reactors.cluster import QUOTA, START_US, Cluster
 ELASTIC = "quota.scheduling.koordinator.sh/name"
 CARD = "nvidia.com/gpu"
 FAST = Pace(per_minute=1000, per_namespace=1000, per_node=1000, per_workload=1)
+PDB = ClusterUnavailableError(
+    status=429,
+    message="Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web needs 2 healthy pods",
+)
 
 
 class Evicting(Cluster):
@@ -30,6 +34,8 @@ class Evicting(Cluster):
         super().__init__(MemoryTransport())
         self.pods = {}
         self.refuses = None
+        #: Names of pods that a disruption budget keeps.
+        self.protected = set()
         self.evicted = []
         self.runner = self.new_runner()
 
@@ -107,6 +113,8 @@ class Evicting(Cluster):
     async def evict(self, namespace, pod, *, uid):
         if self.refuses is not None:
             raise self.refuses
+        if pod in self.protected:
+            raise PDB
         assert self.pods.pop(pod) == uid
         self.evicted.append(pod)
         at = (self.clock.us - said.START_US) / SECOND_US
@@ -125,4 +133,4 @@ class Evicting(Cluster):
         return [(fact.result, fact.message) for fact in map(EffectSettled.read, events)]
 
 
-__all__ = ["CARD", "ELASTIC", "QUOTA", "START_US", "Evicting"]
+__all__ = ["CARD", "ELASTIC", "PDB", "QUOTA", "START_US", "Evicting"]

@@ -1,5 +1,7 @@
 """Who has to go, when, and what becomes of it: through runner, interlocks and effector, in memory."""
 
+from itertools import pairwise
+
 import pytest
 
 from bus.errors import ClusterUnavailableError
@@ -11,12 +13,7 @@ from reactors.engine.contract import Pace
 from reactors.engine.rederive import rederive
 from reactors.evictions.decide import reactor
 from reactors.evictions.figures import figures
-from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
-
-PDB = ClusterUnavailableError(
-    status=429,
-    message="Cannot evict pod as it would violate the pod's disruption budget. The disruption budget web needs 2 healthy pods",
-)
+from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
 
 
 @pytest.fixture
@@ -109,6 +106,66 @@ async def test_shadow_mode_names_the_same_victims_and_touches_nothing(cluster):
     assert [] == cluster.evicted
 
 
+async def test_a_shadow_names_each_of_all_victims_once_at_the_same_pace(cluster):
+    """Two of hundred may go in five minutes, and six have to."""
+    policy = {"monitor_all_quotas": True, "delay_evict_seconds": 20}
+    await cluster.policy("shadow", **policy)
+    await overuse(cluster, 16)
+    for _ in range(30):
+        await cluster.tick(50)
+    shadow = cluster.decisions()
+    assert [] == cluster.evicted
+    await cluster.policy("on", **policy)
+    for _ in range(30):
+        await cluster.tick(50)
+    done = cluster.decisions()[len(shadow) :]
+
+    assert ["p15", "p12", "p09", "p06", "p03", "p00"] == cluster.evicted
+    assert [d.target for d in shadow] == [d.target for d in done]
+    assert all(one.is_shadow for one in shadow) and not any(one.is_shadow for one in done)
+    assert spans(shadow) == spans(done)
+
+
+async def test_a_shadow_names_them_anew_when_the_quota_was_within_its_share_or_the_policy_changes(
+    cluster,
+):
+    policy = {"monitor_all_quotas": True, "delay_evict_seconds": 20}
+    await cluster.policy("shadow", **policy)
+    await overuse(cluster, 11)
+    for _ in range(10):
+        await cluster.tick(50)
+    assert ["p09"] == [d.target.name for d in cluster.decisions()]
+    await cluster.nodes(40)
+    await cluster.tick()
+    await cluster.nodes(20)
+    for _ in range(10):
+        await cluster.tick(50)
+    assert ["p09", "p09"] == [d.target.name for d in cluster.decisions()]
+    await cluster.policy("shadow", **policy | {"delay_evict_seconds": 30})
+    for _ in range(10):
+        await cluster.tick(50)
+
+    assert ["p09", "p09", "p09"] == [d.target.name for d in cluster.decisions()]
+
+
+async def test_a_shadow_names_them_anew_when_the_next_budget_is_spent(cluster):
+    await cluster.policy("shadow")
+    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.run_pod("card", quota="team", label=QUOTA)
+    await cluster.settled()
+    for phase in ("GraceOver", "GraceOver", "Ok", "GraceOver"):
+        await cluster.judge("team", f"limits.{CARD}", phase)
+        for _ in range(10):
+            await cluster.tick(50)
+
+    assert ["card", "card"] == [d.target.name for d in cluster.decisions()]
+
+
+def spans(decisions):
+    """Seconds from the first decision to each."""
+    return [(one.at_us - decisions[0].at_us) // 10**6 for one in decisions]
+
+
 async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(cluster):
     await cluster.see_quota("team", {"requests.cpu": 9000, f"limits.{CARD}": 4})
     await cluster.run_pod("cheap", quota="team", label=QUOTA, gpu=0)
@@ -138,20 +195,68 @@ async def test_a_new_period_of_the_budget_ends_its_evictions(cluster):
 
 
 async def test_a_disruption_budget_is_named_and_asked_again_later(cluster):
+    await cluster.policy(monitor_all_quotas=True, delay_evict_seconds=200)
     await overuse(cluster, 11)
     cluster.refuses = PDB
-    for _ in range(4):
+    while not cluster.outcomes():
         await cluster.tick()
     assert [("refused", PDB.message)] == cluster.outcomes()
+    for name in cluster.pods.keys() - {"p09"}:
+        cluster.protected.add(name)
     cluster.refuses = None
-    for _ in range(20):
+    for _ in range(29):
         await cluster.tick()
     assert [] == cluster.evicted
-    for _ in range(20):
+    for _ in range(60):
         await cluster.tick()
 
     # No workload is tried more than once in five minutes.
     assert ["p09"] == cluster.evicted
+
+
+async def test_a_pod_that_rests_is_passed_over_and_the_next_in_order_goes(cluster):
+    await overuse(cluster, 12)
+    cluster.protected |= {"p09", "p03"}
+    for _ in range(25):
+        await cluster.tick(40)
+
+    assert ["p06", "p00"] == cluster.evicted
+    assert {"p09", "p06", "p03", "p00"} == {d.target.name for d in cluster.decisions()}
+
+
+async def test_pods_that_a_budget_keeps_do_not_take_all_that_the_limits_allow(cluster):
+    """Two of hundred may go in five minutes, and these two never can."""
+    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    for number in range(4):
+        await cluster.run_pod(f"t{number}", quota="team", label=QUOTA, priority=number)
+    await cluster.settled()
+    cluster.protected |= {"t0", "t1"}
+    await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+    for _ in range(36):
+        await cluster.tick()
+
+    assert ["t2", "t3"] == cluster.evicted
+
+
+async def test_each_further_refusal_doubles_the_rest_up_to_an_hour(cluster):
+    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.run_pod("t", quota="team", label=QUOTA)
+    await cluster.settled()
+    cluster.protected.add("t")
+    await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+    for _ in range(200):
+        await cluster.tick(60)
+    at = decided_at(cluster)["t"]
+
+    between = [(after - before) // 10**6 for before, after in pairwise(at)]
+    assert [300, 600, 1200, 2400, 3600, 3600] == [one - one % 60 for one in between]
+
+
+def decided_at(cluster):
+    found = {}
+    for decision in cluster.decisions():
+        found.setdefault(decision.target.name, []).append(decision.at_us)
+    return found
 
 
 async def test_another_object_of_the_same_name_is_never_touched(cluster):
@@ -193,6 +298,26 @@ async def test_at_most_the_limit_goes_in_a_minute_each_once(cluster):
     assert 1 == len(cluster.evicted)
     for _ in range(14):
         await cluster.tick()
+
+    assert ["p09", "p06"] == cluster.evicted
+
+
+async def test_the_limit_holds_for_what_is_done_after_an_outage_too(cluster):
+    await cluster.policy(
+        monitor_all_quotas=True, delay_evict_seconds=20, pace=Pace(per_minute=1, per_namespace=99)
+    )
+    await overuse(cluster, 12)
+    cluster.refuses = ClusterUnavailableError(status=503, message="down")
+    while len(cluster.decisions()) < 2:
+        await cluster.tick()
+    cluster.refuses = None
+    cluster.runner._again_at.clear()
+    await cluster.tick()
+    assert ["p09"] == cluster.evicted
+    for _ in range(5):
+        await cluster.tick()
+    assert ["p09"] == cluster.evicted
+    await cluster.tick()
 
     assert ["p09", "p06"] == cluster.evicted
 
