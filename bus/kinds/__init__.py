@@ -7,7 +7,7 @@ Source: ``koordinator.md`` section 1 (whole workloads are charged, replicas time
 4 D.
 """
 
-from bus.kinds.asking import asked, scaled
+from bus.kinds.asking import asked, scaled, suspends
 from bus.kinds.objects import governing_owner, scale_of, target_of
 from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet, Scale, Target
 from bus.kinds.table import GOVERNED, governed, served
@@ -27,5 +27,6 @@ __all__ = [
     "scale_of",
     "scaled",
     "served",
+    "suspends",
     "target_of",
 ]

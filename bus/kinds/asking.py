@@ -10,7 +10,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.kinds import paths
 from bus.kinds.paths import bounded, count, find, one
-from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet
+from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
 from bus.kinds.templates import Template, pod_demand, template_at
 
 #: Most pod sets of one object (catalogue D19).
@@ -71,6 +71,13 @@ def scaled(ask: Ask, replicas: int) -> Ask:
         demand[name] = bounded(demand.get(name, 0) + more * amount, f"spec: {name}")
     demand = {name: amount for name, amount in demand.items() if amount}
     return msgspec.structs.replace(ask, demand=demand, pods=ask.pods + more, replicas=replicas)
+
+
+def suspends(kind: Kind, object: Mapping[str, Any]) -> bool:
+    """Whether the controller of ``object`` would take the flag that keeps it from running."""
+    if any(value for path in kind.suspends_without for _, value in find(object, path)):
+        return False
+    return bool(kind.suspend) and _hold(object, kind.suspends_if)
 
 
 def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
@@ -148,8 +155,12 @@ def _has_ended(kind: Kind, object: Mapping[str, Any]) -> bool:
             is_true = paths.text(condition, "status", at) == "True"
             if is_true and paths.text(condition, "type", at, most=317) in kind.ended_conditions:
                 return True
-    marks = [(one(object, path), values) for path, values in kind.ended]
-    return bool(marks) and all(found and found[1] in values for found, values in marks)
+    return bool(kind.ended) and _hold(object, kind.ended)
+
+
+def _hold(object: Mapping[str, Any], marks: tuple[Holds, ...]) -> bool:
+    found = [(one(object, path), values) for path, values in marks]
+    return all(value and value[1] in values for value, values in found)
 
 
 def _labels(object: Mapping[str, Any], sets: list[_Set]) -> dict[str, str]:

@@ -58,6 +58,9 @@ class Kind(msgspec.Struct, frozen=True):
     #: The flag that keeps it from running, and the annotation whose presence does.
     suspend: str = ""
     stopped: str = ""
+    #: Its controller refuses that flag unless all of these hold, and where something stands at one of the paths.
+    suspends_if: tuple[Holds, ...] = ()
+    suspends_without: tuple[str, ...] = ()
     #: What still runs while suspended (a list or a number): until it is empty the object holds what it asked for.
     active: str = ""
     #: Condition types whose ``True`` means that it has ended, and other marks of the end, which must all hold.
@@ -69,7 +72,7 @@ class Kind(msgspec.Struct, frozen=True):
     scales: str = ""
     #: Whether what it controls is covered by what it asks for.
     covers: bool = True
-    #: Whether it waits, suspended, where its quota holds instead of refusing.
+    #: Whether it waits, suspended, where its quota holds instead of refusing; if its controller takes that.
     queues: bool = False
 
     @property

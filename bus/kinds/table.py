@@ -10,7 +10,8 @@ Choices made here, where the objects leave them open:
 - Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object.
 - A *Rollout* that borrows its template by ``workloadRef`` says nothing of its size itself: it is refused.
 - A *RayJob*'s submitter counts where its template is written; KubeRay's own default (500m, 200Mi) is not in the object.
-  An ended RayJob keeps its cluster unless ``shutdownAfterJobFinishes``.
+  An ended RayJob keeps its cluster unless ``shutdownAfterJobFinishes``. KubeRay fails a suspended one that keeps it, or
+  that selects a cluster (``ValidateRayJobSpec``).
 - A *Pod* covers nobody: Spark's driver controls its executors, but asks for itself only.
 
 Source: Kubernetes API reference v1.36 (apps/v1, batch/v1); Argo Rollouts; Kubeflow training-operator v1 and Notebook
@@ -133,6 +134,8 @@ RAYJOB = Kind(
     ),
     deadline="spec.activeDeadlineSeconds",
     suspend="spec.suspend",
+    suspends_if=(("spec.shutdownAfterJobFinishes", (True,)),),
+    suspends_without=("spec.clusterSelector",),
     ended=(
         ("status.jobDeploymentStatus", ("Complete", "Failed")),
         ("spec.shutdownAfterJobFinishes", (True,)),

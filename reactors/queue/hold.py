@@ -5,7 +5,8 @@ sees no uid, so it can charge nothing; of many that come at once, all would see 
 webhook would have to refuse those that found it taken. A quota that holds refuses nobody for want of room. The
 price is one write and the time of one watch for each workload, and only where the quota opts in.)
 
-What its user suspended himself is left to him. What cannot be read, or names a quota that it may not use, goes on to
+What its user suspended himself is left to him. What its controller would not suspend (:func:`bus.kinds.suspends`) is
+admitted or refused at once, as every kind that cannot wait. What cannot be read, or names a quota that it may not use, goes on to
 the validating webhook, which says why.
 
 Source: issue 5, item 1; Kubernetes, "Dynamic Admission Control" (JSONPatch).
@@ -53,6 +54,8 @@ class Hold:
         """The quota that holds this object; "" for none."""
         ask = kinds.asked(kind, object)
         if ask.suspended or kinds.governing_owner(object.get("metadata") or {}) is not None:
+            return ""
+        if not kinds.suspends(kind, object):
             return ""
         where = self._view.place(ask.labels, namespace)
         if where is None or where.refusal:

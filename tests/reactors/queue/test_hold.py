@@ -44,6 +44,21 @@ def test_what_has_to_wait_again_is_held_by_a_merge_patch_on_its_uid(kind):
     assert "u" == patch["metadata"]["uid"]
 
 
+@pytest.mark.parametrize(
+    ("spec", "suspends"),
+    [
+        ({"shutdownAfterJobFinishes": True}, True),
+        ({"shutdownAfterJobFinishes": True, "clusterSelector": {}}, True),
+        ({"shutdownAfterJobFinishes": True, "clusterSelector": {"ray.io/cluster": "c"}}, False),
+        ({"shutdownAfterJobFinishes": False}, False),
+        ({}, False),
+    ],
+)
+def test_a_ray_job_that_kuberay_would_fail_for_being_suspended_is_not_held(spec, suspends):
+    """Source: KubeRay, ``ValidateRayJobSpec``."""
+    assert suspends == kinds.suspends(table.RAYJOB, {"spec": SPECS["RayJob"] | spec})
+
+
 def test_annotations_that_are_there_stay():
     written = {"metadata": {"annotations": {"a/b": "c"}}, "spec": SPECS["Job"]}
 
