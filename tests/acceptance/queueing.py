@@ -39,8 +39,10 @@ class Counted:
 class Site:
     """What :func:`queued` gives. Requests run in threads, as the webhook needs the loop."""
 
-    def __init__(self, plane, admission, cluster, clients):
+    def __init__(self, plane, admission, cluster, clients, reflectors):
         self.plane, self.admission, self.cluster = plane, admission, cluster
+        #: By the name of their source.
+        self.reflectors = reflectors
         self._clients = ThreadPoolExecutor(clients)
 
     async def request(self, *args, **options):
@@ -89,26 +91,38 @@ def job(name, cpu, quota, seconds=None, **spec):
 
 
 @contextlib.asynccontextmanager
-async def queued(plane, folder, transport, *, clients=16, sources=SOURCES):
+async def queued(
+    plane,
+    folder,
+    transport,
+    *,
+    clients=16,
+    sources=SOURCES,
+    clock=None,
+    door=Counted,
+    settings=None,
+):
     """Entered when the API server asks the webhooks."""
     await asyncio.to_thread(_install, plane)
-    clock, port = SystemClock(), free_port()
+    clock, port = clock or SystemClock(), free_port()
     async with contextlib.AsyncExitStack() as stack:
-        cluster = Counted(await connect(Access(str(plane.kubeconfig))))
+        cluster = door(await connect(Access(str(plane.kubeconfig))))
         stack.push_async_callback(cluster.close)
+        reflectors = {}
         for source in sources:
-            reflector = Reflector(source, cluster, transport, clock, name="c1")
+            reflector = Reflector(source, cluster, transport, clock, name="c1", settings=settings)
+            reflectors[source.name] = reflector
             stack.push_async_callback(_ended, asyncio.create_task(reflector.run()))
         admission = await stack.enter_async_context(
             following(transport, clock, cluster="c1", source="up", keeps=True, starts=cluster)
         )
         registration = RegistrationSettings("bursar", url=f"https://127.0.0.1:{port}")
-        certificates = OwnCertificates(folder / "webhook", ("127.0.0.1",), clock)
-        settings = ServerSettings("127.0.0.1", port)
+        certificates = OwnCertificates(folder / "webhook", ("127.0.0.1",), SystemClock())
+        server = ServerSettings("127.0.0.1", port)
         await stack.enter_async_context(
-            serving(admission, certificates, cluster, settings, registration)
+            serving(admission, certificates, cluster, server, registration)
         )
-        site = Site(plane, admission, cluster, clients)
+        site = Site(plane, admission, cluster, clients, reflectors)
         await _heard(site)
         yield site
 
