@@ -50,6 +50,8 @@ LABELS = (
     "cull.after_evict",
     "cull.before_restore",
     "cull.after_restore",
+    "stamp.before_write",
+    "stamp.after_write",
 )
 
 _hook: Callable[[str], None] | None = None

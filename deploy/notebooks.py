@@ -78,6 +78,7 @@ def _know(select: Select, cluster: str, view: CullingView) -> None:
     for event in _events(select, sa.select(events).where(columns.sequence.in_(newest))):
         fact = NotebookSampled.read(event)
         view.images[fact.uid] = fact.image
+        view.checked(fact, event.time_us)
 
 
 def samples(

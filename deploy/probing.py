@@ -30,7 +30,8 @@ from bus.errors import (
 from bus.events.decisions import Decision
 from bus.events.notebooks import Evidence
 from bus.probe import Answer, ProbeSettings, Unanswered, fetch
-from bus.sources.kernels.choice import is_notebook, peer_of
+from bus.sources.kernels import kubeflow
+from bus.sources.kernels.choice import NOTEBOOK_NAME, PROBE, is_notebook, peer_of
 from bus.sources.kernels.contract import ApiRequest, Peer, Reply
 from bus.sources.kernels.sampler import Sampler
 from bus.transport import Transport
@@ -70,7 +71,9 @@ class _Known(msgspec.Struct, frozen=True):
 
 
 class Prober:
-    """Asks the notebooks that ``view`` knows. ``token`` "" = servers are asked without one."""
+    """Asks the notebooks that ``view`` knows. ``token`` "" = servers are asked without one; ``kubeflow``: Notebooks are asked
+    as Kubeflow's culler asks them.
+    """
 
     def __init__(
         self,
@@ -82,12 +85,14 @@ class Prober:
         name: str,
         settings: ProbeSettings | None = None,
         token: str = "",
+        kubeflow: bool = False,
     ) -> None:
         self._view = view
         self._cluster = cluster
         self._transport = transport
         self._clock = clock
         self._token = token
+        self._kubeflow = kubeflow
         ask = partial(fetch, settings=settings or ProbeSettings())
         self._sampler = Sampler(ask, self._api, clock, cluster=name, source="probe")
         self._known: dict[str, _Known] = {}
@@ -148,6 +153,9 @@ class Prober:
         if peer is None or peer.uid != pod.uid:
             return None
         exporter = exporters.get(pod.node, "") if _holds_gpu(found) else ""
+        if self._kubeflow and NOTEBOOK_NAME in peer.labels:
+            chosen = peer.annotations | {PROBE: kubeflow.kind.name}
+            peer = msgspec.structs.replace(peer, annotations=chosen)
         return msgspec.structs.replace(peer, token=self._token, exporter=exporter)
 
     async def _exporters(self, nodes: set[str]) -> dict[str, str]:
@@ -219,4 +227,5 @@ def prober_of(settings: Settings, runner: Runner, cluster: Objects, transport: T
     return Prober(
         view, cluster, transport, SystemClock(), name=settings.cluster.name, token=token,
         settings=ProbeSettings(refused=wanted.refused_networks),
+        kubeflow=settings.culling_policy[1].kubeflow is not None,
     )  # fmt: skip

@@ -38,6 +38,7 @@ from deploy.settings_culling import told_of
 from projections.engine.store import Store
 from reactors.culling.figures import figures
 from reactors.culling.view import NAME as CULLING
+from reactors.effectors.cull import StampWriter
 from reactors.effectors.quota_status import StatusWriter
 from reactors.evictions.figures import figures as evictions
 
@@ -182,7 +183,8 @@ async def _acting(
         policy = settings.culling_policy[1]
         look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
         more.append(partial(figures, runner.replica))
-        async with beside(look.prober.run(policy.check_period_seconds)):
+        stamps = StampWriter(runner.replica, cluster, SystemClock())
+        async with beside(look.prober.run(policy.check_period_seconds)), beside(stamps.run()):
             yield
 
 

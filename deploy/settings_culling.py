@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, IPvAnyNetwork
 
 from bus.events.policies import Mode
 from reactors.culling.kubeflow.environment import culler_environment
-from reactors.culling.policy import CullingPolicy
+from reactors.culling.policy import CullingPolicy, KubeflowRules
 
 
 class CullingSettings(BaseModel):
@@ -21,8 +21,8 @@ class CullingSettings(BaseModel):
     #: done. ``on``: they are warned and stopped.
     mode: Mode = "shadow"
     policy: CullingPolicy = CullingPolicy()
-    #: Take idle limit and period from CULL_IDLE_TIME and IDLENESS_CHECK_PERIOD (minutes), as Kubeflow's culler does; where
-    #: ENABLE_CULLING is not ``true``, nothing is stopped.
+    #: Decide as Kubeflow's culler does, with its faults, by ENABLE_CULLING, CULL_IDLE_TIME and IDLENESS_CHECK_PERIOD
+    #: (minutes); where the first is not ``true``, nothing is asked or stopped.
     kubeflow: bool = False
     #: File with the token that notebook servers of this installation take. None = they are asked without one.
     token_file: Path | None = None
@@ -30,15 +30,15 @@ class CullingSettings(BaseModel):
     refused_networks: tuple[IPvAnyNetwork, ...] = ()
 
     def effective(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
-        """Mode and policy, with Kubeflow's variables where they are wanted. Raises CullerEnvironmentError.
-
-        A negative idle limit, with which Kubeflow's culler stops everything idle at once, is 0.
-        """
+        """Mode and policy, with Kubeflow's rules and variables where they are wanted. Raises CullerEnvironmentError."""
         if not self.kubeflow:
             return self.mode, self.policy
         found = culler_environment(environment)
+        rules = KubeflowRules(
+            idle_minutes=found.idle_minutes, period_minutes=found.check_period_minutes
+        )
         limits = {
-            "idle_seconds": max(found.idle_minutes, 0) * 60,
+            "kubeflow": rules,
             "check_period_seconds": max(found.check_period_minutes * 60, 1),
         }
         return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)

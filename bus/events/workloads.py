@@ -41,7 +41,7 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     owner: Owner | None = None
     #: Its own, by the label policy; and those that name its quota, its own or else those of its templates.
     labels: dict[str, str] = {}
-    #: Its own, those of Bursar: what its user wants of culling, say.
+    #: Its own, those of Bursar and the stamps of Kubeflow's culler: what its user wants of culling, say.
     annotations: dict[str, str] = {}
     #: ``requests.<resource>`` and ``limits.<resource>`` over all pods: cpu in milli, everything else in whole units.
     #: None = not said, or unreadable (see ``notes``).

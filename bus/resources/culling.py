@@ -10,6 +10,12 @@ from __future__ import annotations
 
 #: Kubeflow's own: its presence stops a Notebook; the web UI sets and removes the same. Value: the time of the stop.
 STOPPED = "kubeflow-resource-stopped"
+#: Kubeflow's own: when its culler saw the last activity, and when it looked last (RFC 3339, whole seconds); note the dash
+#: and the underscores. Its web UI shows the first.
+LAST_ACTIVITY = "notebooks.kubeflow.org/last-activity"
+CHECKED_AT = "notebooks.kubeflow.org/last_activity_check_timestamp"
+#: What the culler of Kubeflow knows of a Notebook is these and no more.
+KUBEFLOW_KEYS = (STOPPED, LAST_ACTIVITY, CHECKED_AT)
 #: When the notebook will be stopped unless it is used (RFC 3339), and the id of the warning.
 CULLS_AT = "bursar.io/notebook-culls-at"
 WARNED_BY = "bursar.io/notebook-warned-by"

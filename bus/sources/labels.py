@@ -3,7 +3,7 @@ GPU model.
 
 Labels are written by users, so they are kept by an allow-list and bounded in number and length;
 annotations can hold whole manifests with their secrets (``last-applied-configuration``), so only
-prefixes of Bursar's own are kept.
+prefixes of Bursar's own are kept, and the three stamps of Kubeflow's culler.
 
 Source: ``accounting.md`` section 4; ``house.md`` 3.7; ``reliability.md`` A17 and P32; Kubernetes
 API conventions, "Syntax and character set" (label values 63 characters, names 63, prefixes 253).
@@ -17,6 +17,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bus.kinds import QUOTA_LABELS
+from bus.resources.culling import KUBEFLOW_KEYS
 
 #: Most labels, and most annotations, that one fact carries.
 MOST = 64
@@ -72,7 +73,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     )
     #: Prefixes of annotation keys that are kept. Each may leave the cluster with its whole value:
     #: add with care.
-    annotation_prefixes: tuple[str, ...] = ("bursar.io/",)
+    annotation_prefixes: tuple[str, ...] = ("bursar.io/", *KUBEFLOW_KEYS)
     #: Node labels that name the GPU model, by falling precedence; the first that is there counts.
     model_labels: tuple[str, ...] = (
         "nvidia.com/gpu.product",  # NVIDIA GPU feature discovery

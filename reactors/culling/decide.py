@@ -1,6 +1,7 @@
 """The culling reactor: on every tick, who is warned, whose warning is taken back, who is stopped, who is given back.
 
-The verdict is :func:`reactors.culling.fusion.judge`'s. Here stands what it is asked about and what follows:
+The verdict is :func:`reactors.culling.fusion.judge`'s, or that of Kubeflow's culler where the policy wants its rules
+(:mod:`reactors.culling.kubeflow`): those stop without a warning. Here stands what it is asked about and what follows:
 
 - A stop needs a warning that stood on the object, also where the policy gives it no time; the API server took it then, so
   its clock has confirmed ours (:mod:`reactors.effectors.cull`).
@@ -26,8 +27,9 @@ from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
 from bus.resources.culling import SNOOZED_UNTIL
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
-from reactors.culling.policy import CullingPolicy, Limits, Subject, limits_of
-from reactors.culling.view import NAME, CullingView, Pod
+from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
+from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
+from reactors.culling.view import NAME, NOTEBOOK, CullingView, Object, Pod, Standing
 from reactors.engine.contract import Draft, Reactor, Trigger
 
 #: A restore may be done so long after it was asked for.
@@ -45,18 +47,8 @@ class Judged(msgspec.Struct, frozen=True):
     samples: list[Sample]
     verdict: Verdict
     warned: Warned | None
-
-    @property
-    def known_us(self) -> int:
-        """The newest readable evidence that may decide; 0 = there is none."""
-        return max(
-            (
-                sample.observed_us
-                for sample in self.samples
-                if sample.outcome == "ok" and sample.source not in self.limits.supporting_sources
-            ),
-            default=0,
-        )
+    #: The newest evidence that may decide; 0 = there is none.
+    known_us: int
 
     @property
     def culls_us(self) -> int:
@@ -71,6 +63,8 @@ def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> J
     """The verdict on the notebook ``uid`` at ``now_us``. It must be among ``view.notebooks``."""
     pod = view.pods[uid]
     annotations = view.annotations(pod)
+    if policy.kubeflow is not None and (notebook := _notebook(view, pod)) is not None:
+        annotations |= notebook.annotations
     team = pod.team or view.teams.get(pod.namespace, "")
     limits = limits_of(policy, Subject(pod.namespace, team, view.images.get(uid, ""), annotations))
     samples = samples_of(view.activity[uid])
@@ -79,6 +73,8 @@ def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> J
     if standing is not None:
         reason: Reason = "idle" if standing.decision.reason == "idle" else "max_age"
         warned = Warned(standing.at_us, reason, _snoozed_us(annotations))
+    if policy.kubeflow is not None:
+        return _by_kubeflow(view, policy.kubeflow, pod, limits, samples, standing, now_us)
     verdict = judge(
         samples,
         running_since_us=pod.running_since_us,
@@ -86,7 +82,39 @@ def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> J
         limits=limits,
         now_us=now_us,
     )
-    return Judged(pod, limits, samples, verdict, warned)
+    return Judged(pod, limits, samples, verdict, warned, _known_us(samples, limits))
+
+
+def _known_us(samples: list[Sample], limits: Limits) -> int:
+    return max(
+        (
+            sample.observed_us
+            for sample in samples
+            if sample.outcome == "ok" and sample.source not in limits.supporting_sources
+        ),
+        default=0,
+    )
+
+
+def _by_kubeflow(
+    view: CullingView,
+    rules: KubeflowRules,
+    pod: Pod,
+    limits: Limits,
+    samples: list[Sample],
+    standing: Standing | None,
+    now_us: int,
+) -> Judged:
+    """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
+    book = view.books.of(pod.namespace, pod.name)
+    found = verdict_of(book, rules, pod.running_since_us, is_warned=standing is not None)
+    if limits.exempt and found.decision == "cull":
+        found = msgspec.structs.replace(found, decision="keep", reason="exempt")
+    limits = msgspec.structs.replace(
+        limits, idle_seconds=rules.idle_minutes * 60, warning_seconds=0
+    )
+    looked_us = now_us if standing is not None else book.looked_us if book is not None else 0
+    return Judged(pod, limits, samples, found, None, looked_us)
 
 
 def decide(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> list[Draft]:
@@ -115,7 +143,7 @@ def _drafts(
     if stop is not None and verdict.last_activity_us <= stop.at_us:
         return
     verb = _VERBS.get(verdict.decision)
-    target = view.target(pod) if verb is not None else None
+    target = _target(view, policy, pod) if verb is not None else None
     if verb is None or target is None:
         return
     limits = found.limits
@@ -135,6 +163,26 @@ def _drafts(
         },
         expires_us=found.known_us + limits.fresh_seconds * SECOND_US,
     )
+
+
+def _target(view: CullingView, policy: CullingPolicy, pod: Pod) -> Target | None:
+    """What to stop for a pod. By Kubeflow's rules the Notebook of the pod's name, whatever else controls it; but a warning
+    is taken from where it stands.
+    """
+    if policy.kubeflow is None:
+        return view.target(pod)
+    if pod.uid in view.warned:
+        return view.warned[pod.uid].decision.target
+    notebook = _notebook(view, pod)
+    if notebook is None:
+        return None
+    return Target(NOTEBOOK, notebook.namespace, notebook.name, notebook.uid, pod.node)
+
+
+def _notebook(view: CullingView, pod: Pod) -> Object | None:
+    """The Notebook that the pod's name says."""
+    book = view.books.of(pod.namespace, pod.name)
+    return view.objects.get(book.uid) if book is not None else None
 
 
 def _restored(id: str, cull: Decision, trigger: Trigger) -> Draft:
@@ -158,6 +206,8 @@ def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> s
     now = judged(view, policy, uid, max(decision.at_us, view.activity[uid].observed_us))
     if now.limits.exempt:
         return "exempt"
+    if policy.kubeflow is not None:
+        return _overtaken_by_kubeflow(view, policy, pod, decision)
     if isinstance(decision, Cull) and _snoozes(view, pod, decision, now.limits):
         return "snoozed"
     known = [one for one in now.samples if one.observed_us >= pod.running_since_us]
@@ -168,6 +218,16 @@ def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> s
     if now.verdict.decision == "unknown":
         return now.verdict.reason
     return "" if _is_same(view.target(pod), decision.target) else "target_changed"
+
+
+def _overtaken_by_kubeflow(
+    view: CullingView, policy: CullingPolicy, pod: Pod, decision: Decision
+) -> str:
+    book = view.books.of(pod.namespace, pod.name)
+    before_us = decision.numbers["last_activity_us"]
+    if activity_us(book, before_us) > before_us:
+        return "active"
+    return "" if _is_same(_target(view, policy, pod), decision.target) else "target_changed"
 
 
 def _snoozes(view: CullingView, pod: Pod, decision: Decision, limits: Limits) -> bool:

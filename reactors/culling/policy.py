@@ -90,6 +90,17 @@ class CullingRule(Overrides):
         )
 
 
+class KubeflowRules(BaseModel):
+    """Kubeflow's culler decides, as its environment variables have it; minutes, negative ones included."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: CULL_IDLE_TIME.
+    idle_minutes: int
+    #: IDLENESS_CHECK_PERIOD.
+    period_minutes: int
+
+
 class CullingPolicy(ReactorPolicy):
     """When notebooks are stopped. All spans in seconds; a change holds from the next tick on, for every notebook."""
 
@@ -113,7 +124,9 @@ class CullingPolicy(ReactorPolicy):
     starting_grace_seconds: int = Field(600, ge=0)
     #: Evidence that may protect a notebook and never stops one: a quiet GPU says nothing of a server that refuses, and a
     #: server without terminals may have kernels.
-    supporting_sources: frozenset[str] = frozenset({"gpu", "jupyter_terminals", "pod_cpu"})
+    supporting_sources: frozenset[str] = frozenset(
+        {"gpu", "jupyter_terminals", "kubeflow_kernels", "pod_cpu"}
+    )
     #: Evidence that must be readable where it is asked for: no traffic with a closed browser is how a long job looks.
     primary_sources: frozenset[str] = frozenset({"code_server", "jupyter_kernels"})
     #: The evidence that must be readable for a stop. None = one readable source that is not supporting is enough.
@@ -126,6 +139,8 @@ class CullingPolicy(ReactorPolicy):
     #: What the annotation ``bursar.io/cull-idle-after`` may ask for; beyond it, the bound holds.
     shortest_idle_seconds: int = Field(300, ge=0)
     longest_idle_seconds: int = Field(7 * 86_400, ge=0)
+    #: Not by the rules above, but by those of Kubeflow's culler, with their faults; Notebooks only. None = by those above.
+    kubeflow: KubeflowRules | None = None
 
 
 class Subject(msgspec.Struct, frozen=True):

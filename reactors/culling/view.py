@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import msgspec
+from pydantic import ValidationError
 
 from bus.clock import SECOND_US, parse_stamp
 from bus.envelope import Event
@@ -35,11 +36,15 @@ from bus.events.pods import Owner, PodsListed, PodState, PodVanished
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.sources.kernels import kubeflow
 from projections import activity, histories
 from projections.activity import Activity
+from reactors.culling.kubeflow.books import Books
+from reactors.culling.policy import KubeflowRules
 from reactors.engine.interlocks import JUMP_US
 
 NAME = "culling"
+NOTEBOOK = "Notebook"
 #: Longest chain of controllers that is followed (``reliability.md`` A26).
 DEPTH = 8
 #: After a refusal, so long nothing is tried on that notebook.
@@ -110,6 +115,8 @@ class CullingView:
         #: What each controller controls, pods and objects: uids by its uid.
         self.controlled: dict[str, set[str]] = {}
         self.ticked_us = 0
+        #: What Kubeflow's culler knows.
+        self.books = Books()
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
@@ -125,6 +132,7 @@ class CullingView:
         elif isinstance(fact, ObjectsListed):
             mine = {uid: one for uid, one in self.objects.items() if one.kind == fact.kind}
             for uid in _absent(fact, mine, event.time_us):
+                self._lose_notebook(mine[uid])
                 self._lose(uid)
         elif isinstance(fact, NamespaceObserved):
             self.teams[fact.name] = fact.team or ""
@@ -140,6 +148,14 @@ class CullingView:
     def _sampled(self, fact: NotebookSampled, event: Event) -> None:
         self.activity[fact.uid] = activity.fold(self.activity.get(fact.uid), fact, event)
         self.images[fact.uid] = fact.image
+        self.checked(fact, event.time_us)
+
+    def checked(self, fact: NotebookSampled, at_us: int) -> None:
+        """A look is a pass of Kubeflow's culler, where its rules hold."""
+        pod = self.pods.get(fact.uid)
+        for evidence in fact.evidence:
+            if pod is not None and evidence.source == kubeflow.SOURCE:
+                self.books.looked(pod.namespace, pod.name, evidence, at_us)
 
     def _pod(self, fact: PodState, time_us: int) -> None:
         known = self.pods.get(fact.uid)
@@ -163,6 +179,7 @@ class CullingView:
         pod = self.pods.pop(uid, None)
         if pod is not None:
             self._controls_no_more(pod.owner, uid)
+            self.books.pod_gone(pod.namespace, pod.name)
         for known in (self.activity, self.images, self.warned, self.stopped):
             known.pop(uid, None)
         self.rests_until_us.pop(uid, None)
@@ -186,7 +203,11 @@ class CullingView:
             return
         self._lose(fact.uid)
         if isinstance(fact, WorkloadVanished):
+            if known is not None:
+                self._lose_notebook(known)
             return
+        if fact.kind == NOTEBOOK:
+            self.books.observed(fact.uid, fact.namespace, fact.name, fact.annotations)
         self._controls(fact.owner, fact.uid)
         self.objects[fact.uid] = Object(
             fact.uid, fact.kind, fact.namespace, fact.name, version, time_us, fact.owner,
@@ -198,10 +219,15 @@ class CullingView:
         if known is not None:
             self._controls_no_more(known.owner, uid)
 
+    def _lose_notebook(self, known: Object) -> None:
+        if known.kind == NOTEBOOK:
+            self.books.lost(known.uid, known.namespace, known.name)
+
     # what was decided, and became of it
 
     def _own(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, PolicyChanged) and fact.reactor == NAME:
+            self.books.rules = _rules(fact)
             # What a shadow did, nobody has seen.
             self.warned = {u: one for u, one in self.warned.items() if not one.decision.is_shadow}
             self.stopped = {u: one for u, one in self.stopped.items() if not one.is_shadow}
@@ -278,14 +304,15 @@ class CullingView:
         if not chain:
             return Target("Pod", pod.namespace, pod.name, pod.uid, pod.node)
         top = chain[-1]
-        if top.kind not in STOPPED_KINDS or self._pods_below(top.uid) != {pod.uid}:
+        if top.kind not in STOPPED_KINDS or self.pods_below(top.uid) != {pod.uid}:
             return None
         return Target(top.kind, top.namespace, top.name, top.uid, pod.node)
 
-    def _pods_below(self, uid: str) -> set[str]:
+    def pods_below(self, uid: str) -> set[str]:
+        """The live pods that an object controls, through others."""
         found: set[str] = set()
         for child in self.controlled.get(uid, ()):
-            found |= {child} if child in self.pods else self._pods_below(child)
+            found |= {child} if child in self.pods else self.pods_below(child)
         return found
 
     def annotations(self, pod: Pod) -> dict[str, str]:
@@ -312,6 +339,15 @@ def _absent(
         and fact.first <= uid
         and (not fact.until or uid < fact.until)
     ]
+
+
+def _rules(fact: PolicyChanged) -> KubeflowRules | None:
+    said = fact.policy.get("kubeflow")
+    try:
+        return KubeflowRules.model_validate(said) if said is not None else None
+    except ValidationError:
+        # The whole policy is refused where it is folded (:mod:`reactors.engine.policies`).
+        return None
 
 
 def _us(stamp: str | None, otherwise_us: int) -> int:

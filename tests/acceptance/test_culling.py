@@ -5,10 +5,12 @@ Each server is told to be what its name says, all at once. Who must be stopped i
 
 import asyncio
 import os
+import re
 import signal
 import subprocess
 import sys
 from contextlib import AsyncExitStack, asynccontextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import psutil
@@ -28,6 +30,7 @@ from deploy.bootstrap import beside
 from deploy.probing import LastLook, Prober
 from reactors.catalogue import REACTORS
 from reactors.culling.policy import CullingPolicy
+from reactors.effectors.cull import StampWriter
 from reactors.engine import interlocks, runner
 from reactors.engine.rederive import rederive
 from tests.bus.sources.notebooks import jupyter
@@ -39,11 +42,16 @@ pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(280)]
 QUICK = ReflectorSettings(linger_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
 POLICY = CullingPolicy.model_validate(
     {
-        "idle_seconds": 8, "presence_seconds": 3_600, "warning_seconds": 2,
+        "idle_seconds": 8, "check_period_seconds": 10, "presence_seconds": 3_600, "warning_seconds": 2,
         "starting_grace_seconds": 3,
         "pace": {"per_minute": 100, "per_namespace": 100, "per_node": 100},
     }
 )  # fmt: skip
+
+#: Kubeflow's: note the dash and the underscores; and what Go's time.RFC3339 and a browser's Date read.
+STAMPS = ("last-activity", "last_activity_check_timestamp")
+RFC3339 = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+LATELY = timedelta(seconds=100)
 
 CULLED = {"idle": "Notebook", "never-connected": "StatefulSet", "killed-kernel": "StatefulSet"}
 KEPT = {
@@ -166,7 +174,16 @@ async def bursar(plane, transport):
             name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
         )  # fmt: skip
         await stack.enter_async_context(beside(look.prober.run(1.0)))
+        stamps = StampWriter(running.replica, cluster, SystemClock())
+        await stack.enter_async_context(beside(stamps.run()))
         yield running
+
+
+def shown(plane, namespace, name):
+    """Last activity as the web UI of Kubeflow has it: the annotation, or an empty text; and its other stamp."""
+    annotations = notebooks.get(plane, namespace, "Notebook", name)["metadata"].get("annotations")
+    annotations = annotations or {}
+    return tuple(annotations.get(f"notebooks.kubeflow.org/{key}", "") for key in STAMPS)
 
 
 def is_stopped(plane, namespace, name, kind):
@@ -197,6 +214,8 @@ async def test_idle_ones_are_stopped_and_no_other_is_touched(hasty, plane, names
             while not all(is_stopped(plane, namespace, *one) for one in CULLED.items()):
                 await asyncio.sleep(1)
         await asyncio.sleep(12)
+        stamps = {n: shown(plane, namespace, n) for n in ("idle", "silent-cell", "stopped-server")}
+        now = datetime.now(UTC)
         stopped = {n for n, k in (CULLED | KEPT).items() if is_stopped(plane, namespace, n, k)}
     told = {
         verb.read(event).target.name
@@ -207,6 +226,10 @@ async def test_idle_ones_are_stopped_and_no_other_is_touched(hasty, plane, names
     found = rederive(lambda: transport.events, REACTORS, "c")
 
     assert (set(CULLED), set(CULLED)) == (stopped, told)
+    # What is busy was active just now; what was stopped carries none any more, what nobody could read never any.
+    assert all(RFC3339.fullmatch(text) for text in stamps["silent-cell"])
+    assert all(now - datetime.fromisoformat(one) < LATELY for one in stamps["silent-cell"])
+    assert (("", ""), ("", "")) == (stamps["idle"], stamps["stopped-server"])
     assert ((), True) == (found.mismatches, found.same >= 2 * len(CULLED))
 
 

@@ -9,6 +9,7 @@ import pytest
 from bus.events.decisions import Restore, RestoreAsked, Warn
 from deploy.cli.culling import span
 from deploy.settings_culling import CullingSettings, told_of
+from reactors.culling.policy import KubeflowRules
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import said, us
 from tests.reactors.culling.scene import Notebooks
@@ -123,7 +124,8 @@ def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
     variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90", "IDLENESS_CHECK_PERIOD": "2"}
     mode, policy = CullingSettings(mode="on", kubeflow=True).effective(variables)
 
-    assert ("on", 5_400, 120) == (mode, policy.idle_seconds, policy.check_period_seconds)
+    rules = KubeflowRules(idle_minutes=90, period_minutes=2)
+    assert ("on", rules, 120) == (mode, policy.kubeflow, policy.check_period_seconds)
 
 
 def test_culling_is_in_shadow_mode_by_default():
@@ -150,10 +152,9 @@ def test_kubeflows_switch_holds():
 def test_without_asking_for_them_kubeflows_variables_mean_nothing():
     variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90"}
 
-    assert ("on", 3_600) == (
-        CullingSettings(mode="on").effective(variables)[0],
-        CullingSettings(mode="on").effective(variables)[1].idle_seconds,
-    )
+    mode, policy = CullingSettings(mode="on").effective(variables)
+
+    assert ("on", 3_600, None) == (mode, policy.idle_seconds, policy.kubeflow)
 
 
 @pytest.mark.parametrize(

@@ -7,13 +7,14 @@ it could not be read. What is not known is said as such, since it must never pas
 Source: ``kubeflow.md`` A.2 and A.7; ``reliability.md`` B1 to B15.
 """
 
-from bus.sources.kernels import code_server, gpu, jupyter, pod_cpu, rstudio, traffic
+from bus.sources.kernels import code_server, gpu, jupyter, kubeflow, pod_cpu, rstudio, traffic
 from bus.sources.kernels.contract import Kind
 
 PROBES: tuple[Kind, ...] = (
     jupyter.kind,
     code_server.kind,
     rstudio.kind,
+    kubeflow.kind,
     traffic.kind,
     gpu.kind,
     pod_cpu.kind,

@@ -8,6 +8,7 @@ time until it moves, and the projection still knows what was said before.
   on the source is lying, and its times are not believed at all until it tells one that can be.
 - Evidence is said when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
   only moves on is no news while the last one that was said is younger than a heartbeat: no limit is that short.
+- Where Kubeflow's rules decide, every look is news: they decide once for each.
 
 Source: ``kubeflow.md`` A.7, D.2; ``reliability.md`` B6.
 """
@@ -20,7 +21,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.notebooks import Evidence
-from bus.sources.kernels import traffic
+from bus.sources.kernels import kubeflow, traffic
 
 #: Longest silence about a notebook: less than half of the five minutes after which evidence is none.
 HEARTBEAT_US = 120 * SECOND_US
@@ -85,7 +86,9 @@ def _is_news(known: Known, evidence: Sequence[Evidence], observed_us: int) -> bo
     if observed_us - known.said_us >= HEARTBEAT_US or len(evidence) != len(known.said):
         return True
     return any(
-        _bare(new) != _bare(old) or _moves_on(old.active_us, new.active_us, observed_us)
+        new.source == kubeflow.SOURCE
+        or _bare(new) != _bare(old)
+        or _moves_on(old.active_us, new.active_us, observed_us)
         for old, new in zip(known.said, evidence, strict=True)
     )
 

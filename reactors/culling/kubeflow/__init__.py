@@ -6,10 +6,11 @@ does by itself.
 Source: ``kubeflow.md`` A.1 to A.6 (notebook controller 1.8; Open Data Hub fork at b85f66ae).
 """
 
+from bus.go_time import Stamp
+from bus.probe import Answer as Reply
+from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.sources.kernels.go_json import all_idle
 from reactors.culling.kubeflow.annotations import (
-    CHECKED_AT,
-    LAST_ACTIVITY,
-    STOPPED,
     Notebook,
     is_idle,
     is_stopped,
@@ -17,8 +18,6 @@ from reactors.culling.kubeflow.annotations import (
 )
 from reactors.culling.kubeflow.environment import CullerEnvironment, culler_environment
 from reactors.culling.kubeflow.reconcile import Pass, reconcile, reconcile_with_terminals
-from reactors.culling.kubeflow.replies import Reply, all_idle
-from reactors.culling.kubeflow.stamps import Stamp
 
 __all__ = [
     "CHECKED_AT",

@@ -1,4 +1,4 @@
-"""The three annotations of a Notebook that the culler reads and writes; note the dash and the underscores.
+"""The three annotations of a Notebook that the culler reads and writes.
 
 Source: ``kubeflow.md`` A.1; culling_controller.go lines 50 to 52.
 """
@@ -7,11 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
-from reactors.culling.kubeflow.stamps import MINUTE_NS, YEAR_ONE, Stamp
-
-STOPPED = "kubeflow-resource-stopped"
-LAST_ACTIVITY = "notebooks.kubeflow.org/last-activity"
-CHECKED_AT = "notebooks.kubeflow.org/last_activity_check_timestamp"
+from bus.go_time import MINUTE_NS, YEAR_ONE, Stamp
+from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 
 Annotations = dict[str, str]
 

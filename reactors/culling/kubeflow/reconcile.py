@@ -12,10 +12,11 @@ from typing import Literal
 
 import msgspec
 
+from bus.go_time import Stamp
+from bus.probe import Answer as Reply
+from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.sources.kernels.go_json import Kernel, all_idle, kernels_in, terminals_in
 from reactors.culling.kubeflow.annotations import (
-    CHECKED_AT,
-    LAST_ACTIVITY,
-    STOPPED,
     Annotations,
     Notebook,
     is_due,
@@ -24,8 +25,6 @@ from reactors.culling.kubeflow.annotations import (
     with_annotations,
     without_bookkeeping,
 )
-from reactors.culling.kubeflow.replies import Kernel, Reply, all_idle, kernels_in, terminals_in
-from reactors.culling.kubeflow.stamps import Stamp
 
 #: The fork reads no more of an answer than this; the rest of a longer one is missing to the parser.
 FORK_BODY_BYTES = 1 << 20
@@ -60,9 +59,29 @@ def reconcile(
     A busy kernel is activity now; idle kernels' newest stamp replaces the stored one, older or not; anything else leaves
     it as it was, and then one failed probe is enough to cull.
     """
+    return reconcile_read(
+        notebook,
+        pod_exists=pod_exists,
+        kernels=kernels_in(kernels),
+        idle_minutes=idle_minutes,
+        period_minutes=period_minutes,
+        now=now,
+    )
+
+
+def reconcile_read(
+    notebook: Notebook | None,
+    *,
+    pod_exists: bool,
+    kernels: Sequence[Kernel] | None,
+    idle_minutes: int,
+    period_minutes: int,
+    now: Stamp,
+) -> Pass:
+    """:func:`reconcile` where the answer was read before; ``kernels`` None = it was not usable, or there was none."""
 
     def probe(notebook: Notebook) -> Annotations:
-        return _activity(kernels_in(kernels), now)
+        return _activity(kernels, now)
 
     looked, writes = _look(notebook, pod_exists, period_minutes, now, probe)
     if isinstance(looked, Pass):

@@ -10,9 +10,11 @@ from typing import Any
 from bus.clock import SECOND_US, format_stamp, parse_stamp
 from bus.events.decisions import Cull, Decision, Target, Warn
 from bus.resources.culling import (
+    CHECKED_AT,
     CULL_REASON,
     CULLED_BY,
     CULLS_AT,
+    LAST_ACTIVITY,
     REPLICAS_BEFORE,
     RESTORED_BY,
     STOPPED,
@@ -54,7 +56,9 @@ def stop(decision: Decision, found: Json) -> Json | None:
     if decision.target.kind == "Notebook":
         if STOPPED in annotations_of(found):
             return None
-        return patch_of(found, {**said, STOPPED: format_stamp(_whole(decision.at_us))})
+        # Kubeflow's culler takes its stamps away at its next pass: whoever starts it before must not find the old ones.
+        bare = {LAST_ACTIVITY: None, CHECKED_AT: None}
+        return patch_of(found, {**said, **bare, STOPPED: format_stamp(_whole(decision.at_us))})
     if decision.target.kind == "Pod":
         return patch_of(found, said)
     replicas = found["spec"].get("replicas", 1)

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
+from bus.sources.kernels.go_json import Kernel, kernels_in
 from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Reply, Stamp, reconcile
 from reactors.culling.kubeflow import reconcile_with_terminals as fork
-from reactors.culling.kubeflow.replies import Kernel, kernels_in
 
 NOON = Stamp.parse("2024-08-14T12:00:00.5Z")
 

@@ -27,7 +27,7 @@ def annotated(**annotations):
 
 def test_without_rules_the_limits_are_the_defaults():
     expected = Limits(
-        supporting_sources=frozenset({"gpu", "jupyter_terminals", "pod_cpu"}),
+        supporting_sources=frozenset({"gpu", "jupyter_terminals", "kubeflow_kernels", "pod_cpu"}),
         primary_sources=frozenset({"code_server", "jupyter_kernels"}),
     )
 

@@ -14,16 +14,11 @@ from typing import Any
 
 import msgspec
 
+from bus.probe import Answer
+
 _INT64 = range(-(2**63), 2**63)
 _KERNEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
 _TERMINAL = {"name": str, "last_activity": str}
-
-
-class Reply(msgspec.Struct, frozen=True):
-    """A complete HTTP answer. No answer at all is None."""
-
-    status: int
-    body: bytes
 
 
 class Kernel(msgspec.Struct, frozen=True):
@@ -33,12 +28,12 @@ class Kernel(msgspec.Struct, frozen=True):
     execution_state: str = ""
 
 
-def kernels_in(reply: Reply | None) -> list[Kernel] | None:
+def kernels_in(reply: Answer | None) -> list[Kernel] | None:
     """The kernels of /api/kernels; None when the culler would not know them."""
     return _entries(reply, _KERNEL)
 
 
-def terminals_in(reply: Reply | None) -> list[Kernel] | None:
+def terminals_in(reply: Answer | None) -> list[Kernel] | None:
     """The terminals of /api/terminals; None when the culler would not know them."""
     return _entries(reply, _TERMINAL)
 
@@ -48,7 +43,7 @@ def all_idle(states: Sequence[str]) -> bool:
     return all(state == "idle" for state in states)
 
 
-def _entries(reply: Reply | None, fields: Mapping[str, type]) -> list[Kernel] | None:
+def _entries(reply: Answer | None, fields: Mapping[str, type]) -> list[Kernel] | None:
     if reply is None or reply.status != 200:
         return None
     value = go_value(reply.body)

@@ -1,0 +1,101 @@
+"""Kubeflow's two stamps on Notebooks: what they shall say, and when that is worth a write. Pure.
+
+By Bursar's own rules ``last-activity`` is the newest evidence of any source, the start of the run where there is none, and
+the check stamp is the moment of the write. Both are written where either is missing; else when the activity moved by a
+minute or more, which is what the web UI shows, and no sooner than a check period after the write before. So a notebook that
+nobody uses costs no write, and one in use costs one in each period. What is unknown is not written.
+
+By Kubeflow's rules they are what its culler would have written, at each pass; its rules go by them.
+
+Of a Notebook that is stopped, or has no pod, both are taken away: who starts it again starts a new idle period.
+
+Source: ``kubeflow.md`` A.1 and A.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from bus.clock import SECOND_US, format_stamp
+from bus.go_time import Stamp
+from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from reactors.culling.decide import judged
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.view import CullingView, Object
+
+#: What the web UI tells apart.
+VISIBLE_US = 60 * SECOND_US
+#: A Notebook may be seen so long before its pod, at a first start.
+GRACE_US = 60 * SECOND_US
+_STAMPS = (LAST_ACTIVITY, CHECKED_AT)
+
+
+class Stamping(msgspec.Struct, frozen=True):
+    """What one Notebook shall carry: both stamps, or neither where ``last_activity`` is ""."""
+
+    uid: str
+    namespace: str
+    name: str
+    last_activity: str = ""
+    checked_at: str = ""
+    #: Least time between two writes (microseconds); 0 = whenever they differ.
+    spacing_us: int = 0
+
+
+def changes(stamping: Stamping, have: Mapping[str, str]) -> dict[str, str | None]:
+    """The annotations to write on a Notebook that has these; None = to take away, {} = nothing to write."""
+    if not stamping.last_activity or STOPPED in have:
+        return {key: None for key in _STAMPS if key in have}
+    both: dict[str, str | None] = {
+        LAST_ACTIVITY: stamping.last_activity,
+        CHECKED_AT: stamping.checked_at,
+    }
+    if both.items() <= have.items():
+        return {}
+    if not (stamping.spacing_us and all(key in have for key in _STAMPS)):
+        return both
+    now, last = Stamp.parse(stamping.checked_at), Stamp.parse(stamping.last_activity)
+    stored_check, stored_last = (Stamp.parse(have[key]) for key in (CHECKED_AT, LAST_ACTIVITY))
+    assert now is not None and last is not None
+    if stored_check is not None and 0 <= now.ns - stored_check.ns < stamping.spacing_us * 1_000:
+        return {}
+    if stored_last is not None and abs(last.ns - stored_last.ns) < VISIBLE_US * 1_000:
+        return {}
+    return both
+
+
+def stampings(view: CullingView, policy: CullingPolicy, now_us: int) -> list[Stamping]:
+    """Every Notebook that has something to be written by what is known of it."""
+    objects = (view.objects[uid] for uid in view.books.uids() if uid in view.objects)
+    found = (one for notebook in objects for one in _wanted(view, policy, notebook, now_us))
+    return [one for one in found if changes(one, view.objects[one.uid].annotations)]
+
+
+def _wanted(
+    view: CullingView, policy: CullingPolicy, notebook: Object, now_us: int
+) -> Iterator[Stamping]:
+    place = notebook.uid, notebook.namespace, notebook.name
+    if policy.kubeflow is not None:
+        book = view.books.named(notebook.namespace, notebook.name)
+        if book is not None and book.decision:
+            written = book.annotations
+            yield Stamping(*place, written.get(LAST_ACTIVITY, ""), written.get(CHECKED_AT, ""))
+        elif STOPPED in notebook.annotations:
+            yield Stamping(*place)
+        return
+    pods = sorted(view.pods_below(notebook.uid))
+    if STOPPED in notebook.annotations or (not pods and now_us > notebook.seen_us + GRACE_US):
+        yield Stamping(*place)
+        return
+    seen = [uid for uid in pods if uid in view.activity and view.pods[uid].is_running]
+    found = [judged(view, policy, uid, now_us).verdict for uid in seen]
+    known = [verdict.last_activity_us for verdict in found if verdict.decision != "unknown"]
+    if known:
+        period_us = policy.check_period_seconds * SECOND_US
+        yield Stamping(*place, _text(min(max(known), now_us)), _text(now_us), period_us)
+
+
+def _text(us: int) -> str:
+    return format_stamp(us // SECOND_US * SECOND_US)
