@@ -35,6 +35,7 @@ from deploy.metering import Metering
 from deploy.probing import LastLook, prober_of
 from deploy.settings import Settings, cluster_access, default_data
 from deploy.settings_culling import told_of
+from deploy.settings_evictions import told_of as told_of_evictions
 from projections.engine.store import Store
 from reactors.culling.figures import figures
 from reactors.culling.view import NAME as CULLING
@@ -130,6 +131,7 @@ async def _work(
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(_acting(settings, opened, followed, more))
                 screen.tell(f"culling is {told_of(settings.culling_policy[0])}")
+                screen.tell(f"giving back is {told_of_evictions(settings.evictions.mode)}")
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:

@@ -13,6 +13,16 @@ class EvictionSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: ``off``; ``shadow``: who would go is decided and recorded, nothing is done; ``on``: they are evicted.
-    mode: Mode = "off"
+    #: ``off``: nothing is decided. ``shadow``: who would go is decided and recorded, nothing is done. ``on``: they are
+    #: evicted.
+    mode: Mode = "shadow"
     policy: EvictionPolicy = EvictionPolicy()
+
+
+def told_of(mode: Mode) -> str:
+    """What ``bursar up`` says of evictions when it starts: what becomes of pods that a quota must give back."""
+    return {
+        "off": "off: no quota gives pods back",
+        "shadow": "shadow: who would have to go is decided and recorded, and no pod is touched",
+        "on": "on: where a budget's grace is over, and where quotas are monitored, pods are evicted",
+    }[mode]

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from deploy.settings_evictions import EvictionSettings, told_of
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
@@ -83,3 +84,16 @@ def test_people_read_the_disruption_budget_in_the_way(capsys, data):
 
     assert "The disruption budget web needs 2" in next(line for line in lines if "ns/web" in line)
     assert "bursar why POD" in lines[-1]
+
+
+def test_evictions_are_in_shadow_mode_by_default():
+    assert "shadow" == EvictionSettings().mode
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [("off", "no quota gives"), ("shadow", "no pod is touched"), ("on", "pods are evicted")],
+)
+def test_bursar_up_says_what_becomes_of_pods(mode, words):
+    assert told_of(mode).startswith(f"{mode}: ")
+    assert words in told_of(mode)
