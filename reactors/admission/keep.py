@@ -49,7 +49,7 @@ class Seen(msgspec.Struct, frozen=True):
     is_gone: bool = False
     #: resourceVersion of the observation; "" where it does not count.
     version: str = ""
-    #: The newest complete list that showed the object so; 0 = none did.
+    #: The newest complete list that showed the object so, or was without one that is gone; 0 = none did.
     listed_us: int = 0
     #: It waits in a queue: whatever it is charged for, it is about to be started.
     is_held: bool = False

@@ -258,7 +258,10 @@ class Keeper:
             is_missing = found.kind == fact.kind and covers(found.uid) and found.uid not in present
             # What was seen since the list was asked for may be younger than it.
             if is_missing and found.seen_us < listed_us:
-                self._view.lose(found.uid, found.kind, found.namespace, found.name, listed_us)
+                self._view.lose(
+                    found.uid, found.kind, found.namespace, found.name, listed_us,
+                    listed_us=listed_us,
+                )  # fmt: skip
         for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
             is_there = node.uid in present
             if node.kind == fact.kind and covers(node.uid) and (node.asked or not is_there):

@@ -136,10 +136,18 @@ class View:
         )  # fmt: skip
 
     def _takes(self, uid: str, version: str, time_us: int) -> bool:
-        """Whether an observation is the newest of an object that is not gone."""
+        """Whether an observation is the newest of an object that is not gone.
+
+        Only a deletion is certain. A list may have been wrong: what is seen after it is there.
+        """
+        gone = self.gone.get(uid)
+        if gone is not None:
+            if not 0 < gone.listed_us < time_us:
+                return False
+            del self.gone[uid]
         before = self.objects.get(uid)
-        return uid not in self.gone and (
-            before is None or histories.precedes(before.version, before.seen_us, version, time_us)
+        return before is None or histories.precedes(
+            before.version, before.seen_us, version, time_us
         )
 
     def _keep(self, found: Object) -> None:
@@ -170,16 +178,20 @@ class View:
         self.quotas[name] = known
         self.changed_quotas.add(name)
 
-    def lose(self, uid: str, kind: str, namespace: str, name: str, time_us: int) -> None:
-        """An object was deleted, or a complete list is without it."""
+    def lose(
+        self, uid: str, kind: str, namespace: str, name: str, time_us: int, *, listed_us: int = 0
+    ) -> None:
+        """An object was deleted, or a complete list that was asked for at ``listed_us`` is without it."""
         self.objects.pop(uid, None)
         if self.names.get((kind, namespace, name)) == uid:
             del self.names[(kind, namespace, name)]
         if uid not in self.gone:
             self._going.append(uid)
             if len(self._going) > GONE_KEPT:
-                self.gone.pop(self._going.popleft())
-        self.gone[uid] = Seen(uid, kind, namespace, name, "", {}, {}, time_us, True)
+                self.gone.pop(self._going.popleft(), None)
+        self.gone[uid] = Seen(
+            uid, kind, namespace, name, "", {}, {}, time_us, True, listed_us=listed_us
+        )
         self.changed.add(uid)
 
     def _namespace(self, fact: namespaces.NamespaceObserved, time_us: int) -> None:

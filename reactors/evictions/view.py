@@ -155,6 +155,8 @@ class EvictionView:
             covers = fact.first <= uid and (not fact.until or uid < fact.until)
             if covers and uid not in present and pod.seen_us < listed_us:
                 self._forget(uid)
+                # A list may be wrong: what is seen after it is believed, in the same version too.
+                self._versions[uid] = ("", listed_us)
 
     def _renew(self, at_us: int) -> None:
         """A new period begins as Ok, and nothing is said of that."""

@@ -400,6 +400,28 @@ async def test_what_was_seen_after_a_list_was_asked_for_is_not_lost_by_it(cluste
     assert cluster.used() == 3000
 
 
+async def test_what_is_seen_after_a_list_without_it_is_there(cluster):
+    await cluster.see("a", 3)
+    cluster.clock.after(1)
+    await cluster.list()
+    assert cluster.used() == 0
+    cluster.clock.after(1)
+    await cluster.see("a", 3)
+
+    assert cluster.used() == 3000
+
+
+async def test_what_was_deleted_never_comes_back(cluster):
+    await cluster.see("a", 3)
+    cluster.clock.after(1)
+    await cluster.list()
+    await cluster.lose("a")
+    cluster.clock.after(1)
+    await cluster.see("a", 3)
+
+    assert cluster.used() == 0
+
+
 async def test_what_is_seen_while_the_keeper_appends_is_worked_off_too(cluster):
     journals, append = cluster.admission.journals, cluster.admission.journals.append
     seen = []

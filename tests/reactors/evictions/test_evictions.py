@@ -2,11 +2,12 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
 from bus.errors import ClusterUnavailableError
 from bus.events.histories import HistoryRecovered
-from bus.events.pods import PodsListed
+from bus.events.pods import PodObserved, PodsListed
 from bus.events.policies import PauseChanged
 from bus.metrics import lines
 from reactors.engine.contract import Pace
@@ -348,6 +349,25 @@ async def test_nobody_is_evicted_after_an_emptied_list_or_a_regressed_bus(cluste
         await cluster.tick()
 
     assert [] == cluster.evicted
+
+
+@pytest.mark.parametrize("version", ["the same", "a newer"])
+async def test_what_is_seen_after_a_list_without_it_is_believed(cluster, version):
+    await overuse(cluster)
+    pods = [PodObserved.read(e) for e in cluster.transport.events if e.type == "pod.observed"]
+    cluster.clock.after(1)
+    await cluster.say(PodsListed(resource_version="999999", uids=()), "999999-1")
+    await cluster.tick()
+    assert {} == cluster.runner.replica.views["evictions"].pods
+    for fact in pods:
+        if version == "a newer":
+            newer = str(int(fact.resource_version) + 1_000_000)
+            fact = msgspec.structs.replace(fact, resource_version=newer)
+        await cluster.say(fact, f"{fact.uid}-again", settles=False)
+    for _ in range(75):
+        await cluster.tick()
+
+    assert ["p09", "p06"] == cluster.evicted
 
 
 async def test_every_eviction_follows_from_the_history(cluster):
