@@ -158,13 +158,23 @@ class Waiting:
         return {one.name: dict(one.charge) for one in grants if one.charge}
 
 
-async def make_pod(site, found, name, cpu):
-    """A pod as the kind's controller makes it."""
+def owned_by(found):
     owner = {key: found[key] for key in ("apiVersion", "kind")}
     owner |= {"name": found["metadata"]["name"], "uid": found["metadata"]["uid"]}
-    metadata = {"name": name, "ownerReferences": [owner | {"controller": True}]}
-    body = {"metadata": metadata, **template(cpu)}
+    return {"ownerReferences": [owner | {"controller": True}]}
+
+
+async def make_pod(site, found, name, cpu):
+    """A pod as the kind's controller makes it."""
+    body = {"metadata": {"name": name, **owned_by(found)}, **template(cpu)}
     await site.request("POST", "/api/v1/namespaces/default/pods", body)
+
+
+async def make_job(site, found, name, quota):
+    """A Job of one pod as a kind's controller makes it, which takes its labels over."""
+    body = queueing.job(name, 1, quota)
+    body["metadata"] |= owned_by(found)
+    return await site.request("POST", queueing.PATH.format("default"), body)
 
 
 async def test_each_kind_waits_by_its_own_field_and_starts_in_its_turn_by_one_patch(
@@ -203,6 +213,9 @@ async def turns(site, line):
         await make_pod(site, found, f"{first}-{number}", 1)
     with pytest.raises(ApiError, match="not-covered"):
         await make_pod(site, found, f"{first}-more", 1 + PODS_EACH)
+
+    made = await make_job(site, found, f"{first}-job", line.quota)
+    assert not made["spec"].get("suspend")
 
     for body in ({}, {"metadata": {"annotations": {QUEUE_ANNOTATION: None}}}):
         with pytest.raises(ApiError, match="has a queue"):
