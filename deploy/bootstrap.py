@@ -17,6 +17,7 @@ from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, Signals, setitimer
 from typing import Any, Protocol, TypeVar
 
 import msgspec
+import uvloop
 
 from bus import embedded
 from bus.jetstream import GuardLine, JetStream, require_safe
@@ -194,7 +195,9 @@ def run(work: Coroutine[Any, Any, T]) -> T:
         return await work
 
     try:
-        return asyncio.run(main())
+        # The loop that the webhook's latency was measured on.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
     except asyncio.CancelledError:
         raise StoppedError(signal=caught[0] if caught else SIGINT) from None
     except BaseExceptionGroup as group:

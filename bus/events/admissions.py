@@ -11,6 +11,7 @@ Source: ``house.md`` section 5 (admission); ``reliability.md`` P13 to P17.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -189,6 +190,20 @@ class AdmissionsGrouped(Fact, frozen=True, kw_only=True):
 
     ids: tuple[str, ...]
     decisions: tuple[AdmissionDecided, ...]
+
+
+def grouped(decisions: Sequence[Event]) -> Event:
+    """Decisions of one tree and moment as one event; a single one stays as it is."""
+    first = decisions[0]
+    if len(decisions) == 1:
+        return first
+    # As they are: each is encoded once.
+    bodies = tuple(msgspec.Raw(one.body) for one in decisions)
+    body = msgspec.json.encode({"ids": [one.id for one in decisions], "decisions": bodies})
+    return Event(
+        first.cluster, AdmissionsGrouped.wire_type, first.key, f"{first.id}+{len(decisions) - 1}",
+        first.source, first.time_us, body, AdmissionsGrouped.version,
+    )  # fmt: skip
 
 
 def entries(event: Event) -> tuple[Event, ...]:

@@ -9,6 +9,8 @@ component-helpers; ``reliability.md`` D4, D5.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from bus.amounts import (
@@ -76,6 +78,13 @@ class Template(msgspec.Struct):
         return (self.metadata.labels if self.metadata else None) or {}
 
 
+#: Specs of more bytes are not remembered: whoever writes them must not fill the memory.
+LONGEST_KNOWN = 4_096
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Spec).decode
+
+
 def template_at(value: object, place: str) -> Template:
     """``value`` as a template with at least one container. Raises DemandError with the field below ``place``."""
     try:
@@ -94,7 +103,23 @@ def pod_demand(template: Template, place: str) -> dict[str, int]:
 
     Raises DemandError for an unreadable quantity, an amount above 2**63 - 1, or too many or too long resource names.
     """
-    spec = template.spec
+    key = _encode(template.spec)
+    if len(key) > LONGEST_KNOWN:
+        return _summed(template.spec, place)
+    try:
+        return _known(key).copy()
+    except DemandError:
+        # Said again with its place.
+        return _summed(template.spec, place)
+
+
+@lru_cache(maxsize=1_024)
+def _known(spec: bytes) -> dict[str, int]:
+    """What a spec asks for. Most pods of a cluster are written alike: 2 us where the sums take 20."""
+    return _summed(_decode(spec), "")
+
+
+def _summed(spec: Spec, place: str) -> dict[str, int]:
     try:
         requests = effective_request(_requested(spec))
         limits = effective_limit(_limited(spec))

@@ -30,6 +30,8 @@ class Elastic:
 
     def __init__(self) -> None:
         self._tree = ElasticTree()
+        #: Whether any quota was ever divided here; until then charges need not be told.
+        self.is_used = False
 
     def set_total(self, total: Mapping[str, int]) -> None:
         """What all nodes have, cpu in milli, others whole."""
@@ -40,6 +42,7 @@ class Elastic:
         if spec is None:
             self._tree.remove_quota(name)
         else:
+            self.is_used = True
             self._tree.set_quota(quota_of(name, parent, spec))
 
     def hold(self, quota: str, charge: Mapping[str, int], sign: int) -> None:

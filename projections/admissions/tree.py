@@ -112,7 +112,8 @@ class Tree:
                     sums.pop(key, None)
         if not own:
             del node.by_namespace[grant.namespace]
-        self.elastic.hold(node.name, grant.charge, sign)
+        if self.elastic.is_used:
+            self.elastic.hold(node.name, grant.charge, sign)
 
     def _let_go(self, quota: str, uid: str) -> None:
         holders = self.holders[uid]
@@ -150,7 +151,15 @@ class Tree:
         if node.observed is not None and node.is_elastic:
             above = self.nodes.get(node.parent)
             parent = node.parent if above is not None and above.is_elastic else ""
+            if not self.elastic.is_used:
+                self._tell_elastic()
             self.elastic.set_quota(node.name, parent, node.observed)
+
+    def _tell_elastic(self) -> None:
+        """Until the first elastic quota nobody divides anything, so what is held is told then."""
+        for node in self.nodes.values():
+            for grant in node.grants.values():
+                self.elastic.hold(node.name, grant.charge, 1)
 
     def _claim(self, node: Node, *, remove: bool = False) -> None:
         parent = self.nodes.get(node.parent)

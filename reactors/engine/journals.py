@@ -15,8 +15,9 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from itertools import islice
 
-import msgspec
+from msgspec.structs import replace
 
 from bus.clock import Clock
 from bus.crashpoints import crashpoint
@@ -30,9 +31,9 @@ from bus.events.admissions import (
     JOURNAL,
     AdmissionDecided,
     AdmissionReleased,
-    AdmissionsGrouped,
     QuotaDeclared,
     entries,
+    grouped,
 )
 from bus.transport import Expectation, Transport
 from projections.admissions import Draft, Tree
@@ -68,6 +69,8 @@ class Journals:
         self._cluster = cluster
         self._source = source
         self._moved = asyncio.Event()
+        #: By sequence: entries that we appended and have not read back yet. They are not decoded once more.
+        self._own: dict[int, tuple[Event, ...]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._turns: dict[str, Turns] = defaultdict(Turns)
 
@@ -91,7 +94,8 @@ class Journals:
         """Take in the next events of the history."""
         for event in events:
             try:
-                ours, is_mine = entries(event), event.cluster == self._cluster
+                ours = self._own.pop(event.sequence, None) or entries(event)
+                is_mine = event.cluster == self._cluster
                 if is_mine and event.type.startswith("admission."):
                     self._entered(event, ours)
                 for one in ours:
@@ -152,41 +156,36 @@ class Journals:
         )
         crashpoint("journal.after_append")
         self._turns[tree.name].took(time.monotonic() - began)
-        counts = zip(sequences, events, strict=True)
-        spread = [sequence for sequence, (_, count) in counts for _ in range(count)]
-        for (fact, time_us), sequence in zip(draft.facts, spread, strict=True):
-            self._apply(tree, fact, sequence, time_us, self._source)
+        facts = iter(draft.facts)
+        for sequence, (_, ours) in zip(sequences, events, strict=True):
+            for fact, time_us in islice(facts, len(ours)):
+                self._apply(tree, fact, sequence, time_us, self._source)
+            if sequence > self.sequence:
+                self._own[sequence] = tuple(replace(one, sequence=sequence) for one in ours)
         self._wake()
 
-    def _events(self, draft: Draft, ids: list[str]) -> list[tuple[Event, int]]:
-        """The draft's facts as events, and how many facts are in each: decisions of one moment share one."""
-        said: list[tuple[Fact | AdmissionsGrouped, str, int, int]] = []
-        group: list[tuple[AdmissionDecided, str]] = []
-        size = last_us = 0
-
-        def close() -> None:
-            if len(group) == 1:
-                said.append((*group[0], last_us, 1))
-            elif group:
-                decisions, known = zip(*group, strict=True)
-                whole = AdmissionsGrouped(ids=known, decisions=decisions)
-                said.append((whole, f"{known[0]}+{len(group) - 1}", last_us, len(group)))
-            group.clear()
-
-        for (fact, time_us), id in zip(draft.facts, ids, strict=True):
-            more = len(msgspec.json.encode(fact)) + len(id)
-            if group and (size + more > LARGEST_GROUP or time_us != last_us):
-                close()
-            if isinstance(fact, AdmissionDecided):
-                size = size + more if group else more
-                last_us = time_us
-                group.append((fact, id))
-            else:
-                close()
-                said.append((fact, id, time_us, 1))
-        close()
+    def _events(self, draft: Draft, ids: list[str]) -> list[tuple[Event, list[Event]]]:
+        """The draft's facts as events, each with the entries in it: decisions of one moment share one."""
         place = {"cluster": self._cluster, "key": draft.tree.name, "source": self._source}
-        return [(f.event(id=id, time_us=time_us, **place), count) for f, id, time_us, count in said]
+        said: list[tuple[Event, list[Event]]] = []
+        group: list[Event] = []
+        size = 0
+        for (fact, time_us), id in zip(draft.facts, ids, strict=True):
+            entry = fact.event(id=id, time_us=time_us, **place)
+            more = len(entry.body) + len(id)
+            is_decision = isinstance(fact, AdmissionDecided)
+            is_full = size + more > LARGEST_GROUP
+            if group and (not is_decision or is_full or time_us != group[0].time_us):
+                said.append((grouped(group), group))
+                group, size = [], 0
+            if is_decision:
+                group.append(entry)
+                size += more
+            else:
+                said.append((entry, [entry]))
+        if group:
+            said.append((grouped(group), group))
+        return said
 
     async def newer(self, tree: Tree, sequence: int) -> None:
         """Return when the tree is newer than ``sequence``.

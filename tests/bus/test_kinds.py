@@ -7,7 +7,7 @@ import pytest
 from bus import kinds
 from bus.errors import DemandError
 from bus.events.pods import Owner
-from bus.kinds import table
+from bus.kinds import table, templates
 from bus.kinds.shape import Ask, Scale, Target
 
 BIG = 2**63 - 1
@@ -568,3 +568,13 @@ def test_a_suspended_kind_that_does_not_queue_is_never_held():
     cron = {"metadata": {"annotations": QUEUED}, "spec": {"suspend": True, "jobTemplate": job()}}
 
     assert not kinds.asked(table.CRONJOB, cron).held
+
+
+def test_specs_of_many_bytes_are_not_remembered():
+    templates._known.cache_clear()
+    many = [resources({"cpu": "1"})] * 200
+    assert of_pod(resources({"cpu": "1"})) == of_pod(resources({"cpu": "1"}))
+    assert of_pod(*many) == of_pod(*many) == {"requests.cpu": 200_000}
+
+    found = templates._known.cache_info()
+    assert (found.misses, found.hits) == (1, 1)

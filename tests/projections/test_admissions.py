@@ -343,3 +343,16 @@ def test_a_review_of_the_same_change_again_takes_no_place_among_the_changes():
     node = books.tree.nodes["q"]
 
     assert (1, False) == (len(node.asked), node.is_alone)
+
+
+def test_what_is_held_when_the_first_quota_becomes_elastic_is_divided_with_it():
+    books = Books()
+    books.show_quota("q", {"requests.cpu": 100})
+    books.ask(demand={"requests.cpu": 30})
+    books.store(TreeMetered(number=books.tree.number + 1, total={"cpu": 100}))
+    assert not books.tree.elastic.is_used
+
+    books.show_quota("q", {"requests.cpu": 100}, at=200, max={"cpu": 80}, weight={"cpu": 1})
+    assert books.tree.elastic.runtime("q") == {"cpu": 30}
+    books.show("w", is_gone=True, at=300)
+    assert books.tree.elastic.runtime("q") == {"cpu": 0}

@@ -85,3 +85,20 @@ async def test_e11_an_unreadable_group_is_passed_over(body):
 
     assert reader.tree("t").number == 2
     assert (reader.tree("t").sequence, reader.parked) == (9, 1)
+
+
+async def test_entries_that_we_appended_are_not_decoded_once_more(monkeypatch):
+    transport = MemoryTransport()
+    journals = Journals(transport, SystemClock(), cluster="c", source="test")
+    draft = Draft(journals.tree("t"))
+    for number in (1, 2):
+        draft.add(decision(number), 7)
+    await journals.append(draft, ["id1", "id2"])
+    seen = []
+    journals.listen(seen.append)
+    expected = list(entries(transport.events[0]))
+    monkeypatch.setattr("reactors.engine.journals.entries", None)
+    journals.take(transport.events)
+
+    assert seen == expected
+    assert journals.parked == 0
