@@ -22,6 +22,7 @@ import msgspec
 from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
+from bus.notify import tell
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
 from deploy.acting import acting, policies
@@ -39,7 +40,7 @@ from deploy.settings_evictions import told_of as told_of_evictions
 from projections.engine.store import Store
 from reactors.culling.figures import figures
 from reactors.culling.view import NAME as CULLING
-from reactors.effectors.cull import StampWriter
+from reactors.effectors.cull import Notices, StampWriter
 from reactors.effectors.quota_status import StatusWriter
 from reactors.evictions.figures import figures as evictions
 
@@ -186,7 +187,12 @@ async def _acting(
         look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
         more.append(partial(figures, runner.replica))
         stamps = StampWriter(runner.replica, cluster, SystemClock())
-        async with beside(look.prober.run(policy.check_period_seconds)), beside(stamps.run()):
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(beside(look.prober.run(policy.check_period_seconds)))
+            await stack.enter_async_context(beside(stamps.run()))
+            if (receiver := settings.culling.receiver) is not None:
+                notices = Notices(runner.replica, transport, SystemClock(), partial(tell, receiver))
+                await stack.enter_async_context(beside(notices.run()))
             yield
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, IPvAnyNetwork
+from pydantic import BaseModel, ConfigDict, IPvAnyNetwork, SecretStr, field_validator
 
 from bus.events.policies import Mode
 from reactors.culling.kubeflow.environment import culler_environment
 from reactors.culling.policy import CullingPolicy, KubeflowRules
+
+if TYPE_CHECKING:
+    from bus.notify import Receiver
 
 
 class CullingSettings(BaseModel):
@@ -26,8 +31,32 @@ class CullingSettings(BaseModel):
     kubeflow: bool = False
     #: File with the token that notebook servers of this installation take. None = they are asked without one.
     token_file: Path | None = None
+    #: Who is told of each warning: an address that takes a POST of JSON, http or https. None = nobody. It may hold a secret.
+    warn_url: SecretStr | None = None
+    #: File with the token that is sent there as ``Authorization: Bearer``. None = none is.
+    warn_token_file: Path | None = None
     #: Networks that are never asked: the API servers', the services'.
     refused_networks: tuple[IPvAnyNetwork, ...] = ()
+
+    @field_validator("warn_url")
+    @classmethod
+    def _address(cls, url: SecretStr | None) -> SecretStr | None:
+        if url is not None:
+            parts = urlsplit(url.get_secret_value())
+            if parts.scheme not in ("http", "https") or not parts.hostname:
+                raise ValueError("the address is not http://HOST/… or https://HOST/…")
+        return url
+
+    @property
+    def receiver(self) -> Receiver | None:
+        """Who is told of warnings; None = nobody. Reads the token's file: raises OSError."""
+        # The library behind it takes a tenth of a second to import, which no question to the ledger should pay.
+        from bus.notify import Receiver
+
+        if self.warn_url is None:
+            return None
+        token = self.warn_token_file.read_text().strip() if self.warn_token_file else ""
+        return Receiver(self.warn_url.get_secret_value(), token)
 
     def effective(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
         """Mode and policy, with Kubeflow's rules and variables where they are wanted. Raises CullerEnvironmentError."""

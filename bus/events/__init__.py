@@ -47,6 +47,7 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     decisions.Restore,
     decisions.RestoreAsked,
     decisions.EffectSettled,
+    decisions.NoticeSettled,
     priorities.PriorityClassObserved,
     priorities.PriorityClassVanished,
     queues.QueueOrdered,

@@ -104,6 +104,22 @@ class RestoreAsked(Fact, frozen=True, kw_only=True):
     author: str
 
 
+class NoticeSettled(Fact, frozen=True, kw_only=True):
+    """Whether somebody outside could be told of a warning; said once for each, where there is an address. Key: the decision's id.
+
+    The warning stands either way.
+    """
+
+    wire_type: ClassVar[str] = "notice.settled"
+
+    decision: str
+    reactor: str
+    result: Literal["told", "failed"]
+    #: Why not, a token: ``http_500``, ``redirected``, ``timed_out``, ``no_connection``.
+    message: str = ""
+    attempts: int = 1
+
+
 class EffectSettled(Fact, frozen=True, kw_only=True):
     """What became of a decision; said once for each that is not a shadow. Key: the decision's id."""
 

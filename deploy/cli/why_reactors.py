@@ -11,7 +11,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
-from bus.events.decisions import Decision, EffectSettled, RestoreAsked
+from bus.events.decisions import Decision, EffectSettled, NoticeSettled, RestoreAsked
 from bus.events.vocabulary import read
 from deploy.cli.quotas.finding import Found
 from projections.admissions.queries import Select, archived
@@ -20,7 +20,7 @@ from projections.pod_runs.shape import pod_runs
 _TYPES = tuple(
     name
     for name, fact in VOCABULARY.items()
-    if issubclass(fact, Decision | EffectSettled | RestoreAsked)
+    if issubclass(fact, Decision | EffectSettled | NoticeSettled | RestoreAsked)
 )
 
 
@@ -48,6 +48,10 @@ def steps(
                     yield _decided(event, fact, about[fact.id])
             elif isinstance(fact, EffectSettled) and fact.decision in about:
                 yield _step(event, fact.result, about[fact.decision], fact.message, "")
+            elif isinstance(fact, NoticeSettled) and fact.decision in about:
+                step = "told" if fact.result == "told" else "not told"
+                times = f"attempts {fact.attempts}"
+                yield _step(event, step, about[fact.decision], fact.message, times)
             elif isinstance(fact, RestoreAsked) and fact.decision in about:
                 yield _step(event, "undo asked", about[fact.decision], f"by {fact.author}", "")
 

@@ -23,6 +23,7 @@ from bus.events.decisions import (
     Cull,
     Decision,
     EffectSettled,
+    NoticeSettled,
     Restore,
     RestoreAsked,
     Target,
@@ -88,6 +89,8 @@ class Standing(msgspec.Struct, frozen=True):
 
     at_us: int
     decision: Decision
+    #: It was tried to tell somebody outside, with or without success.
+    is_told: bool = False
 
 
 class CullingView:
@@ -235,6 +238,10 @@ class CullingView:
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
             self._settled(fact, event.time_us)
+        elif isinstance(fact, NoticeSettled) and fact.reactor == NAME:
+            for uid, one in self.warned.items():
+                if one.decision.id == fact.decision:
+                    self.warned[uid] = msgspec.structs.replace(one, is_told=True)
         elif isinstance(fact, RestoreAsked) and fact.decision in self.culls:
             self.restores[fact.decision] = self.culls[fact.decision]
 

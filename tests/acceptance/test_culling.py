@@ -9,7 +9,8 @@ import re
 import signal
 import subprocess
 import sys
-from contextlib import AsyncExitStack, asynccontextmanager
+import time
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -238,14 +239,14 @@ def running_pods(plane, path):
     return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
 
 
-def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp_path):
-    """The same as processes: in shadow, as it is by default, with a notebook whose server nobody can reach."""
-    notebooks.create(plane, namespace, "StatefulSet", labels={"bursar.io/probe": "jupyter"})
+@contextmanager
+def up(plane, tmp_path, **settings):
+    """`bursar up` beside the cluster; gives a command line that asks its books, and its log."""
     environment = {
         **{key: text for key, text in os.environ.items() if not key.startswith("BURSAR_")},
         "KUBECONFIG": str(plane.kubeconfig), "BURSAR_DATA": str(tmp_path / "data"),
-        "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1",
-        "BURSAR_ADMISSION__MODE": "off",
+        "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1", "BURSAR_ADMISSION__MODE": "off",
+        **settings,
     }  # fmt: skip
     program = Path(sys.executable).with_name("bursar")
 
@@ -257,16 +258,48 @@ def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp
 
     log = tmp_path / "log"
     with log.open("w") as told:
-        up = subprocess.Popen([program, "up"], env=environment, stderr=told)
+        process = subprocess.Popen([program, "up"], env=environment, stderr=told)
     try:
+        yield said, log
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+    assert "stopped; the next start goes on from here" in log.read_text()
+
+
+def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp_path):
+    """The same as processes: in shadow, as it is by default, with a notebook whose server nobody can reach."""
+    notebooks.create(plane, namespace, "StatefulSet", labels={"bursar.io/probe": "jupyter"})
+    with up(plane, tmp_path) as (said, log):
         eventually(lambda: namespace in said("notebooks"), seconds=120, every=1)
         assert "unknown (no_fresh_evidence)" in said("notebooks")
         assert "culling is shadow" in said("notebooks")
         assert "are paused" in said("pause", "--reason", "a test")
         eventually(lambda: "and paused" in said("notebooks"), seconds=5, every=0.1)
         assert "clock.ticked" in said("events", "--type", "clock.ticked")
-    finally:
-        up.terminate()
-        up.wait(timeout=30)
     assert "culling is shadow: notebooks are asked" in log.read_text()
-    assert "stopped; the next start goes on from here" in log.read_text()
+
+
+@pytest.mark.parametrize("mode", ["shadow", "on"])
+def test_bursar_up_takes_stamps_from_a_stopped_notebook_only_where_it_acts(
+    plane, namespace, tmp_path, mode
+):
+    notebooks.install(plane)
+    notebooks.create(plane, namespace, "Notebook")
+    stamps = {f"notebooks.kubeflow.org/{key}": "2026-01-01T00:00:00Z" for key in STAMPS}
+    body = {"metadata": {"annotations": {"kubeflow-resource-stopped": "", **stamps}}}
+    path = f"{notebooks.PATHS['Notebook'].format(namespace)}/nb"
+    plane.api.request("PATCH", path, body, content_type="application/merge-patch+json")
+    hook = "http://127.0.0.1:9/s3cret"
+    with up(plane, tmp_path, BURSAR_CULLING__MODE=mode, BURSAR_CULLING__WARN_URL=hook) as (
+        said,
+        log,
+    ):
+        eventually(lambda: "clock.ticked" in said("events", "--type", "clock.ticked"), seconds=120)
+        if mode == "on":
+            eventually(lambda: shown(plane, namespace, "nb") == ("", ""), seconds=60, every=1)
+        else:
+            time.sleep(15)
+            assert ("2026-01-01T00:00:00Z",) * 2 == shown(plane, namespace, "nb")
+    assert f"culling is {mode}: notebooks are asked" in log.read_text()
+    assert "s3cret" not in log.read_text()

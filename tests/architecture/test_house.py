@@ -15,7 +15,7 @@ DOORS = {
     "kubernetes": ("bus.kube",),
     "sqlite3": (),
     "psycopg": (),
-    "httpx": (),
+    "httpx": ("bus.notify",),
     "httptools": ("bus.probe",),
     "requests": (),
     "socket": (),

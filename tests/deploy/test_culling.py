@@ -5,8 +5,9 @@ import json
 
 import msgspec
 import pytest
+from pydantic import ValidationError
 
-from bus.events.decisions import Restore, RestoreAsked, Warn
+from bus.events.decisions import NoticeSettled, Restore, RestoreAsked, Warn
 from deploy.cli.culling import span
 from deploy.settings_culling import CullingSettings, told_of
 from reactors.culling.policy import KubeflowRules
@@ -143,6 +144,37 @@ def test_culling_is_in_shadow_mode_by_default():
 def test_bursar_up_says_what_it_does_to_notebooks(mode, words):
     assert told_of(mode).startswith(f"{mode}: ")
     assert words in told_of(mode)
+
+
+@pytest.mark.parametrize("url", ["", "host/path", "ftp://host/", "https://"])
+def test_an_address_for_warnings_that_is_none_is_refused_without_being_repeated(url):
+    with pytest.raises(ValidationError, match="the address is not"):
+        CullingSettings(warn_url=url)
+
+
+def test_the_address_for_warnings_and_its_token_are_not_shown(tmp_path):
+    token = tmp_path / "token"
+    token.write_text("t0ken\n")
+    found = CullingSettings(warn_url="https://host/s3cret", warn_token_file=token)
+
+    assert ("https://host/s3cret", "t0ken") == (found.receiver.url, found.receiver.token)
+    assert not {"s3cret", "t0ken"} & set(f"{found!r} {found.receiver!r}".replace("/", " ").split())
+    assert CullingSettings().receiver is None
+
+
+async def test_why_tells_who_was_told_of_a_warning(capsys, tmp_path):
+    at = Notebooks()
+    await at.idle()
+    await at.pass_time(1_810)
+    (warn,) = at.decisions(Warn)
+    fact = NoticeSettled(decision=warn.id, reactor="culling", result="failed", message="http_500")
+    await at.say(said(fact, key=warn.id, id=f"{warn.id}/notice", at=1_812))
+    data = make_ledger(tmp_path, at.transport.events)
+    rows = answer(capsys, "--data", data, "why", warn.id, *CLUSTER)
+
+    assert [("warn", "idle"), ("done", ""), ("not told", "http_500")] == [
+        (row["step"], row["reason"]) for row in rows
+    ]
 
 
 def test_kubeflows_switch_holds():
