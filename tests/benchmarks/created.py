@@ -4,7 +4,8 @@
 
 One client on one connection creates a Job in a namespace that is asked about, one in a namespace that is exempt, one in
 a namespace that is asked about at `/empty` of the same server, and so on: all meet the same moment. Each of the first is
-charged, and answered when its decision is durable on a bus with sync always. Needs the control plane of ``tests/cluster``, without controllers and scheduler.
+charged, and answered when its decision is durable on a bus with sync always. Needs the control plane of
+``tests/cluster``, without controllers and scheduler.
 
 Source: issue 4 ("Must show"); performance.md (Kueue's webhooks: 2.3 to 3.3 ms).
 """
