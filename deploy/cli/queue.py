@@ -144,17 +144,22 @@ def _order(
 
 
 def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
-    """The uid of what waits under this name. Raises SettingsError."""
+    """The uid of what waits under this name. Raises SettingsError, also where several do: a Job and a RayJob, say."""
     columns = waits.c
     namespace, _, last = name.rpartition("/")
     named = sa.and_(columns.namespace == namespace, columns.name == last)
-    query = sa.select(columns.uid).where(
+    query = sa.select(columns.uid, columns.kind).where(
         columns.cluster == cluster, columns.waiting == 1, sa.or_(columns.uid == name, named)
     )
-    found = [str(row.uid) for row in connection.execute(query)]
+    found = connection.execute(query.order_by(columns.kind, columns.uid)).all()
     if not found:
         raise SettingsError(f"nothing waits under the name {name[:80]!r}")
-    return found[0]
+    if len(found) > 1:
+        every = ", ".join(f"{row.kind} {row.uid}" for row in found)
+        raise SettingsError(
+            f"several wait under the name {name[:80]!r}, name one by its uid: {every}"
+        )
+    return str(found[0].uid)
 
 
 def _row(quota: str, one: Any, now_us: int) -> dict[str, Any]:

@@ -23,6 +23,12 @@ _COMMON = (
 )
 _TEAM = "LEFT JOIN namespaces n ON n.cluster = w.cluster AND n.namespace = w.namespace"
 
+
+def _never_negative(seconds: str) -> str:
+    """The API server's clock stamps a creation, Bursar's a release: the one may be behind the other."""
+    return f"CASE WHEN {seconds} < 0 THEN 0 ELSE {seconds} END"
+
+
 _QUEUE = View(
     "v1_queue",
     "One row for each workload that waits now.",
@@ -31,7 +37,7 @@ _QUEUE = View(
         is_(
             "waited_s",
             "Since its creation, up to the ledger's moment.",
-            f"{NOW} - created_us / 1000000",
+            _never_negative(f"{NOW} - created_us / 1000000"),
         ),
         is_("releases", "How often it was released before, and had to wait again."),
         is_("sequence", SEQUENCE.meaning, "w.sequence"),
@@ -57,7 +63,9 @@ _WAITS = View(
             "waited_s",
             "From its creation to its first release; of what was deleted before, to that; of what waits, to the"
             " ledger's moment.",
-            f"COALESCE(released_us / 1000000, gone_us / 1000000, {NOW}) - created_us / 1000000",
+            _never_negative(
+                f"COALESCE(released_us / 1000000, gone_us / 1000000, {NOW}) - created_us / 1000000"
+            ),
         ),
         is_("releases", "How often it was released: more than once if it had to wait again."),
         is_("waiting", "1 while it waits."),

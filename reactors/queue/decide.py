@@ -96,6 +96,9 @@ def could_start_us(draft: Draft, head: Waiting, running: Iterable[Running]) -> i
     if node is None:
         return None
     missing = _missing(draft, node, head)
+    if not missing:
+        # Something else is in its way, a spent budget say: no end of what runs helps.
+        return None
     ending = [(one.ends_us, one.charge) for one in running if one.ends_us is not None]
     for ends_us, charge in sorted(ending, key=lambda end: end[0]):
         missing = _without(missing, charge)
@@ -131,12 +134,14 @@ def decide_returns(
     ``running`` in the order of release; what has a deadline is over in time by itself. Nobody, while the head has not
     waited ``maxHeadDelay``, or where it would not fit without them either.
     """
-    first = next((one for one in ordered(waiting) if not covers(draft, one.request)), None)
     delay_us = queue.max_head_delay_seconds * SECOND_US
-    if first is None or not delay_us or now_us < first.created_us + delay_us:
+    if not delay_us:
+        return []
+    first, reason = _head(draft, waiting, now_us)
+    if first is None or reason != "over-quota" or now_us < first.created_us + delay_us:
         return []
     node = draft.node(first.request.quota)
-    if node is None or decide(draft, first.request, now_us).reason != "over-quota":
+    if node is None:
         return []
     mine = [one for one in running if one.passed == first.uid and one.ends_us is None]
     missing = _missing(draft, node, first)
@@ -151,6 +156,21 @@ def decide_returns(
             stopped.append(one.uid)
             missing = _without(missing, one.charge)
     return stopped if not missing else []
+
+
+def _head(draft: Draft, waiting: Iterable[Waiting], now_us: int) -> tuple[Waiting | None, str]:
+    """The first that does not fit for a reason that passes by itself, and the reason.
+
+    Nobody, where one before it fits: that one starts first.
+    """
+    for one in ordered(waiting)[:DEPTH]:
+        if not covers(draft, one.request):
+            answer = decide(draft, one.request, now_us)
+            if answer.verdict == "admitted":
+                break
+            if answer.reason in PASSING:
+                return one, answer.reason
+    return None, ""
 
 
 def _without(missing: dict[str, int], charge: dict[str, int]) -> dict[str, int]:

@@ -15,14 +15,14 @@ def figures(lines: Lines) -> Iterator[Metric]:
     """All of them, as of what was read of the history; counters over the whole of it."""
     waiting: Counter[str] = Counter()
     for found, where in lines.held():
-        if where is not None and not lines.is_starting(found.uid):
+        if where is not None and not lines.is_released(found.uid):
             waiting[where.quota] += 1
     yield Metric(
         "bursar_queue_length", "gauge", "Workloads that wait for a quota.",
         [Sample(count, {"quota": quota}) for quota, count in sorted(waiting.items())],
     )  # fmt: skip
     waits = sorted(lines.waits.items())
-    meaning = "From the creation of a workload to its release."
+    meaning = "From the creation of a workload to its first release."
     yield Metric(
         "bursar_queue_wait_seconds", "histogram", meaning,
         [

@@ -8,15 +8,16 @@ Source: issue 5, item 1; ``house.md`` section 5.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
-from bus.events.workloads import WorkloadObserved
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Histogram
 from projections.admissions import Grant, Node
 from reactors.admission.decide import Request
@@ -34,7 +35,11 @@ WAIT_BOUNDS_US = tuple(
 
 
 class Lines:
-    """Follows one cluster; the view must have taken each event before it."""
+    """Follows one cluster; view and keeper must have taken each event before it.
+
+    Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
+    what is gone.
+    """
 
     def __init__(self, view: View) -> None:
         self._view = view
@@ -63,13 +68,14 @@ class Lines:
             return
         if event.type == WorkloadObserved.wire_type:
             self._observed(event.key)
+        elif event.type == WorkloadVanished.wire_type:
+            self._lost((event.key,))
+        elif event.type == ObjectsListed.wire_type:
+            self._lost([*self._moved, *self._released, *self._stopped, *self._returning])
         elif event.type == AdmissionDecided.wire_type:
             fact = AdmissionDecided.read(event)
             if fact.reason == "released":
-                self._released[fact.uid], self._passed[fact.uid] = event.time_us, fact.passed
-                self._returning.discard(fact.uid)
-                self._starting[fact.uid] = event.time_us
-                self._waited(fact, event.time_us)
+                self._let_go(fact, event.time_us)
         elif event.type == PodObserved.wire_type and self._starting:
             self._begun(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
@@ -94,11 +100,19 @@ class Lines:
             self._held.add(uid)
             self.changes += 1
 
-    def _waited(self, fact: AdmissionDecided, released_us: int) -> None:
+    def _let_go(self, fact: AdmissionDecided, released_us: int) -> None:
         found = self._view.objects.get(fact.uid)
-        if found is not None:
+        # Who had to wait again was counted when it was released first.
+        if found is not None and fact.uid not in self._released:
             waits = self.waits.setdefault(fact.quota, Histogram(WAIT_BOUNDS_US))
             waits.observe(max(released_us - found.created_us, 0))
+        self._released[fact.uid], self._passed[fact.uid] = released_us, fact.passed
+        self._returning.discard(fact.uid)
+        late_us = released_us - START_US
+        self._starting = {
+            uid: since_us for uid, since_us in self._starting.items() if since_us > late_us
+        }
+        self._starting[fact.uid] = released_us
 
     def _begun(self, fact: PodObserved) -> None:
         """The first pod of what was released is there: its controller has got to it."""
@@ -115,40 +129,40 @@ class Lines:
             self._stopped.discard(fact.uid)
         self.changes += 1
 
+    def _lost(self, uids: Iterable[str]) -> None:
+        """Forget those that are gone."""
+        for uid in uids:
+            if uid not in self._view.objects:
+                self._moved.pop(uid, None)
+                self._released.pop(uid, None)
+                self._passed.pop(uid, None)
+                self._starting.pop(uid, None)
+                self._stopped.discard(uid)
+                self._returning.discard(uid)
+                self._held.discard(uid)
+
     # questions
 
     def held(self) -> Iterator[tuple[Object, Place | None]]:
-        """Every workload that is held, and its quota."""
+        """Every workload that is held, and its quota. What is not held any more is dropped: it is held anew when it is seen so."""
         for uid in sorted(self._held):
             found = self._view.objects.get(uid)
             if found is None or not found.ask.held:
                 self._held.discard(uid)
-                if found is None:
-                    self._forget(uid)
                 continue
             is_ours = found.owner is None or found.owner.kind not in COVERING
             yield found, self._view.place(found.labels, found.namespace) if is_ours else None
 
-    def _forget(self, uid: str) -> None:
-        self._moved.pop(uid, None)
-        self._released.pop(uid, None)
-        self._passed.pop(uid, None)
-        self._stopped.discard(uid)
-        self._returning.discard(uid)
-
     def starting(self, now_us: int) -> int:
         """How many were released and have not started; what takes too long is not waited for."""
         late_us = now_us - START_US
-        self._starting = {
-            uid: since_us
-            for uid, since_us in self._starting.items()
-            if since_us > late_us and self._is_there(uid)
-        }
-        return len(self._starting)
+        return sum(
+            since_us > late_us and self._is_there(uid) for uid, since_us in self._starting.items()
+        )
 
-    def is_starting(self, uid: str) -> bool:
-        """Whether it was released a moment ago."""
-        return uid in self._starting
+    def is_released(self, uid: str) -> bool:
+        """Whether it was released, and not told to wait again since."""
+        return uid in self._released and uid not in self._returning
 
     def _is_there(self, uid: str) -> bool:
         """Whether it is held, or runs: neither gone nor ended."""
@@ -163,9 +177,7 @@ class Lines:
         """What still runs and is to wait again."""
         for uid in sorted(self._returning):
             found = self._view.objects.get(uid)
-            if found is None:
-                self._forget(uid)
-            elif found.ask.demand:
+            if found is not None and found.ask.demand:
                 yield found
 
     def waiting(self, found: Object, where: Place) -> Waiting:

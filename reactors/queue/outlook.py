@@ -39,8 +39,14 @@ def outlooks(
     ahead, found = Draft(tree), []
     for place, one in enumerate(ordered(every), 1):
         starts_us: int | None = now_us
-        if decide(ahead, one.request, now_us).verdict != "admitted":
-            starts_us = could_start_us(ahead, one, ends)
+        behind = decide(ahead, one.request, now_us)
+        if behind.verdict != "admitted":
+            # Ends make room; nothing says when a budget has more, or who may use the quota.
+            is_room = behind.reason == "over-quota"
+            starts_us = could_start_us(ahead, one, ends) if is_room else None
+        if starts_us is not None:
+            # What runs beyond its deadline ends at any moment.
+            starts_us = max(starts_us, now_us)
         answer = decide(Draft(tree), one.request, now_us, one.refusal)
         found.append(Outlook(place, one, answer, starts_us))
         if (taken := adopt(ahead, one.request, "ahead")) is not None:

@@ -62,13 +62,20 @@ def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
 
 
 def decided(
-    draft: Draft, lines: Lines, queues: dict[str, Line], now_us: int, based_on: int
-) -> None:
-    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch.
+    draft: Draft,
+    lines: Lines,
+    queues: dict[str, Line],
+    now_us: int,
+    based_on: int,
+    *,
+    elsewhere: int = 0,
+) -> int:
+    """Add to ``draft`` who of its tree's ``queues`` starts, and who has to stop: quota by quota, in one batch; how many start.
 
-    No more at a time than controllers and scheduler start (:data:`WINDOW`).
+    No more at a time than controllers and scheduler start (:data:`WINDOW`), ``elsewhere`` in other trees at this look
+    included.
     """
-    room = WINDOW - lines.starting(now_us)
+    room = most = WINDOW - lines.starting(now_us) - elsewhere
     for quota in sorted(queues):
         node, line = draft.node(quota), queues[quota]
         if node is None or len(draft.facts) >= MAX_BATCH:
@@ -83,6 +90,7 @@ def decided(
         back = decide_returns(draft, line.waiting, rules, running, now_us)
         told = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
         _release(draft, told, now_us, based_on)
+    return most - room
 
 
 def _release(draft: Draft, told: list[Release], now_us: int, based_on: int) -> None:

@@ -83,11 +83,18 @@ class _Known:
 
 
 class _Look(msgspec.Struct, frozen=True):
-    """What the decisions of one look at one tree have in common."""
+    """What the decisions of one look at one tree have in common; looks at all trees come one after the other."""
 
     tree: str
     based_on: int
     time_us: int
+
+    def is_beside(self, other: _Look | None) -> bool:
+        """Whether both are of one moment."""
+        return other is not None and (self.based_on, self.time_us) == (
+            other.based_on,
+            other.time_us,
+        )
 
 
 def rederived(history: History, *, cluster: str, transport: Transport, clock: Clock) -> Checked:
@@ -98,6 +105,8 @@ def rederived(history: History, *, cluster: str, transport: Transport, clock: Cl
     known = _Known(history, cluster, transport, clock)
     trees: dict[str, Tree] = {}
     same, found = 0, list[Difference]()
+    last: _Look | None = None
+    elsewhere = 0
     for look, batch in groupby(_journal(history, cluster), key=_look):
         if look is None:
             for event in batch:
@@ -109,7 +118,10 @@ def rederived(history: History, *, cluster: str, transport: Transport, clock: Cl
             known = _Known(history, cluster, transport, clock)
         # Nobody can have read what was not said yet.
         known.reach(min(look.based_on, said[0].sequence - 1))
-        differences = _compared(known, trees.setdefault(look.tree, Tree(look.tree)), said, look)
+        elsewhere = elsewhere if look.is_beside(last) else 0
+        tree = trees.setdefault(look.tree, Tree(look.tree))
+        differences = _compared(known, tree, said, look, elsewhere)
+        last, elsewhere = look, elsewhere + sum(e.type == AdmissionDecided.wire_type for e in said)
         same += len(said) - sum(one.said is not None for one in differences)
         found += differences
     return Checked(same, tuple(found))
@@ -143,7 +155,9 @@ def _is_ours(fact: Fact) -> bool:
     return False
 
 
-def _compared(known: _Known, tree: Tree, batch: list[Event], look: _Look) -> list[Difference]:
+def _compared(
+    known: _Known, tree: Tree, batch: list[Event], look: _Look, elsewhere: int
+) -> list[Difference]:
     found = []
 
     def tree_of(where: Place) -> Tree | None:
@@ -153,7 +167,7 @@ def _compared(known: _Known, tree: Tree, batch: list[Event], look: _Look) -> lis
     while batch:
         draft = Draft(tree)
         queues = planned(known.lines, tree_of).queues.get(tree.name, {})
-        decided(draft, known.lines, queues, look.time_us, look.based_on)
+        decided(draft, known.lines, queues, look.time_us, look.based_on, elsewhere=elsewhere)
         should = [fact for fact, _ in draft.facts]
         # Two looks at one place of the history may fall into one moment.
         said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]

@@ -105,10 +105,10 @@ class Releasing:
         # All are decided at one place of the history, before anything can be read or appended.
         based_on, now_us = self._journals.sequence, self._clock.now_us()
         plan = planned(self.lines, self._tree)
-        drafts = []
+        drafts, starting = [], 0
         for name, queues in sorted(plan.queues.items()):
             draft = Draft(self._journals.tree(name))
-            decided(draft, self.lines, queues, now_us, based_on)
+            starting += decided(draft, self.lines, queues, now_us, based_on, elsewhere=starting)
             drafts.append(draft)
         for draft in drafts:
             await self._append(draft)
@@ -145,6 +145,8 @@ class Releasing:
             await self._journals.newer(tree, known)
             raise
         crashpoint("queue.after_release")
+        # The next look knows of it: what was released counts as starting, and nothing is told twice to wait again.
+        await self._journals.reached(tree.sequence)
         decisions = [fact for fact, _ in draft.facts if isinstance(fact, AdmissionDecided)]
         self.released += len(decisions)
 

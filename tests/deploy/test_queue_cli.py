@@ -5,6 +5,8 @@ import json
 
 import pytest
 
+from bus.events.workloads import WorkloadObserved
+from bus.kinds import QUEUE_ANNOTATION
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
@@ -86,3 +88,20 @@ def test_an_order_names_what_waits_and_who_ordered_it(capsys, data, monkeypatch)
 def test_an_order_about_nobody_is_refused(capsys, data):
     assert bursar("queue", "hold", "ns/first", "--data", data) != 0
     assert "nothing waits under the name 'ns/first'" in capsys.readouterr().err
+
+
+def test_an_order_about_two_of_one_name_asks_for_a_uid(capsys, data, tmp_path):
+    """A Job and a RayJob may have one name."""
+    twin = WorkloadObserved(
+        uid="twin", kind="RayJob", namespace="ns", name="late", resource_version="9",
+        wanted={"limits.cpu": 1000}, held=True, annotations={QUEUE_ANNOTATION: "team"},
+    )  # fmt: skip
+    events = asyncio.run(lived())
+    own = next(e for e in events if e.type == twin.wire_type and b'"late"' in e.body)
+    other = twin.event(cluster="c1", key="twin", id="twin", source="t", time_us=own.time_us)
+    both = make_ledger(tmp_path, [*events, other])
+
+    assert bursar("queue", "hold", "ns/late", "--data", both) != 0
+    said = capsys.readouterr().err
+    assert f"Job {own.key}" in said
+    assert "RayJob twin" in said
