@@ -155,7 +155,7 @@ def put(plane, namespace, name, kind, server):
 
 
 @asynccontextmanager
-async def bursar(plane, transport):
+async def bursar(plane, transport, policy=POLICY):
     """Sources, reactors and the prober over a history in memory."""
     async with AsyncExitStack() as stack:
         cluster = await connect(Access(str(plane.kubeconfig)))
@@ -165,7 +165,7 @@ async def bursar(plane, transport):
                 source, cluster, transport, SystemClock(), name="c", settings=QUICK
             )
             await stack.enter_async_context(beside(reflector.run()))
-        wanted = {"culling": ("on", POLICY)}
+        wanted = {"culling": ("on", policy)}
         look = LastLook()
         running = await stack.enter_async_context(
             acting(transport, cluster, wanted, name="c", look=look)
@@ -173,6 +173,7 @@ async def bursar(plane, transport):
         look.runner, look.prober = running, Prober(
             running.replica.views["culling"], Loopback(cluster), transport, SystemClock(),
             name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
+            kubeflow=policy.kubeflow is not None,
         )  # fmt: skip
         await stack.enter_async_context(beside(look.prober.run(1.0)))
         stamps = StampWriter(running.replica, cluster, SystemClock())
@@ -234,6 +235,52 @@ async def test_idle_ones_are_stopped_and_no_other_is_touched(hasty, plane, names
     assert ((), True) == (found.mismatches, found.same >= 2 * len(CULLED))
 
 
+async def test_by_kubeflows_rules_its_faults_are_kept_too(hasty, plane, namespace, tmp_path):
+    """Idle for a minute: stopped. So is one whose server is away, and none that a silent cell keeps busy."""
+    notebooks.install(plane)
+    policy = CullingPolicy.model_validate(
+        {
+            "kubeflow": {"idle_minutes": 1, "period_minutes": 0}, "check_period_seconds": 2,
+            "pace": {"per_minute": 100, "per_namespace": 100, "per_node": 100},
+        }
+    )  # fmt: skip
+    transport, names = MemoryTransport(), ("idle", "silent-cell", "stopped-server")
+    async with AsyncExitStack() as stack:
+        for name in names:
+            folder = tmp_path / name
+            folder.mkdir()
+            base = f"/notebook/{namespace}/{name}/"
+            server = await stack.enter_async_context(jupyter(folder, token="", base_path=base))
+            await globals()[f"be_{name.replace('-', '_')}"](server)
+            put(plane, namespace, name, "Notebook", server)
+        pods = notebooks.PATHS["Pod"].format(namespace)
+        eventually(lambda: len(running_pods(plane, pods)) == len(names), seconds=60)
+        await stack.enter_async_context(bursar(plane, transport, policy))
+        early = None
+        async with asyncio.timeout(110):
+            while not (
+                is_stopped(plane, namespace, "idle", "Notebook")
+                and is_stopped(plane, namespace, "stopped-server", "Notebook")
+            ):
+                early = early or (all(shown(plane, namespace, "stopped-server")) or None)
+                await asyncio.sleep(1)
+        await asyncio.sleep(12)
+        last, checked = shown(plane, namespace, "silent-cell")
+        now = datetime.now(UTC)
+        kept = not is_stopped(plane, namespace, "silent-cell", "Notebook")
+        gone = {shown(plane, namespace, name) for name in ("idle", "stopped-server")}
+    found = rederive(lambda: transport.events, REACTORS, "c")
+
+    assert (True, True, {("", "")}) == (kept, early, gone)
+    assert last == checked
+    assert now - datetime.fromisoformat(checked) < timedelta(seconds=30)
+    assert ([], (), 2) == (told_of(transport, Warn), found.mismatches, found.same)
+
+
+def told_of(transport, verb):
+    return [event for event in transport.events if event.type == verb.wire_type]
+
+
 def running_pods(plane, path):
     pods = plane.api.request("GET", path)["items"]
     return [pod for pod in pods if pod.get("status", {}).get("phase") == "Running"]
@@ -280,7 +327,7 @@ def test_bursar_up_asks_and_decides_and_a_pause_reaches_it(plane, namespace, tmp
     assert "culling is shadow: notebooks are asked" in log.read_text()
 
 
-@pytest.mark.parametrize("mode", ["shadow", "on"])
+@pytest.mark.parametrize("mode", ["off", "shadow", "on"])
 def test_bursar_up_takes_stamps_from_a_stopped_notebook_only_where_it_acts(
     plane, namespace, tmp_path, mode
 ):
@@ -301,5 +348,7 @@ def test_bursar_up_takes_stamps_from_a_stopped_notebook_only_where_it_acts(
         else:
             time.sleep(15)
             assert ("2026-01-01T00:00:00Z",) * 2 == shown(plane, namespace, "nb")
-    assert f"culling is {mode}: notebooks are asked" in log.read_text()
+    # The clock ticks in every mode: what a person asks for, an undo, is done in each.
+    asked = "no notebook is asked" if mode == "off" else "notebooks are asked"
+    assert f"culling is {mode}: {asked}" in log.read_text()
     assert "s3cret" not in log.read_text()
