@@ -91,7 +91,7 @@ def from_columns(columns: tuple[Any, ...]) -> Namespace:
 
 projection = Projection(
     name="namespaces",
-    version=2,
+    version=3,
     table=namespaces,
     facts=(NamespaceObserved, NamespaceVanished),
     keys=keys,

@@ -200,7 +200,7 @@ def from_columns(columns: tuple[Any, ...]) -> Workload:
 
 projection = Projection(
     name="workloads",
-    version=3,
+    version=4,
     table=workloads,
     facts=(WorkloadObserved, WorkloadVanished),
     keys=keys,

@@ -43,4 +43,4 @@ __all__ = [
 ]
 
 #: Grows when the same history would give other rows: the tables are then built anew from the archive.
-VERSION = 3
+VERSION = 4

@@ -21,7 +21,7 @@ Q = {BIZ: "q"}
 
 
 def names_of(text):
-    """What ``quota cpu gpu memory`` names, ``-`` for nothing."""
+    """What ``quota cpu gpu memory`` and, of an object, ``elastic`` names, ``-`` for nothing."""
     return text and tuple("" if word == "-" else word for word in text.split())
 
 
@@ -31,12 +31,12 @@ def names_of(text):
         ({}, None),
         ({"app": "web"}, None),
         ({BIZ: ""}, None),
-        ({BIZ: "q"}, "q - - -"),
-        ({KOORDINATOR: "k"}, "k - - -"),
-        ({BIZ: "q", KOORDINATOR: "k"}, "q - - -"),
-        ({BIZ: "", KOORDINATOR: "k"}, "k - - -"),
-        ({BIZ: "q", f"{BIZ}/cpu-type": "A4", f"{BIZ}/memory-type": "big"}, "q A4 - big"),
-        ({f"{BIZ}/gpu-type": "A30"}, "- - A30 -"),
+        ({BIZ: "q"}, "q - - - -"),
+        ({KOORDINATOR: "k"}, "- - - - k"),
+        ({BIZ: "q", KOORDINATOR: "k"}, "q - - - k"),
+        ({BIZ: "", KOORDINATOR: "k"}, "- - - - k"),
+        ({BIZ: "q", f"{BIZ}/cpu-type": "A4", f"{BIZ}/memory-type": "big"}, "q A4 - big -"),
+        ({f"{BIZ}/gpu-type": "A30"}, "- - A30 - -"),
     ],
 )
 def test_the_labels_of_an_object_name_a_quota_and_types(labels, expected):
@@ -48,18 +48,28 @@ def test_the_labels_of_an_object_name_a_quota_and_types(labels, expected):
     [
         ([], "- - - -"),
         ([None, None, None], "- - - -"),
-        (["w - - -", "p - - -", "n - - -"], "w - - -"),
-        ([None, "p - - -", "n - - -"], "p - - -"),
-        ([None, None, "n A4 - -"], "n A4 - -"),
-        (["- A4 - -", None, "n - - -"], "n A4 - -"),
-        (["w - - -", "p - A30 -", "n A4 A40 big"], "w A4 A30 big"),
-        (["- A4 A30 big", None, None], "- - - -"),
+        (["w - - - -", "p - - - -", "n - - - -"], "w - - -"),
+        ([None, "p - - - -", "n - - - -"], "p - - -"),
+        ([None, None, "n A4 - - -"], "n A4 - -"),
+        (["- A4 - - -", None, "n - - - -"], "n A4 - -"),
+        (["w - - - -", "p - A30 - -", "n A4 A40 big -"], "w A4 A30 big"),
+        (["- A4 A30 big -", None, None], "- - - -"),
+        (["- - - - k", "- - - - l", None], "k - - -"),
+        ([None, None, "- - - - k"], "k - - -"),
     ],
 )
 def test_each_label_is_looked_for_on_the_workload_then_the_pod_then_the_namespace(
     sources, expected
 ):
     assert names_of(expected) == attributed(*map(names_of, sources))
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_a_business_quota_wherever_it_stands_goes_before_koordinators_label(place):
+    sources = ["- - - - k", "- - - - k", "- - - - k"]
+    sources[place] = "q - - - k"
+
+    assert attributed(*map(names_of, sources)) == ("q", "", "", "")
 
 
 # rows

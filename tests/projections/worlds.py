@@ -314,7 +314,8 @@ def _at(observations, second):
 def _quota(*objects):
     """(quota, cpu type): each by the first of the objects that names it; types only with a quota."""
     named = [s["quota"] for s in objects if s is not None]
-    quota = next((name for name, _ in named if name is not None), "")
+    names = sorted((name for name, _ in named if name), key=lambda name: name == "k")
+    quota = names[0] if names else ""
     cpu_type = next((name for _, name in named if name is not None), None)
     return quota, (cpu_type if quota else None) or ""
 
