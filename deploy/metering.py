@@ -21,8 +21,9 @@ from bus.transport import Transport
 from deploy.admission import Admission
 from projections import quotas
 from projections.admissions import Node, Tree
+from projections.admissions.queries import archived
 from projections.admissions.shape import BUSINESS
-from projections.budgets import Exhaustion, Rule, Schedule, Standing, advance
+from projections.budgets import Exhaustion, Phase, Rule, Schedule, Standing, advance
 from projections.budgets.queries import forecast
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
@@ -66,6 +67,9 @@ class Metering:
         self._cluster = cluster
         self._writer = writer
         self._judged: dict[tuple[str, str], Exhaustion] = {}
+        #: The phase that was said last.
+        self._said: dict[tuple[str, str], Phase] = {}
+        self._is_restored = False
         self._since: dict[tuple[str, str], Condition] = {}
         admission.journals.listen(self._take)
 
@@ -74,6 +78,14 @@ class Metering:
             fact = BudgetJudged.read(event)
             # Ours are known already, and may be judged further.
             self._judged.setdefault((fact.quota, fact.key), exhaustion_of(fact))
+            self._said.setdefault((fact.quota, fact.key), Phase(fact.phase))
+
+    def _restored(self) -> dict[tuple[str, str], BudgetJudged]:
+        """The newest judgements of the ledger: a process that starts goes on from them, and no grace begins anew."""
+        types = (BudgetJudged.wire_type,)
+        parts = archived(self._store.select, self._cluster, types)
+        facts = (BudgetJudged.read(event) for events in parts for event in events)
+        return {(fact.quota, fact.key): fact for fact in facts}
 
     async def run(self) -> None:
         """Round after round, for ever."""
@@ -86,6 +98,11 @@ class Metering:
 
     async def round(self) -> None:
         """Bring everything up to now, once."""
+        if not self._is_restored:
+            for place, fact in (await asyncio.to_thread(self._restored)).items():
+                self._judged.setdefault(place, exhaustion_of(fact))
+                self._said.setdefault(place, Phase(fact.phase))
+            self._is_restored = True
         books = await asyncio.to_thread(self._read, floor_seconds(self._clock.now_us()))
         await self._meter(books)
         await self._judge(books)
@@ -125,10 +142,17 @@ class Metering:
             assert said is not None
             rule, before = Rule.of(said.budget), self._judged.get((name, key))
             now = advance(before, standing, books.at_s)
-            fact = judged(name, key, before, now, standing, rule, based_on=books.sequence)
+            fact = judged(
+                name, key, before, now, standing, rule,
+                said=self._said.get((name, key)), based_on=books.sequence,
+            )  # fmt: skip
             if fact is not None:
                 await self._transport.publish([self._event(fact)])
-            self._judged[(name, key)] = now
+            self._judged[(name, key)], self._said[(name, key)] = now, now.phase(rule)
+        for place in self._judged.keys() - books.standings.keys():
+            # A budget that comes back begins anew.
+            del self._judged[place]
+            self._said.pop(place, None)
 
     def _event(self, fact: BudgetJudged) -> Event:
         return fact.event(

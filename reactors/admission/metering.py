@@ -76,12 +76,14 @@ def sized(draft: Draft, total: Mapping[str, int]) -> TreeMetered | None:
 
 def judged(
     quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: Standing,
-    rule: Rule, *, based_on: int,
+    rule: Rule, *, said: Phase | None, based_on: int,
 ) -> BudgetJudged | None:  # fmt: skip
-    """What is decided because a budget came to another phase; None where it is as before."""
+    """What is decided because a budget came to another phase than was ``said`` last (None: nothing was); None where it is
+    as before. A changed rule changes the phase, too.
+    """
     phase = now.phase(rule)
     same_period = before is not None and before.period == now.period
-    was = before.phase(rule) if before is not None and same_period else Phase.OK
+    was = said if said is not None and same_period else Phase.OK
     if phase is was:
         return None
     return BudgetJudged(

@@ -32,6 +32,8 @@ from reactors.reclaim import Pod, importance
 EXPIRES_US = 300 * SECOND_US
 
 GRACE, OVERUSED = "budget-grace-over", "quota-overused"
+#: What a quota says of its budget if pods shall go.
+EVICT = "GraceThenEvict"
 
 
 def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
@@ -59,12 +61,12 @@ def _spent(view: EvictionView, trigger: Trigger) -> Iterator[Draft]:
 
 
 def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
-    """The workloads that a quota charges with a key."""
+    """The workloads that a quota charges with a key. None, where it has no budget of it any more, or nobody goes for that."""
     nodes = (tree.nodes[quota] for tree in view.trees.values() if quota in tree.nodes)
     return {
         grant.uid
         for node in nodes
-        if node.kind == BUSINESS
+        if node.kind == BUSINESS and key in node.spec.cash and node.spec.exhaustion == EVICT
         for grant in node.grants.values()
         if grant.charge.get(key)
     }
@@ -147,9 +149,13 @@ def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) ->
     if where is None:
         return "quota_changed"
     if decision.reason == GRACE:
-        return "" if any(quota == where.quota for quota, _ in view.spent) else "budget_renewed"
+        holder, kind = view.holder(pod.fact), where.kind
+        keys = [key for quota, key in view.spent if kind == BUSINESS and quota == where.quota]
+        is_due = any(holder in _charged(view, where.quota, key) for key in keys)
+        return "" if is_due else "budget_renewed"
     for tree in view.trees.values():
-        if where.quota in tree.nodes:
+        node = tree.nodes.get(where.quota)
+        if node is not None and node.kind == where.kind == ELASTIC:
             runtime = tree.elastic.runtime(where.quota)
             is_over = reclaim.over(view.used().get(where.quota, {}), runtime)
             return "" if is_over else "within_share"
@@ -163,7 +169,7 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=2,
+    version=3,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),

@@ -24,7 +24,7 @@ from bus.events.admissions import JOURNAL, AdmissionsGrouped
 from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, EffectSettled
-from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.pods import PodObserved, PodsListed, PodState
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from projections import histories
@@ -130,9 +130,7 @@ class EvictionView:
         is_held = isinstance(fact, PodObserved) and fact.node and not fact.deletion
         if not is_held or fact.phase in ("Succeeded", "Failed"):
             self._forget(fact.uid)
-        if isinstance(fact, PodVanished):
-            self._versions.pop(fact.uid, None)
-            return
+        # Also of what is gone: an observation that comes late must not bring it back. The next complete list clears it away.
         self._versions[fact.uid] = (fact.resource_version, time_us)
         if is_held and fact.phase not in ("Succeeded", "Failed"):
             assert isinstance(fact, PodObserved)
@@ -151,6 +149,10 @@ class EvictionView:
 
     def _listed(self, fact: PodsListed, listed_us: int) -> None:
         present = set(fact.uids)
+        for uid, (_, seen_us) in list(self._versions.items()):
+            covers = fact.first <= uid and (not fact.until or uid < fact.until)
+            if covers and uid not in present and uid not in self.pods and seen_us < listed_us:
+                del self._versions[uid]
         for uid, pod in list(self.pods.items()):
             covers = fact.first <= uid and (not fact.until or uid < fact.until)
             if covers and uid not in present and pod.seen_us < listed_us:

@@ -22,7 +22,7 @@ async def lived():
         await cluster.policy()
         for number in range(200):
             await cluster.run_pod(f"else-{number}", quota="nobody", gpu=0)
-        await cluster.see_quota("team", {f"limits.{CARD}": 4})
+        await cluster.see_paid("team", {f"limits.{CARD}": 4})
         await cluster.run_pod("web", quota="team", label=QUOTA)
         await cluster.settled()
         await cluster.judge("team", f"limits.{CARD}", "GraceOver")

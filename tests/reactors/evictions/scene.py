@@ -6,6 +6,7 @@ from bus.events.budgets import BudgetJudged
 from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import EffectSettled, Evict
 from bus.events.nodes import NodeObserved
+from bus.events.quotas import Budget
 from bus.memory import MemoryTransport
 from reactors.effectors.evict import EvictEffector
 from reactors.engine.contract import Pace
@@ -54,6 +55,12 @@ class Evicting(Cluster):
             allocatable={CARD: str(cards), "cpu": "1000"},
         )  # fmt: skip
         await self.say(node, "n")
+
+    async def see_paid(self, name, hard, exhaustion="GraceThenEvict"):
+        """A quota whose every key has a budget."""
+        await self.see_quota(
+            name, hard, cash=dict.fromkeys(hard, 90), budget=Budget(exhaustion=exhaustion)
+        )
 
     async def see_elastic(self, name, least, most, **fields):
         await self.see_quota(

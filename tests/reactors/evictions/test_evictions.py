@@ -151,7 +151,7 @@ async def test_a_shadow_names_them_anew_when_the_quota_was_within_its_share_or_t
 
 async def test_a_shadow_names_them_anew_when_the_next_budget_is_spent(cluster):
     await cluster.policy("shadow")
-    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.see_paid("team", {f"limits.{CARD}": 4})
     await cluster.run_pod("card", quota="team", label=QUOTA)
     await cluster.settled()
     for phase in ("GraceOver", "GraceOver", "Ok", "GraceOver"):
@@ -168,7 +168,7 @@ def spans(decisions):
 
 
 async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(cluster):
-    await cluster.see_quota("team", {"requests.cpu": 9000, f"limits.{CARD}": 4})
+    await cluster.see_paid("team", {"requests.cpu": 9000, f"limits.{CARD}": 4})
     await cluster.run_pod("cheap", quota="team", label=QUOTA, gpu=0)
     await cluster.run_pod("card", quota="team", label=QUOTA, gpu=1)
     await cluster.settled()
@@ -185,7 +185,7 @@ async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(clus
 
 
 async def test_a_new_period_of_the_budget_ends_its_evictions(cluster):
-    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.see_paid("team", {f"limits.{CARD}": 4})
     await cluster.run_pod("card", quota="team", label=QUOTA, gpu=1)
     await cluster.settled()
     ends_s = cluster.clock.us // 10**6 + 5
@@ -227,7 +227,7 @@ async def test_a_pod_that_rests_is_passed_over_and_the_next_in_order_goes(cluste
 
 async def test_pods_that_a_budget_keeps_do_not_take_all_that_the_limits_allow(cluster):
     """Two of hundred may go in five minutes, and these two never can."""
-    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.see_paid("team", {f"limits.{CARD}": 4})
     for number in range(4):
         await cluster.run_pod(f"t{number}", quota="team", label=QUOTA, priority=number)
     await cluster.settled()
@@ -240,7 +240,7 @@ async def test_pods_that_a_budget_keeps_do_not_take_all_that_the_limits_allow(cl
 
 
 async def test_each_further_refusal_doubles_the_rest_up_to_an_hour(cluster):
-    await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.see_paid("team", {f"limits.{CARD}": 4})
     await cluster.run_pod("t", quota="team", label=QUOTA)
     await cluster.settled()
     cluster.protected.add("t")
@@ -387,3 +387,66 @@ async def test_metrics_count_evictions_by_reason_and_by_what_became_of_them(clus
     text = "".join(lines(figures(cluster.runner.replica)))
 
     assert 'bursar_evictions_total{reason="quota-overused",result="done"} 2' in text
+
+
+@pytest.mark.parametrize("taken", ["the rule", "the budget"])
+async def test_nobody_goes_for_a_budget_whose_owner_takes_the_rule_or_the_budget_back(
+    cluster, taken
+):
+    """Though nothing was judged since; what was decided before is not done either."""
+    await cluster.see_paid("team", {f"limits.{CARD}": 4})
+    for name in ("a", "b"):
+        await cluster.run_pod(name, quota="team", label=QUOTA)
+    await cluster.settled()
+    await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+    cluster.refuses = ClusterUnavailableError(status=503, message="down")
+    await cluster.tick()
+    assert 2 == len(cluster.decisions())
+    cluster.refuses = None
+    if taken == "the rule":
+        await cluster.see_paid("team", {f"limits.{CARD}": 4}, exhaustion="DenyNew")
+    else:
+        await cluster.see_quota("team", {f"limits.{CARD}": 4})
+    await cluster.settled()
+    await cluster.read()
+    cluster.runner._again_at.clear()
+    for _ in range(3):
+        await cluster.tick()
+
+    assert [] == cluster.evicted
+    assert {("stale", "budget_renewed")} == set(cluster.outcomes())
+    assert 2 == len(cluster.decisions())
+
+
+async def test_an_observation_that_comes_after_the_end_of_its_pod_brings_nothing_back(cluster):
+    """It is kept out until a complete list was read, and nothing is kept of it after that."""
+    await overuse(cluster, 10)
+    late = next(e for e in cluster.transport.events if e.key == "uid-p00")
+    await cluster.evict("ns", "p00", uid="uid-p00")
+    await cluster.transport.publish([msgspec.structs.replace(late, id="late")])
+    await cluster.settled()
+    await cluster.read()
+    view = cluster.runner.replica.views["evictions"]
+    assert "uid-p00" not in view.pods
+    cluster.clock.after(1)
+    listed = PodsListed(resource_version="999999", uids=tuple(sorted(cluster.pods.values())))
+    await cluster.say(listed, "999999-1")
+    await cluster.read()
+
+    assert view.pods.keys() == view._versions.keys()
+
+
+async def test_a_budgets_quota_of_the_same_name_does_not_stand_in_for_the_elastic_one():
+    async with Evicting() as cluster:
+        await cluster.see_quota("q", {"limits.cpu": 1000})
+        await cluster.nodes(20)
+        for name in ("q", "other"):
+            await cluster.see_elastic(name, 10, 20)
+        await cluster.policy(monitor_all_quotas=True, delay_evict_seconds=20)
+        for number in range(100):
+            await cluster.run_pod(f"else-{number}", quota="nobody", gpu=0)
+        await overuse(cluster)
+        for _ in range(4):
+            await cluster.tick()
+
+        assert ["p09", "p06"] == cluster.evicted
