@@ -54,12 +54,8 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
         return _answer(draft, request, "refused", "quota-unknown")
     if node.observed is None:
         return _answer(draft, request, "refused", "quota-unready")
-    if node.spec.problem:
-        return _answer(draft, request, "refused", "quota-invalid")
-    if node.spec.namespaces and request.namespace not in node.spec.namespaces:
-        return _answer(draft, request, "refused", "quota-not-yours")
-    if node.kind == ELASTIC and node.spec.is_parent:
-        return _answer(draft, request, "refused", "parent-quota")
+    if why := barred(node, request.namespace):
+        return _answer(draft, request, "refused", why)
     wanted = charged(request.demand, request.types)
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
@@ -75,6 +71,15 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
         return _answer(draft, request, "refused", "over-quota", deficits=missing)
     # A warned budget admits, and says in the decision what it is warned of.
     return _answer(draft, request, "admitted", "fits", charge, deficits)
+
+
+def barred(node: Node, namespace: str) -> str:
+    """Why no workload of ``namespace`` may stand in the quota, whatever it has left; "" = it may."""
+    if node.spec.problem:
+        return "quota-invalid"
+    if node.spec.namespaces and namespace not in node.spec.namespaces:
+        return "quota-not-yours"
+    return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 
 
 def covers(draft: Draft, request: Request) -> bool:

@@ -22,6 +22,7 @@ import msgspec
 from bus import kinds
 from bus.errors import DemandError
 from bus.kinds import QUEUE_ANNOTATION, Kind
+from reactors.admission.decide import barred
 from reactors.admission.view import View
 from reactors.effectors.release import Operations, pointer
 from reactors.engine.journals import Journals
@@ -62,8 +63,9 @@ class Hold:
             return ""
         tree = self._journals.trees.get(self._journals.places.get((where.kind, where.quota), ""))
         node = tree.nodes.get(where.quota) if tree else None
-        is_held = node is not None and not node.spec.problem and node.spec.queue.hold
-        return where.quota if is_held else ""
+        if node is None or barred(node, namespace) or not node.spec.queue.hold:
+            return ""
+        return where.quota
 
 
 def held(kind: Kind, object: Mapping[str, Any], quota: str) -> Operations:

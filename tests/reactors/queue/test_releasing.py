@@ -446,3 +446,11 @@ async def test_metrics_tell_who_waits_and_how_long_since_the_create(cluster):
     assert 'bursar_queue_length{quota="team"} 1' in text
     assert 'bursar_queue_wait_seconds_bucket{quota="team",le="1"} 1' in text
     assert 'bursar_queue_wait_seconds_count{quota="team"} 2' in text
+
+
+async def test_what_may_never_stand_in_its_quota_is_refused_and_does_not_wait(cluster):
+    await cluster.see_team(4, namespaces=("others",))
+    await cluster.settled()
+    answer = await cluster.create("a", 1)
+
+    assert (answer.allowed, answer.reason) == (False, "quota-not-yours")
