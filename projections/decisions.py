@@ -45,6 +45,8 @@ decisions = row_table(
     sa.Column("message", sa.Text),
     sa.Column("settled_us", Integer),
     sa.Column("body", sa.Text, nullable=False),
+    # Empty where it is about none.
+    sa.Column("quota", sa.Text),
     sa.Index("decisions_by_key", "key"),
 )
 
@@ -113,6 +115,7 @@ def to_columns(row: Decided) -> tuple[Any, ...]:
         settled.message if settled else None,
         row.settled_us if settled else None,
         msgspec.json.encode(body).decode(),
+        said.quota if said else None,
         row.sequence,
     )
 
@@ -121,12 +124,12 @@ def from_columns(columns: tuple[Any, ...]) -> Decided:
     """The row that was stored."""
     body = msgspec.json.decode(columns[16], type=_Body)
     said = msgspec.json.decode(body.said, type=VERBS[columns[2]]) if columns[2] else None
-    return Decided(columns[0], columns[1], said, body.settled, columns[15] or 0, columns[17])
+    return Decided(columns[0], columns[1], said, body.settled, columns[15] or 0, columns[18])
 
 
 projection = Projection(
     name="decisions",
-    version=1,
+    version=2,
     table=decisions,
     facts=(*VERBS.values(), EffectSettled),
     keys=keys,

@@ -54,6 +54,8 @@ class Decision(Fact, frozen=True, kw_only=True):
     policy: str
     is_shadow: bool
     target: Target
+    #: Which quota it is about; "" = none.
+    quota: str = ""
     #: A stable token.
     reason: str
     #: The numbers behind it, by name with unit.

@@ -13,14 +13,14 @@ from deploy.cli.quotas.listing import footer
 from deploy.ledgers import reading
 
 _QUERY = (
-    "SELECT decided_at, namespace, name, uid, reason, numbers, is_shadow, result, message, settled_at, id, cluster"
+    "SELECT decided_at, namespace, name, uid, quota, reason, numbers, is_shadow, result, message, settled_at, id, cluster"
     " FROM v1_evictions ORDER BY decided_at DESC, id LIMIT {most}"
 )
 _FIELDS = (
-    "decided_at", "namespace", "name", "uid", "reason", "numbers", "is_shadow", "result", "message",
+    "decided_at", "namespace", "name", "uid", "quota", "reason", "numbers", "is_shadow", "result", "message",
     "settled_at", "id", "cluster",
 )  # fmt: skip
-_TITLES = ("DECIDED", "POD", "REASON", "NUMBERS", "RESULT", "MESSAGE", "DECISION")
+_TITLES = ("DECIDED", "POD", "QUOTA", "REASON", "NUMBERS", "RESULT", "MESSAGE", "DECISION")
 
 Most = Annotated[int, typer.Option("--most", min=1, max=100_000, help="The newest so many.")]
 
@@ -31,7 +31,7 @@ def register(app: typer.Typer) -> None:
 
 
 def evictions(asked: Asked, most: Most = 100) -> None:
-    """The newest evictions: which pod, why, on which numbers, and what became of it.
+    """The newest evictions: which pod, for which quota, why, on which numbers, and what became of it.
 
     RESULT is shadow where evictions are only recorded. A refusal names the disruption budget that is in the way. `bursar why` takes
     POD, DECISION, or the workload whose pod it was.
@@ -57,5 +57,6 @@ def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
     result = "shadow" if row["is_shadow"] else row["result"] or "outstanding"
     pod = f"{row['namespace']}/{row['name']}"
     return (
-        row["decided_at"], pod, row["reason"], row["numbers"], result, row["message"], row["id"]
+        row["decided_at"], pod, row["quota"], row["reason"], row["numbers"], result, row["message"],
+        row["id"],
     )  # fmt: skip

@@ -79,7 +79,7 @@ def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
     numbers = "; ".join(_number(name, value) for name, value in decision.numbers.items())
     shadow = ", in shadow: nothing is done" if decision.is_shadow else ""
     step = _step(event, verb, about, decision.reason, f"{numbers}{shadow}")
-    return step | {"quota": "", "based_on": decision.trigger, "id": decision.id}
+    return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}
 
 
 def _number(name: str, value: int) -> str:

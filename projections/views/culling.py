@@ -28,7 +28,7 @@ _DECISIONS = View(
         CLUSTER,
         is_("id", "Its id, as `bursar why` and `bursar cull undo` take it."),
         is_("reactor", "Who decided."),
-        is_("verb", "What: `decision.warn`, `decision.withdraw`, `decision.cull`, `decision.restore`.", "type"),
+        is_("verb", "What: `decision.warn`, `decision.withdraw`, `decision.cull`, `decision.restore`, `decision.evict`.", "type"),
         is_("key", "The pod's uid; of a restore, the decision that it undoes."),
         is_("kind", "The kind of the object that it is done to."),
         NAMESPACE,
@@ -42,6 +42,7 @@ _DECISIONS = View(
         is_("message", "Why it was not done."),
         micros_at("settled_at", "When that was known.", "settled_us"),
         SEQUENCE,
+        is_("quota", "The quota that it is about; empty for none."),
     ),
     "FROM decisions WHERE type IS NOT NULL",
 )  # fmt: skip

@@ -21,6 +21,7 @@ _EVICTIONS = View(
         is_("message", "Why it was not done: the disruption budget in the way, say."),
         micros_at("settled_at", "When that was known.", "settled_us"),
         SEQUENCE,
+        is_("quota", "The quota that had to be held to."),
     ),
     "FROM decisions WHERE type = 'decision.evict'",
 )

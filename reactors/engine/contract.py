@@ -56,6 +56,8 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     verb: type[Decision]
     key: str
     target: Target
+    #: Which quota it is about; "" = none.
+    quota: str = ""
     reason: str
     numbers: dict[str, int] = {}
     #: Until when it may be done.

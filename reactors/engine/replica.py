@@ -120,6 +120,7 @@ def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) ->
         policy=current.digest,
         is_shadow=current.mode == "shadow" and not draft.verb.is_asked,
         target=draft.target,
+        quota=draft.quota,
         reason=draft.reason,
         numbers=draft.numbers,
         expires_us=draft.expires_us,

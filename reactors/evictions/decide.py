@@ -57,7 +57,7 @@ def _spent(view: EvictionView, trigger: Trigger) -> Iterator[Draft]:
         )
         for pod in willing_first:
             if _may_go(view, pod, trigger):
-                yield _draft(pod, GRACE, numbers, trigger)
+                yield _draft(pod, quota, GRACE, numbers, trigger)
 
 
 def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
@@ -104,7 +104,7 @@ def _revoked(
     for victim in reversed(victims):
         pod = pods[(victim.namespace, victim.name)]
         if _may_go(view, pod, trigger):
-            yield _draft(pod, OVERUSED, numbers, trigger)
+            yield _draft(pod, quota, OVERUSED, numbers, trigger)
 
 
 def _least_first(pods: Iterable[Held], quota: str) -> list[Held]:
@@ -128,12 +128,13 @@ def _rests(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
     return view.rests_until_us.get(pod.fact.uid, 0) > trigger.at_us
 
 
-def _draft(pod: Held, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
+def _draft(pod: Held, quota: str, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
     fact = pod.fact
     return Draft(
         verb=Evict,
         key=fact.uid,
         target=Target("Pod", fact.namespace, fact.name, fact.uid, fact.node or ""),
+        quota=quota,
         reason=reason,
         numbers={"priority": fact.priority, **numbers},
         expires_us=trigger.at_us + EXPIRES_US,
@@ -169,7 +170,7 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=3,
+    version=4,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),

@@ -51,6 +51,7 @@ def test_who_had_to_go_why_and_what_became_of_it(capsys, data):
         "job-0": ("budget-grace-over", "done", ""),
         "web": ("budget-grace-over", "refused", PDB.message),
     }
+    assert {row["quota"] for row in rows} == {"team"}
 
 
 def asked(capsys, *command):
@@ -68,6 +69,7 @@ def test_why_takes_the_pod_and_the_decision_that_evictions_shows(capsys, data):
         ("evict", "Pod ns/web", "budget-grace-over"),
         ("refused", "Pod ns/web", PDB.message),
     ]
+    assert by_id[0]["quota"] == "team"
     assert "spent 100; limit 90" in by_id[0]["numbers"]
     assert all(step in by_pod for step in by_id)
 

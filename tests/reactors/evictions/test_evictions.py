@@ -45,7 +45,7 @@ async def test_the_lowest_priority_goes_first_and_of_these_the_last_started(clus
         await cluster.tick()
 
     assert ["p09", "p06"] == cluster.evicted
-    assert {"quota-overused"} == {d.reason for d in cluster.decisions()}
+    assert {("quota-overused", "q")} == {(d.reason, d.quota) for d in cluster.decisions()}
     first = cluster.decisions()[0]
     assert (first.numbers[f"used_{CARD}"], first.numbers[f"runtime_{CARD}"]) == (12, 10)
 
