@@ -15,13 +15,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 from bus.clock import SECOND_US, Clock, format_stamp
-from bus.errors import RetryableError, WrongExpectationError
+from bus.errors import WrongExpectationError
 from bus.events.decisions import Decision, NoticeSettled
 from bus.notify import Told
 from bus.resources.culling import CULLS_AT, SNOOZED_UNTIL
 from bus.transport import Expectation, Transport
 from reactors.culling.view import NAME, CullingView
 from reactors.effectors.cull.patches import sentence, warning
+from reactors.effectors.rounds import all_of, every, in_force
 from reactors.engine.replica import Replica
 
 ROUND_SECONDS = 2.0
@@ -64,12 +65,7 @@ class Notices:
 
     async def run(self) -> None:
         """Round after round, for ever."""
-        while True:
-            try:
-                await self.round()
-            except RetryableError as error:
-                _log.warning("what became of notices cannot be published now: %s", error)
-            await asyncio.sleep(ROUND_SECONDS)
+        await every(ROUND_SECONDS, self.round, "what became of notices")
 
     async def round(self) -> None:
         """Tell of every warning that nobody was told of. Raises RetryableError where that cannot be said to the history."""
@@ -85,15 +81,11 @@ class Notices:
                     self._made[decision.id] = await self._tell(body_of(decision))
                 await self._settle(decision, self._made[decision.id])
 
-        await asyncio.gather(*(one(d) for d in waiting if d.id not in self._said))
+        await all_of(one(d) for d in waiting if d.id not in self._said)
 
     def _untold(self) -> list[Decision]:
         """Warnings that stand and are not over; none where effects are held."""
-        policies, now_us = self._replica.policies, self._clock.now_us()
-        current = policies.of(NAME)
-        if current is None or current.mode != "on" or policies.is_paused:
-            return []
-        if self._replica.interlocks.hold(now_us):
+        if in_force(self._replica, NAME, self._clock.now_us()) is None:
             return []
         view = self._replica.views[NAME]
         assert isinstance(view, CullingView)

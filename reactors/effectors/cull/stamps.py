@@ -20,7 +20,6 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
-    RetryableError,
 )
 from bus.events.decisions import Target
 from reactors.culling.policy import CullingPolicy
@@ -28,6 +27,7 @@ from reactors.culling.stamps import Stamping, changes, stampings
 from reactors.culling.view import NAME, NOTEBOOK, CullingView
 from reactors.effectors.cull.effector import Objects
 from reactors.effectors.cull.patches import annotations_of, patch_of, path_of
+from reactors.effectors.rounds import all_of, every, in_force
 from reactors.engine.replica import Replica
 
 ROUND_SECONDS = 10.0
@@ -51,12 +51,7 @@ class StampWriter:
 
     async def run(self) -> None:
         """Round after round, for ever."""
-        while True:
-            try:
-                await self.round()
-            except RetryableError as error:
-                _log.warning("stamps of activity wait: %s", error)
-            await asyncio.sleep(ROUND_SECONDS)
+        await every(ROUND_SECONDS, self.round, "stamps of activity")
 
     async def round(self) -> int:
         """Write what is to be written now; how many Notebooks were written. Raises RetryableError."""
@@ -69,21 +64,14 @@ class StampWriter:
             async with slots:
                 return await self._write(stamping)
 
-        done = await asyncio.gather(*map(write, wanted[:MOST]), return_exceptions=True)
-        for error in done:
-            if isinstance(error, BaseException):
-                raise error
-        return sum(one for one in done if isinstance(one, int))
+        return sum(await all_of(map(write, wanted[:MOST])))
 
     def _wanted(self, now_us: int) -> list[Stamping]:
-        policies, view = self._replica.policies, self._replica.views[NAME]
-        current = policies.of(NAME)
-        if current is None or current.mode != "on" or policies.is_paused:
+        policy, view = in_force(self._replica, NAME, now_us), self._replica.views[NAME]
+        if policy is None:
             return []
-        if self._replica.interlocks.hold(now_us):
-            return []
-        assert isinstance(view, CullingView) and isinstance(current.policy, CullingPolicy)
-        return stampings(view, current.policy, now_us)
+        assert isinstance(view, CullingView) and isinstance(policy, CullingPolicy)
+        return stampings(view, policy, now_us)
 
     async def _write(self, stamping: Stamping) -> int:
         """1 = it was written. What changed under our hands is looked at again in the next round."""

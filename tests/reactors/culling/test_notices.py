@@ -147,6 +147,41 @@ async def test_while_the_bus_is_away_the_call_is_not_made_again():
     assert (1, 1) == (len(outside.got), len(settled(at)))
 
 
+async def test_a_round_that_cannot_record_one_call_does_not_leave_the_others_behind():
+    at, hangs, got = await warned(2), asyncio.Event(), []
+    slow = at.decisions(Warn)[0].id
+
+    async def outside(body):
+        got.append(body["decision"])
+        if body["decision"] == slow:
+            await hangs.wait()
+        return Told("", 1)
+
+    class Away:
+        fails = True
+
+        async def publish(self, events, expect=None):
+            if self.fails:
+                raise BusUnavailableError()
+            return await at.transport.publish(events, expect=expect)
+
+    away = Away()
+    found = notices(at, outside, away)
+    first = asyncio.create_task(found.round())
+    await asyncio.sleep(0.01)
+    # As ``run`` goes on when a round is over.
+    again = [asyncio.create_task(found.round())] if first.done() else []
+    await asyncio.sleep(0.01)
+    hangs.set()
+    await asyncio.gather(*again, return_exceptions=True)
+    with pytest.raises(BusUnavailableError):
+        await first
+    away.fails = False
+    await rounds(at, found)
+
+    assert (sorted({*got}), 2) == (sorted(got), len(settled(at)))
+
+
 @pytest.mark.parametrize("mode", ["shadow", "off"])
 async def test_without_effects_nobody_is_told(mode):
     at, outside = await warned(mode="shadow"), Outside()
