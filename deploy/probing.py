@@ -25,6 +25,7 @@ from bus.errors import (
     NotFoundError,
     ObservationError,
     PermissionDeniedError,
+    RequestRefusedError,
     RetryableError,
 )
 from bus.events.decisions import Decision
@@ -47,6 +48,8 @@ EXPORTERS = (
     ("app.kubernetes.io/name", "dcgm-exporter"),
     ("app", "nvidia-dcgm-exporter"),
 )
+#: What is wrong with one pod, and says nothing of the others.
+UNREADABLE = (NotFoundError, MalformedJsonError, ObservationError, RequestRefusedError)
 #: Pods that are read from the API server at once.
 AT_ONCE = 16
 
@@ -147,7 +150,7 @@ class Prober:
         try:
             found = await self._cluster.get(_path(pod))
             peer = peer_of(msgspec.json.encode(found))
-        except (NotFoundError, MalformedJsonError, ObservationError) as error:
+        except UNREADABLE as error:
             _log.info("pod %s is not asked: %s", pod.uid, error)
             return None
         if peer is None or peer.uid != pod.uid:
@@ -166,7 +169,7 @@ class Prober:
             if pod.node in nodes and pod.is_running and is_exporter:
                 try:
                     status = (await self._cluster.get(_path(pod))).get("status", {})
-                except NotFoundError:
+                except UNREADABLE:
                     continue
                 found[pod.node] = str(status.get("podIP", ""))
         return found

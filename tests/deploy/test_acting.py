@@ -5,7 +5,13 @@ import asyncio
 import pytest
 
 from bus.clock import SystemClock
-from bus.errors import ClusterUnavailableError, NotFoundError, PermissionDeniedError
+from bus.errors import (
+    ClusterUnavailableError,
+    MalformedJsonError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
 from bus.events.notebooks import NotebookSampled
 from bus.events.policies import PauseChanged, PolicyChanged
 from bus.memory import MemoryTransport
@@ -136,6 +142,17 @@ async def test_who_is_no_notebook_is_not_asked(seen, there):
     found = prober(Cluster(p=there), pod_observed("p", **seen))
 
     assert 0 == await found.round()
+
+
+@pytest.mark.parametrize("error", [RequestRefusedError(status=400), MalformedJsonError()])
+async def test_a_pod_that_cannot_be_read_keeps_nobody_else_from_being_asked(error):
+    cluster = Cluster(p=error, q=pod("q"), dcgm=error)
+    found = prober(
+        cluster, pod_observed("p", annotations=PROBED), pod_observed("q", annotations=PROBED),
+        pod_observed("dcgm", labels={"app": "nvidia-dcgm-exporter"}),
+    )  # fmt: skip
+
+    assert 1 == await found.round()
 
 
 async def test_a_notebook_with_a_gpu_is_looked_at_by_its_nodes_exporter():
