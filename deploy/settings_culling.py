@@ -11,10 +11,14 @@ from pydantic import BaseModel, ConfigDict, IPvAnyNetwork, SecretStr, field_vali
 
 from bus.events.policies import Mode
 from reactors.culling.kubeflow.environment import culler_environment
-from reactors.culling.policy import CullingPolicy, KubeflowRules
+from reactors.culling.policy import LONGEST_SECONDS, CullingPolicy, KubeflowRules
 
 if TYPE_CHECKING:
     from bus.notify import Receiver
+
+
+#: Never, or at once where negative, to Kubeflow's variables.
+LONGEST_MINUTES = LONGEST_SECONDS // 60
 
 
 class CullingSettings(BaseModel):
@@ -63,12 +67,14 @@ class CullingSettings(BaseModel):
         if not self.kubeflow:
             return self.mode, self.policy
         found = culler_environment(environment)
-        rules = KubeflowRules(
-            idle_minutes=found.idle_minutes, period_minutes=found.check_period_minutes
+        # So that a moment so far away can still be said.
+        idle, period = (
+            max(-LONGEST_MINUTES, min(minutes, LONGEST_MINUTES))
+            for minutes in (found.idle_minutes, found.check_period_minutes)
         )
         limits = {
-            "kubeflow": rules,
-            "check_period_seconds": max(found.check_period_minutes * 60, 1),
+            "kubeflow": KubeflowRules(idle_minutes=idle, period_minutes=period),
+            "check_period_seconds": max(period * 60, 1),
         }
         return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)
 

@@ -13,7 +13,7 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime, time, timedelta
 from fnmatch import fnmatchcase
-from typing import Literal
+from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
 import msgspec
@@ -23,6 +23,11 @@ from reactors.engine.contract import ReactorPolicy
 
 CULL_IDLE_AFTER = "bursar.io/cull-idle-after"
 DO_NOT_CULL = "bursar.io/do-not-cull"
+
+#: A thousand years: longer than anything is kept, and short enough for its end to be a date.
+LONGEST_SECONDS = 31_557_600_000
+Span = Annotated[int, Field(ge=0, le=LONGEST_SECONDS)]
+Positive = Annotated[int, Field(gt=0, le=LONGEST_SECONDS)]
 
 Weekday = Literal["mon", "tue", "wed", "thu", "fri", "sat", "sun"]
 WEEKDAYS: tuple[Weekday, ...] = ("mon", "tue", "wed", "thu", "fri", "sat", "sun")
@@ -62,11 +67,11 @@ class Overrides(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    idle_seconds: int | None = Field(None, ge=0)
-    presence_seconds: int | None = Field(None, ge=0)
-    warning_seconds: int | None = Field(None, ge=0)
-    min_running_seconds: int | None = Field(None, ge=0)
-    max_age_seconds: int | None = Field(None, gt=0)
+    idle_seconds: Span | None = None
+    presence_seconds: Span | None = None
+    warning_seconds: Span | None = None
+    min_running_seconds: Span | None = None
+    max_age_seconds: Positive | None = None
     exempt: bool | None = None
     #: Nothing is stopped before this; for a deadline that an operator granted.
     keep_until: AwareDatetime | None = None
@@ -105,23 +110,23 @@ class CullingPolicy(ReactorPolicy):
     """When notebooks are stopped. All spans in seconds; a change holds from the next tick on, for every notebook."""
 
     #: Between two probes of one notebook. Evidence older than two periods is none: five minutes by default.
-    check_period_seconds: int = Field(150, ge=1)
+    check_period_seconds: Positive = 150
     #: Without activity for this long, a notebook is idle. An hour: the shortest that users do not fight.
-    idle_seconds: int = Field(3_600, ge=0)
+    idle_seconds: Span = 3_600
     #: The same while a browser is connected: a tab is open, which does not say that anybody sits there.
-    presence_seconds: int = Field(8 * 3_600, ge=0)
+    presence_seconds: Span = 8 * 3_600
     #: From the warning to the stop. 0 = at the next tick after it.
-    warning_seconds: int = Field(900, ge=0)
+    warning_seconds: Span = 900
     #: Longest delay that snoozing adds to one warning, however often it is asked for.
-    snooze_cap_seconds: int = Field(4 * 3_600, ge=0)
+    snooze_cap_seconds: Span = 4 * 3_600
     #: No notebook is stopped sooner after its start.
-    min_running_seconds: int = Field(0, ge=0)
+    min_running_seconds: Span = 0
     #: Older ones are stopped although active. None = age is no reason.
-    max_age_seconds: int | None = Field(None, gt=0)
+    max_age_seconds: Positive | None = None
     #: A stamp further ahead of its observation is clamped to it: the server's clock is wrong, or it lies.
-    skew_seconds: int = Field(120, ge=0)
+    skew_seconds: Span = 120
     #: A kernel that is starting counts as active for this long; one never connected to stays so for ever.
-    starting_grace_seconds: int = Field(600, ge=0)
+    starting_grace_seconds: Span = 600
     #: Evidence that may protect a notebook and never stops one: a quiet GPU says nothing of a server that refuses, and a
     #: server without terminals may have kernels.
     supporting_sources: frozenset[str] = frozenset(
@@ -137,8 +142,8 @@ class CullingPolicy(ReactorPolicy):
     #: Whether a notebook's owner may exempt it by the annotation ``bursar.io/do-not-cull: "true"``.
     owners_may_exempt: bool = True
     #: What the annotation ``bursar.io/cull-idle-after`` may ask for; beyond it, the bound holds.
-    shortest_idle_seconds: int = Field(300, ge=0)
-    longest_idle_seconds: int = Field(7 * 86_400, ge=0)
+    shortest_idle_seconds: Span = 300
+    longest_idle_seconds: Span = 7 * 86_400
     #: Not by the rules above, but by those of Kubeflow's culler, with their faults; Notebooks only. None = by those above.
     kubeflow: KubeflowRules | None = None
 

@@ -129,6 +129,18 @@ def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
     assert ("on", rules, 120) == (mode, policy.kubeflow, policy.check_period_seconds)
 
 
+@pytest.mark.parametrize(
+    ("said", "meant"), [("9223372036854775807", 1), ("-9223372036854775808", -1)]
+)
+def test_kubeflows_never_and_at_once_are_bounded_at_a_thousand_years(said, meant):
+    settings = CullingSettings(mode="on", kubeflow=True)
+    variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": said, "IDLENESS_CHECK_PERIOD": said}
+    _, policy = settings.effective(variables)
+
+    minutes = meant * 525_960_000
+    assert KubeflowRules(idle_minutes=minutes, period_minutes=minutes) == policy.kubeflow
+
+
 def test_culling_is_in_shadow_mode_by_default():
     assert "shadow" == CullingSettings().mode
 

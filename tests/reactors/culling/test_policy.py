@@ -1,11 +1,13 @@
 """Which limits hold for which notebook."""
 
 import pytest
+from pydantic import ValidationError
 
-from bus.clock import parse_stamp
+from bus.clock import SECOND_US, format_stamp, parse_stamp
 from reactors.culling.policy import (
     CULL_IDLE_AFTER,
     DO_NOT_CULL,
+    LONGEST_SECONDS,
     CullingPolicy,
     Limits,
     QuietWindow,
@@ -13,6 +15,7 @@ from reactors.culling.policy import (
     limits_of,
     parse_duration,
 )
+from tests.factories import START_US
 
 NB = Subject("team-a", team="vision", image="registry/jupyter-gpu:1")
 
@@ -32,6 +35,15 @@ def test_without_rules_the_limits_are_the_defaults():
     )
 
     assert expected == limits_of(CullingPolicy(), NB)
+
+
+@pytest.mark.parametrize("span", ["idle_seconds", "warning_seconds", "max_age_seconds"])
+def test_no_span_is_longer_than_a_thousand_years_so_that_its_end_is_a_date(span):
+    policy = CullingPolicy(**{span: LONGEST_SECONDS})
+
+    assert "3026-" == format_stamp(START_US + getattr(policy, span) * SECOND_US)[:5]
+    with pytest.raises(ValidationError):
+        CullingPolicy(**{span: LONGEST_SECONDS + 1})
 
 
 def test_evidence_lasts_two_periods():
