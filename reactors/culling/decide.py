@@ -255,7 +255,7 @@ def managed(view: CullingView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=1,
+    version=2,
     policy=CullingPolicy,
     view=CullingView,
     triggers=(ClockTicked,),

@@ -149,6 +149,9 @@ class CullingView:
     # what was seen
 
     def _sampled(self, fact: NotebookSampled, event: Event) -> None:
+        if fact.uid not in self.pods:
+            # It ended while it was looked at; nothing would ever clear this away.
+            return
         self.activity[fact.uid] = activity.fold(self.activity.get(fact.uid), fact, event)
         self.images[fact.uid] = fact.image
         self.checked(fact, event.time_us)
@@ -170,6 +173,8 @@ class CullingView:
         if isinstance(fact, PodVanished) or fact.phase in ("Succeeded", "Failed"):
             self._forget(fact.uid)
             return
+        if known is not None:
+            self._controls_no_more(known.owner, fact.uid)
         self.pods[fact.uid] = Pod(
             fact.uid, fact.namespace, fact.name, version, time_us,
             _us(fact.scheduled or fact.created, time_us),
@@ -230,8 +235,8 @@ class CullingView:
 
     def _own(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, PolicyChanged) and fact.reactor == NAME:
-            self.books.rules = _rules(fact)
             # What a shadow did, nobody has seen.
+            self.books.begin(_rules(fact))
             self.warned = {u: one for u, one in self.warned.items() if not one.decision.is_shadow}
             self.stopped = {u: one for u, one in self.stopped.items() if not one.is_shadow}
         elif isinstance(fact, Decision) and fact.reactor == NAME:
@@ -316,10 +321,13 @@ class CullingView:
         return Target(top.kind, top.namespace, top.name, top.uid, pod.node)
 
     def pods_below(self, uid: str) -> set[str]:
-        """The live pods that an object controls, through others."""
-        found: set[str] = set()
-        for child in self.controlled.get(uid, ()):
-            found |= {child} if child in self.pods else self.pods_below(child)
+        """The live pods that an object controls, through others. Objects may control each other: users write it."""
+        found, seen, following = set[str](), {uid}, [uid]
+        while following:
+            below = self.controlled.get(following.pop(), set()) - seen
+            seen |= below
+            found |= below & self.pods.keys()
+            following += below - self.pods.keys()
         return found
 
     def annotations(self, pod: Pod) -> dict[str, str]:

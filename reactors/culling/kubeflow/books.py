@@ -44,6 +44,11 @@ class Books:
         self.rules: KubeflowRules | None = None
         self._books: dict[tuple[str, str], Book] = {}
 
+    def begin(self, rules: KubeflowRules | None) -> None:
+        """Go by these from now on, and by what stands on the Notebooks: what was not written there, no culler would find."""
+        self.rules = rules
+        self._books = {place: _opened(one.uid, one.seen) for place, one in self._books.items()}
+
     def observed(self, uid: str, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
         """Take in the object as it was seen. What it has not changed since, passes may have."""
         seen = {key: annotations[key] for key in KUBEFLOW_KEYS if key in annotations}
@@ -53,7 +58,7 @@ class Books:
         if known is not None and known.uid == uid and known.annotations == seen:
             found = msgspec.structs.replace(known, seen=seen)
         else:
-            found = Book(uid, seen, _without(seen) if STOPPED in seen else seen)
+            found = _opened(uid, seen)
         self._books[namespace, name] = found
 
     def lost(self, uid: str, namespace: str, name: str) -> None:
@@ -114,6 +119,10 @@ class Books:
 def _stop_of(book: Book) -> Annotations:
     """The stop key as the object has it: what a pass decides, only the effector writes."""
     return {STOPPED: book.seen[STOPPED]} if STOPPED in book.seen else {}
+
+
+def _opened(uid: str, seen: Annotations) -> Book:
+    return Book(uid, seen, _without(seen) if STOPPED in seen else seen)
 
 
 def _without(annotations: Annotations) -> Annotations:

@@ -5,6 +5,7 @@ Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1)
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 from bus.clock import SECOND_US, format_stamp, parse_stamp
@@ -23,6 +24,9 @@ from bus.resources.culling import (
 from reactors.engine.effects import SKEW_US
 
 Json = dict[str, Any]
+
+#: A number of replicas; users can write the annotation, too, and no more than these digits are read.
+_COUNT = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 _PATHS = {
     "Notebook": "/apis/kubeflow.org/v1/namespaces/{}/notebooks/{}",
@@ -76,7 +80,7 @@ def restoration(decision: Decision, found: Json) -> Json | None:
     if decision.target.kind == "Notebook":
         return patch_of(found, {**said, STOPPED: None}) if STOPPED in annotations else None
     before = annotations.get(REPLICAS_BEFORE, "")
-    if found["spec"].get("replicas", 1) or not (before.isascii() and before.isdigit()):
+    if found["spec"].get("replicas", 1) or not _COUNT.fullmatch(before):
         return None
     return patch_of(found, {**said, REPLICAS_BEFORE: None}, {"replicas": int(before)})
 

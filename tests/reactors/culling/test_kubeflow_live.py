@@ -39,6 +39,7 @@ from tests.reactors.culling.scene import Notebooks
 CASES = [c for c in FILES["culling"]["cases"] if c["rule"] == "reconcile_kubeflow_1_8"]
 BEFORE = 120
 UNUSABLE = Unanswered("no_connection")
+RULES = {"idle_minutes": 10, "period_minutes": 1}
 
 
 def evidence_of(probe):
@@ -154,9 +155,7 @@ class Kubeflow(Notebooks):
     """One Notebook ``nb`` by Kubeflow's rules: idle after ten minutes, looked at each minute."""
 
     async def begin(self, mode="on", annotations=None, **evidence):
-        await self.policy(
-            mode, kubeflow={"idle_minutes": 10, "period_minutes": 1}, check_period_seconds=60
-        )
+        await self.policy(mode, kubeflow=RULES, check_period_seconds=60)
         self.evidence = {"counters": {"kernels": 1}, "active_us": us(0), **evidence}
         await self.put(annotations or {})
         await self.start_pod()
@@ -207,6 +206,22 @@ async def test_an_idle_notebook_is_stopped_without_a_warning_when_the_limit_is_o
 
     # The first tick after the first look that is past ten minutes.
     assert [(10, "cull")] == found
+
+
+@pytest.mark.parametrize("before", ["shadow", "off"])
+async def test_what_a_shadow_or_an_older_policy_would_have_stamped_stops_nobody(before):
+    at = Kubeflow()
+    await at.begin("shadow", outcome="unreachable", active_us=None)
+    await at.minutes(30)
+    await at.policy(before)
+    await at.minutes(30)
+    shadowed = len(at.culled())
+    await at.policy("on", kubeflow=RULES, check_period_seconds=60)
+    await at.minutes(9)
+    early = at.culled()[shadowed:]
+    await at.minutes(5)
+
+    assert ([], ["nb-0"]) == (early, at.culled()[shadowed:])
 
 
 async def test_a_replay_decides_the_same():
@@ -306,7 +321,7 @@ async def test_a_warning_of_bursars_own_rules_is_taken_back():
     at = Notebooks()
     await at.idle()
     await at.pass_time(1_900)
-    await at.policy(kubeflow={"idle_minutes": 10, "period_minutes": 1})
+    await at.policy(kubeflow=RULES)
     await at.pass_time(100)
 
     assert ["warn", "withdraw"] == [verb for _, verb, _ in at.story if verb != "done"]
