@@ -7,6 +7,7 @@ import asyncio
 import multiprocessing
 import os
 import time
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -91,8 +92,10 @@ def described(trees):
     }
 
 
-async def serve(pipe, folder, name, clock, keeps, careless):
-    """Answer until killed. Tells `("ready", port)`, and `("relist", kind)` for a complete list that is wanted."""
+async def serve(pipe, folder, name, clock, keeps, careless, site):
+    """Answer until killed. Tells `("ready", ports)`: of plain HTTP and of TLS, 0 without a site; and
+    `("relist", kind)` for a complete list that is wanted of a simulated API server.
+    """
     # The other end closes when the test ends, however it ends.
     asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: os._exit(0))
     while (address := running(Path(folder))) is None:
@@ -101,13 +104,28 @@ async def serve(pipe, folder, name, clock, keeps, careless):
         address.url, history(), credentials=address.credentials, name=name, connect_seconds=30
     )
     transport = CarelessTransport(door) if careless else door
-    async with following(
-        transport, clock, cluster=CLUSTER, source=name, keeps=keeps,
-        relist=lambda kind: pipe.send(("relist", kind)),
-    ) as admission:  # fmt: skip
-        server = WebhookServer(ToldApplication(admission), ServerSettings("127.0.0.1", 0), None)
-        await server.start()
-        pipe.send(("ready", server.port))
+    reflectors = {}
+
+    def relist(kind):
+        if site is None:
+            pipe.send(("relist", kind))
+        elif kind in reflectors:
+            reflectors[kind].relist("settle")
+
+    async with AsyncExitStack() as stack:
+        admission = await stack.enter_async_context(
+            following(transport, clock, cluster=CLUSTER, source=name, keeps=keeps, relist=relist)
+        )
+        plain = WebhookServer(ToldApplication(admission), ServerSettings("127.0.0.1", 0), None)
+        await plain.start()
+        reviews = 0
+        if site:
+            cluster = await stack.enter_async_context(site.opened()) if keeps else None
+            if keeps:
+                followed = site.followed(cluster, transport, clock, admission.view)
+                reflectors |= await stack.enter_async_context(followed)
+            reviews = await stack.enter_async_context(site.served(admission, cluster))
+        pipe.send(("ready", (plain.port, reviews)))
         await asyncio.Event().wait()
 
 
@@ -117,17 +135,21 @@ def main(pipe, *args):
 
 
 _context = multiprocessing.get_context("forkserver")
-_context.set_forkserver_preload([__name__])
+_context.set_forkserver_preload([__name__, "tests.acceptance.cluster_site"])
 
 
 class WebhookProcess:
-    """One child, started again each time :meth:`start` is called."""
+    """One child, started again each time :meth:`start` is called.
 
-    def __init__(self, folder, name, clock, *, keeps=False, careless=False, relist=None):
+    `site`: the real API server whose reviews it answers, and which it follows if it keeps.
+    """
+
+    def __init__(self, folder, name, clock, *, keeps=False, careless=False, relist=None, site=None):
         self.name = name
-        self.port = 0
+        #: Of plain HTTP, and of TLS; 0 while it does not answer.
+        self.port = self.tls_port = 0
         self.starts = 0
-        self._args = (str(folder), name, clock, keeps, careless)
+        self._args = (str(folder), name, clock, keeps, careless, site)
         self._relist = relist
         self._child = None
         self._ready = asyncio.Event()
@@ -165,13 +187,13 @@ class WebhookProcess:
             # It ended by itself, which whoever supervises it sees.
             return self._hang_up()
         if kind == "ready":
-            self.port = value
+            self.port, self.tls_port = value
             self._ready.set()
         elif self._relist is not None:
             self._relist(value)
 
     def _hang_up(self):
-        self.port = 0
+        self.port = self.tls_port = 0
         self._ready.clear()
         if self._pipe is not None:
             asyncio.get_running_loop().remove_reader(self._pipe.fileno())

@@ -1,0 +1,70 @@
+"""What a process of the storm does at a real API server: it serves reviews over TLS, registers, and follows.
+
+All of it by the product's own parts, put together as `bursar webhook` and `bursar up` do.
+"""
+
+from collections import defaultdict
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from bus.clock import SystemClock
+from bus.kube import Access, connect
+from bus.sources.catalogue import BUSINESS_QUOTAS, DEPLOYMENTS, JOBS, NAMESPACES
+from bus.sources.reflector import Reflector
+from deploy.admission import serving
+from deploy.bootstrap import beside
+from reactors.webhook.certificates import OwnCertificates
+from reactors.webhook.registration import RegistrationSettings
+from reactors.webhook.server import ServerSettings
+
+HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A real API server, and how it reaches the webhooks.
+
+    `folder` holds the certificate that all of them serve.
+    """
+
+    kubeconfig: Path
+    url: str
+    folder: Path
+    cluster: str
+
+    @asynccontextmanager
+    async def opened(self):
+        """Connections to it."""
+        cluster = await connect(Access(str(self.kubeconfig)))
+        try:
+            yield cluster
+        finally:
+            await cluster.close()
+
+    @asynccontextmanager
+    async def served(self, admission, cluster):
+        """Serve reviews; gives the port. With a `cluster` the webhook is registered there, with failurePolicy Fail."""
+        registration = RegistrationSettings("bursar-system", url=self.url, failure_policy="Fail")
+        certificates = OwnCertificates(self.folder, (HOST,), SystemClock())
+        async with serving(
+            admission, certificates, cluster, ServerSettings(HOST, 0), registration
+        ) as server:
+            yield server.port
+
+    @asynccontextmanager
+    async def followed(self, cluster, transport, clock, view):
+        """Say what it stores, beginning where the history ends; gives the reflectors by kind."""
+        known = defaultdict(dict)
+        for one in view.objects.values():
+            known[one.kind][one.uid] = one.version
+        found = {
+            source.kind: Reflector(
+                source, cluster, transport, clock, name=self.cluster, known=known[source.kind]
+            )
+            for source in (NAMESPACES, BUSINESS_QUOTAS, DEPLOYMENTS, JOBS)
+        }  # fmt: skip
+        async with AsyncExitStack() as stack:
+            for reflector in found.values():
+                await stack.enter_async_context(beside(reflector.run()))
+            yield found
