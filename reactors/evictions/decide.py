@@ -25,7 +25,15 @@ from reactors import reclaim
 from reactors.engine.contract import Draft, Reactor, Trigger
 from reactors.evictions import NAME
 from reactors.evictions.policy import EvictionPolicy
-from reactors.evictions.view import PREEMPTIBLE, EvictionView, Held, asked, elastic
+from reactors.evictions.view import (
+    PREEMPTIBLE,
+    EvictionView,
+    Held,
+    Placed,
+    asked,
+    elastic,
+    elastic_used,
+)
 from reactors.reclaim import Pod, importance
 
 #: A decision may be done so long after it was made: a disruption budget may hold it up.
@@ -39,15 +47,17 @@ EVICT = "GraceThenEvict"
 def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
     """What follows at one tick: at most one draft for each pod, the least important first."""
     found: dict[str, Draft] = {}
-    for draft in (*_spent(view, trigger), *_overused(view, trigger, policy)):
+    placed = view.placed()
+    for draft in (*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)):
         found.setdefault(draft.key, draft)
     return list(found.values())
 
 
-def _spent(view: EvictionView, trigger: Trigger) -> Iterator[Draft]:
+def _spent(view: EvictionView, placed: Placed, trigger: Trigger) -> Iterator[Draft]:
     for (quota, key), judged in sorted(view.spent.items()):
         charged = _charged(view, quota, key)
-        pods = [pod for pod in view.of(BUSINESS, quota) if view.holder(pod.fact) in charged]
+        held = placed.get((BUSINESS, quota), ()) if charged else ()
+        pods = [pod for pod in held if view.holder(pod.fact) in charged]
         numbers = {
             "spent": judged.spent, "limit": judged.limit, "exhausted_s": judged.exhausted_s or 0,
             "judged_s": judged.at_s,
@@ -72,10 +82,12 @@ def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
     }
 
 
-def _overused(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Iterator[Draft]:
+def _overused(
+    view: EvictionView, placed: Placed, trigger: Trigger, policy: EvictionPolicy
+) -> Iterator[Draft]:
     if not policy.monitor_all_quotas:
         return
-    used = view.used()
+    used = elastic_used(placed)
     for tree in view.trees.values():
         for node in sorted(elastic(tree), key=lambda one: one.name):
             using, runtime = used.get(node.name, {}), tree.elastic.runtime(node.name)
@@ -86,16 +98,16 @@ def _overused(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> I
                 delay_us=policy.delay_evict_seconds * SECOND_US,
             )
             if is_due:
-                yield from _revoked(view, trigger, node.name, using, runtime)
+                pods = placed.get((ELASTIC, node.name), [])
+                yield from _revoked(view, pods, trigger, node.name, using, runtime)
 
 
 def _revoked(
-    view: EvictionView, trigger: Trigger, quota: str, used: dict[str, int], runtime: dict[str, int]
-) -> Iterator[Draft]:
+    view: EvictionView, held: list[Held], trigger: Trigger, quota: str, used: dict[str, int],
+    runtime: dict[str, int],
+) -> Iterator[Draft]:  # fmt: skip
     pods = {
-        (pod.fact.namespace, pod.fact.name): pod
-        for pod in view.of(ELASTIC, quota)
-        if not _rests(view, pod, trigger)
+        (pod.fact.namespace, pod.fact.name): pod for pod in held if not _rests(view, pod, trigger)
     }
     victims = reclaim.revoked(used, runtime, (_pod(one, quota) for one in pods.values()))
     keys = reclaim.over(used, runtime)

@@ -58,6 +58,10 @@ class Held(msgspec.Struct, frozen=True):
     started_us: int
 
 
+#: Pods by the kind and the name of their quota.
+Placed = dict[tuple[str, str], list[Held]]
+
+
 class EvictionView:
     """Kept by :class:`reactors.engine.contract.View`."""
 
@@ -230,27 +234,30 @@ class EvictionView:
             return top.uid if top is not None else ""
         return fact.uid
 
-    def of(self, kind: str, quota: str) -> Iterator[Held]:
-        """The pods of one quota, without those that a shadow let go."""
+    def placed(self, *, with_shadowed: bool = False) -> Placed:
+        """The pods of each quota, by its kind and name; without those that a shadow let go, or with them."""
+        found: Placed = {}
         for pod in self.pods.values():
-            if pod.fact.uid in self.shadowed:
-                continue
             where = self.place(pod.fact)
-            if where is not None and (where.kind, where.quota) == (kind, quota):
-                yield pod
+            if where is not None and (with_shadowed or pod.fact.uid not in self.shadowed):
+                found.setdefault((where.kind, where.quota), []).append(pod)
+        return found
 
     def used(self, *, with_shadowed: bool = False) -> dict[str, dict[str, int]]:
         """What the pods of each elastic quota ask for, by resource; without those that a shadow let go, or with them."""
-        found: dict[str, dict[str, int]] = {}
-        for pod in self.pods.values():
-            if not with_shadowed and pod.fact.uid in self.shadowed:
-                continue
-            where = self.place(pod.fact)
-            if where is not None and where.kind == ELASTIC:
-                sums = found.setdefault(where.quota, {})
-                for resource, amount in asked(pod).items():
-                    sums[resource] = sums.get(resource, 0) + amount
-        return found
+        return elastic_used(self.placed(with_shadowed=with_shadowed))
+
+
+def elastic_used(placed: Placed) -> dict[str, dict[str, int]]:
+    """What the pods of each elastic quota ask for, by resource."""
+    found: dict[str, dict[str, int]] = {}
+    for (kind, quota), pods in placed.items():
+        if kind == ELASTIC:
+            sums = Counter[str]()
+            for pod in pods:
+                sums.update(asked(pod))
+            found[quota] = dict(sums)
+    return found
 
 
 def elastic(tree: Tree) -> Iterator[Node]:

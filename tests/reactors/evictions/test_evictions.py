@@ -1,5 +1,6 @@
 """Who has to go, when, and what becomes of it: through runner, interlocks and effector, in memory."""
 
+from collections import Counter
 from itertools import pairwise
 
 import msgspec
@@ -10,10 +11,12 @@ from bus.events.histories import HistoryRecovered
 from bus.events.pods import PodObserved, PodsListed
 from bus.events.policies import PauseChanged
 from bus.metrics import lines
-from reactors.engine.contract import Pace
+from reactors.engine.contract import Pace, Trigger
 from reactors.engine.rederive import rederive
-from reactors.evictions.decide import reactor
+from reactors.evictions import NAME
+from reactors.evictions.decide import decide, reactor
 from reactors.evictions.figures import figures
+from reactors.evictions.view import EvictionView
 from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
 
 
@@ -450,3 +453,31 @@ async def test_a_budgets_quota_of_the_same_name_does_not_stand_in_for_the_elasti
             await cluster.tick()
 
         assert ["p09", "p06"] == cluster.evicted
+
+
+async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monkeypatch):
+    placed = Counter()
+    true = EvictionView.place
+
+    def place(view, fact):
+        placed[fact.uid] += 1
+        return true(view, fact)
+
+    async with Evicting() as cluster:
+        await cluster.nodes(100)
+        for number in range(5):
+            await cluster.see_paid(f"paid-{number}", {"limits.cpu": 1000})
+            await cluster.judge(f"paid-{number}", "limits.cpu", "GraceOver")
+            await cluster.see_elastic(f"q-{number}", 1, 1)
+            for pod in range(3):
+                await cluster.run_pod(f"p-{number}-{pod}", quota=f"q-{number}")
+        await cluster.policy("shadow", monitor_all_quotas=True, delay_evict_seconds=0)
+        await cluster.tick()
+        replica = cluster.runner.replica
+        trigger = Trigger(10**6, cluster.clock.us + 10**9, None)
+        monkeypatch.setattr(EvictionView, "place", place)
+        replica.views[NAME].shadowed.clear()
+        drafts = decide(replica.views[NAME], trigger, replica.policies.of(NAME).policy)
+
+    assert {"quota-overused"} == {draft.reason for draft in drafts}
+    assert (15, {1}) == (len(placed), set(placed.values()))
