@@ -26,7 +26,9 @@ from bus.envelope import Event
 from bus.errors import (
     ConflictError,
     EnvelopeError,
+    MalformedJsonError,
     NotFoundError,
+    ObservationError,
     PermissionDeniedError,
     RequestRefusedError,
     RetryableError,
@@ -195,7 +197,8 @@ class Runner:
             return "gone", "not_found"
         except (RequestRefusedError, PermissionDeniedError) as error:
             return "refused", str(error)[:500]
-        except (RetryableError, ConflictError) as error:
+        except (RetryableError, ConflictError, MalformedJsonError, ObservationError) as error:
+            # Also where a proxy answers in the API server's stead, or with too much.
             _log.warning("decision %s waits: %s", decision.id, error)
             delay = error.delay_seconds if isinstance(error, RetryableError) else 0.0
             # The history moves all the time; an API server that is in trouble must not be asked at each move.

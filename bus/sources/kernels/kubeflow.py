@@ -1,4 +1,5 @@
-"""Jupyter kernels as Kubeflow's own culler reads them: asked only where its rules decide, never beside Bursar's own.
+"""Jupyter kernels as Kubeflow's own culler reads them: asked where its rules decide. Where Bursar's own do, it is asked only if
+an owner names it, and may protect a notebook, never stop one.
 
 It differs from :mod:`~bus.sources.kernels.jupyter` in all that the culler does differently: a stamp ahead of the clock is
 believed, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.

@@ -78,6 +78,9 @@ class Notices:
         async def one(decision: Decision) -> None:
             async with slots:
                 if decision.id not in self._made:
+                    # The calls before it may have taken long.
+                    if not self._is_untold(decision):
+                        return
                     self._made[decision.id] = await self._tell(body_of(decision))
                 await self._settle(decision, self._made[decision.id])
 
@@ -85,15 +88,20 @@ class Notices:
 
     def _untold(self) -> list[Decision]:
         """Warnings that stand and are not over; none where effects are held."""
-        if in_force(self._replica, NAME, self._clock.now_us()) is None:
-            return []
+        warned = (standing.decision for standing in self._view.warned.values())
+        return [decision for decision in warned if self._is_untold(decision)]
+
+    def _is_untold(self, decision: Decision) -> bool:
+        if in_force(self._replica, NAME, self._clock.now_us()) is None or decision.is_shadow:
+            return False
+        standing = self._view.warned.get(decision.key)
+        return standing is not None and standing.decision == decision and not standing.is_told
+
+    @property
+    def _view(self) -> CullingView:
         view = self._replica.views[NAME]
         assert isinstance(view, CullingView)
-        return [
-            standing.decision
-            for standing in view.warned.values()
-            if not standing.is_told and not standing.decision.is_shadow
-        ]
+        return view
 
     async def _settle(self, decision: Decision, told: Told) -> None:
         if told.fault:

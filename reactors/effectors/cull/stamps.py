@@ -17,7 +17,9 @@ from bus.clock import SECOND_US, Clock
 from bus.crashpoints import crashpoint
 from bus.errors import (
     ConflictError,
+    MalformedJsonError,
     NotFoundError,
+    ObservationError,
     PermissionDeniedError,
     RequestRefusedError,
 )
@@ -62,7 +64,9 @@ class StampWriter:
 
         async def write(stamping: Stamping) -> int:
             async with slots:
-                return await self._write(stamping)
+                # What holds effects may have come while others were written.
+                is_held = in_force(self._replica, NAME, self._clock.now_us()) is None
+                return 0 if is_held else await self._write(stamping)
 
         return sum(await all_of(map(write, wanted[:MOST])))
 
@@ -87,7 +91,7 @@ class StampWriter:
             crashpoint("stamp.before_write")
             await self._cluster.merge(path, patch_of(found, annotations))
             crashpoint("stamp.after_write")
-        except (NotFoundError, ConflictError) as error:
+        except (NotFoundError, ConflictError, MalformedJsonError, ObservationError) as error:
             _log.debug("notebook %s is not stamped now: %s", stamping.uid, error)
             return 0
         except (PermissionDeniedError, RequestRefusedError) as error:

@@ -277,6 +277,15 @@ async def test_without_a_look_there_is_no_pass_and_no_stop():
     assert [] == at.culled()
 
 
+async def test_where_bursars_own_rules_decide_this_evidence_alone_stops_nobody():
+    at = Notebooks()
+    await at.idle()
+    at.kernels["nb-1"] = {"source": kind.SOURCE, "counters": {"kernels": 1}}
+    await at.pass_time(7_200)
+
+    assert [] == at.story
+
+
 async def test_an_owner_may_exempt_a_notebook_here_too():
     at = Kubeflow()
     await at.begin(annotations={"bursar.io/do-not-cull": "true"})

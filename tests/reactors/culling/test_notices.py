@@ -11,6 +11,7 @@ from bus.events.policies import PauseChanged
 from bus.notify import Told, tell
 from reactors.culling.decide import reactor
 from reactors.effectors.cull import Notices
+from reactors.effectors.cull.notices import AT_ONCE
 from reactors.engine.rederive import rederive
 from tests.bus.test_notify import OK, receiver, receiving
 from tests.factories import CLUSTER, said, us
@@ -197,6 +198,33 @@ async def test_a_pause_holds_it():
     await rounds(at, notices(at, outside))
 
     assert [] == outside.got
+
+
+async def held_by_a_pause(at):
+    await at.say(said(PauseChanged(is_paused=True, author="me"), key="r", id="p", at=at.at()))
+
+
+async def taken_back(at):
+    at.kernels = {uid: {"active_us": us(1_805)} for uid in at.kernels}
+    await at.pass_time(200)
+
+
+@pytest.mark.parametrize("change", [held_by_a_pause, taken_back])
+async def test_what_waits_for_a_slow_call_is_not_told_of_any_more(change):
+    at, hangs, got = await warned(AT_ONCE + 4), asyncio.Event(), []
+
+    async def outside(body):
+        got.append(body["decision"])
+        await hangs.wait()
+        return Told("", 1)
+
+    telling = asyncio.create_task(notices(at, outside).round())
+    await asyncio.sleep(0.01)
+    await change(at)
+    hangs.set()
+    await telling
+
+    assert (AT_ONCE, AT_ONCE) == (len(got), len(settled(at)))
 
 
 async def test_of_a_warning_that_was_taken_back_nobody_is_told():

@@ -9,7 +9,9 @@ from bus import crashpoints
 from bus.errors import (
     ClusterUnavailableError,
     ConflictError,
+    MalformedJsonError,
     NotFoundError,
+    ObservationError,
     PermissionDeniedError,
     PublishUnknownError,
     RequestRefusedError,
@@ -150,7 +152,11 @@ async def test_the_outcome_says_why_nothing_was_done(error, outcome):
     assert [outcome] == outcomes(at)
 
 
-@pytest.mark.parametrize("error", [ClusterUnavailableError(), ConflictError()])
+@pytest.mark.parametrize(
+    "error",
+    [ClusterUnavailableError(), ConflictError(), MalformedJsonError(), ObservationError()],
+    ids=lambda error: type(error).__name__,
+)
 async def test_what_fails_for_now_stays_outstanding_and_is_not_tried_at_each_move(
     error, monkeypatch
 ):
