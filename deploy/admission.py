@@ -104,6 +104,8 @@ async def following(
     decisions = Decisions(cluster)
     journals.listen(decisions.take)
     keeper = Keeper(journals, view, clock) if keeps else None
+    if not keeps:
+        journals.listen(lambda event: view.unmark())
     releasing = None
     if keeps and starts is not None:
         releasing = Releasing(journals, view, clock, Starter(starts))

@@ -29,7 +29,7 @@ from projections.admissions.tree import Fact
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.metering import capacity, sized
-from reactors.admission.view import POD, View
+from reactors.admission.view import POD, View, covers
 from reactors.engine.journals import Journals
 
 #: Objects between two moments at which others may use this process.
@@ -73,13 +73,10 @@ class Keeper:
         if event.defect or event.cluster != self._view.cluster:
             return
         if event.type == ObjectsListed.wire_type:
-            self._listed(ObjectsListed.read(event), event.time_us)
+            listed = ObjectsListed.read(event)
+            self._listed(listed.kind, listed, event.time_us)
         elif event.type == PodsListed.wire_type:
-            part = PodsListed.read(event)
-            self._listed(
-                ObjectsListed(kind=POD, first=part.first, until=part.until, uids=part.uids),
-                event.time_us,
-            )
+            self._listed(POD, PodsListed.read(event), event.time_us)
         elif event.type == AdmissionDecided.wire_type:
             self._view.changed.add(AdmissionDecided.read(event).uid)
 
@@ -247,29 +244,17 @@ class Keeper:
             await self._journals.newer(tree, known)
             raise
 
-    def _listed(self, fact: ObjectsListed, listed_us: int) -> None:
-        """A complete list: who is not in it is gone; who is in it is as it was last seen, later."""
+    def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
+        """A complete list, which the view has seen already: what it says of what may have to lapse."""
         present = set(fact.uids)
-
-        def covers(uid: str) -> bool:
-            return fact.first <= uid and (not fact.until or uid < fact.until)
-
-        for found in list(self._view.objects.values()):
-            is_missing = found.kind == fact.kind and covers(found.uid) and found.uid not in present
-            # What was seen since the list was asked for may be younger than it.
-            if is_missing and found.seen_us < listed_us:
-                self._view.lose(
-                    found.uid, found.kind, found.namespace, found.name, listed_us,
-                    listed_us=listed_us,
-                )  # fmt: skip
         for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
             is_there = node.uid in present
-            if node.kind == fact.kind and covers(node.uid) and (node.asked or not is_there):
+            if node.kind == kind and covers(fact, node.uid) and (node.asked or not is_there):
                 self._view.quota_listed(node, listed_us, is_there=is_there)
-        for uid in [uid for uid in self._pending if covers(uid)]:
+        for uid in [uid for uid in self._pending if covers(fact, uid)]:
             if uid in present:
-                self._view.still(uid, listed_us)
-            elif uid not in self._view.objects and self._kind(uid) == fact.kind:
+                self._view.changed.add(uid)
+            elif uid not in self._view.objects and self._kind(uid) == kind:
                 self._absent[uid] = listed_us
 
     def _pending_quotas(self) -> list[Node]:

@@ -18,6 +18,7 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError, QuantityError, TimestampError
 from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import QuotaSpec
+from bus.events.observations import ObjectsListed
 from bus.events.pods import Owner
 from bus.events.vocabulary import read
 from bus.kinds import GOVERNED, Ask
@@ -39,6 +40,8 @@ _OBSERVED = {
         namespaces.NamespaceObserved,
         nodes.NodeObserved,
         nodes.NodeVanished,
+        ObjectsListed,
+        pods.PodsListed,
     )
 }
 
@@ -106,6 +109,15 @@ class View:
             self._quota(fact, event.time_us)
         elif isinstance(fact, nodes.NodeObserved | nodes.NodeVanished):
             self._node(fact, event.time_us)
+        elif isinstance(fact, ObjectsListed):
+            self._listed(fact.kind, fact, event.time_us)
+        elif isinstance(fact, pods.PodsListed):
+            self._listed(POD, fact, event.time_us)
+
+    def unmark(self) -> None:
+        """Take all marks away, where nobody works them off."""
+        self.changed.clear()
+        self.changed_quotas.clear()
 
     def _observed(self, fact: workloads.WorkloadObserved, time_us: int) -> None:
         if self._takes(fact.uid, fact.resource_version, time_us):
@@ -158,12 +170,18 @@ class View:
     def _vanished(self, fact: workloads.WorkloadVanished, time_us: int) -> None:
         self.lose(fact.uid, fact.kind, fact.namespace, fact.name, time_us)
 
-    def still(self, uid: str, time_us: int) -> None:
-        """A complete list shows the object: what was last seen of it was so then, too."""
-        found = self.objects.get(uid)
-        if found is not None and found.listed_us < time_us:
-            self.objects[uid] = msgspec.structs.replace(found, listed_us=time_us)
-            self.changed.add(uid)
+    def _listed(self, kind: str, fact: ObjectsListed | pods.PodsListed, listed_us: int) -> None:
+        """A complete list: who is not in it is gone; what was last seen of who is in it was so then, too."""
+        present = set(fact.uids)
+        for uid, found in list(self.objects.items()):
+            if found.kind != kind or not covers(fact, uid):
+                continue
+            if uid in present:
+                if found.listed_us < listed_us:
+                    self.objects[uid] = msgspec.structs.replace(found, listed_us=listed_us)
+            # What was seen since the list was asked for may be younger than it.
+            elif found.seen_us < listed_us:
+                self.lose(uid, kind, found.namespace, found.name, listed_us, listed_us=listed_us)
 
     def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
         """A complete list shows the object of a quota that has changes on their way, or does not."""
@@ -279,6 +297,11 @@ class View:
             found.ask.demand, types_of(found.labels), found.seen_us, is_held=found.ask.held,
             version=found.version, listed_us=found.listed_us,
         )  # fmt: skip
+
+
+def covers(fact: ObjectsListed | pods.PodsListed, uid: str) -> bool:
+    """Whether this part of a list would show an object ``uid``."""
+    return fact.first <= uid and (not fact.until or uid < fact.until)
 
 
 def demand_of(fact: pods.PodObserved) -> dict[str, int]:

@@ -182,7 +182,7 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=4,
+    version=5,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),

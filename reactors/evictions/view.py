@@ -33,7 +33,7 @@ from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.admissions.tree import Fact as Entry
 from reactors import reclaim
 from reactors.admission.mapping import Place
-from reactors.admission.view import COVERING, View, demand_of
+from reactors.admission.view import COVERING, View, covers, demand_of
 from reactors.evictions import NAME
 from reactors.reclaim import Watch
 
@@ -91,8 +91,7 @@ class EvictionView:
         self.seen.cluster = event.cluster
         self.seen.take(event)
         # Nobody works these off here.
-        self.seen.changed.clear()
-        self.seen.changed_quotas.clear()
+        self.seen.unmark()
         if isinstance(fact, AdmissionsGrouped):
             self._entered(fact.decisions, event)
         elif isinstance(fact, JOURNAL):
@@ -154,12 +153,15 @@ class EvictionView:
     def _listed(self, fact: PodsListed, listed_us: int) -> None:
         present = set(fact.uids)
         for uid, (_, seen_us) in list(self._versions.items()):
-            covers = fact.first <= uid and (not fact.until or uid < fact.until)
-            if covers and uid not in present and uid not in self.pods and seen_us < listed_us:
+            if (
+                covers(fact, uid)
+                and uid not in present
+                and uid not in self.pods
+                and seen_us < listed_us
+            ):
                 del self._versions[uid]
         for uid, pod in list(self.pods.items()):
-            covers = fact.first <= uid and (not fact.until or uid < fact.until)
-            if covers and uid not in present and pod.seen_us < listed_us:
+            if covers(fact, uid) and uid not in present and pod.seen_us < listed_us:
                 self._forget(uid)
                 # A list may be wrong: what is seen after it is believed, in the same version too.
                 self._versions[uid] = ("", listed_us)

@@ -5,6 +5,7 @@ import pytest
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.events.pods import Owner
+from deploy.admission import following
 from reactors.admission.rate import Buckets, Rate
 from tests.reactors.cluster import START_US, Cluster, job
 
@@ -202,6 +203,25 @@ async def test_a_change_that_never_landed_lets_a_scale_pass_once_a_list_shows_th
     await cluster.list("web", kind="Deployment")
 
     assert (await cluster.review(**scale(12, 4), **OF_SCALE)).allowed
+
+
+async def test_a_webhook_that_does_not_keep_knows_what_complete_lists_show(cluster):
+    cluster.skip_versions(10)
+    await see_web(cluster, 1)
+    await cluster.see("lost", 1)
+    await cluster.review(deployment(2, 10), old_object=deployment(1, 10), **OF_DEPLOYMENT)
+    cluster.clock.after(75)
+    await cluster.list("web", kind="Deployment")
+    await cluster.list(kind="Job")
+    beside = following(
+        cluster.transport, cluster.clock, cluster="c1", source="webhook/2", keeps=False
+    )
+    async with beside as other:
+        # Marks are for who keeps: here nobody would ever take them away.
+        assert (set(), set()) == (other.view.changed, other.view.changed_quotas)
+        assert {"web"} == set(other.view.objects)
+        cluster.admission = other
+        assert (await cluster.review(**scale(12, 4), **OF_SCALE)).allowed
 
 
 async def test_a_quota_is_admitted_in_its_tree_and_counts_when_it_is_seen(cluster):
