@@ -159,19 +159,26 @@ async def rounds(servers: dict[str, Webhook], number: int) -> dict[str, list[flo
         for name, target in [("admit", admit), ("empty", empty)][::order]:
             slow[name] = await fixed(target)
         full: dict[str, float] = {}
+        grouped, costs = servers[GROUPED].process.pid, dict[str, float]()
         loads = [
             ("admit 16", admit, 16, 2_000), ("empty 16", empty, 16, 4_000),
             ("single 16", single, 16, 500), ("admit 64", admit, 64, 4_000),
             ("single 64", single, 64, 500),
         ]  # fmt: skip
         for name, target, connections, many in loads[::order]:
+            before = measure.cpu_seconds([grouped])
             full[name] = (await closed(target, connections, many)).rate
+            costs[name] = (measure.cpu_seconds([grouped]) - before) / many * 1e6
         if not turn:
             continue
         taken = {f"{name}, a second": rate for name, rate in full.items()}
         for name, outcome in slow.items():
             taken[f"{name} p50, ms"] = outcome.quantile_us(0.5) / 1000
             taken[f"{name} p99, ms"] = outcome.quantile_us(0.99) / 1000
+        taken |= {
+            f"{name}, us of the webhook's CPU": costs[name]
+            for name in ("admit 16", "empty 16", "admit 64")
+        }
         taken["load"] = os.getloadavg()[0]
         for name, value in taken.items():
             found.setdefault(name, []).append(value)
