@@ -24,7 +24,6 @@ from deploy.bootstrap import bus
 from deploy.settings import Settings
 from projections.admissions import Tree
 from projections.admissions.queries import Select, archived
-from reactors.admission.keeper import Keeper
 from reactors.admission.mapping import Place
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
@@ -46,8 +45,6 @@ class _Archive:
         self.journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
         self.view = View(cluster)
         self.journals.listen(self.view.take)
-        # It forgets what a complete list does not show.
-        Keeper(self.journals, self.view, SystemClock())
         self.lines = Lines(self.view)
         self.journals.listen(self.lines.take)
 

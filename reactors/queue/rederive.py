@@ -22,7 +22,6 @@ from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, 
 from bus.transport import Transport
 from projections.admissions import Draft, Tree
 from projections.admissions.tree import Fact
-from reactors.admission.keeper import Keeper
 from reactors.admission.mapping import Place
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
@@ -66,8 +65,6 @@ class _Known:
         self.view = View(cluster)
         self._journals = journals
         journals.listen(self.view.take)
-        # It forgets what a complete list does not show.
-        Keeper(journals, self.view, clock)
         self.lines = Lines(self.view)
         journals.listen(self.lines.take)
 
