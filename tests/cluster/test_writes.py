@@ -165,8 +165,10 @@ async def test_a_kind_that_is_not_installed_is_not_found(cluster):
 
 async def test_a_missing_permission_is_named(plane, cluster, namespace, maps):
     accounts = f"/api/v1/namespaces/{namespace}/serviceaccounts"
+    # Not "default": controllers make that one some time after the namespace.
+    await cluster.create(accounts, {"metadata": {"name": "powerless"}})
     token = await cluster.create(
-        f"{accounts}/default/token",
+        f"{accounts}/powerless/token",
         {"kind": "TokenRequest", "apiVersion": "authentication.k8s.io/v1", "spec": {}},
     )
     config_file = plane.folder / "powerless.json"
