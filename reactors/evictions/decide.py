@@ -46,6 +46,8 @@ EVICT = "GraceThenEvict"
 
 def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
     """What follows at one tick: at most one draft for each pod, the least important first."""
+    if not view.spent and not policy.monitor_all_quotas:
+        return []
     found: dict[str, Draft] = {}
     placed = view.placed()
     for draft in (*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)):
@@ -182,7 +184,7 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=5,
+    version=6,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),

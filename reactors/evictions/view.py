@@ -74,8 +74,10 @@ class EvictionView:
         self._versions: dict[str, tuple[str, int]] = {}
         #: (quota, key) to the judgement that its grace is over.
         self.spent: dict[tuple[str, str], BudgetJudged] = {}
-        #: Elastic quotas by name: since when each may be over its share.
+        #: Elastic quotas by name: since when each may be over its share. Empty while the policy does not ask for it: placing every
+        #: pod at each tick is not free.
         self.watches: dict[str, Watch] = {}
+        self.is_watching = False
         #: What was decided about a pod and has no outcome yet, and until when none is tried, by uid.
         self.awaited: dict[str, Decision] = {}
         self.rests_until_us: dict[str, int] = {}
@@ -108,9 +110,13 @@ class EvictionView:
             self._unshadow(BUSINESS, fact.quota)
         elif isinstance(fact, ClockTicked):
             self._renew(event.time_us)
-            self._watch(event.time_us)
+            if self.is_watching:
+                self._watch(event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self.shadowed.clear()
+            self.is_watching = fact.policy.get("monitor_all_quotas") is True
+            if not self.is_watching:
+                self.watches.clear()
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:

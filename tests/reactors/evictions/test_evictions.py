@@ -481,3 +481,29 @@ async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monk
 
     assert {"quota-overused"} == {draft.reason for draft in drafts}
     assert (15, {1}) == (len(placed), set(placed.values()))
+
+
+async def test_while_no_budget_is_spent_and_nobody_monitors_no_pod_is_placed(cluster, monkeypatch):
+    await cluster.policy("shadow")
+    await overuse(cluster)
+
+    def place(view, fact):
+        raise AssertionError("placed")
+
+    monkeypatch.setattr(EvictionView, "place", place)
+    await cluster.tick()
+    assert {} == cluster.runner.replica.views[NAME].watches
+
+
+async def test_what_begins_to_be_monitored_gets_its_whole_delay(cluster):
+    await cluster.policy(monitor_all_quotas=False)
+    await overuse(cluster)
+    for _ in range(4):
+        await cluster.tick()
+    await cluster.policy(monitor_all_quotas=True, delay_evict_seconds=20)
+    await cluster.tick()
+
+    assert [] == cluster.evicted
+    for _ in range(3):
+        await cluster.tick()
+    assert ["p09", "p06"] == cluster.evicted
