@@ -86,8 +86,10 @@ class Jupyter:
             f"Authorization: token {self.peer.token}\r\n\r\n".encode()
             + body
         )
-        head, _, said = (await reader.read()).partition(b"\r\n\r\n")
-        writer.close()
+        try:
+            head, _, said = (await reader.read()).partition(b"\r\n\r\n")
+        finally:
+            writer.close()
         assert b" 20" in head.splitlines()[0], head
         return json.loads(said) if said else None
 
@@ -106,6 +108,7 @@ class Jupyter:
     async def run(self, kernel, code):
         """Sends code for execution and stays connected: the open tab. Close what it returns to leave."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.peer.port)
+        self.tabs.append(writer)
         writer.write(
             f"GET {self.peer.base_path}api/kernels/{kernel}/channels?session_id=s HTTP/1.1\r\n"
             f"Host: 127.0.0.1:{self.peer.port}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
@@ -122,7 +125,6 @@ class Jupyter:
         # A client's frame is masked; with zeros the text stays as it is.
         writer.write(b"\x81\xfe" + len(text).to_bytes(2, "big") + bytes(4) + text)
         await writer.drain()
-        self.tabs.append(writer)
         return writer
 
 
