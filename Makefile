@@ -15,7 +15,8 @@ $(VENV)/.installed: pyproject.toml uv.lock
 	@echo "installing into $(VENV) ..."
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check '$(UV)'
-	@$(BIN)/uv sync --quiet --frozen --inexact --python $(BIN)/python
+	@$(BIN)/uv sync --quiet --frozen --inexact --compile-bytecode --python $(BIN)/python
+	@$(BIN)/python -m compileall -q bus projections reactors migrations deploy
 	@touch $@
 
 run: $(VENV)/.installed ## Start Bursar: follow the cluster there is, or play the bundled recording
@@ -42,14 +43,15 @@ acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash 
 cluster: controlplane ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
 	@$(BIN)/python -m tests.cluster.demo
 
-recording: controlplane ## Live a day of three teams and write the bundled recording
-	@$(BIN)/python -m tests.cluster.record
+recording: $(VENV)/.installed ## Simulate a day of three teams with the product's own parts and write the bundled recording
+	@$(BIN)/python -m tests.simulation
 
 benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
 	@$(BIN)/python -m tests.benchmarks
 
-docs: $(VENV)/.installed ## Write docs/views.md from the views and the CRDs from their models
+docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md and the CRDs from the code
 	@$(BIN)/python -m projections.views > docs/views.md
+	@$(BIN)/python -m deploy.settings_reference > docs/settings.md
 	@$(BIN)/python -m bus.resources > deploy/manifests/crds/bursar.io.yaml
 
 clean: ## Remove the virtual environment and caches

@@ -1,21 +1,14 @@
-"""What a pod asks for and what it is charged: Kubernetes quantities to exact integers.
+"""What a pod asks for: Kubernetes quantities to exact integers.
 
-Pure. Sources put `PodResources` into `pod.observed`; folds, admission and reports turn it into
-`Amounts`. `spec/accounting.md` section 3 is the law; `effective_request` follows it and upstream's
+Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it into what is charged.
+`spec/accounting.md` section 3 is the law; `effective_request` follows it and upstream's
 `PodRequests` (k8s.io/component-helpers v0.36.3, `resource/helpers.go`), against which it was
-compared on random pods. Three readings are decided here:
+compared on random pods. One reading is decided here:
 
-- *Strict and observed quantities.* What people give to Bursar (quotas, budgets, policies) is read
-by
-  `parse_quantity`, stricter than Kubernetes (catalogue C1 to C5 of reliability.md). But the API
+- *Strict and observed quantities.* What people give to Bursar (quotas, budgets, policies) is
+  read by `parse_quantity`, stricter than Kubernetes (catalogue C1 to C5 of reliability.md). But the API
   server keeps `+1`, `5.` and forty leading zeros in a pod as they were written, and runs that pod;
   refusing them would let a tenant hide from the books. Pods are read by `observed_quantity`.
-- *`extended` holds counts, but for resources valued in bytes*: `hugepages-*` (held exclusively, so
-  not to be lost, and not part of memory) and Koordinator's `batch-memory`, `mid-memory` and
-  `gpu-memory` are kept in MiB, rounded up. In bytes eight large cards would pass the bound of
-  2**40. `ephemeral-storage` and other native names are left out, as are zeros.
-- *`koordinator.sh/gpu`* (`kubernetes.io/gpu` in v1.0) is no vendor's card: it is percent of one, by
-  Koordinator's `apis/extension/resource.go`, and read like `gpu-core`.
 """
 
 from __future__ import annotations
@@ -26,20 +19,16 @@ from functools import lru_cache
 
 import msgspec
 
-from bus.errors import MalformedJsonError, QuantityError
+from bus.errors import QuantityError
 
 Requests = Mapping[str, int]
 """Resource name to nano-units (10**-9 of a core, byte or piece), never negative."""
 
 NANO = 1_000_000_000
-MAX_AMOUNT = 2**40
-"""The largest charged amount of one row: sums of rows stay inside 64 bits (catalogue F4)."""
-
 _LONGEST = 32
 _MAX_EXPONENT = 18
 _MILLI = 10**6
 _MAX_NANO = (2**63 - 1) * _MILLI
-_MIB = 2**20 * NANO
 
 _ONE_LETTER = {
     "n": 1,
@@ -169,19 +158,6 @@ class PodResources(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unkno
     infeasible: bool = False
 
 
-class Amounts(msgspec.Struct, frozen=True):
-    """What one pod is charged per second while it holds: exact integers, each 0 to 2**40.
-
-    `extended`: (resource name, count) sorted by name, each name once, no zeros; MiB instead of a
-    count where the resource is valued in bytes (see the module). Equal amounts compare equal.
-    """
-
-    cpu_millicores: int = 0
-    memory_mib: int = 0
-    gpu_milligpus: int = 0
-    extended: tuple[tuple[str, int], ...] = ()
-
-
 def effective_request(resources: PodResources) -> dict[str, int]:
     """What the scheduler counts for a pod, per resource name in nano-units; zeros are kept.
 
@@ -229,6 +205,14 @@ def effective_limit(limits: PodResources) -> dict[str, int]:
     return total
 
 
+_ABOVE_ZERO = re.compile(r"\+?[0.]*[1-9]")
+
+
+def is_above_zero(text: str | None) -> bool:
+    """Whether a quantity as it was written is more than nothing; False for none. What cannot be read is not judged here."""
+    return text is not None and _ABOVE_ZERO.match(text) is not None
+
+
 def _read(written: Mapping[str, str]) -> dict[str, int]:
     return {name: observed_quantity(text) for name, text in written.items()}
 
@@ -270,80 +254,3 @@ def _pod_level(resources: PodResources) -> dict[str, int]:
     found = _largest((spec, resources.actual, resources.allocated))
     # Upstream counts a name that only the infeasible spec has as zero, not by its containers.
     return {name: found.get(name, 0) for name in names}
-
-
-_PERCENT_OF_A_CARD = frozenset({"koordinator.sh/gpu", "kubernetes.io/gpu"})
-_IN_BYTES = frozenset(
-    f"{prefix}/{kind}"
-    for prefix in ("koordinator.sh", "kubernetes.io")
-    for kind in ("batch-memory", "mid-memory", "gpu-memory")
-)
-
-
-def charged(resources: PodResources) -> Amounts:
-    """The amounts of a pod: its effective request, each resource rounded up once, at the total.
-
-    GPU: whole cards of any vendor count 1,000 each; where there are none (or zero), percent points
-    of `gpu-core` 10 each; where there are none, points of `gpu-memory-ratio` 10 each: one pod never
-    sums a device twice. These names are not in `extended`; MIG slices are.
-    Raises QuantityError for an unreadable quantity (fields `text`, `reason`) or an amount above
-    2**40 (fields `resource`, `value`): park the observation, deny the request (catalogue D2, F4).
-    Source: accounting.md section 3.
-    """
-    request = effective_request(resources)
-    cards = core = ratio = 0
-    extended: list[tuple[str, int]] = []
-    for name, nano in request.items():
-        if name.startswith("hugepages-") or name in _IN_BYTES:
-            extended.append((name, _bounded(name, nano, _MIB)))
-        elif "/" in name and nano:
-            kind = name.rpartition("/")[2]
-            if kind == "gpu-core" or name in _PERCENT_OF_A_CARD:
-                core += nano
-            elif kind == "gpu":
-                cards += nano
-            elif kind == "gpu-memory-ratio":
-                ratio += nano
-            else:
-                extended.append((name, _bounded(name, nano, NANO)))
-    gpu, unit = (cards, _MILLI) if cards else (core or ratio, NANO // 10)
-    return Amounts(
-        _bounded("cpu", request.get("cpu", 0), _MILLI),
-        _bounded("memory", request.get("memory", 0), _MIB),
-        _bounded("gpu", gpu, unit),
-        tuple(sorted(row for row in extended if row[1])),
-    )
-
-
-def _bounded(name: str, nano: int, unit: int) -> int:
-    amount = -(-nano // unit)
-    if amount > MAX_AMOUNT:
-        raise QuantityError(resource=name[:253], value=amount, reason="above 2**40")
-    return amount
-
-
-_decode = msgspec.json.Decoder(PodResources).decode
-_CACHED_BYTES = 4_096
-
-
-def charged_bytes(raw: bytes) -> Amounts:
-    """`charged` of a `PodResources` object in JSON; replicas and repeats cost one look-up.
-
-    The bytes must have passed `bus.strict` before (duplicate keys are not looked for here).
-    Raises MalformedJsonError where they are not that shape, QuantityError as `charged`.
-    """
-    # Large objects are rare and would let a few tenants hold the cache's memory.
-    return _charged_cached(raw) if len(raw) <= _CACHED_BYTES else _charged_bytes(raw)
-
-
-def _charged_bytes(raw: bytes) -> Amounts:
-    try:
-        resources = _decode(raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        resources = None
-    if resources is None:
-        raise MalformedJsonError(reason="not the shape of a pod's resources")
-    return charged(resources)
-
-
-_charged_cached = lru_cache(maxsize=16_384)(_charged_bytes)

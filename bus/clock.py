@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import re
 import time
+from collections.abc import Callable
 from datetime import date, datetime, timedelta
+from email.utils import parsedate_to_datetime
 from functools import lru_cache
 from typing import Protocol
 
-from bus.errors import TimestampError
+from bus.errors import TimestampError, WrongClockError
 
 SECOND_US = 1_000_000
+
+#: An offset above this is shown, and a clock that moved by more than this beside time itself was set.
+STEP_US = 2 * SECOND_US
 
 _EPOCH = datetime(1970, 1, 1)
 _EPOCH_DAY = _EPOCH.toordinal()
@@ -96,6 +101,10 @@ def _general(text: str) -> int:
     return stamp
 
 
+#: No build of this program is older: a clock before it is wrong.
+BUILT_US = _general("2026-01-01T00:00:00Z")
+
+
 def format_stamp(us: int) -> str:
     """`us` as RFC 3339 UTC: `2026-10-26T07:55:25Z`, with six digits of fraction unless it is zero.
 
@@ -136,3 +145,69 @@ class SystemClock:
     def now_us(self) -> int:
         """Microseconds UTC since 1970, rounded down."""
         return time.time_ns() // 1_000
+
+
+class ServerClock:
+    """An API server's clock, as far as this machine knows it: its own clock, plus an offset.
+
+    The offset is measured by the Date header of answers. A header has whole seconds, and the answer
+    was made at some time between asking and hearing, so each answer bounds the offset from both
+    sides; it is moved into these bounds and no further, so that a clock which may be right is left
+    alone. One clock serves all sources of a cluster.
+    """
+
+    def __init__(self, own: Clock, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._own = own
+        self._monotonic = monotonic
+        #: What is added to this machine's clock, microseconds.
+        self.offset_us = 0
+        #: This machine's clock and its time since its start, at the newest measurement.
+        self._measured: tuple[int, float] | None = None
+
+    def now_us(self) -> int:
+        """Microseconds UTC since 1970, by the API server's clock."""
+        return self._own.now_us() + self.offset_us
+
+    def own_us(self) -> int:
+        """Microseconds UTC since 1970, by this machine's clock."""
+        return self._own.now_us()
+
+    def checked_us(self) -> int:
+        """As :meth:`now_us`. Raises WrongClockError where it cannot be that time: say nothing, try again later."""
+        own_us = self._own.now_us()
+        clocks = (("of this machine", own_us), ("of the API server", own_us + self.offset_us))
+        for clock, us in clocks:
+            if us < BUILT_US:
+                raise WrongClockError(
+                    clock=clock, now=format_stamp(max(us, 0) // SECOND_US * SECOND_US)
+                )
+        return own_us + self.offset_us
+
+    def answered(self, date: str | None, sent_us: int) -> None:
+        """An answer came now to what was asked at ``sent_us`` of this machine's clock; ``date`` is its Date header."""
+        server_us, received_us = _date_us(date), self._own.now_us()
+        least_us = 0 if server_us is None else server_us - received_us
+        most_us = 0 if server_us is None else server_us + SECOND_US - sent_us
+        # Where the machine's clock was set meanwhile, the answer bounds nothing.
+        if server_us is None or least_us > most_us:
+            return
+        self.offset_us = min(max(self.offset_us, least_us), most_us)
+        self._measured = (received_us, self._monotonic())
+
+    def has_stepped(self) -> bool:
+        """Whether this machine's clock was set, or the machine slept, since the offset was measured."""
+        if self._measured is None:
+            return False
+        own_us, seconds = self._measured
+        passed_us = self._own.now_us() - own_us
+        return abs(passed_us - round((self._monotonic() - seconds) * SECOND_US)) > STEP_US
+
+
+def _date_us(text: str | None) -> int | None:
+    """A Date header in microseconds UTC since 1970; None for anything else."""
+    if not text or len(text) > 64:
+        return None
+    try:
+        return round(parsedate_to_datetime(text).timestamp()) * SECOND_US
+    except (ValueError, TypeError, OverflowError):
+        return None

@@ -46,6 +46,8 @@ LABELS = (
     "effect.after_act",
     "effect.after_settle",
     "cull.before_stop",
+    "cull.before_scale",
+    "cull.after_scale",
     "cull.after_stop",
     "cull.after_evict",
     "cull.before_restore",

@@ -36,6 +36,8 @@ from types import TracebackType
 import msgspec
 
 from bus.errors import BusUnavailableError
+from bus.private_files import descriptor, own_folder, replace
+from bus.waiting import ended
 
 _log = logging.getLogger(__name__)
 
@@ -140,7 +142,7 @@ class EmbeddedServer:
         """
         if self._watcher is not None:
             return
-        self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        own_folder(self.folder)
         self._lock = await _locked(self.folder / "lock")
         try:
             await self._run(seconds)
@@ -153,15 +155,15 @@ class EmbeddedServer:
         """End the server in order: it flushes and closes its store. Stopping twice is fine."""
         watcher, self._watcher = self._watcher, None
         if watcher is not None:
-            watcher.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await watcher
+            await ended(watcher)
         await self._end()
         with contextlib.suppress(FileNotFoundError):
             (self.folder / "address.json").unlink()
         if self._lock >= 0:
             os.close(self._lock)
             self._lock = -1
+        if watcher is not None and not watcher.cancelled():
+            watcher.result()
 
     async def __aenter__(self) -> EmbeddedServer:
         await self.start()
@@ -180,7 +182,7 @@ class EmbeddedServer:
         self._write_configuration(port, monitor_port)
         for stale in self.folder.glob("*.ports"):
             stale.unlink()
-        with (self.folder / "stderr.log").open("ab") as errors:
+        with os.fdopen(descriptor(self.folder / "stderr.log", appends=True), "ab") as errors:
             self._process = subprocess.Popen(
                 [str(self.binary), "-c", str(self.folder / "server.conf")],
                 stdin=subprocess.DEVNULL,
@@ -214,7 +216,7 @@ class EmbeddedServer:
         self._address = msgspec.structs.replace(
             self._address, url=told["nats"][0], monitor_url=told["monitoring"][0], pid=process.pid
         )
-        _write_private(self.folder / "address.json", msgspec.json.encode(self._address))
+        replace(self.folder / "address.json", msgspec.json.encode(self._address))
 
     def _write_configuration(self, port: int, monitor_port: int) -> None:
         text = _CONFIGURATION.format(
@@ -229,7 +231,7 @@ class EmbeddedServer:
             recovery_password=_quoted(self._address.recovery_password),
             denied=", ".join(f'"$JS.API.STREAM.{verb}.>"' for verb in _DENIED),
         )
-        _write_private(self.folder / "server.conf", text.encode())
+        replace(self.folder / "server.conf", text.encode())
 
     async def _watch(self, seconds: float) -> None:
         """Start it again when it is gone, for ever, with a pause that grows to 5 s."""
@@ -300,27 +302,27 @@ def running(data_dir: Path) -> Address | None:
 
 async def _locked(path: Path) -> int:
     """A descriptor that holds the folder's lock; waits 3 s for a predecessor that is ending."""
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = descriptor(path)
     try:
         for _ in range(60):
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
             await asyncio.sleep(0.05)
         else:
-            holder = os.pread(descriptor, 32, 0).decode("ascii", "replace").strip()
+            holder = os.pread(lock, 32, 0).decode("ascii", "replace").strip()
             raise BusUnavailableError(
                 "another process uses this folder", folder=str(path.parent), pid=holder or "unknown"
             )
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
     except BaseException:
-        os.close(descriptor)
+        os.close(lock)
         raise
-    return descriptor
+    return lock
 
 
 def _die_with_parent(parent: int) -> Callable[[], None] | None:
@@ -364,12 +366,3 @@ def _port(url: str) -> int:
 
 def _quoted(value: object) -> str:
     return msgspec.json.encode(str(value)).decode()
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a file that only we may read, in one step, so that no reader sees half of it."""
-    draft = path.with_name(path.name + ".new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    draft.replace(path)

@@ -13,14 +13,17 @@ Source: CloudEvents 1.0.2 (core, NATS binding, JSON format); ``house.md`` sectio
 
 from __future__ import annotations
 
+import base64
+import binascii
 import hashlib
 import re
 from collections.abc import Iterable
 
 import msgspec
 
+from bus import strict
 from bus.clock import format_stamp, parse_stamp
-from bus.errors import EnvelopeError, TimestampError
+from bus.errors import EnvelopeError, MalformedJsonError, TimestampError
 
 #: Length of a NATS subject token made from a key; longer or unusual keys are replaced by their digest.
 KEY_TOKEN = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -31,7 +34,20 @@ GENESIS = bytes(32)
 #: The type given to a message whose envelope cannot be read. It is archived and parked like any poison.
 MALFORMED = "malformed"
 
-_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+#: Largest version of a body's shape that the ledger's databases hold; the first one is 1.
+LARGEST_VERSION = 2**31 - 1
+
+#: Longest defect that is kept: it may quote what a stranger wrote.
+LONGEST_DEFECT = 500
+
+#: Control characters, and halves of surrogate pairs, which no UTF-8 can write.
+#: What is known of a malformed event that comes out of a file.
+_UNREADABLE = "the envelope could not be read"
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
+#: Stands where a subject's bytes were no UTF-8.
+_REPLACED = "\ufffd"
+
 _LIMITS = {"id": 512, "source": 256, "type": 128, "key": 256, "cluster": 64}
 
 
@@ -62,23 +78,33 @@ class Event(msgspec.Struct, frozen=True, gc=False):
 
 
 class Line(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of an exported history, CloudEvents JSON format with the extension attributes Bursar adds."""
+    """One line of an exported history, CloudEvents JSON format with the extension attributes Bursar adds.
+
+    The body is under ``data``, or where it is not JSON in one line under ``data_base64``, as CloudEvents has it.
+    """
 
     id: str
     source: str
     type: str
     subject: str
     time: str
-    data: msgspec.Raw
+    data: msgspec.Raw = msgspec.Raw(b"")
     specversion: str = "1.0"
     cluster: str = "default"
     dataversion: int = 1
     sequence: int = 0
     datacontenttype: str = "application/json"
+    data_base64: str | None = None
 
 
 _line_decoder = msgspec.json.Decoder(Line)
 _line_encoder = msgspec.json.Encoder()
+
+#: Largest body that a line carries as it is; the bus takes less.
+_LARGEST_DATA = 2**20
+
+#: Cluster and type as they stand in a subject.
+SUBJECT_TOKENS = re.compile(r"[A-Za-z0-9_-]{1,64}\.[a-z0-9_-]{1,60}\.[a-z0-9_-]{1,60}")
 
 
 def key_token(key: str) -> str:
@@ -91,8 +117,12 @@ def key_token(key: str) -> str:
 def checked(event: Event) -> Event:
     """``event`` itself, if its attributes may enter the history.
 
-    Raises EnvelopeError naming the attribute when one is empty, too long, or holds control characters.
+    Raises EnvelopeError naming the attribute when one is empty, too long, out of range, or holds control characters.
     """
+    if not 1 <= event.version <= LARGEST_VERSION:
+        raise EnvelopeError(
+            "an attribute is out of range", attribute="version", most=LARGEST_VERSION
+        )
     for name, limit in _LIMITS.items():
         text = getattr(event, name)
         if not text and name != "key":
@@ -104,27 +134,27 @@ def checked(event: Event) -> Event:
     return event
 
 
-def headers_of(event: Event) -> dict[str, str]:
-    """The NATS headers of an event, in the order in which they are written."""
-    return {
-        "Nats-Msg-Id": event.id,
-        "ce-specversion": "1.0",
-        "ce-id": event.id,
-        "ce-source": event.source,
-        "ce-type": event.type,
-        "ce-subject": event.key,
-        "ce-time": format_stamp(event.time_us),
-        "ce-dataversion": str(event.version),
-    }
+def is_sound(event: Event) -> bool:
+    """Whether the event can be published as it is: its attributes may enter, and cluster and type make a subject."""
+    try:
+        checked(event)
+    except EnvelopeError:
+        return False
+    return SUBJECT_TOKENS.fullmatch(f"{event.cluster}.{event.type}") is not None
 
 
 def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence: int) -> Event:
-    """The event in a stored message. Total: an unreadable envelope becomes an event of type ``malformed``."""
+    """The event in a stored message. Total: an envelope that cannot be read, or that no database can hold, becomes an
+    event of type ``malformed``, which every database can hold.
+    """
     tokens = subject.split(".")
     cluster = tokens[1] if len(tokens) > 1 else ""
     try:
         if headers is None:
             raise EnvelopeError("the message has no headers")
+        if _REPLACED in subject:
+            # How many bytes one mark stands for is each reader's own: nothing may depend on it.
+            raise EnvelopeError("the subject is no UTF-8")
         event = Event(
             cluster,
             headers["ce-type"],
@@ -138,11 +168,17 @@ def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence
         )
         if len(tokens) != 5 or event.type != f"{tokens[2]}.{tokens[3]}":
             raise EnvelopeError("the type does not belong to the subject", subject=subject[:200])
+        checked(event)
+        if not is_sound(event):
+            raise EnvelopeError("cluster and type make no subject of Bursar's")
         return event
     except KeyError as error:
         defect = f"header {error.args[0]} is missing"
     except (EnvelopeError, TimestampError, ValueError) as error:
         defect = str(error)
+    if not SUBJECT_TOKENS.fullmatch(f"{cluster}.a.b"):
+        cluster = ""
+    defect = _CONTROL.sub("?", defect)[:LONGEST_DEFECT]
     return Event(
         cluster, MALFORMED, "", f"malformed/{sequence}", "bus", 0, body, 1, sequence, defect
     )
@@ -181,21 +217,40 @@ def chain(previous: bytes, events: Iterable[Event]) -> list[bytes]:
 
 
 def to_line(event: Event) -> bytes:
-    """One line of NDJSON (without its line end) that :func:`from_line` reads back to an equal event."""
-    body = event.body if not event.defect else msgspec.json.encode(event.body)
-    return _line_encoder.encode(
-        Line(
-            id=event.id,
-            source=event.source,
-            type=event.type,
-            subject=event.key,
-            time=format_stamp(event.time_us),
-            data=msgspec.Raw(body),
-            cluster=event.cluster,
-            dataversion=event.version,
-            sequence=event.sequence,
-        )
+    """One line of NDJSON (without its line end) that :func:`from_line` reads back to an equal event, any body included.
+
+    An event of type ``malformed`` has no envelope to be read back: see :func:`projections.engine.restored.restored`.
+    """
+    line = Line(
+        id=event.id,
+        source=event.source,
+        type=event.type,
+        subject=event.key,
+        time=format_stamp(event.time_us),
+        data=msgspec.Raw(event.body),
+        cluster=event.cluster,
+        dataversion=event.version,
+        sequence=event.sequence,
     )
+    if _is_data(event.body):
+        # One key less, in the words of the encoder: it comes last.
+        return _line_encoder.encode(line).removesuffix(b',"data_base64":null}') + b"}"
+    text = base64.b64encode(event.body).decode()
+    whole = msgspec.structs.asdict(line) | {"data_base64": text}
+    del whole["data"]
+    return _line_encoder.encode(whole)
+
+
+def _is_data(body: bytes) -> bool:
+    """Whether a body survives as the ``data`` of a line, byte for byte."""
+    if b"\n" in body or body.strip() != body:
+        return False
+    try:
+        # The line around it is one level more.
+        strict.well_formed(body, max_bytes=_LARGEST_DATA, max_depth=63)
+    except MalformedJsonError:
+        return False
+    return True
 
 
 def from_line(line: bytes) -> Event:
@@ -207,6 +262,8 @@ def from_line(line: bytes) -> Event:
         raise EnvelopeError("the line is no event", reason=str(error)) from error
     if read.specversion != "1.0":
         raise EnvelopeError("unknown CloudEvents version", specversion=read.specversion[:20])
+    body = _body(read)
+    defect = _UNREADABLE if read.type == MALFORMED else ""
     return checked(
         Event(
             read.cluster,
@@ -215,8 +272,22 @@ def from_line(line: bytes) -> Event:
             read.id,
             read.source,
             time_us,
-            bytes(read.data),
+            body,
             read.dataversion,
             read.sequence,
+            defect,
         )
     )
+
+
+def _body(read: Line) -> bytes:
+    raw = bytes(read.data)
+    if (read.data_base64 is None) == (not raw):
+        raise EnvelopeError("the line has not exactly one of data and data_base64")
+    try:
+        if read.data_base64 is not None:
+            return base64.b64decode(read.data_base64, validate=True)
+        # Files of earlier versions: bytes that were never readable, as text.
+        return msgspec.json.decode(raw, type=bytes) if read.type == MALFORMED else raw
+    except (binascii.Error, ValueError) as error:
+        raise EnvelopeError("the body is no base64", reason=str(error)) from error

@@ -146,6 +146,28 @@ class PublishUnknownError(RetryableError):
     """
 
 
+class ForeignFileError(PermanentError):
+    """A file or folder may be in another's hands.
+
+    Nothing was written. The message names it and the way out.
+    """
+
+    path: str = ""
+
+
+class StalledError(RetryableError):
+    """What was waited for does not move.
+
+    End with it: whoever waits on would wait for ever. Fields: `waited_for`, where it should get
+    (`goal`), where it is (`at`), and for how many `seconds`.
+    """
+
+    waited_for: str = ""
+    goal: int = 0
+    at: int = 0
+    seconds: int = 0
+
+
 class ClusterUnavailableError(RetryableError):
     """The cluster's API server cannot be reached or is overloaded.
 
@@ -158,6 +180,14 @@ class ClusterUnavailableError(RetryableError):
 
 
 # --- going on would be wrong ---------------------------------------------------------------------
+
+
+class WrongClockError(RetryableError):
+    """A clock stands before the first build of this program, so it is wrong: set it, by NTP for one.
+
+    Say nothing until it is right: what is written with a wrong time stays in the history. Fields:
+    `clock`, whose it is, and `now`, what it says.
+    """
 
 
 class UnsafeBusError(PermanentError):

@@ -7,6 +7,7 @@ end), expectations, live readers. Tests damage it on purpose through ``events``.
 from __future__ import annotations
 
 import asyncio
+from bisect import bisect_left
 from collections.abc import AsyncIterator, Sequence
 from fnmatch import fnmatchcase
 
@@ -61,9 +62,9 @@ class MemoryTransport:
             if self._last() < expected - 1:
                 raise HistoryDivergedError("the stream went back", last=self._last())
             stored = self._stored
-            found = [
-                e for e in self.events if e.sequence >= expected and (live or e.sequence <= until)
-            ]
+            begin = bisect_left(self.events, expected, key=_sequence)
+            end = len(self.events) if live else bisect_left(self.events, until + 1, key=_sequence)
+            found = self.events[begin:end]
             for start in range(0, len(found), batch):
                 part = found[start : start + batch]
                 for event in part:
@@ -96,8 +97,8 @@ class MemoryTransport:
             if not says_the_same(first, event):
                 other = event
         if expect is not None and (other or not all(e.id in self._known for e in events)):
-            under = (e.sequence for e in self.events if _under(e.subject, expect.subject))
-            last = max(under, default=0)
+            under = (e.sequence for e in reversed(self.events) if _under(e.subject, expect.subject))
+            last = next(under, 0)
             if last != expect.last_sequence:
                 raise WrongExpectationError(subject=expect.subject, last_sequence=last)
         if other is not None:
@@ -105,6 +106,10 @@ class MemoryTransport:
 
     def _last(self) -> int:
         return self.events[-1].sequence if self.events else self.first_sequence - 1
+
+
+def _sequence(event: Event) -> int:
+    return event.sequence
 
 
 def _under(subject: str, pattern: str) -> bool:

@@ -24,10 +24,16 @@ import msgspec
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
-#: Where clouds serve credentials to whoever asks, besides link-local: Alibaba, Oracle, Azure, and AWS over IPv6.
+#: Where clouds serve credentials to whoever asks, besides link-local: Alibaba, Oracle, Azure; AWS and Google over IPv6.
 METADATA = frozenset(
     ipaddress.ip_address(text)
-    for text in ("100.100.100.200", "192.0.0.192", "168.63.129.16", "fd00:ec2::254")
+    for text in (
+        "100.100.100.200",
+        "192.0.0.192",
+        "168.63.129.16",
+        "fd00:ec2::254",
+        "fd20:ce::254",
+    )
 )
 _READ_BYTES = 16_384
 
@@ -64,7 +70,7 @@ class Target(msgspec.Struct, frozen=True):
     address: str
     port: int
     path: str
-    #: Of the installation, not of a user. "" = none is sent.
+    #: Of a namespace, not of a user. "" = none is sent.
     token: str = ""
 
 

@@ -10,35 +10,48 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 
 from bus.clock import Clock, SystemClock, floor_seconds
+from bus.envelope import Event
+from bus.events.clock import ClockTicked
 from bus.kinds import GOVERNED
 from bus.metrics import Metric
 from bus.transport import Transport
 from deploy.bootstrap import beside
+from deploy.files import connections
+from deploy.proving import Prover
 from deploy.settings import Settings
+from deploy.settings_admission import AdmissionSettings
 from projections.engine.runner import seldom_collecting
 from reactors.admission.figures import Decisions, figures
 from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper
+from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
 from reactors.admission.view import View
+from reactors.admission.withdrawing import Withdrawals
 from reactors.effectors.events import Recorder, Writes
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.figures import figures as queue_figures
 from reactors.queue.hold import Hold
+from reactors.queue.lines import Lines
+from reactors.queue.plan import count_all
 from reactors.queue.releasing import Releasing
-from reactors.webhook.application import Application
+from reactors.webhook import proof
+from reactors.webhook.application import Application, Failure, reviewed
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
 from reactors.webhook.failure import closed_for
+from reactors.webhook.gate import ConnectionLimits
+from reactors.webhook.health import HealthApplication
 from reactors.webhook.registration import (
     MUTATING_PATH,
     PATH,
@@ -79,6 +92,7 @@ class Admission(msgspec.Struct, frozen=True):
     handler: Handler
     keeper: Keeper | None
     decisions: Decisions
+    withdrawals: Withdrawals
     releasing: Releasing | None = None
 
 
@@ -92,6 +106,8 @@ async def following(
     keeps: bool,
     relist: Callable[[str], None] = lambda kind: None,
     starts: Patches | None = None,
+    controllers: Controllers | None = None,
+    requires_namespaces: bool = False,
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
@@ -99,30 +115,41 @@ async def following(
     waits by ``starts``.
     """
     journals = Journals(transport, clock, cluster=cluster, source=source)
-    view = View(cluster)
+    view = View(cluster, journals, requires_namespaces=requires_namespaces)
     journals.listen(view.take)
     decisions = Decisions(cluster)
     journals.listen(decisions.take)
+    lines = Lines(view)
+    journals.listen(lines.take)
+    journals.listen(partial(_counting, journals, lines))
     keeper = Keeper(journals, view, clock) if keeps else None
     if not keeps:
         journals.listen(lambda event: view.unmark())
     releasing = None
     if keeps and starts is not None:
-        releasing = Releasing(journals, view, clock, Starter(starts))
-    handler = Handler(journals, view, clock, Rate())
-    admission = Admission(journals, view, handler, keeper, decisions, releasing)
+        releasing = Releasing(journals, view, clock, Starter(starts), lines)
+    withdrawals = Withdrawals(journals, clock)
+    handler = Handler(journals, view, clock, Rate(), withdrawals, controllers)
+    admission = Admission(journals, view, handler, keeper, decisions, withdrawals, releasing)
     head = await transport.head()
     async with AsyncExitStack() as stack:
-        # Looking for cycles that are none takes a tenth of a review's time.
+        # Grants make no cycles, and looking for some delays reviews.
         stack.enter_context(seldom_collecting())
         await stack.enter_async_context(beside(journals.follow()))
         await journals.reached(head.last_sequence)
+        await stack.enter_async_context(beside(withdrawals.run()))
         if keeper is not None:
             await stack.enter_async_context(beside(keeper.run()))
             await stack.enter_async_context(beside(_relisting(keeper, clock, relist)))
         if releasing is not None:
             await stack.enter_async_context(beside(releasing.run()))
         yield admission
+
+
+def _counting(journals: Journals, lines: Lines, event: Event) -> None:
+    """Have elastic trees count what is wanted of them, at each tick of the history."""
+    if event.type == ClockTicked.wire_type and event.cluster == lines.cluster:
+        count_all(journals.trees, lines, event.time_us)
 
 
 async def _relisting(keeper: Keeper, clock: Clock, relist: Callable[[str], None]) -> None:
@@ -141,18 +168,22 @@ async def admitting(
     keeps: bool,
     relist: Callable[[str], None] = lambda kind: None,
     more: Figures | None = None,
+    prover: Prover | None = None,
 ) -> AsyncIterator[Admission]:
     """The admission side of one process as the settings have it, with its webhook unless they only watch.
 
-    ``more`` is asked at each scrape, so what is added to it later is shown, too.
+    ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
+    Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
     """
     clock, wanted = SystemClock(), settings.admission
+    wanted.require_authenticated()
     source = f"{'keeper' if keeps else 'webhook'}/{platform.node()}"
     async with AsyncExitStack() as stack:
         admission = await stack.enter_async_context(
             following(
                 transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
-                relist=relist, starts=cluster,
+                relist=relist, starts=cluster, controllers=controllers_of(wanted),
+                requires_namespaces=wanted.require_namespaces,
             )
         )  # fmt: skip
         if admission.releasing is not None and more is not None:
@@ -160,18 +191,25 @@ async def admitting(
         if wanted.mode in ("shadow", "enforce"):
             registration = RegistrationSettings(
                 wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,
-                wanted.exempt_namespaces, wanted.controllers,
+                wanted.exempt_namespaces, wanted.controllers, wanted.controller_groups,
             )  # fmt: skip
+            server, health = servers(wanted)
             await stack.enter_async_context(
                 serving(
-                    admission, certificates(settings, clock), cluster,
-                    ServerSettings(wanted.host, wanted.port), registration,
+                    admission, certificates(settings, clock), cluster, server, registration,
                     is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
+                    client_ca=wanted.client_ca, health=health, prover=prover,
+                    answers=wanted.serves or not keeps,
                 )
             )  # fmt: skip
             if keeps and cluster is not None:
                 await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
         yield admission
+
+
+def controllers_of(settings: AdmissionSettings) -> Controllers:
+    """The accounts of controllers that the settings name."""
+    return Controllers(frozenset(settings.controllers), frozenset(settings.controller_groups))
 
 
 @asynccontextmanager
@@ -199,6 +237,20 @@ def certificates(settings: Settings, clock: Clock) -> Certificates:
     return OwnCertificates(settings.data / "webhook", (host,), clock)
 
 
+def servers(wanted: AdmissionSettings) -> tuple[ServerSettings, ServerSettings]:
+    """Where reviews are answered, and where health and figures are."""
+    most = connections(wanted.connections)
+    limits = ConnectionLimits(most, min(wanted.connections_per_address, most))
+    port = wanted.health_port
+    if port is None:
+        port = wanted.port + 1 if 0 < wanted.port < 65_535 else 0
+    few = ConnectionLimits(64, 32)
+    return (
+        ServerSettings(wanted.host, wanted.port, client_names=wanted.client_names, limits=limits),
+        ServerSettings(wanted.health_host, port, drain_seconds=0, limits=few),
+    )
+
+
 @asynccontextmanager
 async def serving(
     admission: Admission,
@@ -209,22 +261,32 @@ async def serving(
     *,
     is_shadow: bool = False,
     more: Sequence[Callable[[], Iterator[Metric]]] = (),
+    client_ca: Path | None = None,
+    health: ServerSettings | None = None,
+    prover: Prover | None = None,
+    answers: bool = True,
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
-    ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it.
+    ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
+    answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
+    when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them.
     """
-    handler = shadowed(admission.handler) if is_shadow else admission.handler
-    charged = {(kind.group, kind.resource) for kind in GOVERNED}
+    handler = proving(shadowed(admission.handler) if is_shadow else admission.handler)
+    failure = failing(admission, is_shadow=is_shadow)
     hold = None if is_shadow else Hold(admission.journals, admission.view)
 
+    clock = SystemClock()
+    application = Application(handler, failure, mutate=hold)
+
     def metrics() -> Iterator[Metric]:
+        yield from reviewed(application.state)
+        if prover is not None:
+            yield from prover.metrics()
+        yield from server.metrics()
         yield from figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
         for part in more:
             yield from part()
-
-    clock = SystemClock()
-    application = Application(handler, closed_for(charged), mutate=hold, metrics=metrics)
 
     async def trust(bundle: bytes) -> None:
         if cluster is not None:
@@ -233,14 +295,55 @@ async def serving(
                 mutating = mutating_configuration(registration, GOVERNED, bundle)
                 await cluster.apply(MUTATING_PATH, mutating)
 
-    rotation = Rotation(certificates, trust)
+    rotation = Rotation(certificates, trust, client_ca)
     server = WebhookServer(application, settings, rotation.begin())
-    await server.start()
-    try:
-        async with beside(rotation.run()):
-            yield server
-    finally:
-        await server.stop()
+    async with AsyncExitStack() as stack:
+        if health is not None:
+            shown = HealthApplication(lambda: not application.draining, metrics)
+            beside_it = WebhookServer(shown, health, None)
+            await beside_it.start()
+            stack.push_async_callback(beside_it.stop)
+        if answers:
+            await server.start()
+            stack.push_async_callback(server.stop)
+        await stack.enter_async_context(beside(rotation.run()))
+        if prover is not None:
+            prover.registration = lambda: rotation.problem
+            await prover.begin()
+            await stack.enter_async_context(beside(prover.run()))
+        yield server
+
+
+def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
+    """What is answered where nobody decided in time. What was refused so is taken back if it is stored later."""
+    closed = closed_for({(kind.group, kind.resource) for kind in GOVERNED})
+
+    def failure(review: Review, error: Exception | None) -> Answer:
+        said = closed(review, error)
+        if said.allowed or is_shadow:
+            admission.withdrawals.answered(review.uid)
+        else:
+            admission.withdrawals.refused(review.uid)
+        return said if said.allowed or not is_shadow else as_warning(said)
+
+    return failure
+
+
+def as_warning(said: Answer) -> Answer:
+    """A refusal that refuses nothing."""
+    warning = f"Bursar would refuse this: {said.message}"
+    return Answer(True, said.reason, warnings=(warning, *said.warnings))
+
+
+def proving(
+    handler: Callable[[Review], Awaitable[Answer]],
+) -> Callable[[Review], Awaitable[Answer]]:
+    """``handler``, beside the answer to reviews that only prove their way."""
+
+    async def answer(review: Review) -> Answer:
+        return proof.answer(review) or await handler(review)
+
+    return answer
 
 
 def shadowed(handler: Handler) -> Callable[[Review], Any]:
@@ -248,9 +351,6 @@ def shadowed(handler: Handler) -> Callable[[Review], Any]:
 
     async def answer(review: Review) -> Answer:
         said = await handler(review)
-        if said.allowed:
-            return said
-        warning = f"Bursar would refuse this: {said.message}"
-        return Answer(True, said.reason, warnings=(warning, *said.warnings))
+        return said if said.allowed else as_warning(said)
 
     return answer

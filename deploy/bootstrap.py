@@ -11,9 +11,10 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, Signals, setitimer
+from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals, setitimer
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -22,9 +23,12 @@ import uvloop
 from bus import embedded
 from bus.jetstream import GuardLine, JetStream, require_safe
 from bus.streams import history
+from bus.waiting import ended, reached
+from deploy.addresses import masked
 from deploy.errors import LedgerBusyError, StoppedError
 from deploy.locking import writer_lock
-from deploy.settings import Settings, masked
+from deploy.settings import Settings
+from deploy.tasks import tasks
 from projections.books import Books
 from projections.catalogue import VERSION
 from projections.engine.heads import HeadKeeper, Signer
@@ -89,6 +93,9 @@ async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[B
 class Keeper(Protocol):
     """Whoever moves the ledger on."""
 
+    #: Who that is, for whoever waits for it.
+    name: str
+
     async def run(self) -> None:
         """Until cancelled."""
 
@@ -96,9 +103,15 @@ class Keeper(Protocol):
     def sequence(self) -> int:
         """The last event in the ledger, as far as is known."""
 
+    @property
+    def signer(self) -> str:
+        """By which key heads are signed; "" where another process signs."""
+
 
 class OwnKeeper:
     """This process writes the ledger, and signs its heads now and then."""
+
+    name = "this process"
 
     def __init__(self, settings: Settings, store: Store, transport: JetStream) -> None:
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
@@ -116,11 +129,23 @@ class OwnKeeper:
         """The last event in the ledger."""
         return self._runner.checkpoint.sequence
 
+    @property
+    def signer(self) -> str:
+        """By which key heads are signed, and that it is another one than at first, where that is so."""
+        key, pinned = self._heads.public_key, self._heads.pinned()
+        said = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
+        if pinned in (b"", key):
+            return said
+        return f"{said}; this ledger's first head was signed by another key, {pinned.hex()}"
+
 
 class OtherKeeper:
     """Another process writes the ledger; this one looks how far it is."""
 
-    def __init__(self, store: Store) -> None:
+    signer = ""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name = name
         self._store = store
         self.sequence = store.checkpoint(VERSION).sequence
 
@@ -151,26 +176,22 @@ def keeper(
             # Another import ends its bus when it is done, under our feet.
             if not joins or "import" in error.holder:
                 raise
-            yield OtherKeeper(store)
+            yield OtherKeeper(store, error.holder)
             return
         yield OwnKeeper(settings, store, transport)
 
 
 async def reach(keeper: Keeper, sequence: int, told: Callable[[int], None] | None = None) -> None:
-    """Return when the ledger holds the event ``sequence``."""
-    while keeper.sequence < sequence:
-        if told is not None:
-            told(keeper.sequence)
-        await asyncio.sleep(0.02)
-    if told is not None:
-        told(keeper.sequence)
+    """Return when the ledger holds the event ``sequence``. Raises StalledError where it does not move for a minute."""
+    await reached(lambda: keeper.sequence, sequence, f"the ledger, written by {keeper.name}", told)
 
 
 # the process
 
 
 def run(work: Coroutine[Any, Any, T]) -> T:
-    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order.
+    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order; SIGUSR1 shows where
+    each of its tasks waits.
 
     Raises the first error of a group as itself, and StoppedError after a signal that ``work`` did not take for its end.
     """
@@ -192,6 +213,7 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 
         for signal in (SIGTERM, SIGINT, SIGHUP):
             loop.add_signal_handler(signal, stop, signal)
+        loop.add_signal_handler(SIGUSR1, lambda: print(tasks(), file=sys.stderr, flush=True))
         return await work
 
     try:
@@ -215,7 +237,9 @@ def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
 async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
     """Run ``work`` beside the body: its error ends the body, the body's end cancels it."""
     async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(work)
-        yield
-        # The group waits for it; a cancelled task is no error of the group.
-        task.cancel()
+        task = tasks.create_task(work, name=getattr(work, "__qualname__", None))
+        try:
+            yield
+        finally:
+            # The group would wait for ever for a task that lost its cancellation.
+            await ended(task)

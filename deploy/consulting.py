@@ -20,15 +20,18 @@ from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
 from deploy.ledgers import reading
-from deploy.settings import Settings
-from projections.admissions import Draft, Node, Tree
+from deploy.near import absent
+from deploy.settings_place import Place
+from projections.admissions import Node, Tree
 from projections.admissions.declared import declared_quotas
 from projections.admissions.queries import Select, archived
 from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.engine.tables import checkpoints
+from projections.evidence import moments
 from projections.quotas import quotas
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
+from reactors.queue.demand import counted
 
 _TYPES = (
     *(fact.wire_type for fact in (*JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished)),
@@ -52,27 +55,21 @@ class Consulted(msgspec.Struct, frozen=True):
         return lambda query: [tuple(row) for row in self.connection.execute(query)]
 
     def placed(self, name: str) -> tuple[Tree, Node]:
-        """A quota by name, and its tree. Raises SettingsError naming those that there are."""
+        """A quota by name, and its tree. Raises AbsentObjectError naming those that are near."""
         for kind in (BUSINESS, ELASTIC):
             tree = self.journals.trees.get(self.journals.places.get((kind, name), ""))
             if tree is not None:
                 return tree, tree.nodes[name]
-        known = sorted(quota for _, quota in self.journals.places)[:10]
-        there = f"there are {', '.join(known)}" if known else "no quota stands in a tree yet"
-        raise SettingsError(f"there is no quota {name[:64]!r}: {there}")
-
-    def drafts(self) -> dict[str, Draft]:
-        """A new draft of every tree, by the tree's name."""
-        return {name: Draft(tree) for name, tree in self.journals.trees.items()}
+        raise absent("quota", name, (quota for _, quota in self.journals.places))
 
 
 @contextmanager
-def consulting(settings: Settings, cluster: str | None = None) -> Iterator[Consulted]:
+def consulting(place: Place, cluster: str | None = None) -> Iterator[Consulted]:
     """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
     AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
     """
-    with reading(settings) as connection:
-        name = cluster or only_cluster(connection, settings.cluster.name)
+    with reading(place) as connection:
+        name = cluster or only_cluster(connection, place.cluster)
         journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")
         view = View(name)
         journals.listen(view.take)
@@ -83,7 +80,10 @@ def consulting(settings: Settings, cluster: str | None = None) -> Iterator[Consu
         for events in archived(select, name, _TYPES, apart=False):
             journals.take(events)
         row = connection.execute(sa.select(checkpoints)).first()
-        sequence, observed_us = (row.sequence, row.observed_us) if row else (0, 0)
+        sequence, observed_us = row.sequence if row else 0, moments(select).get(name, 0)
+        for tree in journals.trees.values():
+            # What waits in queues is not read here.
+            counted(tree, {}, observed_us)
         yield Consulted(name, journals, view, connection, sequence, observed_us)
 
 

@@ -18,7 +18,7 @@ async def credit(settings: Settings, cluster: str, entry: BudgetCredited) -> int
     Raises LedgerBusyError beside an import, and what bus and ledger raise.
     """
     event = entry.event(
-        cluster=cluster, key=entry.quota, id=f"budget/{entry.ref}", source=f"cli/{entry.author}",
+        cluster=cluster, key=entry.quota, id=f"budget/{cluster}/{entry.ref}", source=f"cli/{entry.author}",
         time_us=SystemClock().now_us(),
     )  # fmt: skip
     with ledger(settings) as store:

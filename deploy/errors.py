@@ -14,6 +14,17 @@ class SettingsError(PermanentError):
     """
 
 
+class UnprovenWebhookError(PermanentError):
+    """No review arrives, so nothing would be enforced.
+
+    Do not start. Fields: the ``address`` that the API server calls, the ``problem``, and what to ``do``.
+    """
+
+    address: str
+    problem: str
+    do: str
+
+
 class AbsentLedgerError(PermanentError):
     """There is no ledger here yet.
 
@@ -21,6 +32,18 @@ class AbsentLedgerError(PermanentError):
     """
 
     ledger: str = ""
+
+
+class OlderLedgerError(PermanentError):
+    """The ledger was written by an older Bursar.
+
+    `bursar up` brings it up to date, and so does any other command that writes to it. Fields: `ledger`, `found` and
+    `wanted`, revisions of its schema.
+    """
+
+    ledger: str = ""
+    found: str = ""
+    wanted: str = ""
 
 
 class LedgerBusyError(PermanentError):
@@ -32,6 +55,16 @@ class LedgerBusyError(PermanentError):
     holder: str = ""
 
 
+class ConfinedError(PermanentError):
+    """A limit ended the work.
+
+    Ask for less. Fields: `reason` (``time``, ``memory`` or ``size``), `seconds` that it was given.
+    """
+
+    reason: str = ""
+    seconds: float = 0
+
+
 class StoppedError(BursarError):
     """A signal ended the work.
 
@@ -39,3 +72,10 @@ class StoppedError(BursarError):
     """
 
     signal: Signals
+
+
+class AbsentObjectError(PermanentError):
+    """What was asked about is not there.
+
+    The message names it and what is near. Exit code 1.
+    """

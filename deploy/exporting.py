@@ -20,7 +20,9 @@ import zstandard
 
 from bus.envelope import Event, to_line
 from bus.errors import BursarError
+from bus.private_files import create, draft
 from deploy.errors import SettingsError
+from projections.engine.restored import Carried
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
 from projections.pod_runs import held_segments
@@ -38,22 +40,31 @@ class Written(msgspec.Struct):
     last: int = 0
 
 
-def export_events(connection: sa.Connection, path: Path, first: int, segment: int) -> Written:
+def export_events(
+    connection: sa.Connection, path: Path, first: int, segment: int, *, force: bool = False
+) -> Written:
     """Write the events from ``first`` on. With ``segment`` > 0 into files of so many, named by their first sequence.
 
-    Raises SettingsError where a file cannot be written.
+    What cannot be imported as it is (it was never readable, or its id was used before) is written in the form in which it
+    can, with its exact bytes: :mod:`projections.engine.restored`.
+
+    Raises SettingsError where a file cannot be written, or is there already and ``force`` is not given.
     """
     written = Written()
     query = sa.select(events).where(events.c.sequence >= first).order_by(events.c.sequence)
     rows = connection.execute(query.execution_options(yield_per=READ))
-    found = (event_of_row(tuple(row)) for row in rows)
+    forms = Carried()
+    before = sa.select(events.c.id).where(events.c.sequence < first)
+    for (id,) in connection.execute(before.execution_options(yield_per=READ)):
+        forms.mark(id)
+    found = (forms.carried(event_of_row(tuple(row))) for row in rows)
     following = next(found, None)
     while following is not None or not written.files:
         target = path
         if segment and following is not None:
             name, dot, rest = path.name.partition(".")
             target = path.with_name(f"{name}-{following.sequence:012d}{dot}{rest}")
-        with _whole(target) as file:
+        with _whole(target, force) as file:
             following = _fill(file, following, found, segment, written)
         written.files.append(str(target))
     return written
@@ -74,16 +85,25 @@ def _fill(
 
 
 @contextmanager
-def _whole(path: Path) -> Iterator[Any]:
+def _whole(path: Path, force: bool) -> Iterator[Any]:
     """A file that is there whole or not at all."""
-    new = path.with_name(f"{path.name}.{os.getpid()}.new")
+    new = draft(path)
+    there = SettingsError(f"{path} is there already: another name, or --force to write over it")
+    if path.exists() and not force:
+        raise there
     try:
-        with new.open("wb") as raw:
+        with create(new) as raw:
             with _packed(raw, path) as file:
                 yield file
             raw.flush()
             os.fsync(raw.fileno())
-        new.replace(path)
+        if force:
+            new.replace(path)
+        else:
+            # Unlike a rename, a link is refused where the name was taken meanwhile.
+            path.hardlink_to(new)
+    except FileExistsError:
+        raise there from None
     except OSError as error:
         raise SettingsError(f"{path}: cannot be written: {error.strerror or error}") from None
     finally:
@@ -99,8 +119,8 @@ def _packed(raw: BinaryIO, path: Path) -> Iterator[Any]:
         yield raw
 
 
-def export_parquet(connection: sa.Connection, path: Path) -> Written:
-    """Write the held segments as one Parquet file. Raises BursarError without pyarrow."""
+def export_parquet(connection: sa.Connection, path: Path, *, force: bool = False) -> Written:
+    """Write the held segments as one Parquet file. Raises BursarError without pyarrow, and as :func:`export_events`."""
     try:
         # Its stubs lack half of its names.
         pa: Any = import_module("pyarrow")
@@ -115,7 +135,7 @@ def export_parquet(connection: sa.Connection, path: Path) -> Written:
     written = Written([str(path)])
     query = sa.select(held_segments).order_by(held_segments.c.uid, held_segments.c.start_s)
     result = connection.execute(query.execution_options(yield_per=READ))
-    with _whole(path) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with _whole(path, force) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in result.partitions(READ):
             columns = [list(values) for values in zip(*part, strict=True)]
             writer.write_batch(

@@ -31,16 +31,17 @@ from bus.sources.catalogue import (
 from bus.sources.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
 from bus.sources.reflector import Reflector
 from bus.transport import Transport
+from bus.waiting import ended
 from deploy.settings import Settings
 from projections import namespaces, nodes, quotas, workloads
 from projections.engine.store import Store
 from projections.pod_runs import queries
-from reactors.admission.view import POD
+from reactors.admission.coverage import POD
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
-#: Between two looks for a custom kind that is not installed.
-ABSENT_SECONDS = 180.0
+#: Between two looks for a custom kind that is not installed: one small request each.
+ABSENT_SECONDS = 10.0
 
 _log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ async def following(
                 source,
                 cluster,
                 transport,
-                SystemClock(),
+                cluster.clock,
                 name=settings.cluster.name,
                 labels=settings.labels.policy(),
                 settings=ReflectorSettings(relist_seconds=settings.cluster.relist_seconds),
@@ -88,12 +89,14 @@ async def following(
             )
         async with asyncio.TaskGroup() as tasks:
             running = [
-                tasks.create_task(_follow(source, reflectors[source.name])) for source in SOURCES
+                tasks.create_task(_follow(source, reflectors[source.name]), name=source.name)
+                for source in SOURCES
             ]
             found = {name: reflector.state for name, reflector in reflectors.items()}
-            yield Following(cluster, found, reflectors)
-            for task in running:
-                task.cancel()
+            try:
+                yield Following(cluster, found, reflectors)
+            finally:
+                await ended(*running)
     finally:
         await cluster.close()
 

@@ -16,13 +16,16 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 import sqlalchemy as sa
 
-from bus.envelope import Event
+from bus.clock import SystemClock
+from bus.envelope import MALFORMED, Event
+from bus.events import OBSERVED, VOCABULARY
+from bus.events.histories import HistoryImported
 from bus.transport import Transport
 from deploy.bootstrap import beside, bus, keeper, reach
 from deploy.ledgers import ledger
 from deploy.settings import Settings
-from projections.engine.store import Store
-from projections.engine.tables import events as archive
+from projections.engine.restored import STAND_IN, archived_ids, restored
+from projections.engine.store import Store, looking
 from projections.engine.tables import parked
 
 #: Events of one publish: the largest window of the bus.
@@ -30,21 +33,31 @@ WINDOW = 1_000
 
 
 class Taken(msgspec.Struct):
-    """What came of an import. ``published`` are new in the history; the rest was there before."""
+    """What came of an import. ``published`` are new in the history; the rest was there before.
+
+    ``left_out`` are decisions and what else is no observation, which was not asked for; ``kinds`` says how many of which type.
+    """
 
     events: int = 0
     published: int = 0
     sequence: int = 0
     projected: int = 0
     parked: int = 0
+    left_out: int = 0
+    kinds: dict[str, int] = {}
 
 
 #: Told as it goes: events read, and the ledger's sequence.
 Told = Callable[[int, int], None]
 
 
-async def take_in(settings: Settings, events: Iterable[Event], told: Told) -> Taken:
+async def take_in(
+    settings: Settings, events: Iterable[Event], told: Told, origin: HistoryImported
+) -> Taken:
     """Publish ``events`` and return when the ledger holds them all. Saying them again is harmless.
+
+    Only observations are taken, unless ``origin`` is whole: a file of another's must not pause reactors, change their policies or
+    credit budgets. What is new is preceded by ``origin``.
 
     Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what ``events``
     raises, LedgerBusyError beside another import, and what bus and ledger raise.
@@ -59,7 +72,9 @@ async def take_in(settings: Settings, events: Iterable[Event], told: Told) -> Ta
                     def show() -> None:
                         told(taken.events, keeping.sequence)
 
-                    await say(opened.transport, store, events, taken, show)
+                    wanted = events if origin.whole else _observed(events, taken)
+                    first = _origin(settings, origin)
+                    await say(opened.transport, store, wanted, taken, show, first)
                     taken.sequence = (await opened.transport.head()).last_sequence
                     await reach(keeping, taken.sequence, lambda _: show())
                     taken.projected = keeping.sequence
@@ -73,16 +88,45 @@ async def say(
     events: Iterable[Event],
     taken: Taken,
     show: Callable[[], None],
+    first: Event | None = None,
 ) -> None:
-    """Publish the ``events`` that the archive does not have, counting them in ``taken``."""
+    """Publish the ``events`` that the archive does not have, counting them in ``taken``; ``first`` before the first of them."""
     before = (await transport.head()).last_sequence
     known = await asyncio.to_thread(_known, store)
     for window in _windows(events):
-        fresh = [event for event in window if not known or _short(event.id) not in known]
+        fresh = [_carried(event) for event in window]
+        fresh = [event for event in fresh if not known or _short(event.id) not in known]
+        if fresh and first is not None:
+            await transport.publish([first])
+            first = None
         sequences = await transport.publish(fresh) if fresh else []
+        # A file may say an event twice: later than the bus remembers ids it would be stored again.
+        known.update(_short(event.id) for event in fresh)
         taken.events += len(window)
         taken.published += len({sequence for sequence in sequences if sequence > before})
         show()
+
+
+def _observed(events: Iterable[Event], taken: Taken) -> Iterator[Event]:
+    """The observations among ``events``, and what is no event, which nobody obeys; the rest is counted."""
+    for event in events:
+        if event.type in OBSERVED or event.type in (MALFORMED, STAND_IN):
+            yield event
+        else:
+            taken.left_out += 1
+            kind = event.type if event.type in VOCABULARY else "unknown"
+            taken.kinds[kind] = taken.kinds.get(kind, 0) + 1
+
+
+def _origin(settings: Settings, origin: HistoryImported) -> Event:
+    now_us = SystemClock().now_us()
+    return origin.event(
+        cluster=settings.cluster.name,
+        key="history",
+        id=f"{origin.wire_type}/{now_us}",
+        source="import",
+        time_us=now_us,
+    )
 
 
 def _windows(events: Iterable[Event]) -> Iterator[list[Event]]:
@@ -91,11 +135,15 @@ def _windows(events: Iterable[Event]) -> Iterator[list[Event]]:
         yield window
 
 
+def _carried(event: Event) -> Event:
+    """``event``; what an earlier version exported as unreadable in the form that a bus takes."""
+    return restored(event) if event.type == MALFORMED else event
+
+
 def _known(store: Store) -> set[bytes]:
     """Ids in the archive, shortened: about 100 MB of memory for a million."""
-    query = sa.select(archive.c.id).execution_options(yield_per=10_000)
-    with store.engine.connect() as connection:
-        return {_short(row[0]) for row in connection.execute(query)}
+    with looking(store.engine) as connection:
+        return {_short(id) for id in archived_ids(connection)}
 
 
 def _short(id: str) -> bytes:

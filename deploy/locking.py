@@ -17,6 +17,7 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
+from bus import private_files
 from deploy.errors import LedgerBusyError
 
 
@@ -34,7 +35,7 @@ def writer_lock(url: str, engine: sa.Engine, purpose: str) -> Iterator[None]:
 @contextmanager
 def _file_lock(path: Path, purpose: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = private_files.descriptor(path)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -29,7 +29,8 @@ from projections.engine.store import Store
 from projections.engine.tables import checkpoints
 from projections.quotas import Quota
 from reactors.admission.metering import exhaustion_of, judged, metered, status_of
-from reactors.effectors.quota_status import Condition, Status, StatusWriter
+from reactors.effectors.elastic_status import ElasticStatus
+from reactors.effectors.quota_status import Condition, Status, StatusWriter, Told
 
 #: Between two rounds.
 ROUND_SECONDS = 10.0
@@ -59,6 +60,7 @@ class Metering:
         *,
         cluster: str,
         writer: StatusWriter | None,
+        writes_elastic: bool = True,
     ) -> None:
         self._admission = admission
         self._store = store
@@ -66,6 +68,7 @@ class Metering:
         self._clock = clock
         self._cluster = cluster
         self._writer = writer
+        self._writes_elastic = writes_elastic
         self._judged: dict[tuple[str, str], Exhaustion] = {}
         #: The phase that was said last.
         self._said: dict[tuple[str, str], Phase] = {}
@@ -158,23 +161,45 @@ class Metering:
         return fact.event(
             cluster=self._cluster,
             key=fact.quota,
-            id=f"budget.judged/{fact.quota}/{fact.key}/{fact.phase}/{fact.at_s}",
+            id=f"budget.judged/{self._cluster}/{fact.quota}/{fact.key}/{fact.phase}/{fact.at_s}",
             source="keeper",
             time_us=self._clock.now_us(),
         )
 
     async def _write(self, writer: StatusWriter, books: Books) -> None:
+        denied: set[str] = set()
         for tree in list(self._admission.journals.trees.values()):
             for node in list(tree.nodes.values()):
-                if node.kind != BUSINESS or node.observed is None or node.name not in books.quotas:
+                status = self._told(tree, node, books) if node.kind not in denied else None
+                if status is None:
                     continue
                 try:
-                    outcome = await writer.write(self._status(tree, node, books))
-                except (ClusterUnavailableError, PermissionDeniedError) as error:
+                    outcome = await writer.write(status)
+                except PermissionDeniedError as error:
+                    # The rights are by kind: those of the other may be there.
+                    denied.add(node.kind)
+                    _log.warning("the status of no %s is written: %s", node.kind, error)
+                    continue
+                except ClusterUnavailableError as error:
                     _log.warning("the status of quota %r is not written: %s", node.name, error)
                     return
                 if outcome.result == "refused":
                     _log.error("the status of quota %r is refused: %s", node.name, outcome.message)
+
+    def _told(self, tree: Tree, node: Node, books: Books) -> Told | None:
+        """What its object shall say; None where nothing is written."""
+        if node.observed is None:
+            return None
+        if node.kind == BUSINESS:
+            return self._status(tree, node, books) if node.name in books.quotas else None
+        seen, figures = self._admission.view.quotas.get((node.kind, node.name)), None
+        if self._writes_elastic and seen is not None and seen.uid == node.uid:
+            figures = tree.elastic.figures(node.name)
+        if seen is None or figures is None:
+            return None
+        return ElasticStatus(
+            name=node.name, namespace=seen.namespace, uid=node.uid, figures=figures
+        )
 
     def _status(self, tree: Tree, node: Node, books: Books) -> Status:
         mine: Mapping[str, Standing] = {

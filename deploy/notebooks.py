@@ -26,7 +26,7 @@ from reactors.culling.decide import Judged, judged
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.view import NAME, CullingView
 from reactors.engine.policies import Current
-from reactors.engine.replica import Replica
+from reactors.engine.replica import Blocked, Replica
 
 #: What the view is folded from, but for samples: those are in the ledger's rows already.
 _TYPES = tuple(
@@ -47,6 +47,8 @@ class Notebooks(msgspec.Struct, frozen=True):
     is_paused: bool
     view: CullingView
     judged: tuple[Judged, ...]
+    #: By pod uid: what is due and held back.
+    blocked: dict[str, Blocked]
 
 
 def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
@@ -63,7 +65,8 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
     assert isinstance(policy, CullingPolicy)
     found = [judged(view, policy, uid, now_us) for uid in view.notebooks]
     found.sort(key=lambda one: (one.culls_us, one.pod.uid))
-    return Notebooks(now_us, current, replica.policies.is_paused, view, tuple(found))
+    blocked = {one.decision.key: one for one in replica.blocked(now_us)}
+    return Notebooks(now_us, current, replica.policies.is_paused, view, tuple(found), blocked)
 
 
 def _know(select: Select, cluster: str, view: CullingView) -> None:

@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from fnmatch import fnmatchcase
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
-from bus.clock import Clock, SystemClock
+from bus.clock import SECOND_US, Clock
 from bus.errors import (
     BursarError,
     ClusterUnavailableError,
@@ -32,9 +33,10 @@ from bus.events.decisions import Decision
 from bus.events.notebooks import Evidence
 from bus.probe import Answer, ProbeSettings, Unanswered, fetch
 from bus.sources.kernels import kubeflow
-from bus.sources.kernels.choice import NOTEBOOK_NAME, PROBE, is_notebook, peer_of
-from bus.sources.kernels.contract import ApiRequest, Peer, Reply
-from bus.sources.kernels.sampler import Sampler
+from bus.sources.kernels.choice import PROBE, is_notebook, peer_of
+from bus.sources.kernels.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
+from bus.sources.kernels.memory import HEARTBEAT_US
+from bus.sources.kernels.sampler import AskServer, Sampler
 from bus.transport import Transport
 from deploy.settings import Settings
 from reactors.culling.decide import judged
@@ -48,6 +50,8 @@ EXPORTERS = (
     ("app.kubernetes.io/name", "dcgm-exporter"),
     ("app", "nvidia-dcgm-exporter"),
 )
+#: Kinds below which a pod may get its namespace's token.
+TRUSTED_KINDS = frozenset({"Notebook", "StatefulSet"})
 #: What is wrong with one pod, and says nothing of the others.
 UNREADABLE = (NotFoundError, MalformedJsonError, ObservationError, RequestRefusedError)
 #: Pods that are read from the API server at once.
@@ -67,15 +71,21 @@ class Objects(Protocol):
 
 
 class _Known(msgspec.Struct, frozen=True):
-    """What a version of a pod was read as."""
+    """What a version of a pod was read as, while it had this token and this exporter."""
 
     version: str
+    token: str
+    exporter: str
     peer: Peer | None
 
 
 class Prober:
-    """Asks the notebooks that ``view`` knows. ``token`` "" = servers are asked without one; ``kubeflow``: Notebooks are asked
-    as Kubeflow's culler asks them.
+    """Asks the notebooks that ``view`` knows.
+
+    ``tokens`` by namespace pattern: a pod gets the first that fits, if it is below a Notebook or StatefulSet that was
+    seen and not on the network of its node. Only pods of ``exporter_namespaces`` are asked for GPUs; where two of a node
+    say that they are its exporter, neither is. ``kubeflow``: Notebooks are asked as Kubeflow's culler asks them.
+    ``ask``: in the place of HTTP, for simulations.
     """
 
     def __init__(
@@ -87,17 +97,23 @@ class Prober:
         *,
         name: str,
         settings: ProbeSettings | None = None,
-        token: str = "",
+        tokens: Mapping[str, str] | None = None,
+        exporter_namespaces: Sequence[str] = (),
         kubeflow: bool = False,
+        heartbeat_us: int = HEARTBEAT_US,
+        ask: AskServer | None = None,
     ) -> None:
         self._view = view
         self._cluster = cluster
         self._transport = transport
         self._clock = clock
-        self._token = token
+        self._tokens = tokens or {}
+        self._exporter_namespaces = frozenset(exporter_namespaces)
         self._kubeflow = kubeflow
-        ask = partial(fetch, settings=settings or ProbeSettings())
-        self._sampler = Sampler(ask, self._api, clock, cluster=name, source="probe")
+        ask = ask or partial(fetch, settings=settings or ProbeSettings())
+        self._sampler = Sampler(
+            ask, self._api, clock, cluster=name, source="probe", heartbeat_us=heartbeat_us
+        )
         self._known: dict[str, _Known] = {}
 
     async def run(self, period_seconds: float) -> None:
@@ -141,12 +157,22 @@ class Prober:
     async def _peer(self, pod: Pod, exporters: Mapping[str, str]) -> Peer | None:
         """The notebook as the API server has it; None where it is not up, or another one by now."""
         known = self._known.get(pod.uid)
-        if known is None or known.version != pod.version:
-            known = _Known(pod.version, await self._read(pod, exporters))
+        read_as = (pod.version, self._token(pod), exporters.get(pod.node, ""))
+        if known is None or (known.version, known.token, known.exporter) != read_as:
+            known = _Known(*read_as, await self._read(pod, *read_as[1:]))
             self._known[pod.uid] = known
         return known.peer
 
-    async def _read(self, pod: Pod, exporters: Mapping[str, str]) -> Peer | None:
+    def _token(self, pod: Pod) -> str:
+        chain = self._view.chain(pod) or []
+        if not any(above.kind in TRUSTED_KINDS for above in chain):
+            return ""
+        if any(above.namespace != pod.namespace for above in chain):
+            return ""
+        fits = (t for pattern, t in self._tokens.items() if fnmatchcase(pod.namespace, pattern))
+        return next(fits, "")
+
+    async def _read(self, pod: Pod, token: str, exporter: str) -> Peer | None:
         try:
             found = await self._cluster.get(_path(pod))
             peer = peer_of(msgspec.json.encode(found))
@@ -155,23 +181,31 @@ class Prober:
             return None
         if peer is None or peer.uid != pod.uid:
             return None
-        exporter = exporters.get(pod.node, "") if _holds_gpu(found) else ""
+        exporter = exporter if _holds_gpu(found) else ""
+        token = "" if peer.is_on_host else token
         if self._kubeflow and NOTEBOOK_NAME in peer.labels:
             chosen = peer.annotations | {PROBE: kubeflow.kind.name}
             peer = msgspec.structs.replace(peer, annotations=chosen)
-        return msgspec.structs.replace(peer, token=self._token, exporter=exporter)
+        return msgspec.structs.replace(peer, token=token, exporter=exporter)
 
     async def _exporters(self, nodes: set[str]) -> dict[str, str]:
-        """Node to the address of its GPU exporter."""
-        found = {}
-        for pod in list(self._view.pods.values()):
+        """Node to the address of its GPU exporter; none where two pods of a node say that they are it."""
+        candidates: dict[str, list[Pod]] = {}
+        for pod in self._view.pods.values():
             is_exporter = any(pod.labels.get(key) == value for key, value in EXPORTERS)
-            if pod.node in nodes and pod.is_running and is_exporter:
-                try:
-                    status = (await self._cluster.get(_path(pod))).get("status", {})
-                except UNREADABLE:
-                    continue
-                found[pod.node] = str(status.get("podIP", ""))
+            is_trusted = pod.namespace in self._exporter_namespaces
+            if pod.node in nodes and pod.is_running and is_exporter and is_trusted:
+                candidates.setdefault(pod.node, []).append(pod)
+        found = {}
+        for node, pods in candidates.items():
+            if len(pods) > 1:
+                _log.warning("node %s has %d GPU exporters: none is asked", node, len(pods))
+                continue
+            try:
+                status = (await self._cluster.get(_path(pods[0]))).get("status", {})
+            except UNREADABLE:
+                continue
+            found[node] = str(status.get("podIP", ""))
         return found
 
     async def _api(self, request: ApiRequest) -> Reply:
@@ -221,14 +255,18 @@ class LastLook:
         return last_word(evidence, observed_us, decision, limits)
 
 
-def prober_of(settings: Settings, runner: Runner, cluster: Objects, transport: Transport) -> Prober:
-    """The prober as the settings have it."""
+def prober_of(
+    settings: Settings, runner: Runner, cluster: Objects, transport: Transport, clock: Clock
+) -> Prober:
+    """The prober as the settings have it. Samples are written by ``clock``."""
     view = runner.replica.views[NAME]
     assert isinstance(view, CullingView)
-    wanted = settings.culling
-    token = wanted.token_file.read_text().strip() if wanted.token_file else ""
+    wanted, policy = settings.culling, settings.culling_policy[1]
     return Prober(
-        view, cluster, transport, SystemClock(), name=settings.cluster.name, token=token,
+        view, cluster, transport, clock, name=settings.cluster.name,
+        tokens=wanted.tokens, exporter_namespaces=wanted.exporter_namespaces,
         settings=ProbeSettings(refused=wanted.refused_networks),
-        kubeflow=settings.culling_policy[1].kubeflow is not None,
+        kubeflow=policy.kubeflow is not None,
+        # Evidence counts for two periods, so it is said again within one.
+        heartbeat_us=min(HEARTBEAT_US, policy.check_period_seconds * SECOND_US // 2),
     )  # fmt: skip

@@ -1,24 +1,26 @@
-"""Free SQL against the ledger, without trust in who asks: read-only, one statement, limited in time and rows.
+"""Free SQL against the ledger, without trust in who asks: read-only, one statement, limited in time, memory and size.
 
-SQLite: an authorizer allows reading tables and plain functions and nothing else, and the engine is stopped by a
-progress handler. PostgreSQL: a read-only transaction with a statement time-out that is rolled back; what a role may reach
-beyond tables (``COPY … PROGRAM``, server files) is that role's business, so ask with one that may only read.
+The query runs in a process of its own (:mod:`deploy.confined`), since one function of it can take minutes or gigabytes in a
+single step. SQLite: an authorizer allows reading tables and plain functions and nothing else. PostgreSQL: a
+read-only transaction with a statement time-out that is rolled back, by a role that can only read: any other
+is refused, as it may reach files and programs of the server.
 
-Source: ``reliability.md`` section 4, G5.
+Source: ``docs/operating.md``.
 """
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 import sqlalchemy as sa
 
-from deploy.errors import SettingsError
-from deploy.ledgers import reader
-from deploy.settings import Settings
+from deploy.confined import Limits, confined
+from deploy.errors import ConfinedError, SettingsError
+from deploy.ledgers import Located, reader
 
 #: Most rows of an answer.
 ROWS = 10_000
@@ -32,35 +34,90 @@ _ALLOWED = ("SQLITE_SELECT", "SQLITE_READ", "SQLITE_FUNCTION", "SQLITE_RECURSIVE
 _REFUSED_FUNCTIONS = {"load_extension", "readfile", "writefile", "edit", "fts3_tokenizer"}
 
 
+#: Memory that a query may take, and the largest answer, bytes.
+MEMORY = 512 * 1024 * 1024
+LARGEST = 64 * 1024 * 1024
+
+#: Rows that are asked of a server at once, and bytes of text in them.
+PART = 500
+PART_BYTES = 4 * 1024 * 1024
+
+#: Whether the role of this session may do more than read: names what, or nothing.
+_POWERS = """
+SELECT CASE
+  WHEN (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN 'is a superuser'
+  WHEN EXISTS (
+    SELECT 1 FROM pg_roles WHERE rolname IN ('pg_write_all_data', 'pg_execute_server_program',
+      'pg_read_server_files', 'pg_write_server_files') AND pg_has_role(oid, 'MEMBER')
+  ) THEN 'is a member of a role that writes, or reaches files and programs of the server'
+  WHEN EXISTS (
+    SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname NOT LIKE 'pg\\_%' AND n.nspname <> 'information_schema'
+      AND c.relkind IN ('r', 'p', 'v', 'm', 'f')
+      AND (has_table_privilege(c.oid, 'INSERT, UPDATE, DELETE, TRUNCATE')
+        OR has_any_column_privilege(c.oid, 'INSERT, UPDATE'))
+  ) THEN 'may change tables'
+END
+"""
+
+
 class Answer(msgspec.Struct):
-    """Rows of a query; ``is_cut``: there were more."""
+    """Rows of a query; ``is_cut``: there were more. ``is_large``: they were cut for their size."""
 
     columns: list[str]
     rows: list[list[Any]]
     is_cut: bool = False
+    is_large: bool = False
 
 
 class RefusedQueryError(SettingsError):
     """The query is not one that may be asked here."""
 
 
-def ask(settings: Settings, query: str, *, rows: int = ROWS, seconds: float = 5.0) -> Answer:
+def ask(place: Located, query: str, *, rows: int = ROWS, seconds: float = 5.0) -> Answer:
     """The answer to one query. Raises RefusedQueryError saying why, AbsentLedgerError."""
-    made = reader(settings)
+    # Who cannot be reached or is not there is told by this process.
+    reader(place).dispose()
     try:
+        found = json.loads(
+            confined(
+                lambda: _asked(place, query, rows, seconds),
+                Limits(seconds, MEMORY, LARGEST + LONGEST * 8),
+            )
+        )
+    except ConfinedError as error:
+        words = {
+            "time": f"stopped after {seconds:g} s (--timeout)",
+            "memory": f"stopped: it took more than {MEMORY // 2**20} MiB of memory",
+            "size": f"stopped: its answer is larger than {LARGEST // 2**20} MiB",
+        }
+        raise RefusedQueryError(words[error.reason]) from None
+    if isinstance(found, str):
+        raise RefusedQueryError(found)
+    return msgspec.convert(found, Answer)
+
+
+def _asked(place: Located, query: str, rows: int, seconds: float) -> bytes:
+    """The answer, or as a text why there is none, as JSON; in the child."""
+    try:
+        made = reader(place)
         with made.connect() as connection:
-            if made.dialect.name == "sqlite":
-                return _sqlite(connection, query, rows, seconds)
-            return _postgres(connection, query, rows, seconds)
-    finally:
-        made.dispose()
+            is_sqlite = made.dialect.name == "sqlite"
+            answer = (_sqlite if is_sqlite else _postgres)(connection, query, rows, seconds)
+    except MemoryError:
+        raise
+    except Exception as error:
+        return json.dumps(str(error)).encode()
+    return answer
 
 
-def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) -> Answer:
+def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) -> bytes:
     # The driver that the ledger's door has loaded: only doors import one.
     sqlite: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.execute("PRAGMA query_only = 1")
+    # What is sorted counts as memory: no file is written.
+    driver.execute("PRAGMA temp_store = MEMORY")
     driver.setlimit(sqlite.SQLITE_LIMIT_LENGTH, LONGEST)
     driver.setlimit(sqlite.SQLITE_LIMIT_ATTACHED, 0)
     ends = time.monotonic() + seconds
@@ -69,7 +126,7 @@ def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) ->
     driver.set_authorizer(_authorizer(sqlite, refused))
     try:
         cursor = driver.execute(query)
-        return _answer(cursor, rows)
+        return _answer(cursor.description, cursor, rows)
     except sqlite.Error as error:
         if refused:
             raise RefusedQueryError(f"refused: {refused[0]}; only reading is allowed") from None
@@ -102,18 +159,19 @@ def _authorizer(sqlite: Any, refused: list[str]) -> Callable[..., int]:
     return authorize
 
 
-def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) -> Answer:
+def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) -> bytes:
     psycopg: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.rollback()
     driver.read_only = True
     try:
         with driver.cursor() as cursor:
+            _refuse_powers(cursor)
             cursor.execute(f"SET LOCAL statement_timeout = {int(seconds * 1000)}")
             # As a cursor it is a query that gives rows; prepared, it is one statement: no COPY, SET or COMMIT.
             cursor.execute(f"DECLARE asked NO SCROLL CURSOR FOR {query}", prepare=True)
-            cursor.execute(f"FETCH {rows + 1} FROM asked")
-            return _answer(cursor, rows)
+            cursor.execute("FETCH 0 FROM asked")
+            return _answer(cursor.description, _fetched(cursor), rows)
     except psycopg.Error as error:
         reason = str(error).splitlines()[0]
         raise RefusedQueryError(f"refused or failed: {reason}") from None
@@ -122,15 +180,44 @@ def _postgres(connection: sa.Connection, query: str, rows: int, seconds: float) 
         driver.read_only = False
 
 
-def _answer(cursor: Any, rows: int) -> Answer:
-    if cursor.description is None:
+def _refuse_powers(cursor: Any) -> None:
+    power = cursor.execute(_POWERS).fetchone()[0]
+    if power:
+        user = cursor.execute("SELECT current_user").fetchone()[0]
+        raise RefusedQueryError(
+            f"the role {user!r} {power}: give --ledger with one that may only read "
+            "(docs/operating.md shows how to make it)"
+        )
+
+
+def _fetched(cursor: Any) -> Iterator[tuple[Any, ...]]:
+    """The rows of the server's cursor, as many at a time as are about 4 MB, so that they are never all in memory."""
+    count = 4
+    while found := cursor.execute(f"FETCH {count} FROM asked").fetchall():
+        yield from found
+        size = sum(len(value) for row in found for value in row if isinstance(value, str | bytes))
+        count = max(1, min(count * 4, PART, PART_BYTES * len(found) // (size + 1)))
+
+
+def _answer(description: Any, found: Iterator[Any], rows: int) -> bytes:
+    """The rows as JSON, until there are enough of them."""
+    if description is None:
         raise RefusedQueryError("the query gives no rows; only SELECT is answered")
-    columns = [column[0] for column in cursor.description]
+    columns = [column[0] for column in description]
     names = [f"{n}_{i}" if n in columns[:i] else n for i, n in enumerate(columns)]
-    found = cursor.fetchmany(rows + 1)
-    return Answer(
-        names, [[_plain(value) for value in row] for row in found[:rows]], len(found) > rows
-    )
+    parts: list[str] = []
+    size, is_cut, is_large = 0, False, False
+    for row in found:
+        part = json.dumps([_plain(value) for value in row], ensure_ascii=False)
+        size += len(part)
+        is_large = size > LARGEST
+        is_cut = is_large or len(parts) == rows
+        if is_cut:
+            break
+        parts.append(part)
+    flags = f'"is_cut":{json.dumps(is_cut)},"is_large":{json.dumps(is_large)}'
+    whole = f'{{"columns":{json.dumps(names)},{flags},"rows":[{",".join(parts)}]}}'
+    return whole.encode("utf-8", "surrogatepass")
 
 
 def _plain(value: Any) -> Any:

@@ -9,6 +9,7 @@ Source: issue 5, item 3.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING
 
 from bus.clock import SystemClock
 from bus.envelope import Event
@@ -20,8 +21,6 @@ from bus.events.queues import QueueOrdered
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.memory import MemoryTransport
-from deploy.bootstrap import bus
-from deploy.settings import Settings
 from projections.admissions import Tree
 from projections.admissions.queries import Select, archived
 from reactors.admission.mapping import Place
@@ -29,8 +28,11 @@ from reactors.admission.view import View
 from reactors.engine.journals import Journals
 from reactors.queue.lines import Lines
 from reactors.queue.outlook import Outlook, outlooks
-from reactors.queue.plan import planned
+from reactors.queue.plan import count_all, planned
 from reactors.queue.story import Story, Turn
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
 
 _FACTS = (
     *JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished, WorkloadObserved, WorkloadVanished,
@@ -43,7 +45,7 @@ class _Archive:
 
     def __init__(self, cluster: str) -> None:
         self.journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
-        self.view = View(cluster)
+        self.view = View(cluster, self.journals)
         self.journals.listen(self.view.take)
         self.lines = Lines(self.view)
         self.journals.listen(self.lines.take)
@@ -63,6 +65,7 @@ class _Archive:
     def outlooks(self, now_us: int) -> dict[str, list[Outlook]]:
         """Everybody who waits, by quota."""
         found: dict[str, list[Outlook]] = {}
+        count_all(self.journals.trees, self.lines, now_us)
         for name, by_quota in planned(self.lines, self.tree_of).queues.items():
             tree = self.journals.tree(name)
             for quota, line in by_quota.items():
@@ -93,6 +96,9 @@ def stories(
 
 async def order(settings: Settings, cluster: str, fact: QueueOrdered) -> int:
     """Say an order; its sequence. Raises what the bus raises."""
+    # The bus takes half a second to import, which no look at a queue should pay.
+    from deploy.bootstrap import bus
+
     now_us = SystemClock().now_us()
     event = fact.event(
         cluster=cluster, key=fact.uid, id=f"{fact.wire_type}/{fact.uid}/{now_us}",

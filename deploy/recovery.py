@@ -48,7 +48,7 @@ def _said(cluster: str, found: Recovery) -> Event:
     """
     fact = HistoryRecovered(
         incarnation=found.incarnation, published=found.published, taken=found.taken,
-        altered=found.altered,
+        altered=found.altered, lost=found.lost,
     )  # fmt: skip
     now_us = SystemClock().now_us()
     id = f"{HistoryRecovered.wire_type}/{now_us}"

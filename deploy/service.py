@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import platform
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -19,30 +20,46 @@ from typing import Protocol
 
 import msgspec
 
-from bus.clock import SystemClock
+from bus.clock import ServerClock, SystemClock
 from bus.envelope import Event
+from bus.events.budgets import BudgetJudged
+from bus.events.decisions import NoticeSettled
 from bus.jetstream import GuardLine, require_safe
 from bus.notify import tell
+from bus.private_files import replace
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
+from bus.waiting import reached
 from deploy.acting import acting, policies
-from deploy.admission import Figures, admitting
+from deploy.addresses import default_data
+from deploy.admission import Admission, Figures, admitting
+from deploy.blocked import held_back
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
+from deploy.files import raise_file_limit
 from deploy.following import Following, following, states
+from deploy.hints import hint
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
 from deploy.metering import Metering
 from deploy.probing import LastLook, prober_of
-from deploy.settings import Settings, cluster_access, default_data
+from deploy.proving import Proof, Prover
+from deploy.settings import Settings, cluster_access
+from deploy.settings_admission import told_of as told_of_admission
 from deploy.settings_culling import told_of
 from deploy.settings_evictions import told_of as told_of_evictions
+from deploy.source_metrics import source_metrics
+from projections.admissions.queries import archived
+from projections.admissions.shape import BUSINESS
 from projections.engine.store import Store
 from reactors.culling.figures import figures
 from reactors.culling.view import NAME as CULLING
+from reactors.effectors.budget_notices import BudgetNotices, telling
 from reactors.effectors.cull import Notices, StampWriter
 from reactors.effectors.quota_status import StatusWriter
+from reactors.engine.replica import Replica
 from reactors.evictions.figures import figures as evictions
+from reactors.queue.releasing import Releasing
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parent / "recording"
@@ -63,12 +80,19 @@ class Progress(msgspec.Struct):
     sources: dict[str, ReflectorState] = {}
     guard: list[GuardLine] = []
     cluster: str = ""
+    #: Whether reviews arrive; None where there is no webhook.
+    proof: Proof | None = None
     played: int = 0
+    #: Who knows what is held back: the reactors, and the queues. None while they do not run.
+    replica: Replica | None = None
+    releasing: Releasing | None = None
 
     @property
     def trouble(self) -> str:
         """What keeps a source from its work; "" while all work."""
         found = (f"{name}: {s.trouble}" for name, s in self.sources.items() if s.trouble)
+        if self.proof is not None and self.proof.problem and self.proof.mode == "enforce":
+            return f"no review arrives at {self.proof.address}: {self.proof.problem}"
         return next(found, "")
 
 
@@ -87,9 +111,15 @@ async def serve(
 ) -> None:
     """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
 
-    Raises LedgerBusyError where another process writes this ledger, SettingsError where recorded and real books would mix,
+    Raises LedgerBusyError where another process writes this ledger, WrongClockError where this machine's clock is before
+    the first build of this program, SettingsError where recorded and real books would mix,
     and what bus, runner and sources raise when going on would be wrong.
     """
+    if not recording and cluster_access(settings) is not None:
+        # Ticks and decisions are written by this clock too, so nothing begins before it is right.
+        ServerClock(SystemClock()).checked_us()
+        settings.admission.require_authenticated()
+    screen.tell(raise_file_limit())
     progress = Progress()
     with ledger(settings) as store:
         async with bus(settings) as opened:
@@ -110,6 +140,7 @@ async def _work(
 ) -> None:
     progress.guard = opened.guard
     screen.tell(f"bus {opened.url}, books in {settings.data}")
+    screen.tell(keeping.signer)
     async with beside(_shown(screen, progress, opened, keeping)):
         progress.stage = "catching up"
         head = await opened.transport.head()
@@ -124,13 +155,14 @@ async def _work(
                     following(settings, access, opened.transport, store)
                 )
                 progress.sources = followed.states
-                more: Figures = []
+                screen.tell(f"admission is {told_of_admission(settings.admission)}")
+                more: Figures = [partial(source_metrics, followed.states)]
                 if settings.admission.mode != "off":
                     await stack.enter_async_context(
-                        _keeping(settings, opened, store, followed, more)
+                        _keeping(settings, opened, store, followed, more, progress)
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
-                await stack.enter_async_context(_acting(settings, opened, followed, more))
+                await stack.enter_async_context(_acting(settings, opened, followed, more, progress))
                 screen.tell(f"culling is {told_of(settings.culling_policy[0])}")
                 screen.tell(f"giving back is {told_of_evictions(settings.evictions.mode)}")
                 progress.stage = "following"
@@ -150,48 +182,89 @@ async def _work(
 
 @asynccontextmanager
 async def _keeping(
-    settings: Settings, opened: Bus, store: Store, followed: Following, more: Figures
+    settings: Settings,
+    opened: Bus,
+    store: Store,
+    followed: Following,
+    more: Figures,
+    progress: Progress,
 ) -> AsyncIterator[None]:
     """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
 
     ``more`` is shown among the webhook's metrics.
     """
+    wanted = settings.admission
+    prover = None
+    if wanted.mode in ("shadow", "enforce"):
+        prover = Prover(followed.cluster, wanted, SystemClock())
+        progress.proof = prover.proof
     async with admitting(
-        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist, more=more
-    ) as admission:
+        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist, more=more,
+        prover=prover,
+    ) as admission:  # fmt: skip
+        progress.releasing = admission.releasing
         metering = Metering(
             admission,
             store,
             opened.transport,
-            SystemClock(),
+            followed.cluster.clock,
             cluster=settings.cluster.name,
             writer=StatusWriter(followed.cluster),
+            writes_elastic=settings.admission.elastic_status,
         )
-        async with beside(metering.run()):
+        async with beside(metering.run()), _telling(settings, opened, store, followed, admission):
             yield
 
 
 @asynccontextmanager
+async def _telling(
+    settings: Settings, opened: Bus, store: Store, followed: Following, admission: Admission
+) -> AsyncIterator[None]:
+    """Tell of budgets that run out, and of those that did while nobody was there to tell."""
+    name, receiver = settings.cluster.name, settings.budgets.receiver
+    notices = BudgetNotices(
+        followed.cluster, opened.transport, SystemClock(), name=name, instance=platform.node(),
+        tell=partial(tell, receiver) if receiver is not None else None,
+    )  # fmt: skip
+    admission.journals.listen(notices.take)
+    types = (BudgetJudged.wire_type, NoticeSettled.wire_type)
+    for part in await asyncio.to_thread(lambda: list(archived(store.select, name, types))):
+        for event in part:
+            notices.take(event)
+
+    def uids() -> dict[str, str]:
+        quotas = admission.view.quotas.items()
+        return {name: seen.uid for (kind, name), seen in quotas if kind == BUSINESS and seen.spec}
+
+    async with beside(telling(notices, uids)):
+        yield
+
+
+@asynccontextmanager
 async def _acting(
-    settings: Settings, opened: Bus, followed: Following, more: Figures
+    settings: Settings, opened: Bus, followed: Following, more: Figures, progress: Progress
 ) -> AsyncIterator[None]:
     """Decide on what is known of the cluster that is followed, and act; ask its notebooks where they are culled."""
     name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
     look, cluster = LastLook(), followed.cluster
-    async with acting(transport, cluster, wanted, name=name, look=look) as runner:
+    async with acting(
+        transport, cluster, wanted, name=name, clock=cluster.clock, look=look
+    ) as runner:
         more.append(partial(evictions, runner.replica))
+        progress.replica = runner.replica
         if wanted[CULLING][0] == "off":
             yield
             return
         policy = settings.culling_policy[1]
-        look.runner, look.prober = runner, prober_of(settings, runner, cluster, transport)
+        look.prober = prober_of(settings, runner, cluster, transport, cluster.clock)
+        look.runner = runner
         more.append(partial(figures, runner.replica))
-        stamps = StampWriter(runner.replica, cluster, SystemClock())
+        stamps = StampWriter(runner.replica, cluster, cluster.clock)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(beside(look.prober.run(policy.check_period_seconds)))
             await stack.enter_async_context(beside(stamps.run()))
             if (receiver := settings.culling.receiver) is not None:
-                notices = Notices(runner.replica, transport, SystemClock(), partial(tell, receiver))
+                notices = Notices(runner.replica, transport, cluster.clock, partial(tell, receiver))
                 await stack.enter_async_context(beside(notices.run()))
             yield
 
@@ -201,7 +274,7 @@ def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
     data = "" if settings.data == default_data() else f" --data {settings.data}"
     screen.tell("ask:")
     for words in ("report --by team", "report --by team,model,day", "acct", "status"):
-        screen.tell(f"  bursar {words}{data}")
+        screen.tell(f"  {hint(words)}{data}")
 
 
 def _refuse_recorded(settings: Settings) -> None:
@@ -234,7 +307,7 @@ async def _play(
         screen.tell("and this installation has no bundled recording to play")
         progress.stage = "waiting"
         return
-    mark.write_text("The books in this folder are those of Bursar's bundled recording.\n")
+    replace(mark, b"The books in this folder are those of Bursar's bundled recording.\n")
     screen.tell(f"playing the bundled recording: {', '.join(file.name for file in files)}")
     progress.stage = "playing"
     taken = Taken()
@@ -253,9 +326,20 @@ def _recorded(files: list[Path]) -> Iterator[Event]:
 
 
 async def _listed(progress: Progress) -> None:
-    """Return when every source has listed its objects once, or says what keeps it from that."""
-    while any(not (s.listed_us or s.trouble or s.is_absent) for s in progress.sources.values()):
-        await asyncio.sleep(0.05)
+    """Return when every source has listed its objects once, or says what keeps it from that.
+
+    Raises StalledError where none of them moves for a minute.
+    """
+    sources = progress.sources.values()
+
+    def listed() -> int:
+        return sum(bool(s.listed_us or s.trouble or s.is_absent) for s in sources)
+
+    def moved() -> int:
+        # A long list is no standstill: what it says counts, too. The goal is far off until all are there.
+        return 0 if listed() == len(sources) else -1 - sum(s.published + s.skipped for s in sources)
+
+    await reached(moved, 0, "the first lists of the cluster")
 
 
 async def _guarded(opened: Bus) -> None:
@@ -282,10 +366,13 @@ async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None
 
     async def write() -> None:
         while True:
-            told = {"pid": os.getpid(), "sources": states(progress.sources)}
-            new = path.with_suffix(".new")
-            new.write_bytes(msgspec.json.encode(told))
-            new.replace(path)
+            told = {
+                "pid": os.getpid(),
+                "sources": states(progress.sources),
+                "blocked": held_back(progress.replica, progress.releasing),
+                "admission": progress.proof,
+            }
+            replace(path, msgspec.json.encode(told))
             await asyncio.sleep(STATE_SECONDS)
 
     try:

@@ -1,23 +1,22 @@
-"""What may be set, and the only reader of the environment.
+"""What may be set.
 
 Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
 ``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and
 ``BURSAR_NATS_SERVER``. Everything is strict: an unknown name is an error, since a misspelt setting would
-else be a default that nobody asked for. URLs may hold passwords, so they are shown through :func:`masked` only.
+else be a default that nobody asked for. URLs may hold passwords, so they are shown through :func:`deploy.addresses.masked` only.
 
 Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
 """
 
 from __future__ import annotations
 
-import os
+import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 from urllib.parse import urlsplit
 
-import sqlalchemy as sa
 from pydantic import (
     BaseModel,
     ConfigDict,
@@ -33,12 +32,18 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
+from pydantic_settings import SettingsError as UnreadableVariable
 
 from bus.sources.labels import LabelPolicy
+from deploy.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, default_data, ledger_url
 from deploy.errors import SettingsError
+from deploy.kubeconfigs import check
+from deploy.settings_admission import AdmissionSettings
 from deploy.settings_culling import CullingSettings
+from deploy.settings_environment import environment
 from deploy.settings_evictions import EvictionSettings
 from deploy.settings_file import SettingsFile, read_settings_file
+from deploy.settings_warn import BudgetSettings
 
 if TYPE_CHECKING:
     from bus import kube
@@ -46,16 +51,6 @@ if TYPE_CHECKING:
     from bus.jetstream import Credentials
     from reactors.culling.policy import CullingPolicy
 
-
-#: The bus that comes with Bursar: a nats-server below the data folder.
-EMBEDDED = "embedded"
-
-#: Short names of the environment, and the field each stands for.
-SHORT_FORMS = {
-    "bursar_ledger": "bursar_ledger__url",
-    "bursar_bus": "bursar_bus__url",
-    "bursar_nats_server": "bursar_bus__server",
-}
 
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _POLICY = LabelPolicy()
@@ -78,7 +73,7 @@ class LedgerSettings(_Part):
     @field_validator("url")
     @classmethod
     def _known(cls, url: SecretStr) -> SecretStr:
-        return SecretStr(_ledger_url(url.get_secret_value()))
+        return SecretStr(ledger_url(url.get_secret_value()))
 
 
 class BusSettings(_Part):
@@ -98,7 +93,7 @@ class BusSettings(_Part):
     @field_validator("url")
     @classmethod
     def _known(cls, url: SecretStr) -> SecretStr:
-        _check_bus_url(url.get_secret_value())
+        check_bus_url(url.get_secret_value())
         return url
 
     @property
@@ -163,31 +158,6 @@ class LabelSettings(_Part):
         )
 
 
-class AdmissionSettings(_Part):
-    """Whether workloads are held to quotas, and where the webhook is."""
-
-    #: ``off``; ``watch``: quotas are kept from what is seen, no webhook; ``shadow``: reviews are decided and recorded, and
-    #: nothing is refused; ``enforce``.
-    mode: Literal["off", "watch", "shadow", "enforce"] = "watch"
-    #: Where the webhook listens.
-    host: str = "0.0.0.0"
-    port: int = Field(9443, ge=0, le=65_535)
-    #: How the API server reaches it: a service of this namespace, or ``https://HOST:PORT`` for a Bursar outside.
-    namespace: str = "bursar-system"
-    service: str = "bursar-webhook"
-    url: str = ""
-    #: What the API server does while no webhook answers.
-    failure_policy: Literal["Ignore", "Fail"] = "Ignore"
-    #: More namespaces that are held to no quota.
-    exempt_namespaces: tuple[str, ...] = ()
-    #: Users that make pods of governed owners, besides the cluster's own controllers.
-    controllers: tuple[str, ...] = ()
-    #: Serving certificate, its key and its authority (PEM), kept by another program; None = Bursar's own.
-    certificate: Path | None = None
-    key: Path | None = None
-    authority: Path | None = None
-
-
 class Settings(BaseSettings):
     """Everything that may be set. Immutable; make it with :func:`load`."""
 
@@ -204,13 +174,14 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
+    budgets: BudgetSettings = BudgetSettings()
     culling: CullingSettings = CullingSettings()
     evictions: EvictionSettings = EvictionSettings()
 
     @property
     def culling_policy(self) -> tuple[Mode, CullingPolicy]:
         """Mode and policy of culling, as Kubeflow's variables have it where they are wanted. Raises CullerEnvironmentError."""
-        return self.culling.effective(os.environ)
+        return self.culling.effective(environment())
 
     @property
     def ledger_url(self) -> str:
@@ -264,7 +235,7 @@ def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -
 
     Raises SettingsError naming the option, variable, or file and line.
     """
-    named = config or (Path(text) if (text := os.environ.get("BURSAR_CONFIG")) else None)
+    named = config or (Path(text) if (text := environment().get("BURSAR_CONFIG")) else None)
     Settings.file = read_settings_file(named) if named is not None else None
     _refuse_unknown_variables()
     given = {name: value for name, value in (options or {}).items() if value is not None}
@@ -276,55 +247,64 @@ def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -
         return settings.model_copy(update={"data": data})
     except ValidationError as error:
         raise _explained(error, Settings.file) from None
+    except UnreadableVariable as error:
+        raise _unreadable(error) from None
     finally:
         Settings.file = None
 
 
 def _says_data() -> bool:
-    return bool(os.environ.get("BURSAR_DATA")) or (
+    return bool(environment().get("BURSAR_DATA")) or (
         Settings.file is not None and "data" in Settings.file.values
     )
 
 
-def default_data() -> Path:
-    """``$XDG_DATA_HOME/bursar``, by default ``~/.local/share/bursar``.
-
-    One place a user, not one a working folder: ``bursar report`` has to find what ``bursar up`` keeps, wherever either is
-    typed. Raises SettingsError where there is no home.
-    """
-    base = os.environ.get("XDG_DATA_HOME", "")
-    try:
-        # A relative path here is to be ignored (XDG base directory specification).
-        root = Path(base) if base.startswith("/") else Path.home() / ".local" / "share"
-    except RuntimeError:
-        raise SettingsError("there is no home folder: name the data folder with --data") from None
-    return root / "bursar"
-
-
 def cluster_access(settings: Settings) -> kube.Access | None:
-    """Where the cluster is; None where nothing points to one. Opens no connection."""
+    """Where the cluster is; None where nothing points to one. Opens no connection.
+
+    Raises SettingsError for a kubeconfig or a context that was named and is not there.
+    """
+    check(environment(), settings.cluster.kubeconfig, settings.cluster.context)
     # The Kubernetes client takes half a second to import, which no question to the ledger should pay.
     from bus import kube
 
-    return kube.discover(os.environ, settings.cluster.kubeconfig, settings.cluster.context)
-
-
-def masked(url: str) -> str:
-    """A URL that may be shown: its password as ``***``."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    user, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user.partition(':')[0]}:***@{host}").geturl()
+    return kube.discover(environment(), settings.cluster.kubeconfig, settings.cluster.context)
 
 
 def _refuse_unknown_variables() -> None:
     parts = {name for name in Settings.model_fields if name != "data"}
-    for name in os.environ:
+    for name in environment():
         if name.upper().startswith("BURSAR_") and "__" in name:
             part = name[len("BURSAR_") :].lower().partition("__")[0]
             if part not in parts:
                 raise SettingsError(f"{name}: there is no such setting")
+
+
+def _unreadable(error: UnreadableVariable) -> SettingsError:
+    """The variable of a list or mapping that is no JSON. The library names its part alone."""
+    part = str(error).partition('"')[2].partition('"')[0]
+    for name, value in environment().items():
+        if name.upper().startswith(f"BURSAR_{part.upper()}") and value:
+            try:
+                json.loads(value)
+            except ValueError:
+                if "__" not in name or value[0] in "[{" or name.upper() in _listed():
+                    return SettingsError(
+                        f'{name}: not JSON: a list is written ["a", "b"], a mapping {{"a": "b"}}'
+                    )
+    return SettingsError(f"a variable of {part} is not JSON")
+
+
+def _listed() -> set[str]:
+    """The variables that take lists or mappings."""
+    from deploy.settings_reference import keys
+
+    return {
+        name
+        for key in keys()
+        if key.takes.startswith(("list", "mapping"))
+        for name in key.variables
+    }
 
 
 def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsError:
@@ -334,7 +314,7 @@ def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsErr
     said = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
     said = said.removeprefix("Value error, ")
     # The environment is stronger than the file, so a wrong value of both is the environment's.
-    names = {name.upper() for name in os.environ}
+    names = {name.upper() for name in environment()}
     short = {full.upper(): name.upper() for name, full in SHORT_FORMS.items()}
     variable = "BURSAR_" + "__".join(place).upper()
     for name in (variable, short.get(variable, variable)):
@@ -343,38 +323,3 @@ def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsErr
     if file is not None and (line := file.line(place)):
         return SettingsError(f"{file.path}, line {line}: {'.'.join(place)}: {said}")
     return SettingsError(f"{'.'.join(place)}: {said}")
-
-
-def _ledger_url(url: str) -> str:
-    if not url:
-        return url
-    try:
-        parsed = sa.make_url(url)
-    except (sa.exc.ArgumentError, ValueError):
-        raise ValueError(
-            "not a database URL: sqlite:///FILE or postgresql://HOST/DATABASE"
-        ) from None
-    backend = parsed.drivername.partition("+")[0]
-    if backend in ("postgres", "postgresql"):
-        parsed = parsed.set(drivername="postgresql+psycopg")
-    elif backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
-        raise ValueError(
-            "the ledger is a file of SQLite or a PostgreSQL: sqlite:///FILE or postgresql://…"
-        )
-    if parsed.port is not None and not 0 < parsed.port < 65_536:
-        raise ValueError("the port is not between 1 and 65535")
-    return parsed.render_as_string(hide_password=False)
-
-
-def _check_bus_url(url: str) -> None:
-    if url == EMBEDDED:
-        return
-    try:
-        parts = urlsplit(url)
-        port = parts.port
-    except ValueError:
-        raise ValueError("the bus URL has no valid port (1 to 65535)") from None
-    if parts.scheme not in ("nats", "tls") or not parts.hostname:
-        raise ValueError("the bus is `embedded` or nats://HOST:PORT")
-    if port == 0:
-        raise ValueError("the bus URL has no valid port (1 to 65535)")

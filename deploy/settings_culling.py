@@ -4,63 +4,69 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
+from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, IPvAnyNetwork, SecretStr, field_validator
+from pydantic import (
+    BeforeValidator,
+    IPvAnyNetwork,
+    field_validator,
+    model_validator,
+)
 
-from bus.events.policies import Mode
+from bus.events.policies import Mode, switch
+from deploy.settings_warn import WarnSettings
 from reactors.culling.kubeflow.environment import culler_environment
 from reactors.culling.policy import LONGEST_SECONDS, CullingPolicy, KubeflowRules
 
-if TYPE_CHECKING:
-    from bus.notify import Receiver
-
-
+#: Evidence counts for two check periods. One look may take five seconds, and is decided on every ten.
+SHORTEST_PERIOD_SECONDS = 15
 #: Never, or at once where negative, to Kubeflow's variables.
 LONGEST_MINUTES = LONGEST_SECONDS // 60
 
 
-class CullingSettings(BaseModel):
+class CullingSettings(WarnSettings):
     """Whether idle notebooks are stopped, and how they are asked."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     #: ``off``: no notebook is asked. ``shadow``: all are asked, who would be stopped is decided and recorded, nothing is
     #: done. ``on``: they are warned and stopped.
-    mode: Mode = "shadow"
+    mode: Annotated[Mode, BeforeValidator(switch)] = "shadow"
     policy: CullingPolicy = CullingPolicy()
     #: Decide as Kubeflow's culler does, with its faults, by ENABLE_CULLING, CULL_IDLE_TIME and IDLENESS_CHECK_PERIOD
     #: (minutes); where the first is not ``true``, nothing is asked or stopped.
     kubeflow: bool = False
-    #: File with the token that notebook servers of this installation take. None = they are asked without one.
-    token_file: Path | None = None
-    #: Who is told of each warning: an address that takes a POST of JSON, http or https. None = nobody. It may hold a secret.
-    warn_url: SecretStr | None = None
-    #: File with the token that is sent there as ``Authorization: Bearer``. None = none is.
-    warn_token_file: Path | None = None
+    #: Files with the tokens that notebook servers take, by namespace (``*`` and ``?`` as in file names; the first that
+    #: fits counts). Others are asked without one. Sent only to pods below a Notebook or StatefulSet, and to none on the
+    #: network of its node: whoever may make those in a namespace gets the token of that namespace.
+    token_files: dict[str, Path] = {}
+    #: Namespaces, which no tenant may write to, whose DCGM exporters are asked for the GPUs of their nodes.
+    exporter_namespaces: tuple[str, ...] = ("gpu-operator", "kube-system")
     #: Networks that are never asked: the API servers', the services'.
     refused_networks: tuple[IPvAnyNetwork, ...] = ()
 
-    @field_validator("warn_url")
+    @field_validator("policy")
     @classmethod
-    def _address(cls, url: SecretStr | None) -> SecretStr | None:
-        if url is not None:
-            parts = urlsplit(url.get_secret_value())
-            if parts.scheme not in ("http", "https") or not parts.hostname:
-                raise ValueError("the address is not http://HOST/… or https://HOST/…")
-        return url
+    def _period(cls, policy: CullingPolicy) -> CullingPolicy:
+        if policy.check_period_seconds < SHORTEST_PERIOD_SECONDS:
+            raise ValueError(
+                f"check_period_seconds {policy.check_period_seconds}: all evidence would be stale "
+                f"when it is decided on; the shortest is {SHORTEST_PERIOD_SECONDS}"
+            )
+        return policy
+
+    @model_validator(mode="before")
+    @classmethod
+    def _token_of_all(cls, values: object) -> object:
+        if isinstance(values, dict) and "token_file" in values:
+            raise ValueError(
+                "culling.token_file sent one token to every namespace: use "
+                "culling.token_files, NAMESPACE: FILE for each namespace"
+            )
+        return values
 
     @property
-    def receiver(self) -> Receiver | None:
-        """Who is told of warnings; None = nobody. Reads the token's file: raises OSError."""
-        # The library behind it takes a tenth of a second to import, which no question to the ledger should pay.
-        from bus.notify import Receiver
-
-        if self.warn_url is None:
-            return None
-        token = self.warn_token_file.read_text().strip() if self.warn_token_file else ""
-        return Receiver(self.warn_url.get_secret_value(), token)
+    def tokens(self) -> dict[str, str]:
+        """The tokens by namespace pattern. Reads the files: raises OSError."""
+        return {pattern: file.read_text().strip() for pattern, file in self.token_files.items()}
 
     def effective(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
         """Mode and policy, with Kubeflow's rules and variables where they are wanted. Raises CullerEnvironmentError."""

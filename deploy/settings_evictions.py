@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import BaseModel, ConfigDict
+from typing import Annotated
 
-from bus.events.policies import Mode
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from bus.events.policies import Mode, switch
 from reactors.evictions.policy import EvictionPolicy
 
 
@@ -15,7 +17,7 @@ class EvictionSettings(BaseModel):
 
     #: ``off``: nothing is decided. ``shadow``: who would go is decided and recorded, nothing is done. ``on``: they are
     #: evicted.
-    mode: Mode = "shadow"
+    mode: Annotated[Mode, BeforeValidator(switch)] = "shadow"
     policy: EvictionPolicy = EvictionPolicy()
 
 

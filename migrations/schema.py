@@ -23,14 +23,15 @@ from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from bus.crashpoints import crashpoint
-from bus.errors import LedgerError, LedgerNewerError
+from bus.errors import LedgerNewerError
+from projections.engine.store import WAIT_SECONDS, looking
 from projections.views import VIEWS, View
 
 #: Key of PostgreSQL's advisory lock: any number that is ours alone.
 LOCK = int.from_bytes(hashlib.sha256(b"bursar migrations").digest()[:8], "big", signed=True)
 
 #: How long a second process waits for the first one's steps.
-WAIT_SECONDS = 120
+MIGRATION_SECONDS = 120
 
 
 def head() -> str:
@@ -40,36 +41,21 @@ def head() -> str:
     return newest
 
 
-def revision(engine: sa.Engine) -> str | None:
-    """The revision of a ledger's schema; None for an empty database."""
-    with engine.connect() as connection:
-        return _revision(connection)
-
-
-def require_current(engine: sa.Engine) -> None:
-    """Return if the ledger's schema is the one of this program.
-
-    Raises LedgerNewerError for a newer one (upgrade the program), LedgerError for an older one or none (:func:`upgrade`).
-    """
-    found = revision(engine)
-    _refuse_newer(found)
-    if found != head():
-        raise LedgerError(
-            "the ledger's schema is older than this program", ledger=found, program=head()
-        )
-
-
 def upgrade(engine: sa.Engine) -> str:
     """Take the steps that are missing, make the views, and return the revision. Does nothing where all is there.
 
     Raises LedgerNewerError, with nothing changed, when the schema is newer than this program. ``engine`` is one made by
     :func:`projections.engine.store.engine`, not read-only.
     """
+    with looking(engine) as connection:
+        # Beside a writer, which the lock would hold up while the steps are looked through.
+        if _is_current(connection):
+            return head()
     with engine.connect() as connection:
         _wait_for_lock(connection)
         with connection.begin():
             if connection.dialect.name == "postgresql":
-                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{WAIT_SECONDS}s'")
+                connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_SECONDS}s'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
             found = _revision(connection)
             _refuse_newer(found)
@@ -79,8 +65,14 @@ def upgrade(engine: sa.Engine) -> str:
                 command.upgrade(_config(connection), "head")
             _make_views(connection)
             crashpoint("migrate.after_upgrade")
-        _wait_for_lock(connection, seconds=5)
+        _wait_for_lock(connection, seconds=WAIT_SECONDS)
     return head()
+
+
+def _is_current(connection: sa.Connection) -> bool:
+    found = _revision(connection)
+    _refuse_newer(found)
+    return found == head() and not _different(connection)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:
@@ -92,7 +84,7 @@ def _config(connection: sa.Connection | None = None) -> Config:
     return config
 
 
-def _wait_for_lock(connection: sa.Connection, seconds: int = WAIT_SECONDS) -> None:
+def _wait_for_lock(connection: sa.Connection, seconds: int = MIGRATION_SECONDS) -> None:
     if connection.dialect.name == "sqlite":
         driver = connection.connection.driver_connection
         assert driver is not None
@@ -115,26 +107,36 @@ def _drop_views(connection: sa.Connection) -> None:
 
 
 def _make_views(connection: sa.Connection) -> None:
+    different = _different(connection)
     if connection.dialect.name == "sqlite":
-        texts = {view.name: _create(view, "sqlite") for view in VIEWS}
+        if different:
+            _drop_views(connection)
+            for view in VIEWS:
+                connection.exec_driver_sql(view.created("sqlite"))
+        return
+    for view in different:
+        text = view.created("postgresql")
+        connection.exec_driver_sql(
+            text.replace("CREATE", "CREATE OR REPLACE", 1).replace("%", "%%"), ()
+        )
+        connection.exec_driver_sql(f"COMMENT ON VIEW {view.name} IS '{_digest(text)}'")
+
+
+def _different(connection: sa.Connection) -> list[View]:
+    """The views that are missing, or are not those of this program."""
+    if connection.dialect.name == "sqlite":
         query = "SELECT name, sql FROM sqlite_master WHERE type = 'view'"
         stored = {name: text for name, text in connection.exec_driver_sql(query)}
-        if any(stored.get(name) != text for name, text in texts.items()):
-            _drop_views(connection)
-            for text in texts.values():
-                connection.exec_driver_sql(text)
-        return
-    for view in VIEWS:
-        text = _create(view, "postgresql")
-        digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-        # PostgreSQL keeps no text of its own, and a replaced view keeps the rights given on it.
-        query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
-        if connection.exec_driver_sql(query, (view.name,)).scalar() != digest:
-            connection.exec_driver_sql(
-                text.replace("CREATE", "CREATE OR REPLACE", 1).replace("%", "%%"), ()
-            )
-            connection.exec_driver_sql(f"COMMENT ON VIEW {view.name} IS '{digest}'")
+        return [view for view in VIEWS if stored.get(view.name) != view.created("sqlite")]
+    # PostgreSQL keeps no text of its own, and a replaced view keeps the rights given on it.
+    query = "SELECT obj_description(to_regclass(%s), 'pg_class')"
+    return [
+        view
+        for view in VIEWS
+        if connection.exec_driver_sql(query, (view.name,)).scalar()
+        != _digest(view.created("postgresql"))
+    ]
 
 
-def _create(view: View, dialect: str) -> str:
-    return f"CREATE VIEW {view.name} AS\n{view.sql[dialect]}"
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

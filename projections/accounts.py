@@ -8,7 +8,7 @@ Source: ``accounting.md`` sections 2 and 4.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
@@ -63,13 +63,19 @@ _labels = msgspec.json.Decoder(dict[str, str])
 
 
 def accounts(
-    select: Select, *, as_of_s: int, where: tuple[sa.ColumnElement[bool], ...] = ()
+    select: Select,
+    *,
+    as_of_s: int,
+    where: tuple[sa.ColumnElement[bool], ...] = (),
+    moments: Mapping[str, int] | None = None,
 ) -> list[Account]:
     """The account of every pod that was created before ``as_of_s``, by creation and uid.
 
     What happened at or after that second is not in it: a run that ended later is open, a segment that began
-    later is not there.
+    later is not there. ``moments``: cluster to the second up to which it was observed; what is open holds until then, and
+    the time from then on is unknown.
     """
+    known = moments or {}
     runs = pod_runs.c
     chosen = (runs.created_s <= as_of_s, *where)
     columns = (
@@ -82,16 +88,24 @@ def accounts(
         segments.start_s < as_of_s, segments.uid.in_(sa.select(runs.uid).where(*chosen))
     )
     for row in select(query.order_by(segments.uid, segments.start_s)):
-        end_s = as_of_s if row[2] is None else min(row[2], as_of_s)
+        known_s = min(as_of_s, known.get(row[7], as_of_s))
+        end_s = max(known_s, row[1]) if row[2] is None else min(row[2], as_of_s)
         held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:19]))
     rows = select(sa.select(*columns).where(*chosen).order_by(runs.created_s, runs.uid))
-    return [_account(row, tuple(held[row[0]]), as_of_s) for row in rows]
+    return [
+        _account(row, tuple(held[row[0]]), as_of_s, min(as_of_s, known.get(row[1], as_of_s)))
+        for row in rows
+    ]
 
 
-def _account(row: tuple[Any, ...], holdings: tuple[Holding, ...], as_of_s: int) -> Account:
+def _account(
+    row: tuple[Any, ...], holdings: tuple[Holding, ...], as_of_s: int, known_s: int
+) -> Account:
     created_s, start_s, end_s, unknown_s = row[6:10]
     is_open = end_s is None or end_s > as_of_s
-    stops = [second for second in (start_s, end_s, as_of_s) if second is not None]
+    # A pod that is not ended is known to be there up to the last observation of its cluster.
+    last_s = as_of_s if end_s is not None else max(known_s, created_s)
+    stops = [second for second in (start_s, end_s, last_s) if second is not None]
     waited_until = start_s if start_s is not None and start_s <= as_of_s else min(stops[-2:])
     uid, cluster, namespace, name, workload, phase = row[:6]
     return Account(
@@ -103,7 +117,7 @@ def _account(row: tuple[Any, ...], holdings: tuple[Holding, ...], as_of_s: int) 
         phase,
         created_s,
         waited_until - created_s,
-        0 if is_open else min(unknown_s, as_of_s - end_s),
+        as_of_s - last_s if is_open else min(unknown_s, as_of_s - end_s),
         is_open,
         _flags.decode(row[10]),
         _labels.decode(row[11]),

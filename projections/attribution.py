@@ -1,20 +1,35 @@
-"""Which quota does a pod belong to, and of which types is what it asks for, by the labels around it?
+"""Which quota does an object belong to, and of which types is what it asks for, by the labels around it? Pure.
 
 Each label is looked for by itself: on the top workload of the pod's owner chain, else on the pod, else on its
 namespace (a mapping for all that is in it). ``biz.group.resource.quota``, wherever it stands, goes before
-Koordinator's label, as at admission: nobody leaves the quota of his namespace by a label. A type counts only where a
-quota is named.
+Koordinator's label. What names no quota belongs to the ElasticQuota that serves its namespace. A type counts only where a quota
+is found.
 
-Source: ``koordinator.md`` section 1 (labels of workloads) and 2.5; issue text "the namespace's mapping".
+Whoever may edit workloads may write their labels, so a label alone does not choose a quota:
+
+- A namespace that is mapped belongs to that quota. Its workloads may name the quota itself, one below it, or one that names
+  the namespace; whatever else they name, they are charged to the mapped one.
+- A quota that names namespaces, or stands below one that does, serves no others: who names it from elsewhere belongs to none, also
+  by Koordinator's label, or by an ElasticQuota that has its name.
+
+Both rules hold for quotas whose objects were observed with what they serve (:class:`bus.events.quotas.Serves`); of those that older
+histories tell of, the label alone decides, as it did then. The ledger and admission ask the same function.
+
+Source: ``docs/admission.md``, "Whose quota".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+
+import msgspec
 
 from bus.kinds import QUOTA_LABELS
 
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
+
+#: Levels of a tree that are followed.
+LEVELS = 16
 
 #: What one object names: business quota, cpu type, GPU type, memory type, elastic quota; "" where it names none.
 Names = tuple[str, str, str, str, str]
@@ -23,6 +38,75 @@ Names = tuple[str, str, str, str, str]
 Attribution = tuple[str, str, str, str]
 
 NOTHING: Attribution = ("", "", "", "")
+
+_NO_NAMES: tuple[Names, ...] = (("", "", "", "", ""),)
+
+
+class Rule(msgspec.Struct, frozen=True):
+    """Below which quota one stands, and which namespaces it names."""
+
+    parent: str = ""
+    namespaces: tuple[str, ...] = ()
+    #: False in histories that do not say which namespaces are served.
+    is_said: bool = True
+
+
+#: The rule of a quota by name; None of one that was not seen.
+Rules = Callable[[str], Rule | None]
+
+
+def no_rules(quota: str) -> Rule | None:
+    """No quota was seen."""
+    return None
+
+
+def counts(named: str, mapped: str, namespace: str, rules: Rules) -> tuple[str, bool]:
+    """The business quota that an object is charged to ("" for none), and whether it may name what it names.
+
+    ``named`` stands on the object, ``mapped`` on its ``namespace``; "" where there is none.
+    """
+    wanted = named or mapped
+    is_served = serves(wanted, namespace, rules)
+    if wanted == mapped or not mapped:
+        return (wanted if is_served else ""), is_served
+    own = rules(wanted)
+    is_named = own is not None and namespace in own.namespaces
+    if is_served and (is_named or is_below(wanted, mapped, rules)):
+        return wanted, True
+    top = rules(mapped)
+    if top is None or not top.is_said:
+        return wanted, False
+    return (mapped if serves(mapped, namespace, rules) else ""), False
+
+
+def serves(quota: str, namespace: str, rules: Rules) -> bool:
+    """Whether the quota serves the namespace: by its own names, else by those of the next one above that names any."""
+    named = names_above(quota, rules)
+    return not named or namespace in named
+
+
+def names_above(quota: str, rules: Rules) -> tuple[str, ...]:
+    """The namespaces that the quota, or else the next one above it that names any, names."""
+    for _ in range(LEVELS):
+        rule = rules(quota) if quota else None
+        if rule is None:
+            return ()
+        if rule.namespaces:
+            return rule.namespaces
+        quota = rule.parent
+    return ()
+
+
+def is_below(quota: str, top: str, rules: Rules) -> bool:
+    """Whether ``quota`` is ``top`` or stands below it."""
+    for _ in range(LEVELS):
+        if quota == top:
+            return True
+        rule = rules(quota) if quota else None
+        if rule is None:
+            return False
+        quota = rule.parent
+    return False
 
 
 def names(labels: Mapping[str, str]) -> Names | None:
@@ -36,13 +120,31 @@ def names(labels: Mapping[str, str]) -> Names | None:
     return found if any(found) else None
 
 
-def attributed(*sources: Names | None) -> Attribution:
-    """Each by the first of ``sources`` that names it; nothing where none names a quota."""
+def attributed(
+    *sources: Names | None, namespace: str = "", rules: Rules = no_rules, serving: str = ""
+) -> Attribution:
+    """Each by the first of ``sources`` that names it; nothing where no quota is found. The last one is the namespace's.
+
+    ``serving`` is the ElasticQuota that serves the namespace, "" for none: for what names none.
+    """
     named = [source for source in sources if source is not None]
-    if not named:
+    if not named and not serving:
         return NOTHING
     business, cpu, gpu, memory, elastic = (
-        next(filter(None, place), "") for place in zip(*named, strict=True)
+        next(filter(None, place), "") for place in zip(*named or _NO_NAMES, strict=True)
     )
-    quota = business or elastic
+    if business:
+        of_namespace = sources[-1]
+        mapped = of_namespace[0] if of_namespace is not None else ""
+        own = next((one[0] for one in sources[:-1] if one is not None and one[0]), "")
+        quota = counts(own, mapped, namespace, rules)[0]
+    else:
+        # A business quota of this name may be another team's.
+        quota = elastic or serving
+        quota = quota if serves(quota, namespace, rules) else ""
     return (quota, cpu, gpu, memory) if quota else NOTHING
+
+
+def mentioned(found: Names | None) -> tuple[str, ...]:
+    """The quotas that an object names."""
+    return tuple(filter(None, (found[0], found[4]))) if found is not None else ()

@@ -20,17 +20,20 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.errors import BursarError
 from bus.events.admissions import entries
+from bus.events.observations import SourceHeard
 from bus.events.pods import PodsListed, PodState
 from bus.events.vocabulary import Fact
 from projections import histories, namespaces, nodes, pod_runs, quotas, usage, workloads
 from projections.budgets import current
 from projections.budgets.current import CurrentBudgets
 from projections.catalogue import PROJECTIONS, SUMS
-from projections.changes import Changes, Parked, Shelf, refused
+from projections.changes import Changes, Parked, Shelf, drop, refused
 from projections.engine.contract import Key, Projection
 from projections.engine.reading import fact_in
+from projections.evidence import MOVING, PODS
 from projections.pod_runs import Pod, PodRun, lists, queries
 from projections.pod_runs.recent import RecentLists
+from projections.serving import Serving
 
 #: Ended pods that stay in memory, so that a repeated or late event asks no database.
 ENDED_KEPT = 20_000
@@ -62,6 +65,7 @@ class Books:
         self._by_owner: dict[str, set[str]] = defaultdict(set)
         self._lists = RecentLists(shelf.select, parts_kept)
         self._budgets = CurrentBudgets()
+        self._serving = Serving()
         self._read: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
         self._touched: dict[str, PodRun] = {}
         self._touched_rows: dict[tuple[str, Key], Any] = {}
@@ -74,6 +78,7 @@ class Books:
             self._keep(row)
         self._lists.open()
         self._budgets.open(self._shelf.select)
+        self._serving.open(self._shelf.select)
 
     def fold(self, events: Sequence[Event]) -> Changes:
         """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
@@ -92,8 +97,8 @@ class Books:
         self._fetch([(event, fact) for event, fact in facts if fact is not None])
         for event, fact in facts:
             try:
-                # Its moment counts also where it cannot be read: the checkpoint counts it too.
-                self._budgets.observe(event)
+                if isinstance(fact, MOVING):
+                    self._budgets.observe(event)
                 if fact is not None:
                     self._one(event, fact)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
@@ -120,6 +125,9 @@ class Books:
             self._pod(event, fact)
         elif isinstance(fact, PodsListed):
             self._list(event, fact)
+        elif isinstance(fact, SourceHeard) and fact.resource == PODS:
+            if late := self._lists.add_beat(event.cluster, event.time_us, event.sequence):
+                self._derive_again(self._vanished(late), event.sequence)
         for projection in self._projections.get(type(fact), ()):
             for key, part in projection.touched(fact, event):
                 before = self._rows[projection.name].get(key)
@@ -176,23 +184,36 @@ class Books:
         """Derive again every pod whose run a changed row may touch."""
         if isinstance(after, namespaces.Namespace):
             since = histories.first_difference(before.owners() if before else [], after.owners())
-            key = (after.cluster, after.name)
-            affected = self._by_namespace.get(key, set())
-            query = queries.of_namespace(key, since)
+            self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
             since = histories.first_difference(before.models() if before else [], after.models())
             key = (after.cluster, after.name)
-            affected = self._by_node.get(key, set())
-            query = queries.on_node(key, since)
+            if since is not None:
+                uids = self._stored(queries.on_node(key, since))
+                self._derive_again(uids | self._by_node.get(key, set()), sequence)
         elif isinstance(after, workloads.Workload):
             if not workloads.is_same_word(before, after):
                 self._follow_owner(after.uid, sequence)
-            return
-        else:
-            return
+        elif isinstance(after, quotas.Quota):
+            self._follow_quota(after, sequence)
+
+    def _follow_namespace(self, key: Key, since: int | None, sequence: int) -> None:
+        if since is not None:
+            uids = self._stored(queries.of_namespace(key, since))
+            self._derive_again(uids | self._by_namespace.get(key, set()), sequence)
+
+    def _follow_quota(self, quota: quotas.Quota, sequence: int) -> None:
+        """Derive again the pods that name a quota whose rule changed, or one below it, or that an elastic one serves."""
+        for namespace, second in self._serving.declare_elastic(quota).items():
+            self._follow_namespace((quota.cluster, namespace), second, sequence)
+        since = self._serving.declare(quota)
         if since is None:
             return
-        self._derive_again({*affected, *self._stored(query)}, sequence)
+        uids = {*self._live[quota.cluster], *self._touched}
+        uids |= self._stored(queries.of_quotas(quota.cluster, since))
+        pods = [row.pod for uid in uids if (row := self._pods.get(uid)) is not None]
+        named = self._serving.concerned(quota, pods, self._above, self._owners)
+        self._derive_again(named, sequence)
 
     def _follow_owner(self, uid: str, sequence: int) -> None:
         reached = {uid}
@@ -231,6 +252,7 @@ class Books:
             lambda node: self._models((pod.cluster, node)),
             self._above(pod),
             self._lists.absence,
+            self._serving.around(pod.cluster, pod.namespace),
         )
         if known is not None and known.run == run:
             if pod is not known.pod:
@@ -309,11 +331,11 @@ class Books:
         if row is None:
             return
         pod = row.pod
-        _drop(self._by_namespace, (pod.cluster, pod.namespace), uid)
+        drop(self._by_namespace, (pod.cluster, pod.namespace), uid)
         if pod.owner is not None:
-            _drop(self._by_owner, pod.owner.uid, uid)
+            drop(self._by_owner, pod.owner.uid, uid)
         for segment in row.run.segments:
-            _drop(self._by_node, (pod.cluster, segment.node), uid)
+            drop(self._by_node, (pod.cluster, segment.node), uid)
 
     def _fetch(self, facts: list[tuple[Event, Fact]]) -> None:
         uids: dict[str, None] = {}
@@ -367,11 +389,7 @@ class Books:
         ]
         if segments:
             upserts[pod_runs.held_segments] = segments
-        if self._lists.added:
-            upserts[pod_runs.pod_lists] = [
-                (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
-                for p in self._lists.added
-            ]
+        upserts |= self._lists.rows()
         if budgets := self._budgets.rows():
             upserts[current.budgets] = budgets
         deletes = [
@@ -379,11 +397,3 @@ class Books:
             (current.budgets, "uid", sorted(self._budgets.touched)),
         ]
         return Changes(deletes, upserts, self._restatements, parked)
-
-
-def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:
-    found = index.get(key)
-    if found is not None:
-        found.discard(uid)
-        if not found:
-            del index[key]

@@ -3,6 +3,7 @@
 from projections import (
     activity,
     decisions,
+    evidence,
     namespaces,
     nodes,
     pod_runs,
@@ -32,6 +33,7 @@ PROJECTIONS: tuple[Projection, ...] = (
     declared.projection,
     decisions.projection,
     waits.projection,
+    evidence.projection,
 )
 
 #: Sums over all pods that are kept while folding: the table, and what one pod adds to it.
@@ -47,6 +49,7 @@ ROW_TABLES = (
     pod_runs.pod_runs,
     pod_runs.held_segments,
     pod_runs.pod_lists,
+    pod_runs.pod_beats,
     current_budgets.budgets,
     *(table for table, _ in SUMS),
 )

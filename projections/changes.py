@@ -54,3 +54,12 @@ def refused(event: Event, error: Exception) -> Parked:
     reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
     is_newer = isinstance(error, UnsupportedVersionError)
     return Parked(event.sequence, event.type, event.key, reason, is_newer)
+
+
+def drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:
+    """Take one uid out of an index, and the key with its last one."""
+    found = index.get(key)
+    if found is not None:
+        found.discard(uid)
+        if not found:
+            del index[key]

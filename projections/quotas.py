@@ -13,9 +13,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from projections import histories
+from projections.attribution import Rule
 from projections.engine.contract import Key, Projection, row_table
 
 quotas = row_table(
@@ -40,6 +42,13 @@ quotas = row_table(
 )
 
 
+#: Parent, and the namespaces that are named.
+RuleValue = tuple[str, tuple[str, ...]]
+
+#: Of an ElasticQuota: when it was created ("" for not said), the namespaces that it lists, and whether it holds quotas.
+ElasticValue = tuple[str, tuple[str, ...], bool]
+
+
 class Quota(msgspec.Struct, frozen=True):
     """One quota, by uid. ``gone`` is its newest delete (resourceVersion, microseconds)."""
 
@@ -52,6 +61,10 @@ class Quota(msgspec.Struct, frozen=True):
     said: QuotaObserved | None = None
     time_us: int = 0
     gone: tuple[str, int] | None = None
+    #: Below which quota it stood, and which namespaces it named, over time; only where that was observed.
+    rules: tuple[tuple[str, int, RuleValue], ...] = ()
+    #: What an ElasticQuota said of whom it serves, over time.
+    elastic: tuple[tuple[str, int, ElasticValue], ...] = ()
     sequence: int = 0
 
     @property
@@ -76,14 +89,37 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
         if gone == row.gone:
             return row
         return msgspec.structs.replace(row, gone=gone, sequence=event.sequence)
+    rules, elastic = row.rules, row.elastic
+    if fact.kind == "ElasticQuota":
+        created = fact.created or ""
+        if created:
+            parse_stamp(created)  # One that cannot be read is no observation.
+        elastic = histories.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
+    elif fact.serves is not None and fact.kind == "BizGroupResourceQuota":
+        rules = histories.added(rules, *seen, (fact.parent, fact.serves.namespaces))
     newest = (row.said.resource_version, row.time_us) if row.said else None
-    if not histories.replaces(*seen, newest):
+    if histories.replaces(*seen, newest):
+        return msgspec.structs.replace(
+            row, said=fact, time_us=event.time_us, rules=rules, elastic=elastic,
+            sequence=event.sequence,
+        )  # fmt: skip
+    if (rules, elastic) == (row.rules, row.elastic):
         return row
-    return msgspec.structs.replace(row, said=fact, time_us=event.time_us, sequence=event.sequence)
+    return msgspec.structs.replace(row, rules=rules, elastic=elastic, sequence=event.sequence)
 
 
-_State = tuple[QuotaObserved | None, int, tuple[str, int] | None]
-_decoder = msgspec.json.Decoder(_State)
+def rule_of(fact: QuotaObserved) -> Rule:
+    """Which namespaces a business quota serves, as its object says it."""
+    if fact.serves is None:
+        return Rule(fact.parent, is_said=False)
+    return Rule(fact.parent, fact.serves.namespaces)
+
+
+_decoder = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
+_said = msgspec.json.Decoder(QuotaObserved | None)
+_gone = msgspec.json.Decoder(tuple[str, int] | None)
+_rules = msgspec.json.Decoder(tuple[tuple[str, int, RuleValue], ...])
+_elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
 def _text(value: Any) -> str:
@@ -97,6 +133,9 @@ def to_columns(row: Quota) -> tuple[Any, ...]:
     if said is not None:
         amounts = map(_text, (said.hard, said.cash, said.min, said.max))
         shown = (said.parent, said.tree, *amounts, said.budget.period, said.problem)
+    # Rows of older histories, which say nothing of namespaces, stay as they were.
+    served = row.rules or row.elastic
+    state = (said, row.time_us, row.gone, *((served,) if served else ()))
     return (
         row.uid,
         row.cluster,
@@ -105,21 +144,27 @@ def to_columns(row: Quota) -> tuple[Any, ...]:
         row.name,
         *shown,
         int(row.vanished),
-        _text((said, row.time_us, row.gone)),
+        _text(state),
         row.sequence,
     )
 
 
 def from_columns(columns: tuple[Any, ...]) -> Quota:
     """The row that was stored."""
-    said, time_us, gone = _decoder.decode(columns[14])
+    said, time_us, gone, *more = _decoder.decode(columns[14])
     uid, cluster, kind, namespace, name = columns[:5]
-    return Quota(cluster, uid, kind, namespace, name, said, time_us, gone, columns[15])
+    is_elastic = kind == "ElasticQuota"
+    return Quota(
+        cluster, uid, kind, namespace, name, _said.decode(said), int(bytes(time_us)), _gone.decode(gone),
+        rules=_rules.decode(more[0]) if more and not is_elastic else (),
+        elastic=_elastic.decode(more[0]) if more and is_elastic else (),
+        sequence=columns[15],
+    )  # fmt: skip
 
 
 projection = Projection(
     name="quotas",
-    version=1,
+    version=2,
     table=quotas,
     facts=(QuotaObserved, QuotaVanished),
     keys=keys,

@@ -7,6 +7,7 @@ under a user of its own, which must be able to reach its folder: hence the syste
 import itertools
 import shutil
 import tempfile
+import time
 import warnings
 
 import pytest
@@ -30,6 +31,19 @@ def postgres_server():
     shutil.rmtree(folder, ignore_errors=True)
 
 
+def _drop(connection, name):
+    """FORCE waits five seconds for a session to end: one that a killed test left in a long function may take longer."""
+    import psycopg
+
+    for left in range(5, -1, -1):
+        try:
+            return connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        except psycopg.errors.ObjectInUse:
+            if not left:
+                raise
+            time.sleep(1)
+
+
 @pytest.fixture
 def postgres_url(postgres_server):
     """SQLAlchemy URL of an empty database, dropped after the test."""
@@ -42,4 +56,4 @@ def postgres_url(postgres_server):
         "/postgres?", f"/{name}?"
     )
     with psycopg.connect(postgres_server, autocommit=True) as connection:
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+        _drop(connection, name)

@@ -19,7 +19,8 @@ from bus.events import (
 )
 from bus.events.vocabulary import Fact, vocabulary
 
-VOCABULARY: dict[str, type[Fact]] = vocabulary(
+#: What sources saw of a cluster. Books are made of it; it asks for nothing.
+OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.PodObserved,
     pods.PodVanished,
     pods.PodsListed,
@@ -31,13 +32,21 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     workloads.WorkloadVanished,
     quotas.QuotaObserved,
     quotas.QuotaVanished,
-    budgets.BudgetCredited,
-    budgets.BudgetJudged,
     notebooks.NotebookSampled,
     observations.ObservationRefused,
     observations.ObjectsListed,
+    observations.SourceHeard,
+    priorities.PriorityClassObserved,
+    priorities.PriorityClassVanished,
+)
+
+#: What people and Bursar said: reactors obey it, so it must be one's own.
+DECIDED: dict[str, type[Fact]] = vocabulary(
+    budgets.BudgetCredited,
+    budgets.BudgetJudged,
     clock.ClockTicked,
     histories.HistoryRecovered,
+    histories.HistoryImported,
     policies.PolicyChanged,
     policies.PauseChanged,
     decisions.Warn,
@@ -48,9 +57,9 @@ VOCABULARY: dict[str, type[Fact]] = vocabulary(
     decisions.RestoreAsked,
     decisions.EffectSettled,
     decisions.NoticeSettled,
-    priorities.PriorityClassObserved,
-    priorities.PriorityClassVanished,
     queues.QueueOrdered,
     *admissions.JOURNAL,
     admissions.AdmissionsGrouped,
 )
+
+VOCABULARY: dict[str, type[Fact]] = vocabulary(*OBSERVED.values(), *DECIDED.values())

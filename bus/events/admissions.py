@@ -34,6 +34,28 @@ class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
     limit: int
     #: Of ``used``, what the asker's own namespace holds; the rest belongs to others or to child quotas.
     own: int = 0
+    #: Of ``must-specify``: the containers that state nothing of it, which is all that is wrong.
+    containers: tuple[str, ...] = ()
+
+
+class Child(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What hangs below an owner, for which the owner's charge is raised."""
+
+    kind: str
+    name: str
+    uid: str
+    #: resourceVersion that its change would change; "" for a create.
+    version: str = ""
+    #: Its own controller, and what it counts there; every webhook process counts it until it is seen.
+    owner: str = ""
+    counts: dict[str, Amount] = {}
+
+
+class Left(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the quota holds from now on for an owner that is deleted without its children."""
+
+    uid: str
+    charge: dict[str, Amount] = {}
 
 
 class AdmissionDecided(Fact, frozen=True, kw_only=True):
@@ -53,7 +75,7 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     namespace: str
     name: str
     verdict: str
-    #: A stable token: ``fits``, ``fewer``, ``released``, ``over-quota``, ``budget-exhausted``, ``quota-unready``, ``ungoverned`` …
+    #: A stable token: ``fits``, ``fewer``, ``raised``, ``orphaned``, ``released``, ``over-quota``, ``budget-exhausted`` …
     reason: str
     demand: dict[str, int] = {}
     types: dict[str, str] = {}
@@ -70,6 +92,14 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     resource_version: str = ""
     #: It changes what one replica asks for, or where that is charged: what a scale asks for is known when it is seen.
     reshapes: bool = False
+    #: Of what was refused: the priority class that its pods name. "" = none, and in histories that did not say it.
+    priority_class: str = ""
+    #: Uid of the controller that it named, although it is charged in its own right; "" for none.
+    owner: str = ""
+    #: Of an owner whose charge is raised: for which of its children; None = it asks for itself.
+    child: Child | None = None
+    #: Of an object whose owner goes without it: what of the owner's charge is left, the rest is the object's.
+    left: Left | None = None
 
 
 class Release(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -79,6 +109,8 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     uid: str
     reason: str
     charge: dict[str, Amount] = {}
+    #: Of ``unanswered``: the uid of the review whose asker was refused before this was decided.
+    request: str = ""
 
 
 class AdmissionReleased(Fact, frozen=True, kw_only=True):
@@ -86,7 +118,9 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
 
     Reasons: ``vanished`` (a delete was seen), ``lapsed`` (absent from a complete list that began
     after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
-    ``finished`` (seen ended: it will never hold anything again). Of a queue: ``returning`` (it passed the head and is
+    ``finished`` (seen ended: it will never hold anything again), ``covered`` (its owner is charged for it),
+    ``unanswered`` (its decision was stored after the asker had been refused). A charge that is left with ``vanished`` is
+    for pods that still end. Of a queue: ``returning`` (it passed the head and is
     to wait again; it holds what it held until it is seen to have stopped) and ``returned`` (seen so).
     """
 
@@ -109,12 +143,14 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     is_parent: bool = False
     #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
     exhaustion: str = "DenyNew"
-    #: Namespaces that may use it; empty = any that is mapped to no other quota.
+    #: Namespaces that it serves; empty = those of the quota above, else any that is mapped to no other quota.
     namespaces: tuple[str, ...] = ()
     #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
     problem: str = ""
     #: How what can be suspended waits for it.
     queue: Queue = Queue()
+    #: A container without a limit is charged by its request instead of being refused.
+    charges_requests: bool = False
 
 
 class QuotaDeclared(Fact, frozen=True, kw_only=True):

@@ -89,6 +89,9 @@ class Evict(Decision, frozen=True, kw_only=True):
     wire_type: ClassVar[str] = "decision.evict"
     is_destructive: ClassVar[bool] = True
 
+    #: Kind, namespace and name of the workload of the same quota that room is made for; "" = nobody.
+    beneficiary: str = ""
+
 
 class Restore(Decision, frozen=True, kw_only=True):
     """Give back what a cull stopped. ``key`` is the cull's id."""

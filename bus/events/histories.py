@@ -1,4 +1,4 @@
-"""Facts about the history itself: that it was put together again after a loss.
+"""Facts about the history itself: that it was put together again after a loss, or came from a file.
 
 Source: ``house.md`` 3.9; ``reliability.md`` P29.
 """
@@ -13,7 +13,8 @@ from bus.events.vocabulary import Fact
 class HistoryRecovered(Fact, frozen=True, kw_only=True):
     """`bursar recover` brought stream and ledger together: what came before may have been seen in pieces. Key: ``history``.
 
-    ``published`` events were brought back, ``taken`` had not been in the ledger, ``altered`` contradicted it.
+    ``published`` events were brought back, ``taken`` had not been in the ledger, ``altered`` contradicted it; ``lost`` ones
+    were lost by the bus before the ledger saw them.
     """
 
     wire_type: ClassVar[str] = "history.recovered"
@@ -22,3 +23,18 @@ class HistoryRecovered(Fact, frozen=True, kw_only=True):
     published: int = 0
     taken: int = 0
     altered: int = 0
+    lost: int = 0
+
+
+class HistoryImported(Fact, frozen=True, kw_only=True):
+    """What follows came from a file, and not from a cluster that was watched. Key: ``history``.
+
+    ``input`` is the file or folder as it was named, ``digest`` the SHA-256 of the file (empty for a folder). With ``whole`` also
+    decisions were taken from it.
+    """
+
+    wire_type: ClassVar[str] = "history.imported"
+
+    input: str
+    digest: str = ""
+    whole: bool = False

@@ -44,3 +44,20 @@ class ObjectsListed(Fact, frozen=True, kw_only=True):
     uids: tuple[str, ...] = ()
     part: int = 1
     parts: int = 1
+
+
+class SourceHeard(Fact, frozen=True, kw_only=True):
+    """A source is still being told: its watch follows a list that was believed, and is alive at the event's ``time``.
+
+    So what its watch did not say has not happened: an object that was there and of which no delete was told is there.
+    Said at a bounded rate. Key: the resource.
+    """
+
+    wire_type: ClassVar[str] = "source.heard"
+
+    #: The resource that is watched, e.g. ``pods``.
+    resource: str
+    #: The version up to which its changes were told.
+    resource_version: str = ""
+    #: What was added to the source's own clock to have the API server's, microseconds; 0 where that is two seconds or less.
+    offset_us: int = 0

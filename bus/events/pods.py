@@ -60,6 +60,9 @@ class PodState(Fact, frozen=True, kw_only=True):
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}
     resources: msgspec.Raw = msgspec.Raw(b"{}")
+    #: Its limits of cpu (milli), memory and ephemeral-storage (bytes), over all its containers; of everything else the
+    #: limit is the request. None = not said (older histories), or unreadable.
+    limits: dict[str, int] | None = None
     #: What the source had to bound or repair, e.g. ``labels_cut``.
     notes: tuple[str, ...] = ()
 

@@ -13,6 +13,14 @@ from bus.events.vocabulary import Fact
 Mode = Literal["off", "shadow", "on"]
 
 
+def switch(value: object) -> object:
+    """A mode as somebody wrote it: YAML reads a bare ``on``, ``yes`` or ``true`` as true, and ``off`` as false."""
+    words = {"true": "on", "yes": "on", "on": "on", "false": "off", "no": "off", "off": "off"}
+    if isinstance(value, bool):
+        return "on" if value else "off"
+    return words.get(value.lower(), value) if isinstance(value, str) else value
+
+
 class PolicyChanged(Fact, frozen=True, kw_only=True):
     """A reactor goes by this policy from now on. Key: the reactor's name.
 

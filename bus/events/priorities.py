@@ -11,6 +11,9 @@ from typing import ClassVar
 
 from bus.events.vocabulary import Fact
 
+#: Preemption policy of a class whose pods take the room of nobody.
+NEVER = "Never"
+
 
 class PriorityClassObserved(Fact, frozen=True, kw_only=True):
     """A priority class was seen. Key: its name."""
@@ -24,6 +27,8 @@ class PriorityClassObserved(Fact, frozen=True, kw_only=True):
     value: int
     #: What names no class has this one.
     is_default: bool = False
+    #: ``PreemptLowerPriority`` or :data:`NEVER`; histories that did not say it mean the first, Kubernetes' default.
+    preemption_policy: str = "PreemptLowerPriority"
 
 
 class PriorityClassVanished(Fact, frozen=True, kw_only=True):

@@ -41,6 +41,12 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     max_head_delay_seconds: int = 0
 
 
+class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The namespaces that a quota serves: those that it names, and all where neither it nor a quota above names any."""
+
+    namespaces: tuple[str, ...] = ()
+
+
 class QuotaObserved(Fact, frozen=True, kw_only=True):
     """A quota was seen. Key: its uid.
 
@@ -85,6 +91,10 @@ class QuotaObserved(Fact, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     budget: Budget = Budget()
     queue: Queue = Queue()
+    #: Of BizGroupResourceQuota; None = not said, as in older histories: what names it is charged to it then.
+    serves: Serves | None = None
+    #: A container without a limit is charged by its request instead of being refused.
+    charges_requests: bool = False
     #: Why the object cannot be used, by field path; "" = it can. The amounts are empty then: the
     #: quota is shown, and neither charged nor taken for unlimited.
     problem: str = ""

@@ -48,13 +48,18 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
         Raises UnsupportedVersionError for a version newer than this code, EnvelopeError for a body that does not fit.
         """
+        known = _newest.get(cls)
+        if known is not None and known[0] is event:
+            return known[1]  # type: ignore[return-value]
         if event.version == cls.version:
             try:
-                return _decoder(cls).decode(event.body)  # type: ignore[no-any-return]
+                fact = _decoder(cls).decode(event.body)
             except msgspec.DecodeError as error:
                 raise EnvelopeError(
                     "the body does not fit", type=event.type, reason=str(error)
                 ) from error
+            remember(event, fact)
+            return fact  # type: ignore[no-any-return]
         if event.version > cls.version:
             raise UnsupportedVersionError(type=event.type, version=event.version, known=cls.version)
         return cls._lifted(event)
@@ -74,6 +79,16 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             raise EnvelopeError(
                 "the body does not fit", type=event.type, reason=str(error)
             ) from error
+
+
+#: Of each class the event that was read last, and its fact: several folds read each event one after the other, and it is
+#: decoded for the first. Nothing else is remembered, so what is read is a function of the event.
+_newest: dict[type[Fact], tuple[Event, Fact]] = {}
+
+
+def remember(event: Event, fact: Fact) -> None:
+    """Let :meth:`Fact.read` give this fact for ``event`` until the next of its class: who made an event need not decode it."""
+    _newest[type(fact)] = (event, fact)
 
 
 _decoders: dict[type[Fact], msgspec.json.Decoder[Any]] = {}

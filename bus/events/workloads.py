@@ -59,6 +59,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     priority_class: str = ""
     #: It is suspended because it waits in a queue, not by its user.
     held: bool = False
+    #: As :class:`bus.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
+    unstated: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
 
 

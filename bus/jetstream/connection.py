@@ -30,6 +30,7 @@ from tenacity import (
 )
 
 from bus.errors import BusUnavailableError, PermissionDeniedError
+from bus.waiting import heeded
 
 #: User and password, or a NATS credentials file (JWT and seed); None for a server without log-in.
 Credentials = tuple[str, str] | Path | None
@@ -152,7 +153,7 @@ class Inbox:
         """Stop receiving. Closing twice, or after the connection, is fine."""
         self._client.raw.pop(self._subscription._id, None)
         try:
-            await self._subscription.unsubscribe()
+            await heeded(self._subscription.unsubscribe())
         except nats.errors.Error:
             pass
 
@@ -195,7 +196,8 @@ class Connection:
         try:
             async with asyncio.timeout(connect_seconds):
                 self._is_greeting = True
-                await self._client.connect(url, **self._options(credentials, name, inbox_prefix))
+                options = self._options(credentials, name, inbox_prefix)
+                await heeded(self._client.connect(url, **options))
                 self._is_greeting = False
                 if not self._client.is_connected:
                     await self._up.wait()  # The server hung up on the greeting: the next try.
@@ -264,11 +266,12 @@ class Connection:
 
         Raises BusUnavailableError after `seconds`, or when it was closed; None waits for ever.
         """
-        try:
-            async with asyncio.timeout(seconds):
-                await self._up.wait()
-        except TimeoutError:
-            raise BusUnavailableError(reason=self.last_error or "not connected") from None
+        if not self._up.is_set():
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._up.wait()
+            except TimeoutError:
+                raise BusUnavailableError(reason=self.last_error or "not connected") from None
         if self.closed:
             raise BusUnavailableError(reason="the connection is closed")
 
@@ -278,7 +281,7 @@ class Connection:
         So it must be short, and must not raise.
         """
         prefix = self._client.new_inbox() + "."
-        subscription = await self._client.subscribe(prefix + "*", future=asyncio.Future())
+        subscription = await heeded(self._client.subscribe(prefix + "*", future=asyncio.Future()))
         self._client.raw[subscription._id] = take
         return Inbox(self._client, subscription, prefix.encode())
 
@@ -290,8 +293,8 @@ class Connection:
         """
         if self._client.is_closed:
             raise BusUnavailableError(reason="the connection is closed")
-        await self._client._send_command(commands)
-        await self._client._flush_pending()
+        await heeded(self._client._send_command(commands))
+        await heeded(self._client._flush_pending())
 
     async def ask(self, subject: str, body: bytes = b"") -> bytes:
         """The answer of JetStream's API under `$JS.API.`.
@@ -322,7 +325,7 @@ class Connection:
         await self.ready(self._api_seconds)
         violations = self.violations
         try:
-            return await self._client.request(subject, body, timeout=2.0)
+            return await heeded(self._client.request(subject, body, timeout=2.0))
         except nats.errors.NoRespondersError as error:
             raise BusUnavailableError(reason="nobody answers", subject=subject) from error
         except (nats.errors.Error, TimeoutError) as error:
@@ -341,7 +344,7 @@ class Connection:
     async def close(self) -> None:
         """Close the socket and forget all listeners. Closing twice is fine."""
         self.closed = True
-        await self._client.close()
+        await heeded(self._client.close())
         self.on_lost.clear()
         self._up.set()
 

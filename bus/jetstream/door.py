@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from bus.clock import parse_stamp
-from bus.envelope import Event, event_of
+from bus.envelope import Event
 from bus.errors import BusUnavailableError, HistoryDivergedError
 from bus.jetstream import wire
 from bus.jetstream.connection import ApiError, Connection, Credentials
@@ -24,6 +24,7 @@ from bus.transport import Expectation, Head
 
 _NOT_FOUND = 10059
 _NAME_IN_USE = 10058
+_NO_MESSAGE = 10037
 _NANO = 1_000_000_000
 
 
@@ -158,26 +159,18 @@ class JetStream:
     async def at(self, sequence: int) -> Event | None:
         """The event at one sequence. See the contract.
 
-        Any replica may answer that it has it; only the leader's word counts that there is none.
+        Asked of the leader, in the one form that returns the stored header block as it is: a direct get adds headers
+        to it, so that a message with an odd block, or with none, would be another event here than in a read. Only the
+        leader's word counts that there is none, too.
         """
         if sequence < 1:
             return None
-        message = await self._connection.request(
-            f"$JS.API.DIRECT.GET.{self.stream.name}", b'{"seq":%d}' % sequence
-        )
-        headers = message.headers or {}
-        if headers.get("Status") is None:
-            event = event_of(headers.get("Nats-Subject", ""), headers, message.data, sequence)
-            return wire.bounded(event, parse_stamp(headers["Nats-Time-Stamp"]))
-        return await self._leaders(sequence)
-
-    async def _leaders(self, sequence: int) -> Event | None:
         try:
             answer = await self._connection.ask(
                 f"STREAM.MSG.GET.{self.stream.name}", b'{"seq":%d}' % sequence
             )
         except ApiError as error:
-            if error.code == 10037:
+            if error.code == _NO_MESSAGE:
                 return None
             raise BusUnavailableError(reason=str(error)) from error
         got = msgspec.json.decode(answer, type=_Got).message

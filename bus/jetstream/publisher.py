@@ -381,7 +381,8 @@ def _direct(reply: Reply, sequence: int) -> Event:
     headers, body = reply
     if wire.status(headers):
         raise PublishUnknownError(reason="the stored event cannot be read", sequence=sequence)
-    return wire.read(wire.fields(headers).get("Nats-Subject", "").encode(), headers, body, sequence)
+    subject = wire.fields(headers).get("Nats-Subject", "")
+    return wire.read(subject.encode("utf-8", "surrogateescape"), headers, body, sequence)
 
 
 def _same_or_raise(stored: Event, ours: Event) -> None:

@@ -12,6 +12,10 @@ received, after a look at whether it is still the same history: created at the s
 as long, and with the same message at that place. Sequences are used again after a lost tail, so
 length alone proves nothing (reliability.md fact 3).
 
+A server that cannot read a message any more (a block cut short, a flipped bit) passes over it, and says nothing where it
+is the last one. So a reader that hears only heartbeats asks how long the stream is, and for the next message itself:
+where the stream counts a message that is not there, the history has a hole.
+
 Source: ADR-37 (pull requests, heartbeats, status codes); performance.md section 1, row "own pull".
 """
 
@@ -97,6 +101,8 @@ class Reader:
         self._ack_start = b""
         self._doubtful = ""
         self._suspect = 0
+        self._is_idle = False
+        self._behind = 0
         self._waiter: asyncio.Future[None] | None = None
         self._wanted = 1
 
@@ -113,6 +119,8 @@ class Reader:
                     events = self._decoded()
                     if events:
                         yield events
+                elif self._is_idle and not self._doubtful:
+                    await self._look()
         finally:
             self._connection.on_lost.discard(self._lost)
             await self._drop()
@@ -158,6 +166,33 @@ class Reader:
             self._created_us = head.created_us
             self._received = max(self._received, head.first_sequence - 1)
             self._until = None if self._live else head.last_sequence
+
+    async def _look(self) -> None:
+        """Doubt the consumer that is silent below the stream's end, and the history that has nothing there."""
+        self._is_idle = False
+        expected = self._received + 1
+        try:
+            if (await self._history.head()).last_sequence < expected:
+                return
+            stored = await self._history.at(expected)
+        except BusUnavailableError as error:
+            self._doubtful = str(error)
+            return
+        if self._raw or self._doubtful:
+            return
+        if stored is None:
+            if self._suspect == expected:
+                raise HistoryDivergedError(
+                    "the bus lost a message at the end of what it can read", sequence=expected
+                )
+            self._suspect = expected
+        elif self._behind != expected:
+            # It may have been stored this moment: wait for one more heartbeat.
+            self._behind = expected
+            return
+        elif not self._live:
+            raise BusUnavailableError(reason="the bus does not deliver", sequence=expected)
+        self._doubtful = f"sequence {expected} does not come"
 
     async def _create(self) -> None:
         name = "read-" + token()
@@ -227,6 +262,7 @@ class Reader:
         code = wire.status(headers)
         if code != 100:
             self._ended(code, wire.fields(headers).get("Nats-Pending-Messages", ""), headers)
+        self._is_idle = code == 100
         # Also for a heartbeat: it ends the wait, and with it the measured silence.
         self._wake()
 

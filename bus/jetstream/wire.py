@@ -15,21 +15,22 @@ import re
 import msgspec
 
 from bus.clock import SECOND_US, format_stamp, parse_stamp
-from bus.envelope import Event, checked, event_of, key_token
+from bus.envelope import SUBJECT_TOKENS, Event, checked, event_of, key_token
 from bus.errors import EnvelopeError, TimestampError
 
 #: How far a source's clock may run ahead of the server's: nothing was observed later than this after it was stored.
 AHEAD_US = 300 * SECOND_US
 
 _START = b"NATS/1.0\r\n"
-_SUBJECT_TOKENS = re.compile(r"[A-Za-z0-9_-]{1,64}\.[a-z0-9_-]{1,60}\.[a-z0-9_-]{1,60}")
 
 #: The header block that :func:`head` writes; what follows it is JetStream's own (`Nats-Batch-Id`
-#: …).
+#: …). Only what every database can hold is read this way: other lengths, control characters and a version out of range
+#: are named by :func:`bus.envelope.event_of`.
 _HEAD = re.compile(
-    r"NATS/1\.0\r\nNats-Msg-Id: ([^\r\n]+)\r\nce-specversion: 1\.0\r\nce-id: \1\r\n"
-    r"ce-source: ([^\r\n]+)\r\nce-type: ([^\r\n]+)\r\nce-subject: ([^\r\n]*)\r\n"
-    r"ce-time: ([^\r\n]+)\r\nce-dataversion: ([0-9]{1,9})\r\n(?:Nats-[^\r\n]*\r\n)*\r\n"
+    r"NATS/1\.0\r\nNats-Msg-Id: ([^\x00-\x1f\x7f]{1,512})\r\nce-specversion: 1\.0\r\nce-id: \1\r\n"
+    r"ce-source: ([^\x00-\x1f\x7f]{1,256})\r\nce-type: ([^\x00-\x1f\x7f]{1,128})\r\n"
+    r"ce-subject: ([^\x00-\x1f\x7f]{0,256})\r\nce-time: ([^\x00-\x1f\x7f]+)\r\n"
+    r"ce-dataversion: ([1-9][0-9]{0,8})\r\n(?:Nats-[^\r\n]*\r\n)*\r\n"
 )
 
 
@@ -58,7 +59,7 @@ def head(event: Event) -> str:
 
 def subject_start(cluster: str, type: str) -> str:
     """`bursar.<cluster>.<type>.`; raises EnvelopeError where these make not three tokens."""
-    if not _SUBJECT_TOKENS.fullmatch(f"{cluster}.{type}"):
+    if not SUBJECT_TOKENS.fullmatch(f"{cluster}.{type}"):
         raise EnvelopeError(
             "cluster and type make no subject", cluster=cluster[:80], type=type[:80]
         )
@@ -94,7 +95,8 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
         if match is not None:
             id, source, type, key, time, version = match.groups()
             tokens = place.split(".")
-            if len(tokens) == 5 and f"{tokens[2]}.{tokens[3]}" == type:
+            is_ours = len(tokens) == 5 and f"{tokens[2]}.{tokens[3]}" == type
+            if is_ours and SUBJECT_TOKENS.fullmatch(f"{tokens[1]}.{type}"):
                 return Event(
                     tokens[1],
                     type,
@@ -127,13 +129,16 @@ def bounded(event: Event, stored_us: int) -> Event:
 
 
 def fields(headers: bytes) -> dict[str, str]:
-    """A header block as a dictionary, without a status line; of equal names the last counts."""
+    """A header block as a dictionary, without a status line; of equal names the last counts.
+
+    A value that is no UTF-8 holds halves of surrogate pairs, so that no reader takes two different ones for one.
+    """
     found = {}
     for line in headers.split(b"\r\n")[1:]:
         name, colon, value = line.partition(b":")
         if colon:
             found[name.strip().decode("ascii", "replace")] = value.strip().decode(
-                "utf-8", "replace"
+                "utf-8", "surrogateescape"
             )
     return found
 

@@ -11,7 +11,7 @@ from bus.errors import DemandError
 from bus.kinds import paths
 from bus.kinds.paths import bounded, count, find, one
 from bus.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
-from bus.kinds.templates import Template, pod_demand, template_at
+from bus.kinds.templates import MOST_NAMED, Template, pod_needs, template_at
 
 #: Most pod sets of one object (catalogue D19).
 MOST_SETS = 64
@@ -25,6 +25,8 @@ class _Set(msgspec.Struct, frozen=True):
     #: Of one pod.
     demand: dict[str, int]
     pods: int
+    #: The containers of it that state no limit, or no request.
+    unstated: dict[str, tuple[str, ...]]
 
 
 def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
@@ -53,6 +55,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         replicas=scaled_set.pods if scaled_set else None,
         wanted=total if waits else {},
         held=waits and kind.queues and _is_queued(object),
+        unstated=_unstated(sets),
     )
 
 
@@ -94,7 +97,8 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
             if written is None:
                 raise DemandError(path=f"{at}.{entry.template}", reason="missing")
             template = template_at(written[1], written[0])
-            yield _Set(at, template, pod_demand(template, written[0]), _pods(entry, holder, at))
+            demand, unstated = pod_needs(template, written[0])
+            yield _Set(at, template, demand, _pods(entry, holder, at), unstated)
 
 
 def _pods(entry: PodSet, holder: Any, at: str) -> int:
@@ -112,6 +116,17 @@ def _total(sets: list[_Set]) -> dict[str, int]:
                 total.get(name, 0) + amount * one_set.pods, f"{one_set.at}: {name}"
             )
     return {name: amount for name, amount in total.items() if amount}
+
+
+def _unstated(sets: list[_Set]) -> dict[str, tuple[str, ...]]:
+    """Also of sets of no pods: they may be scaled."""
+    if len(sets) == 1:
+        return sets[0].unstated
+    found: dict[str, dict[str, None]] = {}
+    for one_set in sets:
+        for key, names in one_set.unstated.items():
+            found.setdefault(key, {}).update(dict.fromkeys(names))
+    return {key: tuple(names)[:MOST_NAMED] for key, names in sorted(found.items())}
 
 
 def _check_gang(kind: Kind, object: Mapping[str, Any], pods: int) -> None:
@@ -165,9 +180,12 @@ def _hold(object: Mapping[str, Any], marks: tuple[Holds, ...]) -> bool:
 
 def _labels(object: Mapping[str, Any], sets: list[_Set]) -> dict[str, str]:
     own = paths.mapping(object, "metadata.labels")
+    written = [one.template.labels for one in sets]
     labels: dict[str, str] = {}
     for key in QUOTA_LABELS:
-        named = [own[key]] if own.get(key) else [one.template.labels.get(key) for one in sets]
+        if key not in own and not any(key in one for one in written):
+            continue
+        named = [own[key]] if own.get(key) else [one.get(key) for one in written]
         for value in filter(None, named):
             place = f"metadata.labels[{key}]"
             if type(value) is not str or len(value) > LONGEST_LABEL:

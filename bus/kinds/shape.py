@@ -74,6 +74,13 @@ class Kind(msgspec.Struct, frozen=True):
     covers: bool = True
     #: Whether it waits, suspended, where its quota holds instead of refusing; if its controller takes that.
     queues: bool = False
+    #: The kinds that its controller makes below it.
+    makes: tuple[str, ...] = ("Pod",)
+
+    @property
+    def is_native(self) -> bool:
+        """Whether its controller is part of Kubernetes itself, and so known by its account."""
+        return self.group in ("apps", "batch")
 
     @property
     def path(self) -> str:
@@ -107,6 +114,9 @@ class Ask(msgspec.Struct, frozen=True):
     wanted: dict[str, int] = {}
     #: It is suspended because it waits in a queue (:data:`QUEUE_ANNOTATION`).
     held: bool = False
+    #: By ``limits.<resource>``: its containers that state no limit of it; by ``requests.<resource>``: those of them that
+    #: state no request either. Their demand is what they request.
+    unstated: dict[str, tuple[str, ...]] = {}
 
 
 class Scale(msgspec.Struct, frozen=True):

@@ -7,7 +7,8 @@ Choices made here, where the objects leave them open:
   person, not to a moment at night. That is exact for the policies Forbid and Replace. ``Allow`` lets runs overlap
   without a bound, so the charge is one run there too, and a second run at the same time is not covered by it. Suspending
   stops no run, so what is charged stays until ``status.active`` is empty.
-- Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object.
+- Pods beyond ``replicas`` while a roll-out goes on (maxSurge) are not asked for by the object, but when they are made.
+- A *DaemonSet* is asked for as many pods as its controller wants, which stands in its status.
 - A *Rollout* that borrows its template by ``workloadRef`` says nothing of its size itself: it is refused.
 - A *RayJob*'s submitter counts where its template is written; KubeRay's own default (500m, 200Mi) is not in the object.
   An ended RayJob keeps its cluster unless ``shutdownAfterJobFinishes``. KubeRay fails a suspended one that keeps it, or
@@ -36,8 +37,17 @@ POD = Kind(
     ended=(("status.phase", ("Succeeded", "Failed")),),
     covers=False,
 )
-DEPLOYMENT = Kind("apps", ("v1",), "deployments", "Deployment", (_REPLICAS,), scales="spec")
+DEPLOYMENT = Kind(
+    "apps", ("v1",), "deployments", "Deployment", (_REPLICAS,), scales="spec", makes=("ReplicaSet",)
+)
 STATEFULSET = Kind("apps", ("v1",), "statefulsets", "StatefulSet", (_REPLICAS,), scales="spec")
+DAEMONSET = Kind(
+    "apps",
+    ("v1",),
+    "daemonsets",
+    "DaemonSet",
+    (PodSet("", "spec.template", "status.desiredNumberScheduled", default=0),),
+)
 REPLICASET = Kind("apps", ("v1",), "replicasets", "ReplicaSet", (_REPLICAS,), scales="spec")
 JOB = Kind(
     "batch",
@@ -59,12 +69,22 @@ CRONJOB = Kind(
     deadline="spec.jobTemplate.spec.activeDeadlineSeconds",
     suspend="spec.suspend",
     active="status.active",
+    makes=("Job",),
 )
-ROLLOUT = Kind("argoproj.io", ("v1alpha1",), "rollouts", "Rollout", (_REPLICAS,), scales="spec")
+ROLLOUT = Kind(
+    "argoproj.io", ("v1alpha1",), "rollouts", "Rollout", (_REPLICAS,), scales="spec",
+    makes=("ReplicaSet",),
+)  # fmt: skip
 
 
 def _training(
-    resource: str, kind: str, specs: str, *versions: str, scales: str = "", queues: bool = True
+    resource: str,
+    kind: str,
+    specs: str,
+    *versions: str,
+    scales: str = "",
+    queues: bool = True,
+    makes: tuple[str, ...] = ("Pod",),
 ) -> Kind:
     """A kind of the Kubeflow training operator: a map of replica types, and the run policy they share."""
     return Kind(
@@ -79,6 +99,7 @@ def _training(
         gang="spec.runPolicy.schedulingPolicy.minAvailable",
         scales=scales,
         queues=queues,
+        makes=makes,
     )
 
 
@@ -87,7 +108,9 @@ PYTORCHJOB = _training(
     "pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs", scales="spec.pytorchReplicaSpecs.Worker"
 )
 # Refused rather than held: two operators serve this kind, and its suspension was tried with neither.
-MPIJOB = _training("mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False)
+MPIJOB = _training(
+    "mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False, makes=("Pod", "Job")
+)
 NOTEBOOK = Kind(
     "kubeflow.org",
     ("v1", "v1beta1", "v1alpha1"),
@@ -95,6 +118,7 @@ NOTEBOOK = Kind(
     "Notebook",
     (PodSet(),),
     stopped="kubeflow-resource-stopped",
+    makes=("StatefulSet",),
 )
 
 
@@ -141,6 +165,7 @@ RAYJOB = Kind(
         ("spec.shutdownAfterJobFinishes", (True,)),
     ),
     queues=True,
+    makes=("RayCluster", "Job"),
 )
 JOBSET = Kind(
     "jobset.x-k8s.io",
@@ -159,12 +184,14 @@ JOBSET = Kind(
     suspend="spec.suspend",
     ended_conditions=("Completed", "Failed"),
     queues=True,
+    makes=("Job",),
 )
 
 GOVERNED = (
     POD,
     DEPLOYMENT,
     STATEFULSET,
+    DAEMONSET,
     REPLICASET,
     JOB,
     CRONJOB,

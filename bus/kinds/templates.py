@@ -3,6 +3,9 @@
 Two things are not in a template and so not in its demand: the overhead of its runtime class, and what LimitRanges and
 other webhooks add when the pod is made. The pods themselves show them.
 
+A container without a limit of a resource may use the whole node, so its limit counts as its request there, never as
+nothing; :func:`pod_needs` names it.
+
 Source: kubernetes v1.36.3 ``SetDefaults_Pod`` (``pkg/apis/core/v1/defaults.go``), ``PodRequests`` and ``PodLimits`` of
 component-helpers; ``reliability.md`` D4, D5.
 """
@@ -18,6 +21,7 @@ from bus.amounts import (
     PodResources,
     effective_limit,
     effective_request,
+    is_above_zero,
     observed_quantity,
 )
 from bus.errors import DemandError, QuantityError
@@ -25,6 +29,13 @@ from bus.kinds.paths import bounded
 
 #: Most resource names that one pod may ask for: a fact with more would outgrow a message.
 MOST_RESOURCES = 64
+#: What a container may use without bounds where it states no limit.
+UNBOUNDED = ("cpu", "ephemeral-storage", "memory")
+#: Most keys that are told of, half of them of requests.
+MOST_UNSTATED = 12
+#: Most containers that are named where they lack something, and longest name of one.
+MOST_NAMED = 8
+LONGEST_CONTAINER = 63
 #: Longest resource name: a prefix of 253, a slash, a name of 63.
 LONGEST_RESOURCE = 253 + 1 + 63
 
@@ -46,6 +57,7 @@ class Resources(msgspec.Struct):
 class Container(msgspec.Struct, rename="camel"):
     """What is decoded of a container: no image, command, arguments, environment or mounts."""
 
+    name: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
 
@@ -98,25 +110,36 @@ def template_at(value: object, place: str) -> Template:
     return template
 
 
-def pod_demand(template: Template, place: str) -> dict[str, int]:
-    """``requests.<resource>`` and ``limits.<resource>`` of one pod, each rounded up once, at the pod; no zeros.
+#: Demand of one pod, and what :func:`_unstated` says of it.
+Needs = tuple[dict[str, int], dict[str, tuple[str, ...]]]
+
+
+def pod_needs(template: Template, place: str) -> Needs:
+    """Of one pod: ``requests.<resource>`` and ``limits.<resource>``, each rounded up once, at the pod, no zeros; and the
+    containers that state no limit of a resource, by ``limits.<resource>``, of these by ``requests.<resource>`` those that
+    state no request either.
 
     Raises DemandError for an unreadable quantity, an amount above 2**63 - 1, or too many or too long resource names.
     """
     key = _encode(template.spec)
     if len(key) > LONGEST_KNOWN:
-        return _summed(template.spec, place)
+        return _needs(template.spec, place)
     try:
-        return _known(key).copy()
+        demand, unstated = _known(key)
     except DemandError:
         # Said again with its place.
-        return _summed(template.spec, place)
+        return _needs(template.spec, place)
+    return demand.copy(), unstated
 
 
 @lru_cache(maxsize=1_024)
-def _known(spec: bytes) -> dict[str, int]:
-    """What a spec asks for. Most pods of a cluster are written alike: 2 us where the sums take 20."""
-    return _summed(_decode(spec), "")
+def _known(spec: bytes) -> Needs:
+    """What a spec asks for. Most pods of a cluster are written alike, so they are summed once."""
+    return _needs(_decode(spec), "")
+
+
+def _needs(spec: Spec, place: str) -> Needs:
+    return _summed(spec, place), _unstated(spec)
 
 
 def _summed(spec: Spec, place: str) -> dict[str, int]:
@@ -134,6 +157,33 @@ def _summed(spec: Spec, place: str) -> dict[str, int]:
             if amount:
                 demand[prefix + _named(name, place)] = bounded(amount, f"{place}: {prefix}{name}")
     return demand
+
+
+def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
+    """CPU, memory and local disk are without bounds where they are not limited, and so is a limit of 0 to the kubelet. Of
+    other resources only what is requested without a limit is meant, as what is not named is not given. At most
+    :data:`MOST_NAMED` containers are named of each. The quantities are readable.
+    """
+    above = _written(spec.resources.limits) if spec.resources else {}
+    found: dict[str, list[str]] = {}
+    for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+        limits, requests = _stated(container, "limits"), _stated(container, "requests")
+        for resource in (*UNBOUNDED, *sorted(requests.keys() - set(UNBOUNDED))):
+            if resource in limits or is_above_zero(above.get(resource)):
+                continue
+            if len(found) >= MOST_UNSTATED and f"limits.{resource}" not in found:
+                break
+            name = (container.name or "")[:LONGEST_CONTAINER]
+            found.setdefault(f"limits.{resource}", []).append(name)
+            if resource not in requests:
+                found.setdefault(f"requests.{resource}", []).append(name)
+    return {key: tuple(dict.fromkeys(names))[:MOST_NAMED] for key, names in sorted(found.items())}
+
+
+def _stated(container: Container, part: str) -> Written:
+    """The quantities above 0 of a container's ``requests`` or ``limits``."""
+    written = _written(getattr(container.resources, part, None))
+    return {name: text for name, text in written.items() if is_above_zero(text)}
 
 
 def _named(name: str, place: str) -> str:
@@ -166,12 +216,16 @@ def _requested(spec: Spec) -> PodResources:
 
 
 def _limited(spec: Spec) -> PodResources:
-    return PodResources(
-        _containers(spec.containers, defaulted=False),
-        _containers(spec.init_containers, defaulted=False),
-        _written(spec.overhead),
-        _written(spec.resources.limits) if spec.resources else {},
-    )
+    """Where a limit is missing, or 0, the request is one."""
+    containers = _containers(spec.containers, defaulted=False)
+    init = _containers(spec.init_containers, defaulted=False)
+    pod = spec.resources or Resources()
+    limits = _written(pod.limits)
+    stated = {name for one in (*containers, *init) for name in one.requests}
+    for name, request in _written(pod.requests).items():
+        if not is_above_zero(limits.get(name)) and name not in stated:
+            limits[name] = request
+    return PodResources(containers, init, _written(spec.overhead), limits)
 
 
 def _containers(
@@ -183,6 +237,10 @@ def _containers(
         quantities = _written(resources.limits) if resources else {}
         if defaulted and resources:
             quantities |= _written(resources.requests)
+        elif resources:
+            for name, request in _written(resources.requests).items():
+                if not is_above_zero(quantities.get(name)):
+                    quantities[name] = request
         found.append(
             ContainerResources(quantities, restartable=container.restart_policy == "Always")
         )

@@ -24,15 +24,17 @@ from typing import Any
 import aiohttp
 import msgspec
 
+from bus.clock import ServerClock, SystemClock
 from bus.errors import BursarError, MalformedJsonError
 from bus.kube.access import Access, Credentials, open_api
 from bus.kube.refusals import declined, resource_at
 from bus.kube.requests import BROKEN, PAGE, WATCH, Query, Requests, retry_after, unreachable, whole
 from bus.sources.contract import GoneError, Page, refusal, resource_of
+from bus.sources.records import LARGEST_RECORD
 
 #: Longest line of a watch that is put together; a longer one is cut, and then refused by who reads
 #: it.
-LONGEST_LINE = 4 * 1024 * 1024 + 4096
+LONGEST_LINE = LARGEST_RECORD + 4096
 #: The name under which Bursar owns fields.
 MANAGER = "bursar"
 
@@ -55,19 +57,26 @@ class _List(msgspec.Struct):
 _list_decoder = msgspec.json.Decoder(_List)
 
 
-async def connect(access: Access, *, trust_env: bool = False) -> KubeCluster:
+async def connect(
+    access: Access, *, trust_env: bool = False, clock: ServerClock | None = None
+) -> KubeCluster:
     """The cluster at ``access``. Reads credentials; the first request makes the connection.
+
+    Its answers measure ``clock``.
 
     Raises PermissionDeniedError when the credentials cannot be read, with what is wrong with them.
     """
-    return KubeCluster(*await open_api(access, trust_env=trust_env))
+    found = await open_api(access, trust_env=trust_env)
+    return KubeCluster(*found, clock or ServerClock(SystemClock()))
 
 
 class KubeCluster:
     """A cluster's API server, kept by :class:`bus.sources.contract.Cluster`."""
 
-    def __init__(self, api: Any, credentials: Credentials) -> None:
+    def __init__(self, api: Any, credentials: Credentials, clock: ServerClock) -> None:
         self._requests = Requests(api, credentials)
+        #: The API server's, by its answers to lists and watches.
+        self.clock = clock
 
     async def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
@@ -118,9 +127,15 @@ class KubeCluster:
         """The object at ``path``, as the API server has it now."""
         return await self._object("GET", "get", path)
 
-    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
-        """A new object in the collection at ``path``; the object as it was stored."""
-        return await self._object("POST", "create", path, body, query=[("fieldManager", MANAGER)])
+    async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """A new object in the collection at ``path``; the object as it was stored.
+
+        With ``dry_run`` everything is done but the writing, reviews included.
+        """
+        query = [("fieldManager", MANAGER)]
+        if dry_run:
+            query.append(("dryRun", "All"))
+        return await self._object("POST", "create", path, body, query=query)
 
     async def apply(
         self, path: str, body: Mapping[str, Any], *, manager: str = MANAGER, force: bool = True
@@ -191,7 +206,9 @@ class KubeCluster:
         self, path: str, verb: str, query: Query, timeout: aiohttp.ClientTimeout, *, resumed: bool
     ) -> aiohttp.ClientResponse:
         """A response of status 200 to a list or a watch."""
+        sent_us = self.clock.own_us()
         response, said = await self._requests.ask("GET", path, query, timeout)
+        self.clock.answered(response.headers.get("Date"), sent_us)
         if response.status == 200:
             return response
         # A store that was put back to an older state: our version lies in its future.

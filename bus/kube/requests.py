@@ -11,9 +11,10 @@ from typing import Any
 
 import aiohttp
 
-from bus.errors import ClusterUnavailableError, ObservationError
+from bus.errors import ClusterUnavailableError
 from bus.kube.access import Credentials
 from bus.kube.refusals import resource_at
+from bus.sources.contract import AnswerTooLargeError
 
 #: Largest answer that is read into memory; a page of 500 pods is 2 to 5 MiB.
 LARGEST_PAGE = 256 * 1024 * 1024
@@ -112,12 +113,12 @@ def unreachable(error: Exception, verb: str, path: str) -> ClusterUnavailableErr
 
 
 async def whole(response: aiohttp.ClientResponse) -> bytes:
-    """All of an answer. Raises ObservationError for one that is too large to be kept."""
+    """All of an answer. Raises AnswerTooLargeError for one that is too large to be kept."""
     raw = bytearray()
     async for chunk in response.content.iter_any():
         raw += chunk
         if len(raw) > LARGEST_PAGE:
-            raise ObservationError("the answer is larger than a page may be", limit=LARGEST_PAGE)
+            raise AnswerTooLargeError(limit=LARGEST_PAGE)
     return bytes(raw)
 
 

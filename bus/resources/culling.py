@@ -24,6 +24,8 @@ CULLED_BY = "bursar.io/notebook-culled-by"
 CULL_REASON = "bursar.io/notebook-cull-reason"
 #: How many replicas a workload had before it was stopped.
 REPLICAS_BEFORE = "bursar.io/notebook-replicas-before"
+#: Written before a workload is scaled, gone when it is: the generation of the spec that is meant to be scaled.
+SCALING = "bursar.io/notebook-scaling"
 #: The id of the decision that gave it back.
 RESTORED_BY = "bursar.io/notebook-restored-by"
 #: Written by its owner: not stopped before this (RFC 3339), within the policy's cap.

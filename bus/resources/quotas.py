@@ -35,6 +35,8 @@ PATH = f"/apis/{GROUP}/{VERSION}/{PLURAL}"
 #: Most keys of one map, most windows of one budget.
 MOST_KEYS = 64
 MOST_WINDOWS = 120
+#: Most namespaces that one quota may name.
+MOST_NAMESPACES = 1_024
 #: Explicit windows span at most ten years: amounts times ten years stay inside 64 bits.
 LONGEST_BUDGET_SECONDS = 3_653 * 86_400
 #: Most problems that are told of one object.
@@ -42,6 +44,7 @@ MOST_TOLD = 8
 
 Amount = Annotated[Quantity, Field(json_schema_extra=rules.of_quantity)]
 Quantities = Annotated[dict[str, Amount], Field(max_length=MOST_KEYS)]
+Namespace = Annotated[str, Field(max_length=63, pattern=rules.LABEL_PATTERN)]
 Texts = Annotated[dict[str, str], Field(json_schema_extra=rules.WHOLE)]
 ResourceQuantities = Annotated[Quantities, Field(json_schema_extra=rules.of_resources)]
 
@@ -215,6 +218,18 @@ class QuotaSpec(_Model):
     elastic: Elastic | None = Field(default=None, json_schema_extra=rules.of_elastic)
     budget: Budget | None = None
     queue: Queue | None = None
+    namespaces: list[Namespace] = Field(
+        default=[],
+        max_length=MOST_NAMESPACES,
+        description="The namespaces that it serves: workloads of others may not name it. Empty: those of the quota above, "
+        "else every namespace that is not mapped to another quota.",
+        json_schema_extra=rules.AS_SET,
+    )
+    unstated_limits: Literal["Refuse", "ChargeRequests"] = Field(
+        default="Refuse",
+        description="Containers that state no limit of a resource which a limits.<resource> key names: Refuse refuses their "
+        "workload (must-specify); ChargeRequests charges what they request, and refuses what requests nothing either.",
+    )
 
     @field_validator("parent_biz_group")
     @classmethod
@@ -252,13 +267,19 @@ class Shown(_Model):
 class QuotaStatus(_Model):
     """What Bursar's ledger knows of the quota. Written by Bursar only."""
 
-    hard: Texts = Field(default={}, description="The limits in force.")
-    used: Texts = Field(default={}, description="Held by it and granted to its children.")
+    hard: Texts = Field(
+        default={}, description="The limits in force; of cash/ keys the hours of this period."
+    )
+    used: Texts = Field(
+        default={},
+        description="Held by it and granted to its children; of cash/ keys the hours that are spent.",
+    )
     self_used: Texts = Field(default={}, description="Held by its own workloads.")
     runtime: Texts = Field(default={}, description="The elastic share it has now.")
     budget_left: Texts = Field(default={}, description="Hours left in this period.")
     exhausts_at: str = Field(
-        default="", description="When the first budget is spent if what runs goes on; empty: never."
+        default="",
+        description="When the first budget was spent, or will be if what runs goes on; empty: never.",
     )
     shown: Shown = Shown()
     conditions: list[Condition] = Field(default=[], json_schema_extra=rules.BY_TYPE)

@@ -54,6 +54,8 @@ def _text(text: str) -> str:
 STAMP: Extra = {"format": "date-time"}
 #: A map that has one writer: what it leaves out is gone. Server-side apply keeps the keys of a map that became empty.
 WHOLE: Extra = {"x-kubernetes-map-type": "atomic"}
+#: A list without order, in which nothing stands twice.
+AS_SET: Extra = {"x-kubernetes-list-type": "set"}
 #: A list that is a map by type, as conditions are.
 BY_TYPE: Extra = {"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["type"]}
 

@@ -42,6 +42,7 @@ def _workloads(kind: Kind, *, is_optional: bool = False) -> Source:
 DEPLOYMENTS = _workloads(table.DEPLOYMENT)
 REPLICASETS = _workloads(table.REPLICASET)
 STATEFULSETS = _workloads(table.STATEFULSET)
+DAEMONSETS = _workloads(table.DAEMONSET)
 JOBS = _workloads(table.JOB)
 CRONJOBS = _workloads(table.CRONJOB)
 ROLLOUTS = _workloads(table.ROLLOUT, is_optional=True)
@@ -72,6 +73,7 @@ SOURCES = (
     DEPLOYMENTS,
     REPLICASETS,
     STATEFULSETS,
+    DAEMONSETS,
     JOBS,
     CRONJOBS,
     ROLLOUTS,

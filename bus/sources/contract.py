@@ -16,7 +16,13 @@ from typing import Protocol
 
 import msgspec
 
-from bus.errors import BursarError, ClusterUnavailableError, PermanentError, PermissionDeniedError
+from bus.errors import (
+    BursarError,
+    ClusterUnavailableError,
+    ObservationError,
+    PermanentError,
+    PermissionDeniedError,
+)
 from bus.events.vocabulary import Fact
 from bus.sources.records import Translate
 
@@ -33,6 +39,13 @@ class NotInstalledError(PermanentError):
 
     Look again after minutes: custom kinds may be installed at any time. Where the kind is no custom one, what answers
     is no API server of a cluster.
+    """
+
+
+class AnswerTooLargeError(ObservationError):
+    """The answer is larger than a page may be.
+
+    Ask for fewer objects at once.
     """
 
 
@@ -79,6 +92,9 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     #: Shortest time between two lists that are asked for out of turn: what a tenant can cause is
     #: bounded.
     apart_seconds: float = 10.0
+    #: Shortest time between two words of a source that it is still being told. Just below a minute, as that is how often
+    #: the API server sends bookmarks.
+    heartbeat_seconds: float = 45.0
     #: First wait after a failure; it doubles up to ``longest_wait_seconds``.
     wait_seconds: float = 1.0
     longest_wait_seconds: float = 30.0
@@ -96,6 +112,8 @@ class ReflectorState(msgspec.Struct):
     #: for.
     heard_us: int = 0
     listed_us: int = 0
+    #: What is added to this machine's clock to have the API server's, microseconds.
+    offset_us: int = 0
     #: Lists asked for, by reason.
     relists: Counter[str] = msgspec.field(default_factory=Counter)
     published: int = 0
@@ -113,6 +131,12 @@ class ReflectorState(msgspec.Struct):
     reissued: int = 0
     #: When the kind was last found not to be installed; it is not, while this is later than ``heard_us``.
     absent_us: int = 0
+    #: Objects of the newest list that are in no row of the ledger, as their records were refused: name to reason, the
+    #: first hundred, and how many they are (0 is right).
+    unread: dict[str, str] = msgspec.field(default_factory=dict)
+    unread_count: int = 0
+    #: Why nothing is said, where a clock is wrong by years; "" where it is not.
+    wrong_clock: str = ""
     #: What keeps the reflector from its work now; "" while it works.
     trouble: str = ""
 
@@ -144,7 +168,7 @@ class Cluster(Protocol):
         read.
 
         Raises GoneError when ``following`` has expired, MalformedJsonError when the answer is no
-        list.
+        list, AnswerTooLargeError when it is too much at once.
         """
         ...
 

@@ -21,6 +21,14 @@ from bus.errors import BursarError, EnvelopeError
 LONGEST_LINE = 512 * 1024
 #: Bytes of a file that are read at once.
 CHUNK = 64 * 1024
+#: Bytes of a compressed file that are read at once, and the largest window that a frame may ask for.
+PIECE = 1024
+WINDOW = 8 * 1024 * 1024
+#: What a compressed file may stand for: so many times its size, of which exports are 20 to 200, and never more than 1 TiB.
+#: Below 64 MiB nothing is asked.
+RATIO = 1_000
+FREE = 64 * 1024 * 1024
+LARGEST = 1024**4
 
 
 def read_lines(path: Path | str) -> Iterator[Event]:
@@ -56,11 +64,21 @@ def _decompressed(file: BinaryIO) -> Iterator[bytes]:
     Not by the library's reader, which ends in silence where a file was cut short.
     """
     frame: zstandard.ZstdDecompressionObj | None = None
-    for chunk in _chunks(file):
+    read = made = 0
+    # A few bytes of a frame can stand for 128 KB: small pieces bound what comes out at once.
+    while chunk := file.read(PIECE):
         rest = chunk
+        read += len(chunk)
         while rest:
-            frame = frame or zstandard.ZstdDecompressor().decompressobj()
-            yield frame.decompress(rest)
+            frame = frame or zstandard.ZstdDecompressor(max_window_size=WINDOW).decompressobj()
+            text = frame.decompress(rest)
+            made += len(text)
+            if made > LARGEST or made > max(read * RATIO, FREE):
+                raise zstandard.ZstdError(
+                    f"{read:,} bytes stand for more than {made:,}: no export does; where it is one, "
+                    "decompress it with `zstd -d` first"
+                )
+            yield text
             rest = frame.unused_data if frame.eof else b""
             if frame.eof:
                 frame = None

@@ -16,7 +16,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from bus.kinds import QUOTA_LABELS
+from bus.kinds import QUEUE_ANNOTATION, QUOTA_LABELS
+from bus.resources import culling
 from bus.resources.culling import KUBEFLOW_KEYS
 
 #: Most labels, and most annotations, that one fact carries.
@@ -25,11 +26,39 @@ MOST = 64
 LONGEST_LABEL = 63
 #: Longest annotation value that is kept; longer ones are cut.
 LONGEST_ANNOTATION = 253
+#: Most bytes that labels and annotations of one fact may take together, as JSON. A message of the
+#: history carries 64 KiB.
+LARGEST_TEXTS = 16 * 1024
 #: Longest key that the API server accepts: a prefix of 253, a slash, a name of 63. Longer ones are
 #: left out, since a cut key would be another key.
 LONGEST_KEY = 253 + 1 + 63
 
+#: Labels that Bursar itself reads, beside those of quotas, team and user; they are left out last.
+READ_LABELS = frozenset(
+    {"notebook-name", "app.kubernetes.io/component", "component", "bursar.io/probe"}
+)
+#: Annotations that Bursar itself reads or writes; they are left out last.
+READ_ANNOTATIONS = frozenset(
+    {
+        *KUBEFLOW_KEYS,
+        QUEUE_ANNOTATION,
+        culling.CULLS_AT,
+        culling.WARNED_BY,
+        culling.CULLED_BY,
+        culling.CULL_REASON,
+        culling.REPLICAS_BEFORE,
+        culling.RESTORED_BY,
+        culling.SNOOZED_UNTIL,
+        "bursar.io/cull-idle-after",
+        "bursar.io/do-not-cull",
+        "bursar.io/probe",
+        "bursar.io/probe-base-path",
+        "bursar.io/probe-port",
+    }
+)
+
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_encode = msgspec.json.Encoder().encode
 
 
 class LabelPolicy(msgspec.Struct, frozen=True):
@@ -48,6 +77,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     label_keys: frozenset[str] = frozenset(
         {
             "app",
+            "component",  # JupyterHub's KubeSpawner
             "gpu_spec",  # recorded trace openb
             "job-name",
             "k8s-app",
@@ -88,32 +118,62 @@ class LabelPolicy(msgspec.Struct, frozen=True):
     )
 
 
+class Texts(msgspec.Struct, frozen=True):
+    """What of an object's labels and annotations goes into its fact, and which had to be cut or left out."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    labels_cut: bool
+    annotations_cut: bool
+
+
+def kept_texts(
+    labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None, policy: LabelPolicy
+) -> Texts:
+    """The labels and annotations that ``policy`` keeps, together at most :data:`LARGEST_TEXTS` as JSON.
+
+    Annotations are left out first, then labels, from the end of their order, so that two watchers
+    keep the same ones: what Bursar itself reads goes last, or a tenant could push it out with texts
+    of its own. At most 64 of each.
+    """
+    kept, labels_cut, size = _bounded(
+        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
+    )
+    chosen = _chosen_annotations(annotations, policy)
+    noted, annotations_cut, _ = _bounded(
+        annotations or {}, chosen, LONGEST_ANNOTATION, LARGEST_TEXTS - size
+    )
+    return Texts(kept, noted, labels_cut, annotations_cut)
+
+
 def kept_labels(
     labels: Mapping[str, str] | None, policy: LabelPolicy
 ) -> tuple[dict[str, str], bool]:
-    """The labels that ``policy`` keeps, by key, and whether any of them had to be cut or left out.
+    """The labels that ``policy`` keeps, as :func:`kept_texts` does, and whether any had to be cut or left out."""
+    kept, cut, _ = _bounded(
+        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
+    )
+    return kept, cut
 
-    At most 64, the first by key, so that two watchers keep the same ones; those that name a quota
-    before all others, or a tenant could push them out with labels of its own.
-    """
+
+def _chosen_labels(labels: Mapping[str, str] | None, policy: LabelPolicy) -> list[str]:
     if not labels:
-        return {}, False
+        return []
     keys, prefixes = policy.label_keys, policy.label_prefixes
     chosen = [key for key in labels if key in keys or key.startswith(prefixes)]
-    return _bounded(labels, chosen, LONGEST_LABEL)
+    named = (policy.team, policy.user)
+    chosen.sort(
+        key=lambda key: (key not in QUOTA_LABELS, key not in named, key not in READ_LABELS, key)
+    )
+    return chosen
 
 
-def kept_annotations(
-    annotations: Mapping[str, str] | None, policy: LabelPolicy
-) -> tuple[dict[str, str], bool]:
-    """The annotations that ``policy`` keeps, by key, and whether any of them had to be cut or
-    left out.
-    """
+def _chosen_annotations(annotations: Mapping[str, str] | None, policy: LabelPolicy) -> list[str]:
     if not annotations:
-        return {}, False
-    prefixes = policy.annotation_prefixes
-    chosen = [key for key in annotations if key.startswith(prefixes)]
-    return _bounded(annotations, chosen, LONGEST_ANNOTATION)
+        return []
+    chosen = [key for key in annotations if key.startswith(policy.annotation_prefixes)]
+    chosen.sort(key=lambda key: (key not in READ_ANNOTATIONS, key))
+    return chosen
 
 
 def named(key: str, *sources: Mapping[str, str] | None) -> str | None:
@@ -139,13 +199,11 @@ def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | No
 
 
 def _bounded(
-    texts: Mapping[str, str], chosen: list[str], longest: int
-) -> tuple[dict[str, str], bool]:
-    if not chosen:
-        return {}, False
-    chosen.sort(key=lambda key: (key not in QUOTA_LABELS, key))
+    texts: Mapping[str, str], chosen: list[str], longest: int, room: int
+) -> tuple[dict[str, str], bool, int]:
+    """(what is kept of ``chosen``, by key, whether anything was cut, its size as JSON). The first of ``chosen`` stay longest."""
     kept: dict[str, str] = {}
-    cut = False
+    cut, used = False, 0
     for key in chosen:
         value = texts[key]
         if len(value) > longest:
@@ -153,5 +211,18 @@ def _bounded(
         if len(kept) == MOST or len(key) > LONGEST_KEY or _CONTROL.search(key + value):
             cut = True
             continue
+        size = encoded_size(key) + encoded_size(value) + 2
+        if used + size > room:
+            cut = True
+            continue
         kept[key] = value
-    return kept, cut
+        used += size
+    return dict(sorted(kept.items())), cut, used
+
+
+def encoded_size(text: str) -> int:
+    """Bytes of a text as JSON."""
+    # Nothing but quotes and backslashes is escaped in printable ASCII.
+    if text.isascii() and '"' not in text and "\\" not in text and text.isprintable():
+        return len(text) + 2
+    return len(_encode(text))

@@ -12,13 +12,15 @@ import msgspec
 from bus.envelope import Event
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.sources import records
-from bus.sources.labels import LONGEST_KEY, LabelPolicy, gpu_model, kept_labels
+from bus.sources.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
 from bus.sources.records import Metadata, Record
 
 #: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
 #: characters.
 MOST_RESOURCES = 128
 LONGEST_QUANTITY = 32
+#: Most bytes of them, as JSON; a message of the history carries 64 KiB.
+LARGEST_ALLOCATABLE = 32 * 1024
 
 
 class Condition(msgspec.Struct):
@@ -82,14 +84,24 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 def _allocatable(quantities: dict[str, str]) -> dict[str, str]:
     """Sorted by name, so that equal nodes give equal bytes; what no quantity or name can be is
-    left out.
+    left out, and of too many those of extended resources, the last by name first.
     """
     usable = sorted(
-        name
-        for name, quantity in quantities.items()
-        if len(name) <= LONGEST_KEY and len(quantity) <= LONGEST_QUANTITY
+        (
+            name
+            for name, quantity in quantities.items()
+            if len(name) <= LONGEST_KEY and len(quantity) <= LONGEST_QUANTITY
+        ),
+        key=lambda name: ("/" in name, name.rpartition("/")[2] != "gpu", name),
     )
-    return {name: quantities[name] for name in usable[:MOST_RESOURCES]}
+    kept: list[str] = []
+    room = LARGEST_ALLOCATABLE
+    for name in usable[:MOST_RESOURCES]:
+        room -= encoded_size(name) + encoded_size(quantities[name]) + 2
+        if room < 0:
+            break
+        kept.append(name)
+    return {name: quantities[name] for name in sorted(kept)}
 
 
 def _said(fact: NodeObserved | NodeVanished, record: Record) -> Event:

@@ -3,6 +3,10 @@
 The hot path of Bursar: only listed fields are decoded, and what is charged travels as the API
 server wrote it, so that better rules need no new observation.
 
+No pod is refused for its size, since a tenant chooses it: labels and annotations, resources and
+ends of containers have bounds of their own that leave room for the rest in a message. What was left
+out is among the fact's ``notes``.
+
 Source: Kubernetes API reference, core/v1 Pod; ``accounting.md`` sections 2 and 3;
 ``reliability.md`` A6 to A28.
 """
@@ -14,16 +18,22 @@ from collections.abc import Mapping
 import msgspec
 
 from bus.amounts import ContainerResources, PodResources, observed_quantity
+from bus.charges import effective
 from bus.envelope import Event
 from bus.errors import ObservationError, QuantityError
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.sources import records
-from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels, named
+from bus.sources.labels import LabelPolicy, encoded_size, kept_texts, named
+from bus.sources.limits import LIMITED, bounds, whole_limits
 from bus.sources.records import LONGEST_NAME, Metadata, Record
 
 #: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
 #: rewritten.
 LONGEST_QUANTITY = 32
+#: Most bytes of a pod's resources in its fact, as JSON; where they are more, they are folded.
+LARGEST_RESOURCES = 24 * 1024
+#: Most ends of containers that one fact carries.
+MOST_FINISHES = 64
 #: Longest phase that is carried on; Kubernetes has five words for it.
 LONGEST_PHASE = 63
 
@@ -36,6 +46,7 @@ class Resources(msgspec.Struct):
     """``resources`` of a container, of its status or of a pod."""
 
     requests: Quantities | None = None
+    limits: Quantities | None = None
 
 
 class Container(msgspec.Struct, rename="camel"):
@@ -130,8 +141,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         elif condition.type == "PodResizePending" and condition.reason == "Infeasible":
             infeasible = True
     phase = (status.phase or "")[:LONGEST_PHASE]
-    kept, labels_cut = kept_labels(metadata.labels, labels)
-    annotations, annotations_cut = kept_annotations(metadata.annotations, labels)
+    texts = kept_texts(metadata.labels, metadata.annotations, labels)
+    finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
+    resources, is_folded, resources_cut = _bounded(_resources(spec, status, infeasible))
     fact = (PodVanished if records.is_delete(record) else PodObserved)(
         uid=metadata.uid,
         namespace=records.namespaced(metadata),
@@ -144,18 +156,23 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         deletion=records.stamp(metadata.deletion_timestamp),
         grace_seconds=metadata.deletion_grace_period_seconds,
         disrupted=records.stamp(disrupted),
-        finished=_finished(status) if phase in _FINISHED else (),
+        finished=finished,
         deadline_s=spec.active_deadline_seconds,
         priority=spec.priority or 0,
         owner=records.controller(metadata),
         team=named(labels.team, metadata.labels),
         user=named(labels.user, metadata.labels),
-        labels=kept,
-        annotations=annotations,
-        resources=encoded_resources(_resources(spec, status, infeasible)),
-        notes=()
-        if not (labels_cut or annotations_cut)
-        else records.notes(("labels_cut", labels_cut), ("annotations_cut", annotations_cut)),
+        labels=texts.labels,
+        annotations=texts.annotations,
+        resources=resources,
+        limits=whole_limits(_limits(spec, status)),
+        notes=records.notes(
+            ("labels_cut", texts.labels_cut),
+            ("annotations_cut", texts.annotations_cut),
+            ("finished_cut", finished_cut),
+            ("containers_folded", is_folded),
+            ("resources_cut", resources_cut),
+        ),
     )
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
@@ -170,11 +187,50 @@ def _node(spec: Spec) -> str | None:
     return spec.node_name
 
 
-def _finished(status: Status) -> tuple[str, ...]:
+def _finished(status: Status) -> tuple[tuple[str, ...], bool]:
+    """When containers ended, and whether it is not all: of too many the latest ones, by their text, as these decide."""
     statuses = (status.init_container_statuses or []) + (status.container_statuses or [])
-    return records.unique(
+    ends = records.unique(
         one.state.terminated.finished_at for one in statuses if one.state and one.state.terminated
     )
+    if len(ends) <= MOST_FINISHES:
+        return ends, False
+    return tuple(sorted(ends)[-MOST_FINISHES:]), True
+
+
+def _bounded(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:
+    """``resources`` as they are said, whether they had to be folded, and whether that was not enough."""
+    whole = encoded_resources(resources)
+    if len(bytes(whole)) <= LARGEST_RESOURCES:
+        return whole, False, False
+    one, is_cut = folded(resources)
+    return encoded_resources(one), True, is_cut
+
+
+def folded(resources: PodResources) -> tuple[PodResources, bool]:
+    """``resources`` as one container that asks for the pod's effective request, so that it is charged the same.
+
+    What cannot be read stays unreadable. Where there are too many names, cores, memory and devices
+    are kept first; second whether any had to be left out.
+    """
+    request, unreadable = effective(resources)
+    written = {name: f"{nano}n" for name, nano in request.items() if nano}
+    written |= dict.fromkeys(unreadable, "?")
+    kept: dict[str, str] = {}
+    room = LARGEST_RESOURCES - 64
+    for name in sorted(written, key=_order):
+        size = encoded_size(name) + len(written[name]) + 4
+        if size <= room:
+            room -= size
+            kept[name] = written[name]
+    return PodResources(containers=(ContainerResources(requests=kept),)), len(kept) < len(written)
+
+
+def _order(name: str) -> tuple[int, str]:
+    if name in ("cpu", "memory"):
+        return 0, name
+    is_device = name.rpartition("/")[2] in ("gpu", "gpu-core", "gpu-memory-ratio")
+    return (1 if is_device else 2 if name.startswith("hugepages-") else 3), name
 
 
 def _resources(spec: Spec, status: Status, infeasible: bool) -> PodResources:
@@ -209,6 +265,45 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
         allocated=_written(allocated) if allocated else None,
         restartable=container.restart_policy == "Always",
     )
+
+
+def _limits(spec: Spec, status: Status) -> PodResources:
+    """The limits in the place of requests; of a resize the larger of what is and what shall be."""
+    return PodResources(
+        containers=_limited(spec.containers, status.container_statuses),
+        init_containers=_limited(spec.init_containers, status.init_container_statuses),
+        overhead=_only_limited(spec.overhead),
+        requests=_only_limited(spec.resources.limits) if spec.resources else {},
+    )
+
+
+def _limited(
+    containers: list[Container] | None, statuses: list[ContainerStatus] | None
+) -> tuple[ContainerResources, ...]:
+    by_name = {one.name: one.resources for one in statuses or ()}
+    found = []
+    for container in containers or ():
+        actual = by_name.get(container.name)
+        found.append(
+            ContainerResources(
+                requests=_bounds(container.resources),
+                actual=_bounds(actual) if actual and actual.limits else None,
+                restartable=container.restart_policy == "Always",
+            )
+        )
+    return tuple(found)
+
+
+def _bounds(resources: Resources | None) -> Quantities:
+    if resources is None:
+        return {}
+    return bounds(_only_limited(resources.limits), _only_limited(resources.requests))
+
+
+def _only_limited(quantities: Quantities | None) -> Quantities:
+    if not quantities:
+        return {}
+    return _written({name: quantities[name] for name in LIMITED if name in quantities})
 
 
 def _written(quantities: Quantities | None) -> Quantities:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.envelope import Event
-from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.priorities import NEVER, PriorityClassObserved, PriorityClassVanished
 from bus.sources import records
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Metadata, Record
@@ -20,6 +20,7 @@ class PriorityClass(msgspec.Struct, rename="camel"):
     metadata: Metadata
     value: int = 0
     global_default: bool | None = None
+    preemption_policy: str | None = None
 
 
 def translate(record: Record, labels: LabelPolicy) -> Event:
@@ -41,6 +42,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             resource_version=metadata.resource_version,
             value=found.value,
             is_default=bool(found.global_default),
+            preemption_policy=NEVER if found.preemption_policy == NEVER else "PreemptLowerPriority",
         )
     return records.said(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version

@@ -18,11 +18,11 @@ import msgspec
 from bus import strict
 from bus.envelope import Event
 from bus.errors import MalformedJsonError, QuantityError
-from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished
+from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished, Serves
 from bus.resources import keys, quotas, rules
 from bus.sources import records
 from bus.sources.labels import LabelPolicy
-from bus.sources.records import LARGEST_BODY, Metadata, Record
+from bus.sources.records import LARGEST_BODY, Metadata, Record, TooLargeError
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 #: The parent of quotas that name none; no object.
@@ -64,27 +64,45 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
     metadata = found.metadata
     records.identified(metadata)
     namespace = metadata.namespace or ""
-    fact: QuotaObserved | QuotaVanished
     if records.is_delete(record):
-        fact = QuotaVanished(
+        vanished = QuotaVanished(
             uid=metadata.uid,
             kind=kind,
             name=metadata.name,
             namespace=namespace,
             resource_version=metadata.resource_version,
         )
-    else:
-        said = _elastic if kind == "ElasticQuota" else _business
-        fact = QuotaObserved(
-            uid=metadata.uid,
+        return _told(vanished, record)
+    said = _elastic if kind == "ElasticQuota" else _business
+    fact = QuotaObserved(
+        uid=metadata.uid,
+        kind=kind,
+        name=metadata.name,
+        namespace=namespace,
+        resource_version=metadata.resource_version,
+        created=records.stamp(metadata.creation_timestamp),
+        generation=metadata.generation,
+        **said(found),
+    )
+    try:
+        return _told(fact, record)
+    except TooLargeError as error:
+        bare = QuotaObserved(
+            uid=fact.uid,
             kind=kind,
-            name=metadata.name,
+            name=fact.name,
             namespace=namespace,
-            resource_version=metadata.resource_version,
-            created=records.stamp(metadata.creation_timestamp),
-            generation=metadata.generation,
-            **said(found),
+            resource_version=fact.resource_version,
+            created=fact.created,
+            generation=fact.generation,
+            parent=fact.parent,
+            tree=fact.tree,
+            problem=f"spec: {error}",
         )
+        return _told(bare, record)
+
+
+def _told(fact: QuotaObserved | QuotaVanished, record: Record) -> Event:
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
@@ -114,6 +132,8 @@ def _business(found: Object) -> dict[str, Any]:
         "is_parent": elastic.is_parent,
         "budget": _budget(spec.budget),
         "queue": _queue(spec.queue),
+        "serves": Serves(tuple(dict.fromkeys(spec.namespaces))),
+        "charges_requests": spec.unstated_limits == "ChargeRequests",
         "notes": tuple(dict.fromkeys(notes)),
     }
 

@@ -33,13 +33,21 @@ LONGEST_NAME = 253
 #: Longest stamp that is carried on; a longer one is cut, and so unreadable, as it was.
 LONGEST_STAMP = 40
 
-#: Largest record that is read. etcd keeps 1.5 MiB of an object; its JSON is larger by a little.
-LARGEST_RECORD = 4 * 1024 * 1024
+#: Largest record that is read. etcd keeps 1.5 MiB of an object, and an API server writes ``<``, ``>``
+#: and ``&`` of it as six characters each.
+LARGEST_RECORD = 12 * 1024 * 1024
 
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _NUL = re.compile(rb"(?<!\\)((?:\\\\)*+)\\u0000")
 
 T = TypeVar("T")
+
+
+class TooLargeError(ObservationError):
+    """The fact is larger than a message may be.
+
+    Say less of the object, if less can be said; it is there.
+    """
 
 
 class Record(msgspec.Struct, frozen=True, gc=False):
@@ -101,7 +109,17 @@ class _Unread(msgspec.Struct):
     metadata: _Identified
 
 
+class _Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Unnamed(msgspec.Struct):
+    metadata: _Named
+
+
 _uid_decoder = msgspec.json.Decoder(_Unread)
+_name_decoder = msgspec.json.Decoder(_Unnamed)
 
 
 def decoded(raw: bytes, kind: type[T]) -> T:
@@ -174,7 +192,7 @@ def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: st
     """``fact`` as the event of ``record``, with the id that two watchers of one object version
     share.
 
-    Raises ObservationError when its body is larger than a message may be.
+    Raises TooLargeError when its body is larger than a message may be.
     """
     event = fact.event(
         cluster=record.cluster,
@@ -184,7 +202,7 @@ def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: st
         time_us=record.time_us,
     )
     if len(event.body) > LARGEST_BODY:
-        raise ObservationError("the fact is larger than a message may be", size=len(event.body))
+        raise TooLargeError(size=len(event.body), limit=LARGEST_BODY)
     return event
 
 
@@ -204,6 +222,16 @@ def uid_of(raw: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return uid if usable(uid, LONGEST_ID) else ""
+
+
+def called(raw: bytes) -> str:
+    """``namespace/name`` of an object that could not be translated, for people; "" where not even that can be read."""
+    try:
+        found = _name_decoder.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    parts = [part for part in (found.namespace, found.name) if part]
+    return "/".join(parts) if all(usable(part, LONGEST_NAME) for part in parts) else ""
 
 
 def is_delete(record: Record) -> bool:

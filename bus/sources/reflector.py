@@ -13,6 +13,7 @@ the watch with it. The rules, each with the row of the catalogue it answers:
 - A bound pod never moves to another node. The first record that says so is parked and listed for,
   at most once in ten minutes; a list that is believed is believed in this too (A22).
 - A version goes forward only (A5, A12). The same version of an object is said once (A7).
+- Times are by the API server's clock. A clock that cannot be right says nothing; one that was set waits for a list.
 - Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
   permission that lasts 60 s ends the loop with its name (A4).
 
@@ -28,7 +29,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from contextlib import aclosing, suppress
 from typing import NoReturn
 
-from bus.clock import Clock
+from bus.clock import Clock, ServerClock
 from bus.envelope import Event
 from bus.errors import (
     BursarError,
@@ -36,10 +37,11 @@ from bus.errors import (
     ObservationError,
     PermissionDeniedError,
     RetryableError,
+    WrongClockError,
 )
-from bus.events.observations import ObservationRefused
 from bus.sources import lines, records
 from bus.sources.contract import (
+    AnswerTooLargeError,
     Cluster,
     GoneError,
     ReflectorSettings,
@@ -47,9 +49,11 @@ from bus.sources.contract import (
     Source,
     resource_of,
 )
+from bus.sources.heartbeats import Heartbeats
 from bus.sources.known import Known, newer
 from bus.sources.labels import LabelPolicy
 from bus.sources.lists import listed
+from bus.sources.observing import Observing
 from bus.sources.paging import pages
 from bus.sources.records import LONGEST_ID, Record
 from bus.sources.saying import Saying
@@ -93,14 +97,13 @@ class Reflector:
         self.state = ReflectorState()
         self._source = source
         self._cluster = cluster
-        self._clock = clock
-        self._name = name
-        self._said_by = f"kube/{source.name}"
-        self._labels = labels or LabelPolicy()
+        self._clock = clock if isinstance(clock, ServerClock) else ServerClock(clock)
         self._settings = settings or ReflectorSettings()
         self._known = Known(
             known or {}, every_version=source.every_version, is_bound=source.is_bound
         )
+        self._observing = Observing(source, labels or LabelPolicy(), self.state, self._known, name)
+        self._heartbeats = Heartbeats(source, name, self._clock, self._settings)
         self._jitter = jitter
         self._waits = Waits(self._settings, self.state, sleep, jitter)
         self._saying = Saying(transport, self.state, self._settings, self._waits, vanished)
@@ -110,6 +113,7 @@ class Reflector:
         self._seldom_until: dict[str, float] = {}
         self._stale_in_a_row = self._expired_in_a_row = self._unbelieved = 0
         self._doubted = False
+        self._page_size = self._settings.page_size
 
     async def run(self) -> NoReturn:
         """Follows the cluster until cancelled. Raises PermissionDeniedError when a permission stays
@@ -124,6 +128,7 @@ class Reflector:
                 else:
                     await self._waits.sleep(max(self._due_at - self._now(), 0.0))
             except GoneError as error:
+                self._heartbeats.doubted()
                 self.state.version = ""
                 self._want("gone")
                 await self._waits.back_off(error)
@@ -133,6 +138,7 @@ class Reflector:
                     raise
                 await self._waits.back_off(error)
             except RetryableError as error:
+                self.state.wrong_clock = str(error) if isinstance(error, WrongClockError) else ""
                 await self._waits.back_off(error, error.delay_seconds)
 
     def relist(self, reason: str) -> None:
@@ -150,7 +156,8 @@ class Reflector:
         reason = self._due
         self._due, self._due_at = "period", float("inf")
         self.state.relists[reason] += 1
-        asked_us = self._clock.now_us()
+        # The offset of this clock is known when the list is there.
+        asked_us = self._clock.own_us()
         self._listed_at = self._now()
         try:
             version, uids, moved = await self._pages()
@@ -162,15 +169,20 @@ class Reflector:
             self._want("expired")
             return await self._waits.back_off(error)
         except (MalformedJsonError, ObservationError) as error:
+            if isinstance(error, AnswerTooLargeError):
+                self._page_size = max(self._page_size // 8, 1)  # a few pods of 9 MiB each
             self._want("unreadable")
             return await self._waits.back_off(error)
+        self._observing.end_list()
         self._expired_in_a_row = 0
+        asked_us += self._clock.offset_us
         self._heard()
         doubt = "partial" if uids is None else self._doubt(version, uids)
         if uids is not None and not doubt:
             await self._believe(version, uids, moved, asked_us, reason)
         else:
             self._unbelieved += 1
+            self._heartbeats.doubted()
             self._want(doubt, self._waits.growing(self._unbelieved))
         # Otherwise the watch goes on from where it was, and tells what happened before this list.
         if not self.state.version:
@@ -183,7 +195,9 @@ class Reflector:
         """
         uids: set[str] = set()
         moved: list[Event] = []
-        limit = 0 if self._expired_in_a_row >= MOST_EXPIRED else self._settings.page_size
+        self._observing.begin_list()
+        is_whole = self._page_size == self._settings.page_size
+        limit = 0 if self._expired_in_a_row >= MOST_EXPIRED and is_whole else self._page_size
         version, complete, remaining = "", True, 0
         async with aclosing(pages(self._cluster, self._source.path, limit=limit)) as given:
             async for page in given:
@@ -191,15 +205,17 @@ class Reflector:
                     complete = False
                 else:
                     version = page.version
-                received_us, remaining = self._clock.now_us(), page.remaining
+                received_us, remaining = self._clock.checked_us(), page.remaining
                 events = []
                 for item in page.items:
-                    event, uid = self._translated(self._record("LISTED", item, received_us))
+                    event, uid = self._observing.item(
+                        self._observing.record("LISTED", item, received_us)
+                    )
                     complete = complete and bool(uid)
                     uids.add(uid)
                     if self._known.moves(event):
                         moved.append(event)
-                    elif self._is_news(event):
+                    elif self._observing.is_news(event):
                         events.append(event)
                 await self._saying.publish(events)
         return version, uids if complete and remaining <= 0 else None, moved
@@ -222,7 +238,7 @@ class Reflector:
     ) -> None:
         for event in moved:
             self._known.believe(event)
-        await self._saying.publish([event for event in moved if self._is_news(event)])
+        await self._saying.publish([event for event in moved if self._observing.is_news(event)])
         if self._source.list_fact and (self._source.says_every_list or reason != "period"):
             parts = listed(
                 self._source.list_fact,
@@ -230,8 +246,8 @@ class Reflector:
                 name=self._source.kind,
                 resource_version=version,
                 time_us=asked_us,
-                cluster=self._name,
-                source=self._said_by,
+                cluster=self._observing.name,
+                source=self._observing.said_by,
             )
             await self._saying.publish(parts)
         self._known.keep_only(uids)
@@ -239,7 +255,9 @@ class Reflector:
             # Two lists agree: the store was put back to an older state, and counts on from there.
             self.state.version = version
         self._doubted, self._unbelieved = False, 0
+        self._page_size = min(self._page_size * 2, self._settings.page_size)
         self.state.listed_us = asked_us
+        self._heartbeats.listed(self._now())
         self._want("period", self._settings.relist_seconds * (1 - 0.1 * self._jitter()))
 
     # The watch.
@@ -279,12 +297,16 @@ class Reflector:
         """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events it were."""
         events: list[Event] = []
         failure: BursarError | None = None
-        received_us = self._clock.now_us()
+        if self._clock.has_stepped():
+            # The watch goes on before this chunk when a list has measured the clock again.
+            self._want("clock")
+            return 0
+        received_us = self._clock.checked_us()
         for line in filter(None, chunk):
             try:
                 change, raw = lines.opened(line)
             except MalformedJsonError as error:
-                event = self._parked(self._record("", line, received_us), error)
+                event = self._parked(self._observing.record("", line, received_us), error)
             else:
                 if change == "BOOKMARK":
                     self._move(lines.bookmark(raw))
@@ -296,9 +318,11 @@ class Reflector:
                     self.state.unknown += 1
                     self._seldom("unknown")
                     continue
-                event = self._observed(self._record(change, raw, received_us))
+                event = self._observed(self._observing.record(change, raw, received_us))
             if event is not None:
                 events.append(event)
+        if failure is None and self._due == "period":
+            events += self._heartbeats.due(self._now(), received_us, self.state.version)
         await self._saying.publish(events)
         if failure is not None:
             raise failure
@@ -307,7 +331,7 @@ class Reflector:
     def _observed(self, record: Record) -> Event | None:
         """What one record of the watch says; None where that is stale, known, or doubted."""
         try:
-            event = self._source.translate(record, self._labels)
+            event = self._observing.translated(record)
         except (MalformedJsonError, ObservationError) as error:
             return self._parked(record, error)
         if not self._is_current(event):
@@ -316,15 +340,15 @@ class Reflector:
             self.state.moved += 1
             return self._parked(record, _MOVED) if self._seldom("moved") else None
         is_late = record.change != "ADDED" and not self._known.holds(event)
-        if not self._is_news(event):
+        if not self._observing.is_news(event):
             return None
         self.state.late += is_late
         return event
 
     def _parked(self, record: Record, error: MalformedJsonError | ObservationError) -> Event | None:
         """That ``record`` is refused, with a list since it could have been a delete; None where said."""
-        event = lines.refused(record, self._source.name, error)
-        if not self._is_news(event):
+        event = self._observing.refused(record, error)
+        if not self._observing.is_news(event):
             return None
         if error is not _MOVED:
             self.relist("refused")
@@ -359,26 +383,6 @@ class Reflector:
 
     # What both share.
 
-    def _record(self, change: str, raw: bytes, received_us: int) -> Record:
-        return Record(change, raw, received_us, self._name, self._said_by)
-
-    def _translated(self, record: Record) -> tuple[Event, str]:
-        """The event of ``record`` and its uid, which may be "" where the record is refused."""
-        try:
-            event = self._source.translate(record, self._labels)
-        except (MalformedJsonError, ObservationError) as error:
-            refused = lines.refused(record, self._source.name, error)
-            return refused, records.uid_of(record.object)
-        return event, records.identity(event)[0]
-
-    def _is_news(self, event: Event) -> bool:
-        if not self._known.admit(event):
-            self.state.skipped += 1
-            return False
-        if event.type == ObservationRefused.wire_type:
-            self.state.refused += 1
-        return True
-
     def _want(self, reason: str, delay_seconds: float = 0.0) -> None:
         """A list is due after ``delay_seconds``, unless one is due before."""
         due_at = self._now() + delay_seconds
@@ -387,7 +391,8 @@ class Reflector:
 
     def _heard(self) -> None:
         self.state.heard_us = self._clock.now_us()
-        self.state.trouble = ""
+        self.state.offset_us = self._clock.offset_us
+        self.state.trouble = self.state.wrong_clock = ""
         self._denied_at = None
 
     def _now(self) -> float:

@@ -10,6 +10,7 @@ section 1.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -20,8 +21,8 @@ from bus.errors import DemandError
 from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
 from bus.kinds import QUOTA_LABELS, Ask, Kind
 from bus.sources import records
-from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels
-from bus.sources.records import Metadata, Record
+from bus.sources.labels import LabelPolicy, kept_texts
+from bus.sources.records import Metadata, Record, TooLargeError
 
 
 class Workload(msgspec.Struct):
@@ -35,46 +36,62 @@ class Workload(msgspec.Struct):
 def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
     """``workload.observed`` or ``workload.vanished`` of one ``kind``.
 
-    An object whose demand cannot be read is said with a note, as it is there. Raises MalformedJsonError or
-    ObservationError: park the record and list again.
+    An object whose demand cannot be read, or is too large for a message, is said with a note, as it is there.
+    Raises MalformedJsonError or ObservationError: park the record and list again.
     """
     workload = records.decoded(record.object, Workload)
     metadata = records.identified(workload.metadata)
     namespace = records.namespaced(metadata)
-    fact: WorkloadObserved | WorkloadVanished
     if records.is_delete(record):
-        fact = WorkloadVanished(
-            uid=metadata.uid,
-            kind=kind.kind,
-            namespace=namespace,
-            name=metadata.name,
-            resource_version=metadata.resource_version,
+        return _said(
+            WorkloadVanished(
+                uid=metadata.uid,
+                kind=kind.kind,
+                namespace=namespace,
+                name=metadata.name,
+                resource_version=metadata.resource_version,
+            ),
+            record,
         )
-    else:
-        ask = _ask(workload, kind)
-        own = metadata.labels or {}
-        quota = ask.labels if ask else {key: own[key] for key in QUOTA_LABELS if own.get(key)}
-        fact = WorkloadObserved(
-            uid=metadata.uid,
-            kind=kind.kind,
-            namespace=namespace,
-            name=metadata.name,
-            resource_version=metadata.resource_version,
-            created=records.stamp(metadata.creation_timestamp),
-            owner=records.controller(metadata),
-            labels=kept_labels(own, labels)[0] | quota,
-            annotations=kept_annotations(metadata.annotations, labels)[0],
-            demand=ask.demand if ask else None,
-            pods=ask.pods if ask else 0,
-            deadline_s=ask.deadline_s if ask else None,
-            suspended=ask.suspended if ask else False,
-            per_replica=ask.per_replica if ask else None,
-            replicas=ask.replicas if ask else None,
-            wanted=ask.wanted if ask else {},
-            priority_class=ask.priority_class if ask else "",
-            held=ask.held if ask else False,
-            notes=() if ask else (UNREADABLE,),
-        )
+    ask = _ask(workload, kind)
+    try:
+        return _said(_observed(metadata, namespace, ask, labels, kind), record)
+    except TooLargeError:
+        # Thousands of resource names: no API server of today schedules that, and nobody may hide by it.
+        return _said(_observed(metadata, namespace, None, labels, kind), record)
+
+
+def _observed(
+    metadata: Metadata, namespace: str, ask: Ask | None, labels: LabelPolicy, kind: Kind
+) -> WorkloadObserved:
+    own = metadata.labels or {}
+    quota = ask.labels if ask else {key: own[key] for key in QUOTA_LABELS if own.get(key)}
+    texts = kept_texts(own, metadata.annotations, labels)
+    return WorkloadObserved(
+        uid=metadata.uid,
+        kind=kind.kind,
+        namespace=namespace,
+        name=metadata.name,
+        resource_version=metadata.resource_version,
+        created=records.stamp(metadata.creation_timestamp),
+        owner=records.controller(metadata),
+        labels=texts.labels | quota,
+        annotations=texts.annotations,
+        demand=ask.demand if ask else None,
+        pods=ask.pods if ask else 0,
+        deadline_s=ask.deadline_s if ask else None,
+        suspended=ask.suspended if ask else False,
+        per_replica=ask.per_replica if ask else None,
+        replicas=ask.replicas if ask else None,
+        wanted=ask.wanted if ask else {},
+        priority_class=ask.priority_class if ask else "",
+        held=ask.held if ask else False,
+        unstated=_counted(ask.unstated) if ask else {},
+        notes=() if ask else (UNREADABLE,),
+    )
+
+
+def _said(fact: WorkloadObserved | WorkloadVanished, record: Record) -> Event:
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
@@ -90,3 +107,10 @@ def _ask(workload: Workload, kind: Kind) -> Ask | None:
         )
     except DemandError:
         return None
+
+
+def _counted(unstated: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
+    """How many containers lack each limit: their names are a tenant's text, and stay in the cluster."""
+    return {
+        key: (f"{len(names)} container{'s' * (len(names) > 1)}",) for key, names in unstated.items()
+    }

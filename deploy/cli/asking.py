@@ -9,16 +9,36 @@ import msgspec
 import sqlalchemy as sa
 import typer
 
-from bus.clock import floor_seconds
 from deploy.cli import times, unassigned
+from deploy.cli.answers import answer, field
+from deploy.cli.filters import (
+    AllNamespaces,
+    Label,
+    Model,
+    Namespace,
+    Node,
+    Quota,
+    Sort,
+    Team,
+    Top,
+    User,
+    Workload,
+    require,
+    sorted_by,
+    wanted,
+)
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import say, write
 from deploy.cli.report_table import print_report
+from deploy.cli.standing import Standing, standing, unwatched
+from deploy.cli.tables import Column
 from deploy.cli.units import Unit, record
+from deploy.cli.words import duration, memory, moment, thousandths
+from deploy.hints import hint
 from deploy.ledgers import reading
+from deploy.near import absent
 from projections import reports
 from projections.accounts import Account, accounts
-from projections.engine.tables import checkpoints, parked
 from projections.pod_runs import pod_runs
 
 By = Annotated[
@@ -30,31 +50,12 @@ By = Annotated[
         "several with commas, or --by again.",
     ),
 ]
-Team = Annotated[str | None, typer.Option("--team", help="Only this team.")]
-User = Annotated[str | None, typer.Option("--user", help="Only this user.")]
-Namespace = Annotated[str | None, typer.Option("--namespace", "-n", help="Only this namespace.")]
-Quota = Annotated[str | None, typer.Option("--quota", help="Only what counts in this quota.")]
-
-
-class Standing(msgspec.Struct, frozen=True):
-    """How far the ledger is: its last event, the newest observation, and what is parked."""
-
-    sequence: int
-    observed_s: int
-    parked: int
-
-
-def standing(connection: sa.Connection) -> Standing:
-    """Where the ledger stands in the transaction of ``connection``; zeros for an empty one."""
-    row = connection.execute(sa.select(checkpoints)).first()
-    count = connection.scalar(sa.select(sa.func.count()).select_from(parked)) or 0
-    return Standing(row.sequence if row else 0, floor_seconds(row.observed_us) if row else 0, count)
 
 
 def register(app: typer.Typer) -> None:
     """Add both commands to the program."""
-    command(app, "report")(report)
-    command(app, "acct")(acct)
+    command(app, "report", question=True)(report)
+    command(app, "acct", question=True)(acct)
 
 
 def report(
@@ -68,7 +69,14 @@ def report(
     team: Team = None,
     user: User = None,
     namespace: Namespace = None,
+    is_all: AllNamespaces = False,
+    workload: Workload = None,
+    node: Node = None,
+    model: Model = None,
     quota: Quota = None,
+    label: Label = None,
+    sort: Sort = None,
+    top: Top = None,
     amounts: Annotated[
         bool,
         typer.Option(
@@ -78,9 +86,13 @@ def report(
 ) -> None:
     """Who used how much: exact sums of what pods held, by any groups.
 
+    --top shows the largest groups by GPUs held, else by cores; the total is of all. Words of times, such as yesterday,
+    count from the newest event (or --as-of).
+
     \b
-    bursar report --by team
-    bursar report --by team,day --from 2026-11-01 --to 2026-12-01 --tz Europe/Berlin
+    bursar report --by team --from month
+    bursar report --by team,day --from 2026-11 --to 2026-12 --tz Europe/Berlin
+    bursar report --by user --model A100 --from 7d --top 10
     bursar report --by label:app --unit exact -o json
     """
     zone = times.zone_of(tz)
@@ -89,36 +101,49 @@ def report(
         groups = reports.check(groups)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--by") from None
-    where = {"team": team, "user": user, "namespace": namespace, "quota": quota}
-    with reading(asked.settings) as connection:
+    where = wanted(
+        label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
+        model=model, quota=quota,
+    )  # fmt: skip
+    with reading(asked.place) as connection:
         stands = standing(connection)
         question = _question(stands, groups, start, end, as_of, zone, where)
-        answer = reports.sums if amounts else reports.report
-        rows = answer(connection, question)
+        asks = reports.sums if amounts else reports.report
+        rows = asks(connection, question)
+        if not any(row.sums != reports.Sums() for row in rows):
+            require(connection, where)
+        whole = _added(rows)
+        total = None
         if asked.output is Format.TABLE and len(rows) > 1:
-            total: reports.Row | None = answer(
-                connection, msgspec.structs.replace(question, by=())
-            )[0]
-        else:
-            total = None
+            total = asks(connection, msgspec.structs.replace(question, by=()))[0]
         nobody = unassigned.note(connection, question)
-    names = [name.strip() for name in groups]
-    notes = _notes(stands, question, sum(row.sums.unknown_s for row in rows), amounts) + nobody
-    if asked.output is Format.TABLE:
-        print_report(names, rows, total, unit, notes, amounts=amounts)
-        return
-    whole = reports.Sums()
-    for row in rows:
-        for name in ("cpu_milli_s", "gpu_milli_s", "memory_mib_s"):
-            setattr(whole, name, getattr(whole, name) + getattr(row.sums, name))
-    found = [
-        dict(zip(names, row.key, strict=True)) | record(row.sums, unit, whole, amounts=amounts)
-        for row in rows
-    ]
+    found, names = len(rows), list(groups)
+
+    def figures(row: reports.Row) -> dict[str, Any]:
+        keys = dict(zip(names, row.key, strict=True))
+        return keys | record(row.sums, unit, whole, amounts=amounts)
+
     columns = [*names, *record(whole, unit, whole, amounts=amounts)]
-    write(found, asked.output, columns=columns)
+    if top is not None and sort is None:
+        sort = columns[columns.index("held_s") - (2 if whole.gpu_milli_s else 3)]
+    rows = sorted_by(rows, sort, top, lambda row, name: figures(row)[name], columns)
+    notes = _notes(stands, question, whole.unknown_s, amounts) + nobody
+    notes += [f"the first {len(rows):,} of {found:,} groups"] if len(rows) < found else []
+    if asked.output is Format.TABLE:
+        print_report(names, rows, total, unit, notes, amounts=amounts, wide=asked.is_wide)
+        return
+    write([figures(row) for row in rows], asked.output, columns=columns)
     for note in notes:
         say(note)
+
+
+def _added(rows: list[reports.Row]) -> reports.Sums:
+    """What all groups held together; pods are not added, since one may be in several groups."""
+    whole = reports.Sums()
+    for row in rows:
+        for name in ("cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "unknown_s"):
+            setattr(whole, name, getattr(whole, name) + getattr(row.sums, name))
+    return whole
 
 
 def _question(
@@ -128,20 +153,22 @@ def _question(
     end: str | None,
     as_of: str | None,
     zone: ZoneInfo,
-    where: dict[str, str | None],
+    where: dict[str, str],
 ) -> reports.Question:
-    from_s = times.second_of(start, zone, "--from")
-    to_s = times.second_of(end, zone, "--to")
+    as_of_s = times.second_of(as_of, zone, "--as-of", stands.observed_s)
+    moment_s = stands.observed_s if as_of_s is None else as_of_s
+    from_s = times.second_of(start, zone, "--from", moment_s)
+    to_s = times.second_of(end, zone, "--to", moment_s)
     if from_s is not None and to_s is not None and from_s > to_s:
         raise typer.BadParameter("the period ends before it begins", param_hint="--to")
-    as_of_s = times.second_of(as_of, zone, "--as-of")
     return reports.Question(
         by=groups,
         from_s=from_s,
         to_s=to_s,
-        as_of_s=stands.observed_s if as_of_s is None else as_of_s,
+        as_of_s=moment_s,
         zone=zone,
-        where={name: value for name, value in where.items() if value is not None},
+        where=where,
+        moments=stands.moments,
     )
 
 
@@ -154,8 +181,9 @@ def _notes(
         f"as of event {stands.sequence:,}, {times.stamp(question.as_of_s)}{unknown}"
         f" · {stands.parked:,} events parked"
     ]
+    notes += unwatched(stands, question.as_of_s)
     if stands.parked:
-        notes.append("parked events are not in the figures: bursar parked list")
+        notes.append("parked events are not in the figures: " + hint("parked list"))
     return notes
 
 
@@ -164,56 +192,89 @@ def acct(
     team: Team = None,
     user: User = None,
     namespace: Namespace = None,
+    is_all: AllNamespaces = False,
+    workload: Workload = None,
+    node: Node = None,
+    model: Model = None,
+    quota: Quota = None,
+    label: Label = None,
     pod: Annotated[str | None, typer.Option("--pod", help="Only this pod: name or uid.")] = None,
     start: times.From = None,
     end: times.To = None,
     as_of: times.AsOf = None,
     tz: times.Zone = "UTC",
+    sort: Sort = None,
+    top: Top = None,
 ) -> None:
     """What is on each pod's account: one row for each interval in which its charge did not change.
 
     \b
-    bursar acct --team vision --from 2026-11-21
+    bursar acct --team vision --from yesterday
+    bursar acct --node a100-1 --sort held --top 20
     bursar acct --pod train-7 -o csv
     """
     zone = times.zone_of(tz)
-    with reading(asked.settings) as connection:
+    where = wanted(
+        label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
+        model=model, quota=quota,
+    )  # fmt: skip
+    with reading(asked.place) as connection:
         stands = standing(connection)
-        question = _question(stands, (), start, end, as_of, zone, {})
+        question = _question(stands, (), start, end, as_of, zone, where)
         runs = pod_runs.c
-        where: list[sa.ColumnElement[bool]] = []
-        if namespace is not None:
-            where.append(runs.namespace == namespace)
+        chosen = [runs[name] == where[name] for name in ("namespace", "workload") if name in where]
         if pod is not None:
-            where.append(sa.or_(runs.uid == pod, runs.name == pod))
+            chosen.append(sa.or_(runs.uid == pod, runs.name == pod))
 
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
 
-        found = accounts(select, as_of_s=question.as_of_s, where=tuple(where))
-    rows = [row for account in found for row in _lines(account, question, team, user)]
-    columns = list(_LINE)
-    if asked.output is Format.TABLE:
-        columns = [c for c in columns if c not in _LONG]
+        found = accounts(
+            select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
+        )
+        if not found and pod is not None:
+            names = connection.execute(sa.select(runs.name, runs.uid))
+            raise absent("pod", pod, (name for row in names for name in row))
+        rows = [row for account in found for row in _lines(account, question)]
+        if not rows:
+            require(connection, where)
+    rows = sorted_by(rows, sort, top, lambda row, name: row[name], _LINE)
     unknown_s = sum({row["uid"]: row["unknown_s"] for row in rows}.values())
     notes = _notes(stands, question, unknown_s, False)
-    write(
-        [{name: row[name] for name in columns} for row in rows],
-        asked.output, columns=columns, footer=notes,
-    )  # fmt: skip
+    columns = _COLUMNS if unknown_s else [c for c in _COLUMNS if c.title != "UNKNOWN"]
+    answer(asked, rows, fields=_LINE, columns=columns, notes=notes)
     if asked.output is not Format.TABLE:
         for note in notes:
             say(note)
 
 
-#: Columns that a table leaves out.
-_LONG = (
-    "uid", "cluster", "phase", "created", "extended", "cpu_type", "gpu_type",
-    "memory_type", "open", "sequence",
+_COLUMNS = (
+    Column("POD", lambda row: f"{row['namespace']}/{row['pod']}"),
+    field("FROM", show=moment),
+    field("TO", show=moment, wide=True),
+    field("HELD", "held_s", show=duration),
+    field("CORES", "cpu_milli", show=thousandths),
+    field("MEMORY", "memory_mib", show=memory),
+    field("GPUS", "gpu_milli", show=thousandths),
+    field("MODEL", drop=2),
+    field("TEAM", drop=1),
+    field("UNKNOWN", "unknown_s", show=duration),
+    field("USER", drop=5),
+    field("WAITED", "waiting_s", show=duration, drop=4),
+    field("NODE", drop=3),
+    *(
+        field(name.upper().replace("_", "-"), name, wide=True)
+        for name in (
+            "workload", "quota", "phase", "created", "cpu_type", "gpu_type", "memory_type", "extended", "open",
+            "flags", "sequence", "cluster", "uid",
+        )
+    ),
 )  # fmt: skip
 _NAMED = (
     "team", "user", "quota", "cpu_type", "gpu_type", "memory_type", "node", "model", "extended",
 )  # fmt: skip
+#: What an interval is told apart by, as filters have it.
+_HELD = ("team", "user", "quota", "node", "model")
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
     "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "quota",
@@ -222,9 +283,7 @@ _LINE = (
 )  # fmt: skip
 
 
-def _lines(
-    account: Account, question: reports.Question, team: str | None, user: str | None
-) -> list[dict[str, Any]]:
+def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]:
     """The rows of one account: one for each held interval in the period; one without amounts where it never held."""
     whole = {
         "namespace": account.namespace,
@@ -240,15 +299,21 @@ def _lines(
         "flags": " ".join(account.flags),
     }
     from_s = account.created_s if question.from_s is None else question.from_s
+    labels = {
+        k.removeprefix("label:"): v for k, v in question.where.items() if k.startswith("label:")
+    }
+    if any(account.labels.get(key) != value for key, value in labels.items()):
+        return []
+    held_where = {k: v for k, v in question.where.items() if k in _HELD}
     if not account.holdings:
         last_s = account.created_s + account.waiting_s + account.unknown_s
         is_in = from_s <= last_s and account.created_s <= question.until_s
         nothing = dict.fromkeys(_LINE) | whole | {"held_s": 0, "sequence": account.sequence}
-        return [nothing] if is_in and team is None and user is None else []
+        return [nothing] if is_in and not held_where else []
     rows = []
     for held in account.holdings:
         lo, hi = max(held.start_s, from_s), min(held.end_s, question.until_s)
-        if lo >= hi or team not in (None, held.team) or user not in (None, held.user):
+        if lo >= hi or any(getattr(held, name) != value for name, value in held_where.items()):
             continue
         named = {n: getattr(held, n) or None for n in _NAMED}
         amounts = {

@@ -14,26 +14,23 @@ from bus.errors import QuantityError
 from bus.events.budgets import MOST, BudgetCredited
 from bus.resources.keys import CASH, key_amount
 from deploy.cli import times
-from deploy.cli.asking import standing
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
-from deploy.cli.quotas.listing import footer
+from deploy.cli.answers import answer, field
+from deploy.cli.filters import require
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row, say, write
 from deploy.cli.quotas.options import Cluster
-from deploy.cli.quotas.reading import hours_text
+from deploy.cli.quotas.reading import exhausted, hours_text
+from deploy.cli.standing import footer, standing
+from deploy.cli.tables import Column
+from deploy.cli.words import moment
 from deploy.ledgers import reading
 from projections.budgets.entries import budget_entries
 
-budget = typer.Typer(
-    no_args_is_help=True, help="Budgets: what is spent and left, and credits beside them."
-)
-
 _BUDGETS = (
     "SELECT cluster, quota, key, start_at, end_at, hard, credits, spent, committed, remaining,"
-    " exhausts_at, is_granted FROM v1_budget ORDER BY quota, key, cluster"
+    " exhausts_at, is_granted, start_s, end_s FROM v1_budget ORDER BY quota, key, cluster"
 )
-_TITLES = (
-    "QUOTA", "KEY", "ENDS", "BUDGET", "CREDITS", "SPENT", "COMMITTED", "LEFT", "EXHAUSTS-AT",
-)  # fmt: skip
 _FIELDS = (
     "quota", "key", "start_at", "end_at", "hard", "credits", "spent", "committed", "remaining",
     "exhausts_at", "is_granted", "cluster",
@@ -59,11 +56,10 @@ Ref = Annotated[
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``budget`` to the program."""
-    command(budget, "list")(list_)
+    """Add the commands of ``budget``."""
+    command(app, "list", question=True)(list_)
     # A refund is negative: its sign must not be taken for an option.
-    command(budget, "credit", context_settings={"ignore_unknown_options": True})(credit)
-    app.add_typer(budget, name="budget")
+    command(app, "credit", context_settings={"ignore_unknown_options": True})(credit)
 
 
 def list_(
@@ -84,44 +80,78 @@ def list_(
     bursar budget list
     bursar budget list research --entries
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         stands = standing(connection)
         if entries:
             rows = _entries(connection, quota, cluster)
         else:
             rows = _budgets(connection, quota, cluster)
+        if quota is not None and not rows:
+            require(connection, {"quota": quota})
     if entries:
-        write(rows, asked.output, columns=_ENTRY_FIELDS)
-    elif asked.output is Format.TABLE:
-        notes = footer(stands.sequence, stands.observed_s)
-        write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+        answer(asked, rows, fields=_ENTRY_FIELDS, columns=_ENTRY_COLUMNS)
     else:
-        write(rows, asked.output, columns=_FIELDS)
+        notes = footer(stands.sequence, stands.observed_s)
+        answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
 def _budgets(
     connection: sa.Connection, quota: str | None, cluster: str | None
 ) -> list[dict[str, Any]]:
-    found = [dict(row._mapping) for row in connection.execute(sa.text(_BUDGETS))]
-    return [
-        {name: row[name] for name in _FIELDS}
-        for row in found
-        if quota in (None, row["quota"]) and cluster in (None, row["cluster"])
+    rows = [dict(row._mapping) for row in connection.execute(sa.text(_BUDGETS))]
+    found = [
+        row for row in rows if quota in (None, row["quota"]) and cluster in (None, row["cluster"])
     ]
+    for row in found:
+        if row["remaining"] <= 0:
+            row["exhausts_at"] = times.stamp(_exhausted_s(connection, row))
+    return [{name: row[name] for name in _FIELDS} for row in found]
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    key = row["key"]
-    hours = {
-        title: hours_text(key, row[name])
-        for title, name in (
-            ("BUDGET", "hard"), ("CREDITS", "credits"), ("SPENT", "spent"),
-            ("COMMITTED", "committed"), ("LEFT", "remaining"),
-        )
-    }  # fmt: skip
-    ends = row["end_at"] if row["is_granted"] else f"none before {row['end_at'] or 'ever'}"
-    named = {"QUOTA": row["quota"], "KEY": key, "ENDS": ends, "EXHAUSTS-AT": row["exhausts_at"]}
-    return {title: (named | hours)[title] for title in _TITLES}
+def _exhausted_s(connection: sa.Connection, row: dict[str, Any]) -> int | None:
+    limit = row["spent"] + row["remaining"]
+    period = (row["start_s"], row["end_s"], bool(row["is_granted"]))
+    return exhausted(connection, row["cluster"], row["quota"], row["key"], period, limit)
+
+
+def _hours(title: str, name: str, drop: int = 0) -> Column:
+    def cell(row: Row) -> Cell:
+        return Cell(hours_text(row["key"], row[name]), "figure")
+
+    return Column(title, cell, drop=drop)
+
+
+def _ends(row: Row) -> Cell | None:
+    if row["is_granted"]:
+        return moment(row["end_at"])
+    return Cell(f"none before {row['end_at'] or 'ever'}", "words")
+
+
+_COLUMNS = (
+    field("QUOTA"),
+    field("KEY"),
+    Column("ENDS", _ends, drop=1),
+    _hours("BUDGET", "hard"),
+    _hours("CREDITS", "credits", drop=2),
+    _hours("SPENT", "spent"),
+    _hours("COMMITTED", "committed", drop=3),
+    _hours("LEFT", "remaining"),
+    field("EXHAUSTS-AT", show=moment),
+    field("BEGAN", "start_at", show=moment, wide=True),
+    field("CLUSTER", wide=True),
+)
+_ENTRY_COLUMNS = (
+    field("TIME", show=moment),
+    field("QUOTA"),
+    field("KEY"),
+    Column("HOURS", lambda row: Cell(row["hours"], "figure")),
+    Column("REASON", lambda row: Cell(row["reason"], "words")),
+    field("AUTHOR", drop=1),
+    field("PERIOD", show=moment, wide=True),
+    field("REF", wide=True),
+    field("SEQUENCE", wide=True),
+    field("CLUSTER", wide=True),
+)
 
 
 def _entries(
@@ -185,7 +215,7 @@ def credit(
 
 def _said(asked: Asked, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
     """The entry of this ``ref`` in the ledger; None for none. Raises typer.BadParameter where it says something else."""
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         rows = _entries(connection, None, cluster)
     for row in rows:
         if row["ref"] == entry.ref:
@@ -212,7 +242,7 @@ def _amount(key: str, hours: str) -> int:
 
 def _known(asked: Asked, quota: str, key: str, cluster: str | None) -> str:
     """The cluster whose quota has this budget. Raises typer.BadParameter: an entry beside no budget would be lost."""
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         rows = _budgets(connection, None, cluster)
     mine = [row for row in rows if row["quota"] == quota]
     found = [row["cluster"] for row in mine if row["key"] == key]

@@ -12,23 +12,25 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli import times
-from deploy.cli.asking import standing
+from deploy.cli.answers import answer, field
 from deploy.cli.exits import Exit
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row, say
 from deploy.cli.reactors import Author
-from deploy.errors import SettingsError
+from deploy.cli.standing import standing
+from deploy.cli.tables import Column
+from deploy.cli.words import duration, moment
+from deploy.errors import AbsentObjectError
 from deploy.ledgers import reading
 from projections.admissions.queries import Select
 from reactors.culling.policy import parse_duration
-
-cull = typer.Typer(no_args_is_help=True, help="Culling of idle notebooks: simulate it, undo it.")
+from reactors.engine.reasons import explained
 
 Cluster = Annotated[str | None, typer.Option("--cluster", metavar="NAME", help="Of this cluster.")]
-_TITLES = ("NAMESPACE", "POD", "STATE", "IDLE-FOR", "CULLS-AT", "STOPS", "EVIDENCE")
 _FIELDS = (
     "namespace", "pod", "uid", "state", "reason", "idle_s", "active_at", "active_source", "culls_at",
-    "target", "target_kind", "evidence", "ignored", "mode",
+    "target", "target_kind", "evidence", "ignored", "mode", "blocked_by", "blocked_until", "blocked",
 )  # fmt: skip
 _SIMULATED = (
     "idle_s", "culls", "saved_hours", "false_culls", "within_s", "notebooks", "looks", "gaps",
@@ -40,16 +42,16 @@ UNDO_SECONDS = 30.0
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
-    command(app, "notebooks")(notebooks)
-    command(cull, "simulate")(simulate)
-    command(cull, "undo")(undo)
-    app.add_typer(cull, name="cull")
+    command(app, "notebooks", question=True)(notebooks)
+    command(app, "simulate")(simulate)
+    command(app, "undo")(undo)
 
 
 def notebooks(asked: Asked, cluster: Cluster = None) -> None:
     """Every running notebook: is it used, since when not, when is it stopped, by what evidence.
 
-    STATE is what would be decided at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped.
+    STATE is what would be decided at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped. Where
+    that is due and held back, a line below says by what, and until when.
 
     \b
     bursar notebooks
@@ -57,17 +59,16 @@ def notebooks(asked: Asked, cluster: Cluster = None) -> None:
     """
     from deploy.notebooks import notebooks as known
 
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         stands = standing(connection)
-        name = cluster or asked.settings.cluster.name
-        found = known(_select(connection), name, stands.observed_s * SECOND_US)
+        name = cluster or asked.place.cluster
+        found = known(_select(connection), name, stands.newest_s * SECOND_US)
     rows = [_row(found, one) for one in found.judged]
     mode = found.current.mode if found.current else "off"
-    if asked.output is not Format.TABLE:
-        return write(rows, asked.output, columns=_FIELDS)
     notes = [f"culling is {mode}" + (", and paused" if found.is_paused else "")]
-    notes.append(f"as of {times.stamp(stands.observed_s)}, event {stands.sequence:,}")
-    write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+    notes += [f"{r['namespace']}/{r['pod']}: {r['blocked']}" for r in rows if r["blocked"]]
+    notes.append(f"as of {times.stamp(stands.newest_s)}, event {stands.sequence:,}")
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
 def _row(found: Any, one: Any) -> dict[str, Any]:
@@ -76,6 +77,7 @@ def _row(found: Any, one: Any) -> dict[str, Any]:
     is_stopped = pod.uid in found.view.stopped
     is_due = target is not None and verdict.decision != "unknown" and not is_stopped
     counts = verdict.reason not in ("exempt", "keep_until")
+    blocked = found.blocked.get(pod.uid)
     return {
         "namespace": pod.namespace,
         "pod": pod.name,
@@ -91,30 +93,28 @@ def _row(found: Any, one: Any) -> dict[str, Any]:
         "evidence": " ".join(f"{s.source}={s.outcome}" for s in one.samples),
         "ignored": " ".join(one.limits.ignored),
         "mode": found.current.mode if found.current else "off",
+        "blocked_by": blocked.reason if blocked else None,
+        "blocked_until": format_stamp(blocked.until_us) if blocked and blocked.until_us else None,
+        "blocked": explained(blocked) if blocked else None,
     }
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
-    stops = f"{row['target_kind']}/{row['target']}" if row["target"] else None
-    return {
-        "NAMESPACE": row["namespace"],
-        "POD": row["pod"],
-        "STATE": f"{row['state']} ({row['reason']})",
-        "IDLE-FOR": span(row["idle_s"]),
-        "CULLS-AT": row["culls_at"],
-        "STOPS": stops,
-        "EVIDENCE": row["evidence"],
-    }
+def _stops(row: Row) -> str | None:
+    return f"{row['target_kind']}/{row['target']}" if row["target"] else None
 
 
-def span(seconds: int) -> str:
-    """``2d3h``, ``1h05m``, ``7m``, ``12s``: the two largest units."""
-    minutes, hours, days = seconds // 60, seconds // 3600, seconds // 86_400
-    if days:
-        return f"{days}d{hours % 24}h"
-    if hours:
-        return f"{hours}h{minutes % 60:02d}m"
-    return f"{minutes}m" if minutes else f"{seconds}s"
+_COLUMNS = (
+    Column("NOTEBOOK", lambda row: f"{row['namespace']}/{row['pod']}"),
+    Column("STATE", lambda row: Cell(f"{row['state']} ({row['reason']})", "words")),
+    field("IDLE-FOR", "idle_s", show=duration),
+    field("CULLS-AT", show=moment),
+    Column("STOPS", _stops, drop=2),
+    field("EVIDENCE", show=lambda text: Cell(text, "words") if text else None, drop=1),
+    field("ACTIVE-AT", show=moment, wide=True),
+    field("BY", "active_source", wide=True),
+    field("IGNORED", show=lambda text: Cell(text, "words") if text else None, wide=True),
+    field("UID", wide=True),
+)
 
 
 def simulate(
@@ -152,10 +152,10 @@ def simulate(
     limits = msgspec.structs.replace(
         limits_of(policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
     )
-    with reading(asked.settings) as connection:
-        moment_s = standing(connection).observed_s
+    with reading(asked.place) as connection:
+        moment_s = standing(connection).newest_s
         since_us, until_us = _period(begin, end, where, moment_s)
-        name = cluster or asked.settings.cluster.name
+        name = cluster or asked.place.cluster
         looks = [
             look
             for event, fact in samples(_select(connection), name, since_us, until_us)
@@ -169,9 +169,32 @@ def simulate(
         rows += (
             _culls(found, span_s) if culls else [_sums(found, span_s, _seconds(within, "--within"))]
         )
-    write(rows, asked.output, columns=_CULLS if culls else _SIMULATED)
+    if culls:
+        answer(asked, rows, fields=_CULLS, columns=_CULL_COLUMNS)
+    else:
+        answer(asked, rows, fields=_SIMULATED, columns=_SUM_COLUMNS)
 
 
+_SUM_COLUMNS = (
+    field("IDLE", "idle_s", show=duration),
+    field("CULLS"),
+    field("SAVED HOURS"),
+    field("FALSE CULLS"),
+    field("NOTEBOOKS", drop=1),
+    field("GAPS", drop=3),
+    field("UNKNOWN HOURS"),
+    field("WITHIN", "within_s", show=duration, drop=2),
+    field("LOOKS", wide=True),
+)
+_CULL_COLUMNS = (
+    field("IDLE", "idle_s", show=duration),
+    field("AT", show=moment),
+    field("UID"),
+    field("REASON"),
+    field("IDLE SINCE", show=moment, drop=1),
+    field("SAVED", "saved_s", show=duration),
+    field("AGAIN AT", show=moment),
+)
 _CULLS = ("idle_s", "uid", "at", "reason", "idle_since", "saved_s", "again_at")
 
 
@@ -240,10 +263,12 @@ def undo(
     from deploy.notebooks import cull as known
     from deploy.ordering import undo as order
 
-    with reading(asked.settings) as connection:
-        found = known(_select(connection), cluster or asked.settings.cluster.name, decision)
+    with reading(asked.place) as connection:
+        found = known(_select(connection), cluster or asked.place.cluster, decision)
     if found is None:
-        raise SettingsError(f"there is no cull {decision[:64]!r}")
+        raise AbsentObjectError(
+            f"there is no cull {decision[:64]!r}: bursar why NAMESPACE/NAME tells its id"
+        )
     target = found.target
     by = author or getpass.getuser()
     settled = run(order(asked.settings, decision, author=by, seconds=UNDO_SECONDS))

@@ -2,61 +2,125 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import json
+from typing import TYPE_CHECKING, Annotated, Any
 
+import sqlalchemy as sa
 import typer
 
-from deploy.cli.asking import standing
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
-from deploy.cli.quotas.listing import footer
+from bus.clock import SECOND_US
+from deploy.cli.answers import answer, field
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row
+from deploy.cli.standing import footer, standing
+from deploy.cli.tables import Column
+from deploy.cli.words import moment
+from deploy.hints import hint
 from deploy.ledgers import reading
 
+if TYPE_CHECKING:
+    from projections.admissions.queries import Select
+    from reactors.engine.replica import Blocked
+
 _QUERY = (
-    "SELECT decided_at, namespace, name, uid, quota, reason, numbers, is_shadow, result, message, settled_at, id, cluster"
+    "SELECT decided_at, namespace, name, uid, quota, reason, numbers, is_shadow, result, message, settled_at, id, cluster,"
+    " beneficiary"
     " FROM v1_evictions ORDER BY decided_at DESC, id LIMIT {most}"
 )
 _FIELDS = (
     "decided_at", "namespace", "name", "uid", "quota", "reason", "numbers", "is_shadow", "result", "message",
-    "settled_at", "id", "cluster",
+    "settled_at", "id", "cluster", "beneficiary",
 )  # fmt: skip
-_TITLES = ("DECIDED", "POD", "QUOTA", "REASON", "NUMBERS", "RESULT", "MESSAGE", "DECISION")
+
+#: Result of a pod that has to go and was not evicted.
+NOT_YET = "not yet"
 
 Most = Annotated[int, typer.Option("--most", min=1, max=100_000, help="The newest so many.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "evictions")(evictions)
+    command(app, "evictions", question=True)(evictions)
 
 
 def evictions(asked: Asked, most: Most = 100) -> None:
     """The newest evictions: which pod, for which quota, why, on which numbers, and what became of it.
 
-    RESULT is shadow where evictions are only recorded. A refusal names the disruption budget that is in the way. `bursar why` takes
-    POD, DECISION, or the workload whose pod it was.
+    RESULT is shadow where evictions are only recorded, and `not yet` of a pod that has to go and is held back: MESSAGE says by
+    what, and until when. A refusal names the disruption budget that is in the way. `bursar why` takes
+    POD, DECISION (-o wide shows it, and the numbers), or the workload whose pod it was.
 
     \b
     bursar evictions
     bursar why vision/train-7-x2k4v
     bursar evictions --most 1000 -o json
     """
-    with reading(asked.settings) as connection:
+    from bus.events.decisions import Evict
+    from deploy.blocked import blocked
+
+    with reading(asked.place) as connection:
         stands = standing(connection)
+        due = [
+            one
+            for name in _clusters(connection)
+            for one in blocked(_select(connection), name, stands.newest_s * SECOND_US)
+            if isinstance(one.decision, Evict)
+        ]
         found = connection.exec_driver_sql(_QUERY.format(most=most))
         rows: list[dict[str, Any]] = [dict(row._mapping) for row in found]
-    if asked.output is not Format.TABLE:
-        return write(rows, asked.output, columns=_FIELDS)
-    shown = [dict(zip(_TITLES, _cells(row), strict=True)) for row in rows]
-    notes = footer(stands.sequence, stands.observed_s)
-    notes += ["why one of them: bursar why POD, or bursar why DECISION"] if shown else []
-    write(shown, asked.output, columns=_TITLES, footer=notes)
+    rows[:0] = [_not_yet(one) for one in due[:most]]
+    notes = footer(stands.sequence, stands.observed_s) + _meanings(due)
+    notes += [f"why one of them: {hint('why POD')}, or {hint('why DECISION')}"] if rows else []
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
-def _cells(row: dict[str, Any]) -> tuple[Any, ...]:
-    result = "shadow" if row["is_shadow"] else row["result"] or "outstanding"
-    pod = f"{row['namespace']}/{row['name']}"
-    return (
-        row["decided_at"], pod, row["quota"], row["reason"], row["numbers"], result, row["message"],
-        row["id"],
-    )  # fmt: skip
+def _result(row: Row) -> str:
+    is_shadow = row["is_shadow"] and row["result"] != NOT_YET
+    return "shadow" if is_shadow else row["result"] or "outstanding"
+
+
+_COLUMNS = (
+    field("DECIDED", "decided_at", show=moment),
+    Column("POD", lambda row: f"{row['namespace']}/{row['name']}"),
+    field("QUOTA"),
+    field("REASON", drop=1),
+    Column("RESULT", _result),
+    field("MESSAGE", show=lambda text: Cell(text, "words") if text else None),
+    field("NUMBERS", wide=True, show=lambda text: Cell(text, "words") if text else None),
+    field("DECISION", "id", wide=True),
+    field("UID", wide=True),
+)
+
+
+def _not_yet(one: Blocked) -> dict[str, Any]:
+    """The row of a pod that has to go and was not evicted, for what is in the way."""
+    from reactors.engine.reasons import short
+
+    decision, target = one.decision, one.decision.target
+    known = {
+        "namespace": target.namespace, "name": target.name, "uid": target.uid,
+        "quota": decision.quota, "reason": decision.reason,
+        "numbers": json.dumps(decision.numbers), "is_shadow": int(decision.is_shadow),
+        "result": NOT_YET, "message": short(one),
+    }  # fmt: skip
+    return dict.fromkeys(_FIELDS) | known
+
+
+def _meanings(due: list[Blocked]) -> list[str]:
+    """What holds those that are not evicted yet, a line each."""
+    from reactors.engine.reasons import sentence
+
+    reasons = sorted({one.reason for one in due})
+    return [f"{reason.replace('_', ' ')}: {sentence(reason)}" for reason in reasons]
+
+
+def _clusters(connection: sa.Connection) -> list[str]:
+    from projections.engine.tables import events
+
+    found = connection.execute(sa.select(events.c.cluster).distinct())
+    return sorted(name for (name,) in found if name)
+
+
+def _select(connection: sa.Connection) -> Select:
+    return lambda query: [tuple(row) for row in connection.execute(query)]

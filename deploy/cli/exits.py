@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from enum import IntEnum
-
-import sqlalchemy as sa
 
 from bus.errors import (
     BusUnavailableError,
     ClusterUnavailableError,
     EnvelopeError,
+    ForeignFileError,
     HistoryDivergedError,
     ObservationError,
     PermissionDeniedError,
@@ -41,6 +41,8 @@ class Exit(IntEnum):
     REFUSED = 8
     #: `quota check`: something would not be admitted.
     NOT_ADMITTED = 9
+    #: `verify`: all fits, and nothing from outside was named to hold it against.
+    UNANCHORED = 10
     #: The reader of our output went away (as in `bursar acct | head`).
     PIPE = PIPE
 
@@ -57,18 +59,19 @@ MEANINGS = {
     Exit.UNHEALTHY: "status: parked events, gaps, lag or an unsafe bus",
     Exit.REFUSED: "unsafe bus or missing permission",
     Exit.NOT_ADMITTED: "quota check: something would be refused",
+    Exit.UNANCHORED: "verify: all fits, but nothing outside vouches for it",
     Exit.PIPE: "the reader of the output went away",
 }
 
 _BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
     (SettingsError, Exit.USAGE),
     (EnvelopeError, Exit.USAGE),
+    (ForeignFileError, Exit.USAGE),
     (ObservationError, Exit.USAGE),
     (AbsentLedgerError, Exit.ABSENT),
     (LedgerBusyError, Exit.BUSY),
     (BusUnavailableError, Exit.UNREACHABLE),
     (ClusterUnavailableError, Exit.UNREACHABLE),
-    (sa.exc.OperationalError, Exit.UNREACHABLE),
     (HistoryDivergedError, Exit.DIFFERENT),
     (UnsafeBusError, Exit.REFUSED),
     (PermissionDeniedError, Exit.REFUSED),
@@ -79,4 +82,12 @@ def exit_of(error: BaseException) -> int:
     """The exit code that an error ends the process with; 128 + the signal's number after a signal."""
     if isinstance(error, StoppedError):
         return 128 + int(error.signal)
+    if is_of_database(error, "OperationalError"):
+        return Exit.UNREACHABLE
     return next((code for kind, code in _BY_ERROR if isinstance(error, kind)), Exit.FAILED)
+
+
+def is_of_database(error: BaseException, name: str = "SQLAlchemyError") -> bool:
+    """Whether the library of the database raised it. Where that was never imported, it did not."""
+    library = sys.modules.get("sqlalchemy.exc")
+    return library is not None and isinstance(error, getattr(library, name))

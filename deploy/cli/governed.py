@@ -10,7 +10,8 @@ from typing import Any
 import sqlalchemy as sa
 
 from projections.admissions.held import grants
-from projections.quotas import quotas
+from projections.attribution import names_above
+from projections.quotas import from_columns, quotas, rule_of
 
 
 def governed(connection: sa.Connection) -> dict[str, Any]:
@@ -31,7 +32,20 @@ def governed(connection: sa.Connection) -> dict[str, Any]:
         "workloads": workloads or 0,
         "ungoverned": sum(row.workloads for row in rows),
         "in": [row.quota for row in rows],
+        "open": _open(connection),
     }
+
+
+def _open(connection: sa.Connection) -> list[str]:
+    """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name any."""
+    there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
+    rows = [from_columns(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
+    rules = {(one.cluster, one.name): rule_of(one.said) for one in rows if one.said is not None}
+
+    def is_open(cluster: str, name: str) -> bool:
+        return not names_above(name, lambda quota: rules.get((cluster, quota)))
+
+    return sorted(name for cluster, name in rules if is_open(cluster, name))
 
 
 def governed_line(found: dict[str, Any]) -> str:
@@ -42,4 +56,7 @@ def governed_line(found: dict[str, Any]) -> str:
     if found["ungoverned"]:
         names = ", ".join(found["in"][:3])
         line += f"; {found['ungoverned']:,} were never admitted: {names}"
+    if found["open"]:
+        names = ", ".join(found["open"][:3]) + (" …" if len(found["open"]) > 3 else "")
+        line += f"; {len(found['open']):,} name no namespaces, so any that is not mapped may use them: {names}"
     return line

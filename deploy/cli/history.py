@@ -16,21 +16,45 @@ from bus.clock import format_stamp
 from bus.errors import LedgerError
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
+from deploy.cli.answers import answer, field
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row, say, write
+from deploy.cli.tables import Column
+from deploy.cli.words import moment
 from deploy.ledgers import reading
+from deploy.near import absent
 from deploy.questions import ROWS, ask
 from projections.engine.store import event_of_row
 from projections.engine.tables import events as archive
 
-#: Characters of a body that a table shows.
+#: Characters of a body that a table shows; a wide one shows it whole.
 SHOWN = 100
+
+_FIELDS = ("sequence", "time", "type", "cluster", "key", "source", "body")
+
+
+def _body(row: Row) -> Cell:
+    text = row["body"]
+    return Cell(text[:SHOWN] + "…" * (len(text) > SHOWN))
+
+
+_COLUMNS = (
+    field("SEQUENCE"),
+    field("TIME", show=moment),
+    field("TYPE", show=lambda text: Cell(text, "fixed")),
+    field("KEY"),
+    Column("BODY", _body, drop=1),
+    field("CLUSTER", wide=True),
+    field("SOURCE", wide=True),
+    field("WHOLE BODY", "body", wide=True, show=Cell),
+)
 
 
 def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     command(app, "export")(export)
-    command(app, "events")(events)
+    command(app, "events", question=True)(events)
     command(app, "sql")(sql)
 
 
@@ -48,6 +72,9 @@ def export(
     segment: Annotated[
         int, typer.Option("--segment", min=0, help="Events of one file; 0 = all in one.")
     ] = 0,
+    force: Annotated[
+        bool, typer.Option("--force", help="Write over files that are there.")
+    ] = False,
 ) -> None:
     """Write the history to files that `bursar import events` reads, or the held segments as Parquet.
 
@@ -58,11 +85,11 @@ def export(
     """
     from deploy.exporting import export_events, export_parquet
 
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         if file.suffix == ".parquet":
-            written = export_parquet(connection, file)
+            written = export_parquet(connection, file, force=force)
         else:
-            written = export_events(connection, file, first, segment)
+            written = export_events(connection, file, first, segment, force=force)
     write([msgspec.structs.asdict(written)], asked.output, title="Exported", one=True)
 
 
@@ -96,8 +123,13 @@ def events(
         query = query.where(columns.key == key)
     if kind is not None:
         query = query.where(columns.type == kind)
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         found = [event_of_row(tuple(row)) for row in connection.execute(query)]
+        if not found and (key is not None or kind is not None):
+            column, named = ("type", kind) if key is None else ("key", key)
+            there = set(connection.scalars(sa.select(columns[column]).distinct()))
+            if named not in there:
+                raise absent(column, str(named), there)
     rows: list[dict[str, Any]] = [
         {
             "sequence": event.sequence,
@@ -110,12 +142,7 @@ def events(
         }
         for event in reversed(found)
     ]
-    if asked.output is Format.TABLE:
-        for row in rows:
-            row["body"] = row["body"][:SHOWN] + "…" * (len(row["body"]) > SHOWN)
-    write(
-        rows, asked.output, columns=["sequence", "time", "type", "cluster", "key", "source", "body"]
-    )
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS)
 
 
 def vocabulary_schema() -> dict[str, Any]:
@@ -137,17 +164,17 @@ def vocabulary_schema() -> dict[str, Any]:
 def _described(fact: type[Fact]) -> type[msgspec.Struct]:
     """The fact's class as a schema can describe it: resources, kept as raw JSON, under their own class."""
     fields: list[tuple[str, Any, Any]] = []
-    for field in msgspec.structs.fields(fact):
-        if field.type is msgspec.Raw:
+    for one in msgspec.structs.fields(fact):
+        if one.type is msgspec.Raw:
             default = msgspec.field(default_factory=PodResources)
-            fields.append((field.name, PodResources, default))
-        elif field.required:
-            fields.append((field.name, field.type, msgspec.field()))
-        elif field.default_factory is not msgspec.NODEFAULT:
-            default = msgspec.field(default_factory=field.default_factory)
-            fields.append((field.name, field.type, default))
+            fields.append((one.name, PodResources, default))
+        elif one.required:
+            fields.append((one.name, one.type, msgspec.field()))
+        elif one.default_factory is not msgspec.NODEFAULT:
+            default = msgspec.field(default_factory=one.default_factory)
+            fields.append((one.name, one.type, default))
         else:
-            fields.append((field.name, field.type, msgspec.field(default=field.default)))
+            fields.append((one.name, one.type, msgspec.field(default=one.default)))
     return msgspec.defstruct(
         fact.__name__, fields, kw_only=True, namespace={"__doc__": fact.__doc__}
     )
@@ -174,10 +201,12 @@ def sql(
         raise typer.BadParameter("the query is empty", param_hint="QUERY")
     if "\0" in text:
         raise LedgerError("a query holds no NUL character")
-    answer = ask(asked.settings, text, rows=limit, seconds=seconds)
+    answer = ask(asked.place, text, rows=limit, seconds=seconds)
     write(
         [dict(zip(answer.columns, row, strict=True)) for row in answer.rows],
-        asked.output, columns=answer.columns,
+        asked.output, columns=answer.columns, wide=asked.is_wide,
     )  # fmt: skip
-    if answer.is_cut:
+    if answer.is_large:
+        say(f"only the first {len(answer.rows):,} rows: the answer would be larger than 64 MiB")
+    elif answer.is_cut:
         say(f"only the first {limit:,} rows: --limit shows more")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import tempfile
 import time
 from collections.abc import Iterable
@@ -15,21 +16,24 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.errors import TimestampError
+from bus.events.histories import HistoryImported
 from bus.sources import openb
 from bus.sources.events import read_lines
-from deploy.cli.options import Asked, command
-from deploy.cli.output import console, write
+from deploy.cli.consoles import console
+from deploy.cli.options import Asked, Format, command
+from deploy.cli.output import write
+from deploy.hints import hint
 
 if TYPE_CHECKING:
     from deploy.intake import Taken
 
-app = typer.Typer(
-    no_args_is_help=True,
-    help="Take recorded events in. Importing the same again changes nothing.",
-)
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of ``import``."""
+    command(app, "openb")(trace)
+    command(app, "events")(recorded)
 
 
-@command(app, "openb")
 def trace(
     asked: Asked,
     folder: Annotated[
@@ -56,7 +60,7 @@ def trace(
     except TimestampError as error:
         raise typer.BadParameter(str(error), param_hint="--epoch") from None
     events = list(_trace(asked, folder, pods, nodes, epoch_us))
-    _take_in(asked, str(folder), events, len(events))
+    _take_in(asked, HistoryImported(input=str(folder)), events, len(events))
 
 
 def _trace(
@@ -73,21 +77,37 @@ def _trace(
         return openb.read_trace(named, pods_file, epoch_us, cluster=cluster, labels=policy)
 
 
-@command(app, "events")
 def recorded(
     asked: Asked,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.ndjson or FILE.ndjson.zst.")],
+    whole: Annotated[
+        bool,
+        typer.Option(
+            "--all",
+            help="Also decisions, pauses, policies and credits. They are obeyed: only for a history of your own.",
+        ),
+    ] = False,
 ) -> None:
     """Import events in the documented envelope, as `bursar export` writes them.
 
-    Example: bursar import events backup.ndjson.zst
+    Only what was observed is taken, unless asked otherwise: a file that pauses reactors, changes their policies or credits a
+    budget would be obeyed like your own word. Where it came from is written into the history (`history.imported`).
+
+    \b
+    bursar import events observed.ndjson.zst
+    bursar import events backup.ndjson.zst --all     a backup of your own, whole
     """
     if not file.is_file():
         raise typer.BadParameter(f"{file} is no file", param_hint="FILE")
-    _take_in(asked, str(file), read_lines(file), None)
+    with file.open("rb") as opened:
+        digest = hashlib.file_digest(opened, "sha256").hexdigest()
+    origin = HistoryImported(input=str(file), digest=digest, whole=whole)
+    _take_in(asked, origin, read_lines(file), None)
 
 
-def _take_in(asked: Asked, name: str, events: Iterable[Event], total: int | None) -> None:
+def _take_in(
+    asked: Asked, origin: HistoryImported, events: Iterable[Event], total: int | None
+) -> None:
     began = time.monotonic()
     bar = Progress(
         TextColumn("{task.description}"),
@@ -110,11 +130,19 @@ def _take_in(asked: Asked, name: str, events: Iterable[Event], total: int | None
         from deploy.bootstrap import run
         from deploy.intake import take_in
 
-        taken = run(take_in(asked.settings, events, told))
-    _summary(asked, name, taken, time.monotonic() - began)
+        taken = run(take_in(asked.settings, events, told, origin))
+    _summary(asked, origin.input, taken, time.monotonic() - began)
 
 
 def _summary(asked: Asked, name: str, taken: Taken, seconds: float) -> None:
     row = {"input": name, **msgspec.structs.asdict(taken), "seconds": round(seconds, 2)}
-    footer = ["Ask: bursar report --by team,day    bursar acct    bursar status"]
+    footer = ["Ask: " + "    ".join(map(hint, ("report --by team,day", "acct", "status")))]
+    if asked.output is Format.TABLE:
+        kinds = row.pop("kinds")
+        if taken.left_out:
+            told = ", ".join(f"{kind} {count:,}" for kind, count in sorted(kinds.items()))
+            footer.insert(0, f"Left out, as they were not observed: {told}.")
+            footer.insert(
+                1, "From a history of your own, take them too with --all: they are obeyed."
+            )
     write([row], asked.output, title="Imported", footer=footer, one=True)

@@ -14,9 +14,11 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bus.clock import format_stamp
 from bus.errors import LedgerError
+from deploy.cli.answers import answer, field
+from deploy.cli.consoles import console
 from deploy.cli.exits import Exit
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import console, say, write
+from deploy.cli.output import say, write
 from deploy.ledgers import ledger, reader, reading
 from deploy.locking import writer_lock
 from projections.engine.store import Store, event_of_row
@@ -25,10 +27,8 @@ from projections.engine.tables import parked as parked_events
 
 Told = Callable[[int, int], None]
 
-parked = typer.Typer(
-    no_args_is_help=True,
-    help="Events that could not be read or folded. They are kept, and in no figure.",
-)
+
+_UNANCHORED = "keep the key, or a copy of heads.jsonl, elsewhere, and name it with --key or --heads"
 
 
 def register(app: typer.Typer) -> None:
@@ -36,7 +36,9 @@ def register(app: typer.Typer) -> None:
     command(app, "replay")(replay)
     command(app, "verify")(verify)
     command(app, "recover")(recover)
-    app.add_typer(parked, name="parked")
+    command(app, "list", question=True)(parked_list)
+    command(app, "show")(parked_show)
+    command(app, "redrive")(parked_redrive)
 
 
 @contextmanager
@@ -59,7 +61,7 @@ def bar(text: str) -> Iterator[Told]:
 @contextmanager
 def looking(asked: Asked) -> Iterator[Store]:
     """The ledger, only to look at. Raises AbsentLedgerError."""
-    made = reader(asked.settings)
+    made = reader(asked.place)
     try:
         yield Store(made)
     finally:
@@ -69,7 +71,7 @@ def looking(asked: Asked) -> Iterator[Store]:
 @contextmanager
 def writing(asked: Asked, purpose: str) -> Iterator[Store]:
     """The ledger for this process alone. Raises AbsentLedgerError and LedgerBusyError."""
-    reader(asked.settings).dispose()
+    reader(asked.place).dispose()
     with (
         ledger(asked.settings) as store,
         writer_lock(asked.settings.ledger_url, store.engine, purpose),
@@ -124,7 +126,7 @@ def replay(
 @contextmanager
 def _beside(asked: Asked) -> Iterator[Store]:
     """The ledger beside its writer: a rebuild writes in its own place only."""
-    reader(asked.settings).dispose()
+    reader(asked.place).dispose()
     with ledger(asked.settings) as store:
         yield store
 
@@ -133,10 +135,15 @@ def verify(
     asked: Asked,
     heads: Annotated[
         Path | None,
-        typer.Option("--heads", metavar="FILE", help="Signed heads kept elsewhere."),
+        typer.Option("--heads", metavar="FILE", help="A copy of heads.jsonl, kept elsewhere."),
     ] = None,
     key: Annotated[
-        str | None, typer.Option("--key", metavar="HEX", help="Public key that must have signed.")
+        list[str] | None,
+        typer.Option(
+            "--key",
+            metavar="HEX",
+            help="Public key that must have signed, noted elsewhere; repeatable.",
+        ),
     ] = None,
     decisions: Annotated[
         bool,
@@ -146,24 +153,30 @@ def verify(
         ),
     ] = False,
 ) -> None:
-    """Recompute the hash chain of all events and hold it against checkpoint and signed heads. Exit code 6 on a finding.
+    """Recompute the hash chain of all events and hold it against checkpoint and signed heads, and the views against this program's.
+
+    Who can write the ledger can forge all of it, and sign with the key beside it. So the answer says whether something from
+    outside vouches for the history, and up to which event: a copy of heads.jsonl, or the public key, which is worth as much
+    as the private one is safe. Exit code 6 on a finding, 10 where all fits and nothing outside was named, 0 with an anchor.
 
     \b
-    bursar verify
     bursar verify --heads /mnt/elsewhere/heads.jsonl
+    bursar verify --key 9a41…
     bursar verify --decisions
     """
     from deploy.rederiving import rederived, releases
     from projections.engine.verify import verify as check
 
     try:
-        public_key = None if key is None else bytes.fromhex(key)
+        keys = [bytes.fromhex(text) for text in key or ()]
     except ValueError:
         raise typer.BadParameter("not hexadecimal", param_hint="--key") from None
     own = asked.settings.heads_file
+    # The file that the ledger's own process writes is no witness from outside.
+    outside = None if heads is not None and own.exists() and heads.samefile(own) else heads
     with looking(asked) as store, bar("verifying") as told:
         found = check(
-            store, heads or (own if own.exists() else None), public_key=public_key, progress=told
+            store, outside, keys=keys, own_file=own if own.exists() else None, progress=told
         )
         again = (rederived(store.select), releases(store.select)) if decisions else None
     row: dict[str, Any] = {
@@ -173,10 +186,14 @@ def verify(
         "chain": found.chain.hex(),
         "heads": found.heads,
         "signed_until": found.signed_until,
+        "key": found.key.hex(),
+        "anchored": found.anchored_until > 0,
+        "anchored_until": found.anchored_until,
         "found": found.found,
         "findings": [msgspec.structs.asdict(finding) for finding in found.findings],
     }
     if asked.output is Format.TABLE:
+        row["anchored"] = "yes" if row["anchored"] else f"no: {_UNANCHORED}"
         row["findings"] = [
             f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
         ] or "none"
@@ -191,6 +208,8 @@ def verify(
     write([row], asked.output, title="Verification", one=True)
     if not row["ok"]:
         raise typer.Exit(Exit.DIFFERENT)
+    if not found.anchored_until:
+        raise typer.Exit(Exit.UNANCHORED)
 
 
 def recover(
@@ -202,7 +221,8 @@ def recover(
     """Bring bus and ledger together after one of them lost something. Nothing acknowledged is given up.
 
     End `bursar up` first. What the stream lost comes back from the archive, what the ledger never saw is folded. A stream
-    with other events than the archive is made anew only with --yes; the embedded bus keeps its old store beside.
+    with other events than the archive, or with holes, is made anew only with --yes; the embedded bus keeps its old store
+    beside. `lost` counts events that the bus lost before the ledger saw them.
 
     \b
     bursar recover
@@ -216,21 +236,20 @@ def recover(
     write([msgspec.structs.asdict(found)], asked.output, title="Recovery", one=True)
 
 
-@command(parked, "list")
 def parked_list(asked: Asked) -> None:
     """Every parked event and why it was parked.
 
     Example: bursar parked list
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         query = sa.select(parked_events).order_by(parked_events.c.sequence)
         rows = [dict(row._mapping) for row in connection.execute(query)]
-    write(rows, asked.output, columns=list(parked_events.columns.keys()))
+    fields = list(parked_events.columns.keys())
+    answer(asked, rows, fields=fields, columns=[field(name.upper(), name) for name in fields])
     if not rows and asked.output is Format.TABLE:
         say("nothing is parked")
 
 
-@command(parked, "show")
 def parked_show(
     asked: Asked,
     sequence: Annotated[int, typer.Argument(min=1, metavar="SEQUENCE")],
@@ -239,7 +258,7 @@ def parked_show(
 
     Example: bursar parked show 4711
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         why = connection.scalar(
             sa.select(parked_events.c.reason).where(parked_events.c.sequence == sequence)
         )
@@ -255,7 +274,6 @@ def parked_show(
     write([told], asked.output, title="Parked", one=True)
 
 
-@command(parked, "redrive")
 def parked_redrive(asked: Asked) -> None:
     """Fold parked events once more, after a fix: each at its own place in the history. End `bursar up` first.
 

@@ -9,15 +9,20 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import time
 from collections.abc import Callable
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
-import msgspec
 import typer
 
-from deploy.settings import Settings, load
+from deploy.cli.light import LightCommand
+
+if TYPE_CHECKING:
+    from deploy.settings import Settings
+    from deploy.settings_place import Place
 
 #: Exit code when the reader of the output went away, as a shell has it for SIGPIPE.
 PIPE = 141
@@ -27,12 +32,14 @@ class Format(StrEnum):
     """How rows are written."""
 
     TABLE = "table"
+    WIDE = "wide"
     JSON = "json"
     YAML = "yaml"
     CSV = "csv"
 
 
-class Given(msgspec.Struct):
+@dataclass
+class Given:
     """Common options as given so far."""
 
     data: Path | None = None
@@ -44,7 +51,10 @@ class Given(msgspec.Struct):
 
 
 class Asked:
-    """What a command is asked with: the settings (read when first needed) and the output format."""
+    """What a command is asked with: the settings (read when first needed) and the output format.
+
+    A question to the ledger needs its :attr:`place` only, which is there sooner than all :attr:`settings` are.
+    """
 
     def __init__(self, given: Given) -> None:
         self._given = given
@@ -52,18 +62,42 @@ class Asked:
     @functools.cached_property
     def settings(self) -> Settings:
         """Options, environment, file, defaults. Raises SettingsError."""
+        from deploy.settings import load
+
+        return load(self.given_options, self._given.config)
+
+    @functools.cached_property
+    def place(self) -> Place:
+        """Where the ledger is, and its cluster. Raises SettingsError."""
+        from deploy.settings_place import place
+
+        return place(self.given_options, self._given.config)
+
+    @property
+    def config(self) -> Path | None:
+        """The settings file that was named on the command line."""
+        return self._given.config
+
+    @property
+    def given_options(self) -> dict[str, Any]:
+        """Settings that were given as options, nested as the settings are; None for what was not."""
         given = self._given
-        options = {
+        return {
             "data": given.data,
             "ledger": None if given.ledger is None else {"url": given.ledger},
             "bus": None if given.bus is None else {"url": given.bus},
         }
-        return load(options, given.config)
 
     @property
     def output(self) -> Format:
-        """How rows are written; a table unless asked otherwise."""
-        return self._given.output or Format.TABLE
+        """How rows are written; a table unless asked otherwise, and a wide table is one."""
+        given = self._given.output or Format.TABLE
+        return Format.TABLE if given is Format.WIDE else given
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a table shall have every column, however wide it becomes."""
+        return self._given.output is Format.WIDE
 
 
 _PANEL = "Common options"
@@ -109,11 +143,32 @@ COMMON: dict[str, Any] = {
 }
 
 
+Watch = Annotated[
+    bool, typer.Option("--watch", "-w", help="Answer again every two seconds, until Ctrl-C.")
+]
+#: Between two answers of a command that is watched.
+WATCH_SECONDS = 2.0
+
+
+def _once(
+    function: Callable[..., None], asked: Asked, values: dict[str, Any], *, is_watched: bool
+) -> None:
+    """One answer. A watched one begins at the top of the terminal, and goes on where a code says that not all is well."""
+    if is_watched and sys.stdout.isatty():
+        sys.stdout.write("\x1b[H\x1b[2J")
+    try:
+        function(asked, **values)
+    except typer.Exit:
+        if not is_watched:
+            raise
+    sys.stdout.flush()
+
+
 def remember(context: typer.Context, **options: Any) -> Given:
     """Keep what was given beside what was given before, and return all of it."""
     known = context.obj if isinstance(context.obj, Given) else Given()
     changed = {name: value for name, value in options.items() if value not in (None, False)}
-    given = msgspec.structs.replace(known, **changed)
+    given = replace(known, **changed)
     context.obj = given
     # Errors are shown at the root, after the command's context is gone.
     context.find_root().obj.debug |= given.debug
@@ -123,7 +178,12 @@ def remember(context: typer.Context, **options: Any) -> Given:
 def command(
     app: typer.Typer, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a command of ``app`` with the common options. Its function takes :class:`Asked` first."""
+    """Declare a command of ``app`` with the common options. Its function takes :class:`Asked` first.
+
+    With ``question=True`` it only looks, and takes ``--watch``.
+    """
+
+    is_question = options.pop("question", False)
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
@@ -133,9 +193,14 @@ def command(
         def called(**values: Any) -> None:
             context = values.pop("context")
             common = {name: values.pop(name) for name in COMMON}
+            again = values.pop("watch", False)
+            given = remember(context, **common)
             try:
-                function(Asked(remember(context, **common)), **values)
-                sys.stdout.flush()
+                while True:
+                    _once(function, Asked(given), values, is_watched=again)
+                    if not again:
+                        return
+                    time.sleep(WATCH_SECONDS)
             except BrokenPipeError:
                 # Caught here: further out the library ends with 1, which says that something failed.
                 raise typer.Exit(PIPE) from None
@@ -143,13 +208,16 @@ def command(
         keyword = inspect.Parameter.KEYWORD_ONLY
         parameters = [inspect.Parameter("context", keyword, annotation=typer.Context)]
         parameters += [p.replace(kind=keyword, annotation=hints[p.name]) for p in own]
+        if is_question:
+            watched = inspect.Parameter("watch", keyword, default=False, annotation=Watch)
+            parameters.append(watched)
         parameters += [
             inspect.Parameter(n, keyword, default=False if n == "debug" else None, annotation=a)
             for n, a in COMMON.items()
         ]
         called.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         called.__annotations__ = {p.name: p.annotation for p in parameters}
-        app.command(name, **options)(called)
+        app.command(name, cls=LightCommand, **options)(called)
         return function
 
     return declare

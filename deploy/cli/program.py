@@ -6,35 +6,17 @@ is in :mod:`deploy.cli.exits`.
 
 from __future__ import annotations
 
-import logging
 import os
 import sys
-from importlib import metadata
-from typing import NoReturn
+from typing import TYPE_CHECKING, Annotated, NoReturn
 
-import sqlalchemy as sa
 import typer
+from typer.main import get_command
 
-from bus.errors import BursarError
-from deploy.cli import (
-    asking,
-    budgets,
-    culling,
-    evictions,
-    history,
-    imports,
-    keeping,
-    queue,
-    quotas,
-    reactors,
-    status,
-    up,
-    webhook,
-    why,
-)
-from deploy.cli.exits import MEANINGS, Exit, exit_of
+from bus.errors import BursarError, HistoryDivergedError
+from deploy.cli.exits import MEANINGS, Exit, exit_of, is_of_database
+from deploy.cli.lazy import Lazy
 from deploy.cli.options import (
-    Asked,
     Bus,
     Config,
     Data,
@@ -42,43 +24,35 @@ from deploy.cli.options import (
     Given,
     Ledger,
     Output,
-    command,
     remember,
 )
 from deploy.cli.output import say
-from deploy.errors import AbsentLedgerError, LedgerBusyError, StoppedError
+from deploy.errors import AbsentLedgerError, LedgerBusyError, OlderLedgerError, StoppedError
+from deploy.hints import hint
+
+if TYPE_CHECKING:
+    from typer._click import Command
 
 _EPILOG = "Exit codes: " + " · ".join(f"{int(code)} {words}" for code, words in MEANINGS.items())
 
 app = typer.Typer(
     name="bursar",
+    cls=Lazy,
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
     help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
 )
-up.register(app)
-webhook.register(app)
-app.add_typer(imports.app, name="import")
-asking.register(app)
-quotas.register(app)
-budgets.register(app)
-queue.register(app)
-evictions.register(app)
-why.register(app)
-culling.register(app)
-reactors.register(app)
-status.register(app)
-history.register(app)
-keeping.register(app)
 
 
-@command(app, "version")
-def version(asked: Asked) -> None:
-    """The version of this program."""
-    print(f"bursar {metadata.version('bursar')}")
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        from deploy.cli.version import told
+
+        print(told())
+        raise typer.Exit
 
 
 @app.callback()
@@ -90,6 +64,9 @@ def root(
     config: Config = None,
     output: Output = None,
     debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
 ) -> None:
     """The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
 
@@ -104,6 +81,8 @@ def root(
     """
     context.obj = Given()
     remember(context, data=data, ledger=ledger, bus=bus, config=config, output=output, debug=debug)
+    import logging
+
     logging.basicConfig(
         level=logging.DEBUG if debug else logging.WARNING,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
@@ -111,8 +90,15 @@ def root(
     )
 
 
+def program() -> Command:
+    """The program as the command line calls it."""
+    return get_command(app)
+
+
 def main() -> NoReturn:
     """Run the command line and end the process with its exit code."""
+    # Whatever is made, by the database and the bus server too, is its owner's alone.
+    os.umask(0o077)
     sys.exit(run_command(sys.argv[1:]))
 
 
@@ -120,7 +106,7 @@ def run_command(arguments: list[str]) -> int:
     """Run one command line in this process and return its exit code. Errors are told on stderr."""
     is_debug = "--debug" in arguments
     try:
-        code = int(app(arguments, standalone_mode=False) or 0)
+        code = int(program()(arguments, standalone_mode=False) or 0)
     except (typer.Exit, SystemExit) as error:
         code = int(getattr(error, "exit_code", getattr(error, "code", 0)) or 0)
     except KeyboardInterrupt:
@@ -149,15 +135,23 @@ def _told(error: Exception) -> int:
         return 130
     if isinstance(error, AbsentLedgerError):
         say(
-            f"bursar: no ledger at {getattr(error, 'ledger', '')}: begin one with `bursar up` or `bursar import`"
+            f"bursar: no ledger at {getattr(error, 'ledger', '')}: begin one with"
+            f" `{hint('up')}` or `{hint('import')}`"
+        )
+    elif isinstance(error, OlderLedgerError):
+        say(
+            f"bursar: {error.ledger} was written by an older Bursar (its schema is {error.found}, this program needs"
+            f" {error.wanted}): `{hint('up')}` brings it up to date"
         )
     elif isinstance(error, LedgerBusyError):
         say(f"bursar: this ledger is being written by {error.holder}")
     elif isinstance(error, StoppedError):
         say("bursar: stopped; what was committed is kept, the same command goes on from there")
+    elif isinstance(error, HistoryDivergedError) and "recover" not in str(error):
+        say(f"bursar: bus and ledger differ: {error}: end `bursar up`, then run `bursar recover`")
     elif isinstance(error, BursarError):
         say(f"bursar: {error}")
-    elif isinstance(error, sa.exc.SQLAlchemyError):
+    elif is_of_database(error):
         cause = getattr(error, "orig", None) or error
         say(f"bursar: the ledger: {str(cause).splitlines()[0]}")
     else:

@@ -11,21 +11,24 @@ import typer
 from bus.clock import SECOND_US, format_stamp
 from bus.events.queues import MOST_PRIORITY, QueueOrdered
 from bus.resources.keys import key_text
-from deploy.cli.asking import standing
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
-from deploy.cli.quotas.listing import footer
+from deploy.cli.answers import answer, field
+from deploy.cli.filters import require
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row, say
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.reactors import Author
+from deploy.cli.standing import footer, standing
+from deploy.cli.tables import Column
+from deploy.cli.words import duration, moment
 from deploy.consulting import only_cluster
 from deploy.errors import SettingsError
+from deploy.hints import hint
 from deploy.ledgers import reading
+from deploy.near import absent
 from projections.admissions.queries import Select
 from projections.waits import waits
 
-queue = typer.Typer(no_args_is_help=True, help="Workloads that wait for their quota.")
-
-_TITLES = ("QUOTA", "PLACE", "WORKLOAD", "PRIORITY", "WAITED", "WAITS FOR", "STARTS BY")
 _FIELDS = (
     "quota", "place", "namespace", "kind", "name", "uid", "priority", "created_at", "waited_s",
     "reason", "deficits", "starts_at", "is_stopped", "wanted",
@@ -38,12 +41,11 @@ Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it i
 
 
 def register(app: typer.Typer) -> None:
-    """Add ``queue`` to the program."""
-    command(queue, "show")(show)
-    command(queue, "move")(move)
-    command(queue, "hold")(hold)
-    command(queue, "release")(release)
-    app.add_typer(queue, name="queue")
+    """Add the commands of ``queue``."""
+    command(app, "show", question=True)(show)
+    command(app, "move")(move)
+    command(app, "hold")(hold)
+    command(app, "release")(release)
 
 
 def show(
@@ -64,22 +66,22 @@ def show(
     """
     from deploy.queues import queues
 
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         stands = standing(connection)
-        name = cluster or only_cluster(connection, asked.settings.cluster.name)
-        now_us = stands.observed_s * SECOND_US
+        name = cluster or only_cluster(connection, asked.place.cluster)
+        now_us = stands.newest_s * SECOND_US
         found = queues(_select(connection), name, now_us)
+        if quota is not None and quota not in found:
+            require(connection, {"quota": quota})
     rows = [
         _row(place, one, now_us)
         for place, every in found.items()
         for one in every
         if quota in (None, place)
     ]
-    if asked.output is not Format.TABLE:
-        return write(rows, asked.output, columns=_FIELDS)
     notes = footer(stands.sequence, stands.observed_s)
-    notes += ["how it came to that: bursar why WORKLOAD"] if rows else []
-    write([_cells(row) for row in rows], asked.output, columns=_TITLES, footer=notes)
+    notes += ["how it came to that: " + hint("why WORKLOAD")] if rows else []
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
 def move(
@@ -133,8 +135,8 @@ def _order(
     from deploy.bootstrap import run
     from deploy.queues import order
 
-    with reading(asked.settings) as connection:
-        cluster = cluster or only_cluster(connection, asked.settings.cluster.name)
+    with reading(asked.place) as connection:
+        cluster = cluster or only_cluster(connection, asked.place.cluster)
         uid = _waiting(connection, cluster, name)
     fact = QueueOrdered(
         uid=uid, action=action, priority=priority, author=author or getpass.getuser(), reason=reason
@@ -144,7 +146,7 @@ def _order(
 
 
 def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
-    """The uid of what waits under this name. Raises SettingsError, also where several do: a Job and a RayJob, say."""
+    """The uid of what waits under this name. Raises AbsentObjectError, or SettingsError where several do: Job and RayJob, say."""
     columns = waits.c
     namespace, _, last = name.rpartition("/")
     named = sa.and_(columns.namespace == namespace, columns.name == last)
@@ -153,7 +155,11 @@ def _waiting(connection: sa.Connection, cluster: str, name: str) -> str:
     )
     found = connection.execute(query.order_by(columns.kind, columns.uid)).all()
     if not found:
-        raise SettingsError(f"nothing waits under the name {name[:80]!r}")
+        every_ = sa.select(columns.namespace, columns.name).where(
+            columns.cluster == cluster, columns.waiting == 1
+        )
+        waiting = [f"{row.namespace}/{row.name}" for row in connection.execute(every_)]
+        raise absent("waiting workload", name, waiting)
     if len(found) > 1:
         every = ", ".join(f"{row.kind} {row.uid}" for row in found)
         raise SettingsError(
@@ -185,17 +191,27 @@ def _row(quota: str, one: Any, now_us: int) -> dict[str, Any]:
     }
 
 
-def _cells(row: dict[str, Any]) -> dict[str, Any]:
+def _waits_for(row: Row) -> Cell:
     missing = [
         f"{key_text(d['key'], d['used'] + d['asked'] - d['limit'])} of {d['key']}"
         for d in row["deficits"]
     ]
     turn = "its turn" if row["reason"] in ("fits", "fewer") else row["reason"]
-    cells = (
-        row["quota"], row["place"], f"{row['namespace']}/{row['name']}", row["priority"],
-        f"{row['waited_s']:,} s", ", ".join(missing) or turn, row["starts_at"],
-    )  # fmt: skip
-    return dict(zip(_TITLES, cells, strict=True))
+    return Cell(", ".join(missing) or turn, "words")
+
+
+_COLUMNS = (
+    field("QUOTA"),
+    field("PLACE"),
+    Column("WORKLOAD", lambda row: f"{row['namespace']}/{row['name']}"),
+    field("PRIORITY", drop=1),
+    field("WAITED", "waited_s", show=duration),
+    Column("WAITS FOR", _waits_for),
+    field("STARTS BY", "starts_at", show=moment, drop=2),
+    field("KIND", wide=True),
+    field("CREATED", "created_at", show=moment, wide=True),
+    field("UID", wide=True),
+)
 
 
 def _select(connection: sa.Connection) -> Select:

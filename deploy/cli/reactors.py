@@ -48,4 +48,4 @@ def _order(asked: Asked, is_paused: bool, reason: str, author: str | None) -> No
     by = author or getpass.getuser()
     sequence = run(order(asked.settings, is_paused=is_paused, author=by, reason=reason))
     words = "paused" if is_paused else "running again"
-    say(f"all reactors of cluster {asked.settings.cluster.name} are {words} (event {sequence:,})")
+    say(f"all reactors of cluster {asked.place.cluster} are {words} (event {sequence:,})")

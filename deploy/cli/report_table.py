@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
-from rich import box
-from rich.table import Table
-from rich.text import Text
-
-from deploy.cli.output import console, inert
+from deploy.cli.layout import Cell
+from deploy.cli.tables import DIM, YELLOW, Column, print_lines, print_table
 from deploy.cli.units import NAMES, Unit, amounts
+from deploy.cli.words import duration
 from projections.reports import Row, Sums
 
 _HEADS = {
-    "cpu_milli_s": {Unit.HOURS: "core-hours", Unit.SECONDS: "core-seconds", Unit.EXACT: "milli-core s", Unit.PERCENT: "cores %"},
-    "gpu_milli_s": {Unit.HOURS: "GPU-hours", Unit.SECONDS: "GPU-seconds", Unit.EXACT: "milli-GPU s", Unit.PERCENT: "GPUs %"},
-    "memory_mib_s": {Unit.HOURS: "GiB-hours", Unit.SECONDS: "GiB-seconds", Unit.EXACT: "MiB s", Unit.PERCENT: "memory %"},
+    "cpu_milli_s": {Unit.HOURS: "CORE-HOURS", Unit.SECONDS: "CORE-SECONDS", Unit.EXACT: "MILLI-CORE S", Unit.PERCENT: "CORES %"},
+    "gpu_milli_s": {Unit.HOURS: "GPU-HOURS", Unit.SECONDS: "GPU-SECONDS", Unit.EXACT: "MILLI-GPU S", Unit.PERCENT: "GPUS %"},
+    "memory_mib_s": {Unit.HOURS: "GIB-HOURS", Unit.SECONDS: "GIB-SECONDS", Unit.EXACT: "MIB S", Unit.PERCENT: "MEMORY %"},
 }  # fmt: skip
+
+#: A line of the table: the keys as they are shown, and the sums.
+Line = tuple[Sequence[Any], Sums]
 
 
 def print_report(
@@ -27,97 +29,70 @@ def print_report(
     notes: Sequence[str],
     *,
     amounts: bool = False,
+    wide: bool = False,
 ) -> None:
     """Print a report as a table, with the total below where there is more than one group."""
-    out = console()
     if not rows:
-        out.print("Nothing was held in this period.")
-    else:
-        out.print(table(names, rows, total, unit, is_short=amounts))
-    for note in notes:
-        out.print(Text(note, style="dim"))
-
-
-def table(
-    names: Sequence[str], rows: Sequence[Row], total: Row | None, unit: Unit, *, is_short: bool
-) -> Table:
-    """The report as a table of rich."""
-    made = Table(
-        box=box.SIMPLE_HEAD, header_style="bold", footer_style="bold", pad_edge=False,
-        show_footer=bool(names) and total is not None and len(rows) > 1,
-    )  # fmt: skip
+        print_lines(["Nothing was held in this period.", *notes])
+        return
     whole = total.sums if total is not None else rows[0].sums
-    foot = _cells(whole, unit, whole, is_short)
-    for place, name in enumerate(names):
-        made.add_column(name, footer="all" if place == 0 else "", overflow="fold")
-    for (head, _), cell in zip(_columns(unit, is_short), foot, strict=True):
-        made.add_column(head, justify="right", footer=cell, no_wrap=True)
+    has_total = bool(names) and total is not None
+    foot = (["all", *[Cell("", "name")] * (len(names) - 1)], whole) if has_total else None
+    columns = [_key(name, place) for place, name in enumerate(names)]
+    figures = [
+        Column(
+            _HEADS[attribute][unit],
+            _figure(unit, name, whole),
+            drop=(0, 0, 1)[place],
+            is_figure=True,
+        )
+        for place, (name, attribute, _) in enumerate(NAMES[unit])
+    ]
+    if amounts:
+        columns += figures
+    else:
+        columns += [
+            Column("PODS", lambda line: line[1].pods or None, drop=3, is_figure=True),
+            Column("HELD", lambda line: line[1].held_pods or None, drop=4, is_figure=True),
+            *figures,
+            Column("WAITING", lambda line: duration(line[1].waiting_s), drop=2, is_figure=True),
+            Column("UNKNOWN", lambda line: duration(line[1].unknown_s, YELLOW), is_figure=True),
+        ]
+    print_table(columns, list(_said_once(rows)), notes, total=foot, wide=wide)
+
+
+def _said_once(rows: Sequence[Row]) -> list[Line]:
+    """A repeated first group is said once, as in any printed statement."""
+    found: list[Line] = []
     previous: Sequence[object] = ()
     for row in rows:
-        # A repeated first group is said once, as in any printed statement.
-        repeated = [
-            bool(previous)
-            and list(row.key[: n + 1]) == list(previous[: n + 1])
-            and n < len(names) - 1
-            for n in range(len(names))
-        ]
-        keys = [_key(v, r) for v, r in zip(row.key, repeated, strict=True)]
-        made.add_row(*keys, *_cells(row.sums, unit, whole, is_short))
+        keys = []
+        for place, value in enumerate(row.key):
+            is_said = bool(previous) and list(row.key[: place + 1]) == list(previous[: place + 1])
+            last = place == len(row.key) - 1
+            style = DIM if value == "unassigned" else ""
+            keys.append(
+                Cell("", "name") if is_said and not last
+                else None if value is None else Cell(str(value), "name", style)
+            )  # fmt: skip
+        found.append((keys, row.sums))
         previous = row.key
-    return made
+    return found
 
 
-def _key(value: object, is_repeated: bool) -> Text:
-    if is_repeated:
-        return Text("")
-    if value is None:
-        return Text("–", style="dim")
-    return Text(inert(str(value)), style="dim" if value == "unassigned" else "")
+def _key(name: str, place: int) -> Column:
+    return Column(
+        name.upper() if not name.startswith("label:") else name, lambda line: line[0][place]
+    )
 
 
-def _columns(unit: Unit, is_short: bool) -> list[tuple[str, str]]:
-    figures = [(_HEADS[attribute][unit], name) for name, attribute, _ in NAMES[unit]]
-    if is_short:
-        return figures
-    return [("pods", "pods"), ("held", "held_pods"), *figures, ("waiting", ""), ("unknown", "")]
+def _figure(unit: Unit, name: str, whole: Sums) -> Callable[[Line], Any]:
+    def cell(line: Line) -> Any:
+        value = amounts(line[1], unit, whole)[name]
+        if not value:
+            return None
+        if unit is Unit.PERCENT:
+            return Cell(f"{value:.2f}", "figure")
+        return Cell(f"{value:,}" if isinstance(value, int) else f"{value:,.2f}", "figure")
 
-
-def _cells(sums: Sums, unit: Unit, whole: Sums, is_short: bool) -> list[Text]:
-    figures = [_figure(value, unit) for value in amounts(sums, unit, whole).values()]
-    if is_short:
-        return figures
-    return [
-        _count(sums.pods),
-        _count(sums.held_pods),
-        *figures,
-        _duration(sums.waiting_s),
-        _duration(sums.unknown_s, style="yellow"),
-    ]
-
-
-def _count(value: int) -> Text:
-    return Text(f"{value:,}") if value else Text("–", style="dim")
-
-
-def _figure(value: float, unit: Unit) -> Text:
-    if not value:
-        return Text("–", style="dim")
-    if unit is Unit.PERCENT:
-        return Text(f"{value:.2f}")
-    return Text(f"{value:,}" if isinstance(value, int) else f"{value:,.2f}")
-
-
-def _duration(seconds: int, style: str = "") -> Text:
-    """Seconds in the two largest units that say something."""
-    if not seconds:
-        return Text("–", style="dim")
-    days, rest = divmod(seconds, 86_400)
-    hours, rest = divmod(rest, 3_600)
-    minutes, rest = divmod(rest, 60)
-    if days:
-        text = f"{days:,}d {hours:02}h"
-    elif hours:
-        text = f"{hours}h {minutes:02}m"
-    else:
-        text = f"{minutes}m {rest:02}s" if minutes else f"{rest}s"
-    return Text(text, style=style)
+    return cell

@@ -12,14 +12,19 @@ import typer
 from bus import embedded
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
+from deploy.addresses import masked
 from deploy.cli import times, unassigned
-from deploy.cli.asking import standing
+from deploy.cli.clocks import clock_offset, clock_trouble
 from deploy.cli.exits import Exit
 from deploy.cli.governed import governed, governed_line
 from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
+from deploy.cli.proven import admission_line, enforces_nothing
+from deploy.cli.standing import seen_until, standing
+from deploy.cli.unread import unread, unread_lines
+from deploy.hints import hint
 from deploy.ledgers import reading
-from deploy.settings import Settings, masked
+from deploy.settings import Settings
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
 
@@ -45,7 +50,7 @@ class BusView(msgspec.Struct):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "status")(status)
+    command(app, "status", question=True)(status)
 
 
 def status(
@@ -66,9 +71,8 @@ def status(
         pods = _pods(connection)
         nobody = unassigned.holding(connection)
         held = governed(connection)
-    from deploy.bootstrap import run
-
-    view = run(_look(settings))
+    view, told = _look(settings), _told(settings)
+    admission = told.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
     row: dict[str, Any] = {
         "sequence": view.sequence,
@@ -80,14 +84,26 @@ def status(
         "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
         "ledger": masked(settings.ledger_url),
         "observed": times.stamp(stands.observed_s) if stands.sequence else None,
+        "evidence": seen_until(stands),
         "pods": pods,
         "unassigned": nobody,
         "quotas": held,
-        "sources": _sources(settings),
+        "sources": told.get("sources", {}),
+        "blocked": told.get("blocked", []),
+        "admission": admission,
     }
+    row["unread"] = unread(row["sources"])
+    row["clock"] = clock_trouble(row["sources"])
     bad = [line for line in view.guard if line.state == "UNSAFE"]
     is_well = not (
-        stands.parked or gaps or bad or (lag or 0) > most or (live and not view.is_running)
+        stands.parked
+        or gaps
+        or bad
+        or row["unread"]
+        or row["clock"]
+        or enforces_nothing(admission)
+        or (lag or 0) > most
+        or (live and not view.is_running)
     )
     row["healthy"] = is_well
     if asked.output is Format.TABLE:
@@ -122,26 +138,34 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
     return {"all": row[0], "holding": row[1], "waiting": row[2]}
 
 
-def _sources(settings: Settings) -> dict[str, dict[str, Any]]:
-    """What the sources of a running `bursar up` said of themselves last; empty where none runs."""
+def _told(settings: Settings) -> dict[str, Any]:
+    """What a running `bursar up` said of itself last; empty where none runs."""
     try:
         told = msgspec.json.decode(settings.state_file.read_bytes())
         os.kill(told["pid"], 0)
-        return dict(told["sources"])
+        return dict(told)
     except (OSError, msgspec.DecodeError, KeyError, TypeError):
         return {}
 
 
-async def _look(settings: Settings) -> BusView:
+def _look(settings: Settings) -> BusView:
     """Ask the bus; an embedded one that does not run is started for the question and ended again."""
-    from deploy.bootstrap import bus
-
     view = BusView()
     if settings.bus.is_embedded:
         view.is_running = embedded.running(settings.data) is not None
         if not view.is_running and not (settings.data / "bus" / "store").is_dir():
             view.trouble = "no history in the data folder"
             return view
+    # Who talks to a bus takes half a second to import.
+    from deploy.bootstrap import run
+
+    run(_ask(settings, view))
+    return view
+
+
+async def _ask(settings: Settings, view: BusView) -> None:
+    from deploy.bootstrap import bus
+
     try:
         async with bus(settings, is_checked=False) as opened:
             view.is_running = not opened.started
@@ -149,18 +173,25 @@ async def _look(settings: Settings) -> BusView:
             view.sequence = (await opened.transport.head()).last_sequence
     except BursarError as error:
         view.trouble = str(error)
-    return view
 
 
 def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row = dict(row)
+    row["clock"] = row["clock"] or clock_offset(row["sources"])
+    row["evidence"] = [
+        f"{name} until {seen['observed']}"
+        + (f", {seen['unknown_s']:,} s unknown since" if seen["unknown_s"] else "")
+        for name, seen in row["evidence"].items()
+    ] or "none"
     safe = sum(line.state == "OK" for line in view.guard)
     others = [
         f"{line.state} {line.property}: {line.found}, wanted {line.wanted}"
         for line in view.guard
         if line.state != "OK"
     ]
-    running = f"running at {view.url}" if view.is_running else "not running (`bursar up` starts it)"
+    running = (
+        f"running at {view.url}" if view.is_running else f"not running (`{hint('up')}` starts it)"
+    )
     row["bus"] = f"{running}; {view.trouble}" if view.trouble else running
     row["guard"] = (
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
@@ -168,17 +199,26 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
+    row["admission"] = admission_line(row["admission"])
     row["sources"] = [
         _source(name, state) for name, state in row["sources"].items()
     ] or "none followed"
+    row["unread"] = unread_lines(row["unread"])
+    row["blocked"] = [_blocked(one) for one in row["blocked"]] or "nothing is held back"
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row
 
 
+def _blocked(one: dict[str, Any]) -> str:
+    more = f", and {one['count'] - 1:,} more" if one["count"] > 1 else ""
+    return f"{one['first']}{more}: {one['sentence']}"
+
+
 def _source(name: str, state: dict[str, Any]) -> str:
     if state.get("absent_us", 0) > state.get("heard_us", 0) and not state.get("trouble"):
-        return f"{name}: not installed"
+        looked = format_stamp(state["absent_us"] // SECOND_US * SECOND_US)
+        return f"{name}: not installed; waits for its custom resource definition, looked for it at {looked}"
     heard_us, said = state.get("heard_us", 0), f"{state.get('published', 0):,} published"
     heard = (
         f"heard {format_stamp(heard_us // SECOND_US * SECOND_US)}" if heard_us else "not heard yet"

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
 from typing import Annotated
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
@@ -13,12 +14,14 @@ from bus.clock import SECOND_US, SystemClock, floor_seconds, format_stamp
 From = Annotated[
     str | None,
     typer.Option(
-        "--from", metavar="TIME", help="Begin of the period: 2026-11-21, 2026-11-21T09:00."
+        "--from",
+        metavar="TIME",
+        help="Begin of the period: 2026-11-21, 2026-11-21T09:00, 2026-11, 7d or 12h ago, today, yesterday, week, month, year.",
     ),
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="TIME", help="End of the period, itself not in it."),
+    typer.Option("--to", metavar="TIME", help="End of the period, itself not in it; as --from."),
 ]
 AsOf = Annotated[
     str | None,
@@ -41,12 +44,18 @@ def zone_of(name: str) -> ZoneInfo:
         ) from None
 
 
-def second_of(text: str | None, zone: ZoneInfo, option: str) -> int | None:
-    """A typed time in whole seconds UTC; None for none. Without an offset it is in ``zone``. Raises typer.BadParameter."""
+def second_of(
+    text: str | None, zone: ZoneInfo, option: str, moment_s: int | None = None
+) -> int | None:
+    """A typed time in whole seconds UTC; None for none. Without an offset it is in ``zone``. Raises typer.BadParameter.
+
+    Words and spans count from ``moment_s``, by default from this machine's clock: ``yesterday`` is when that day began.
+    """
     if text is None:
         return None
-    if text == "now":
-        return floor_seconds(SystemClock().now_us())
+    now_s = floor_seconds(SystemClock().now_us()) if moment_s is None else moment_s
+    if (found_s := _worded(text, zone, now_s)) is not None:
+        return found_s
     try:
         found = datetime.fromisoformat(text)
         if found.tzinfo is None:
@@ -54,9 +63,37 @@ def second_of(text: str | None, zone: ZoneInfo, option: str) -> int | None:
         return int(found.timestamp() // 1)
     except (ValueError, OverflowError, OSError):
         raise typer.BadParameter(
-            f"{text[:64]!r} is no time: 2026-11-21, 2026-11-21T09:00, 2026-11-21T09:00:00Z or now",
+            f"{text[:64]!r} is no time: 2026-11-21, 2026-11-21T09:00, 2026-11-21T09:00:00Z, 2026-11, 7d, 12h,"
+            " now, today, yesterday, week, month or year",
             param_hint=option,
         ) from None
+
+
+_MONTH = re.compile(r"(\d{4})(?:-(\d{2}))?\Z")
+_AGO = re.compile(r"(\d{1,5})([mhdw])\Z")
+_SPANS = {"m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+
+
+def _worded(text: str, zone: ZoneInfo, now_s: int) -> int | None:
+    """The second that a word, a span or a month names; None for another text."""
+    if text == "now":
+        return now_s
+    if found := _AGO.match(text):
+        return now_s - int(found[1]) * _SPANS[found[2]]
+    try:
+        day = datetime.fromtimestamp(now_s, zone).replace(hour=0, minute=0, second=0, fold=0)
+        begins = {
+            "today": day,
+            "yesterday": day - timedelta(days=1),
+            "week": day - timedelta(days=day.weekday()),
+            "month": day.replace(day=1),
+            "year": day.replace(month=1, day=1),
+        }
+        if found := _MONTH.match(text):
+            begins[text] = datetime(int(found[1]), int(found[2] or 1), 1, tzinfo=zone)
+        return int(begins[text].timestamp()) if text in begins else None
+    except (ValueError, OverflowError, OSError):
+        return None
 
 
 def stamp(second: int | None) -> str | None:

@@ -11,8 +11,9 @@ from rich.live import Live
 from rich.text import Text
 
 from bus.clock import SystemClock
+from deploy.cli.consoles import console
 from deploy.cli.options import Asked, command
-from deploy.cli.output import console, inert, say
+from deploy.cli.output import inert, say
 from deploy.errors import StoppedError
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ from deploy.cli.options import Asked, command
 from deploy.cli.output import say
 from deploy.errors import SettingsError, StoppedError
 from deploy.settings import Settings
+from deploy.settings_admission import told_of
 
 
 def register(app: typer.Typer) -> None:
@@ -43,10 +44,14 @@ def webhook(asked: Asked) -> None:
 async def _serve(settings: Settings) -> None:
     from deploy.admission import admitting
     from deploy.bootstrap import bus
+    from deploy.files import raise_file_limit
 
+    settings.admission.require_authenticated()
+    say(raise_file_limit())
     async with bus(settings) as opened:
         say(f"bus {opened.url}; reading the history")
         async with admitting(settings, opened.transport, None, keeps=False) as admission:
             known = sum(len(tree.nodes) for tree in admission.journals.trees.values())
             say(f"answering on port {settings.admission.port}, {known:,} quotas")
+            say(f"admission is {told_of(settings.admission)}")
             await asyncio.Event().wait()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -10,29 +10,50 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
-from bus.errors import EnvelopeError
-from bus.events import VOCABULARY
 from bus.events.admissions import AdmissionReleased, QuotaDeclared
 from bus.events.budgets import BudgetCredited, BudgetJudged
 from bus.events.pods import PodObserved, PodVanished
-from bus.events.vocabulary import Fact, read
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.resources.keys import CASH, key_text
 from deploy.cli import why_queue, why_reactors
-from deploy.cli.asking import standing
-from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
-from deploy.cli.quotas.finding import find
-from deploy.cli.quotas.listing import footer
+from deploy.cli.answers import answer, field
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row
+from deploy.cli.quotas.finding import find, names
 from deploy.cli.quotas.options import Cluster
+from deploy.cli.standing import footer, standing
+from deploy.cli.tables import Column
+from deploy.cli.words import moment
 from deploy.consulting import only_cluster
-from deploy.errors import SettingsError
+from deploy.errors import AbsentObjectError
 from deploy.ledgers import reading
+from deploy.near import absent
 from projections.admissions.decisions import Decision, admissions, from_columns
 from projections.admissions.declared import declared_quotas
-from projections.admissions.queries import Select, archived
+from projections.admissions.queries import Select, archived, facts
+from reactors.admission.withdrawing import UNANSWERED
 
-_COLUMNS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
+_FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
+
+
+def _told(row: Row) -> Cell | None:
+    """The numbers; of an outcome its words."""
+    parts = [row["reason"] if " " in row["reason"] else "", row["numbers"]]
+    return Cell("; ".join(filter(None, parts)), "words") if any(parts) else None
+
+
+_COLUMNS = (
+    field("SEQUENCE", drop=2),
+    field("TIME", show=moment),
+    field("STEP", show=lambda text: Cell(text, "fixed")),
+    field("ABOUT", show=lambda text: Cell(text) if text else None, drop=1),
+    field("QUOTA", drop=3),
+    Column("REASON", lambda row: row["reason"] if " " not in row["reason"] else None),
+    Column("NUMBERS", _told),
+    field("BASED ON", wide=True),
+    field("DECISION", "id", wide=True),
+)
 _SEEN = (PodObserved, WorkloadObserved)
 _GONE = (PodVanished, WorkloadVanished)
 
@@ -42,7 +63,7 @@ MOST = 100
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "why")(why)
+    command(app, "why", question=True)(why)
 
 
 def why(
@@ -58,8 +79,9 @@ def why(
 ) -> None:
     """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
 
+    What is due and not done yet comes last, with what holds it and until when.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
-    SEQUENCE is each step's place in the history (`bursar events`); BASED ON is the last one that the decision knew.
+    SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 
     \b
     bursar why vision/train-7
@@ -67,9 +89,9 @@ def why(
     bursar why admission/0b6c7d3e-7f21-4a1e-9c55-3f2a1d0c9b11/42
     bursar why research
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         stands = standing(connection)
-        cluster = cluster or only_cluster(connection, asked.settings.cluster.name)
+        cluster = cluster or only_cluster(connection, asked.place.cluster)
 
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
@@ -77,7 +99,7 @@ def why(
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
         queued = why_queue.waited(select, cluster, name, {one.said.uid for one in decisions})
-        now_us = stands.observed_s * SECOND_US
+        now_us = stands.newest_s * SECOND_US
         waited = list(why_queue.steps(select, cluster, queued, now_us, steps))
         known = {(row["sequence"], row["about"]) for row in waited}
         steps = [
@@ -86,32 +108,32 @@ def why(
         steps += waited
         objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
         steps += why_reactors.steps(select, cluster, name, objects)
+        steps += why_reactors.held_back(select, cluster, name, objects, now_us)
+        if not steps and not objects:
+            raise absent("workload, pod, quota or decision", name, names(connection, cluster))
     if not steps:
-        raise SettingsError(f"nothing was ever decided about {name[:64]!r}")
+        raise AbsentObjectError(f"nothing was ever decided about {name[:64]!r}")
     # What is so now has no place in the history: it comes last.
     steps.sort(key=lambda row: (row["time"], row["sequence"] or stands.sequence + 1))
-    if asked.output is Format.TABLE:
-        shown = [c for c in _COLUMNS if c != "id" or any(row["id"] for row in steps)]
-        write(
-            [{name: row[name] for name in shown} for row in steps], asked.output, columns=shown,
-            footer=footer(stands.sequence, stands.observed_s),
-        )  # fmt: skip
-    else:
-        write(steps, asked.output, columns=_COLUMNS)
+    notes = footer(stands.sequence, stands.observed_s)
+    answer(asked, steps, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
 def _decisions(
     connection: sa.Connection, select: Select, cluster: str, name: str
 ) -> list[Decision]:
-    """Those of this id, else of this uid, else of all objects that had this name; the newest."""
+    """Those of this id, else of this uid and of all objects that had this name; the newest.
+
+    Of all: what was refused was never seen, so its uid is not that of a namesake that was.
+    """
     columns = admissions.c
     namespace, _, last = name.rpartition("/")
     namespace = namespace.rpartition("/")[2]
     uids = [one.uid for one in find(connection, cluster, name)]
+    is_named = sa.and_(columns.namespace == namespace, columns.name == last)
     for chosen in (
         columns.id == name,
-        columns.uid.in_([name, *uids]),
-        sa.and_(columns.namespace == namespace, columns.name == last) if namespace else sa.false(),
+        sa.or_(columns.uid.in_([name, *uids]), is_named if namespace else sa.false()),
     ):
         query = sa.select(admissions).where(columns.cluster == cluster, chosen)
         rows = select(query.order_by(columns.sequence.desc()).limit(MOST))
@@ -123,38 +145,52 @@ def _decisions(
 def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[dict[str, Any]]:
     if not decisions:
         return
-    for one in decisions:
-        yield _decided(one)
     first = decisions[0].sequence
+    types = (AdmissionReleased.wire_type,)
+    releases = [
+        (event, fact, back)
+        for tree in sorted({one.tree for one in decisions})
+        for event, fact in facts(archived(select, cluster, types, key=tree, after=first))
+        if isinstance(fact, AdmissionReleased)
+        for back in fact.releases
+    ]
+    late = {back.request for _, _, back in releases if back.reason == UNANSWERED}
+    for one in decisions:
+        yield _decided(one, is_late=one.said.request in late)
     named = {
         one.said.uid: f"{one.said.kind} {one.said.namespace}/{one.said.name}" for one in decisions
     }
     yield from _observed(select, cluster, named, first)
-    for tree in sorted({one.tree for one in decisions}):
-        types = (AdmissionReleased.wire_type,)
-        for event, fact in _facts(archived(select, cluster, types, key=tree, after=first)):
-            assert isinstance(fact, AdmissionReleased)
-            for back in fact.releases:
-                if back.uid in named:
-                    left = _amounts(back.charge) or "nothing"
-                    step = why_queue.BACK.get(back.reason, "released")
-                    yield _step(
-                        event, step, named[back.uid], back.quota, back.reason,
-                        f"held from now on: {left}", fact.based_on,
-                    )  # fmt: skip
+    for event, fact, back in releases:
+        if back.uid in named:
+            left = _amounts(back.charge) or "nothing"
+            step = "withdrawn" if back.reason == UNANSWERED else "released"
+            yield _step(
+                event, why_queue.BACK.get(back.reason, step), named[back.uid], back.quota,
+                back.reason, f"held from now on: {left}", fact.based_on,
+            )  # fmt: skip
 
 
-def _decided(one: Decision) -> dict[str, Any]:
+def _decided(one: Decision, *, is_late: bool = False) -> dict[str, Any]:
+    """A decision. ``is_late``: it was stored after its asker had been refused, and stands for nothing."""
     said = one.said
     asked = f"{said.operation or 'OBSERVE'}" + (f", review {said.request}" if said.request else "")
     numbers = [f"asks for {_amounts(said.demand) or 'nothing'} ({asked})"]
+    if said.child is not None:
+        made = f"{said.child.kind} {said.child.name}"
+        numbers = [f"with {made}, more lives below it than it is charged with ({asked})"]
+    if said.left is not None:
+        left = _amounts(said.left.charge) or "nothing"
+        numbers.append(f"taken from its owner, which goes without it and is left with {left}")
     numbers += [why_queue.missing(deficit) for deficit in said.deficits]
-    if said.verdict != "refused":
+    if is_late:
+        numbers.append("stored after the answer bursar-unavailable, so it was taken back")
+    elif said.verdict != "refused":
         numbers.append(f"held from now on: {_amounts(said.charge) or 'nothing'}")
     return {
         "sequence": one.sequence,
         "time": format_stamp(one.time_us),
-        "step": said.verdict,
+        "step": "late" if is_late else said.verdict,
         "about": f"{said.kind} {said.namespace}/{said.name}",
         "quota": said.quota,
         "reason": said.reason,
@@ -171,7 +207,7 @@ def _observed(
     types = [fact.wire_type for fact in (*_SEEN, *_GONE)]
     for uid in sorted(named):
         is_seen = False
-        for event, fact in _facts(archived(select, cluster, types, key=uid, after=after)):
+        for event, fact in facts(archived(select, cluster, types, key=uid, after=after)):
             is_gone = isinstance(fact, _GONE)
             if is_gone or not is_seen:
                 is_seen = True
@@ -184,7 +220,7 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
     query = sa.select(columns.tree).where(columns.cluster == cluster, columns.quota == name)
     for (tree,) in select(query):
         types = (QuotaDeclared.wire_type,)
-        for event, fact in _facts(archived(select, cluster, types, key=tree)):
+        for event, fact in facts(archived(select, cluster, types, key=tree)):
             assert isinstance(fact, QuotaDeclared)
             if fact.quota == name:
                 limits = _amounts(fact.spec.hard) if fact.spec else ""
@@ -197,7 +233,7 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
                     fact.based_on,
                 )  # fmt: skip
     budgets = (BudgetJudged.wire_type, BudgetCredited.wire_type)
-    for event, fact in _facts(archived(select, cluster, budgets, key=name)):
+    for event, fact in facts(archived(select, cluster, budgets, key=name)):
         if isinstance(fact, BudgetJudged):
             key = CASH + fact.key
             numbers_ = (
@@ -209,17 +245,6 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
                 f"{key_text(CASH + fact.key, fact.amount)} hours of {fact.key}, by {fact.author}"
             )
             yield _step(event, "credited", f"quota {name}", name, fact.reason, numbers_, None)
-
-
-def _facts(parts: Iterable[list[Event]]) -> Iterator[tuple[Event, Fact]]:
-    for events in parts:
-        for event in events:
-            try:
-                fact = read(event, VOCABULARY)
-            except EnvelopeError:
-                # It is parked, and says nothing.
-                continue
-            yield event, fact
 
 
 def _step(

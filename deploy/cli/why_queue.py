@@ -138,5 +138,7 @@ def _place(place: int) -> str:
 def missing(deficit: Deficit) -> str:
     """Why a key refuses, in words: what is used, what is asked, the limit."""
     key = deficit.key
+    if deficit.containers:
+        return f"must specify {key} for: {','.join(deficit.containers)}"
     limit, used = key_text(key, deficit.limit), key_text(key, deficit.used)
     return f"{key}: {used} used + {key_text(key, deficit.asked)} asked > {limit}"

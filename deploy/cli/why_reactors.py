@@ -9,13 +9,19 @@ import sqlalchemy as sa
 
 from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
-from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
-from bus.events.decisions import Decision, EffectSettled, NoticeSettled, RestoreAsked
-from bus.events.vocabulary import read
+from bus.events.decisions import (
+    Decision,
+    EffectSettled,
+    Evict,
+    NoticeSettled,
+    RestoreAsked,
+)
+from deploy.blocked import blocked
 from deploy.cli.quotas.finding import Found
-from projections.admissions.queries import Select, archived
+from projections.admissions.queries import Select, archived, facts
 from projections.pod_runs.shape import pod_runs
+from reactors.engine.reasons import explained
 
 _TYPES = tuple(
     name
@@ -33,27 +39,36 @@ def steps(
     """
     about: dict[str, str] = {}
     pods = _pods(select, cluster, objects)
-    for part in archived(select, cluster, _TYPES):
-        for event in part:
-            try:
-                fact = read(event, VOCABULARY)
-            except EnvelopeError:
-                # It is parked, and says nothing.
-                continue
-            if isinstance(fact, Decision):
-                target = fact.target
-                known = about.get(fact.key)
-                if known or fact.target.uid in pods or _is_meant(fact, name):
-                    about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
-                    yield _decided(event, fact, about[fact.id])
-            elif isinstance(fact, EffectSettled) and fact.decision in about:
-                yield _step(event, fact.result, about[fact.decision], fact.message, "")
-            elif isinstance(fact, NoticeSettled) and fact.decision in about:
-                step = "told" if fact.result == "told" else "not told"
-                times = f"attempts {fact.attempts}"
-                yield _step(event, step, about[fact.decision], fact.message, times)
-            elif isinstance(fact, RestoreAsked) and fact.decision in about:
-                yield _step(event, "undo asked", about[fact.decision], f"by {fact.author}", "")
+    for event, fact in facts(archived(select, cluster, _TYPES)):
+        if isinstance(fact, Decision):
+            target = fact.target
+            known = about.get(fact.key)
+            if known or target.uid in pods or _is_meant(fact, name):
+                about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
+                yield _decided(event, fact, about[fact.id])
+        elif isinstance(fact, EffectSettled) and fact.decision in about:
+            yield _step(event, fact.result, about[fact.decision], fact.message, "")
+        elif isinstance(fact, NoticeSettled) and fact.decision in about:
+            step = "told" if fact.result == "told" else "not told"
+            times = f"attempts {fact.attempts}"
+            yield _step(event, step, about[fact.decision], fact.message, times)
+        elif isinstance(fact, RestoreAsked) and fact.decision in about:
+            yield _step(event, "undo asked", about[fact.decision], f"by {fact.author}", "")
+
+
+def held_back(
+    select: Select, cluster: str, name: str, objects: Iterable[Found], now_us: int
+) -> Iterator[dict[str, Any]]:
+    """One step for each action that is due now about the object of this name, and is not done: what holds it, until when."""
+    pods = _pods(select, cluster, objects)
+    for one in blocked(select, cluster, now_us):
+        decision, target = one.decision, one.decision.target
+        if decision.key in pods or _is_meant(decision, name):
+            yield {
+                "sequence": None, "time": format_stamp(now_us), "step": "not yet",
+                "about": f"{target.kind} {target.namespace}/{target.name}", "quota": decision.quota,
+                "reason": one.reason, "numbers": explained(one), "based_on": None, "id": "",
+            }  # fmt: skip
 
 
 def _pods(select: Select, cluster: str, objects: Iterable[Found]) -> set[str]:
@@ -77,12 +92,16 @@ def _is_meant(decision: Decision, name: str) -> bool:
 def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
     verb = event.type.removeprefix("decision.")
     numbers = "; ".join(_number(name, value) for name, value in decision.numbers.items())
+    if isinstance(decision, Evict) and decision.beneficiary:
+        numbers += f"; makes room for {decision.beneficiary}"
     shadow = ", in shadow: nothing is done" if decision.is_shadow else ""
     step = _step(event, verb, about, decision.reason, f"{numbers}{shadow}")
     return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}
 
 
 def _number(name: str, value: int) -> str:
+    if name in ("exhausted_s", "judged_s"):
+        return f"{name.removesuffix('_s')} {format_stamp(value * SECOND_US) if value else 'never'}"
     if name.endswith("_us"):
         whole = value // SECOND_US * SECOND_US
         return f"{name.removesuffix('_us')} {format_stamp(whole) if value else 'never'}"

@@ -14,7 +14,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.events.admissions import AdmissionDecided, Deficit
+from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 admissions = row_table(
@@ -38,6 +38,8 @@ admissions = row_table(
     sa.Column("types", sa.Text, nullable=False),
     sa.Column("charge", sa.Text, nullable=False),
     sa.Column("deficits", sa.Text, nullable=False),
+    #: What hangs below it: the child for which it was raised, and what an owner was left with that went without it.
+    sa.Column("below", sa.Text),
     sa.Index("admissions_by_uid", "uid"),
     sa.Index("admissions_by_quota", "cluster", "quota", "number"),
     sa.Index("admissions_by_name", "cluster", "namespace", "name"),
@@ -74,6 +76,7 @@ def _order(time_us: int, fact: AdmissionDecided) -> tuple[int, bytes]:
 _amounts = msgspec.json.Decoder(dict[str, int])
 _types = msgspec.json.Decoder(dict[str, str])
 _deficits = msgspec.json.Decoder(tuple[Deficit, ...])
+_below = msgspec.json.Decoder(tuple[Child | None, Left | None])
 
 
 def _text(value: Any) -> str:
@@ -87,7 +90,8 @@ def to_columns(row: Decision) -> tuple[Any, ...]:
         row.cluster, row.id, row.tree, said.number, row.time_us, said.quota, said.uid, said.kind,
         said.namespace, said.name, said.verdict, said.reason, said.operation, said.request,
         said.based_on, _text(said.demand), _text(said.types), _text(said.charge),
-        _text(said.deficits), row.sequence,
+        _text(said.deficits), _text((said.child, said.left)) if said.child or said.left else None,
+        row.sequence,
     )  # fmt: skip
 
 
@@ -95,19 +99,20 @@ def from_columns(columns: tuple[Any, ...]) -> Decision:
     """The row that was stored."""
     cluster, id, tree, number, time_us, quota, uid, kind, namespace, name = columns[:10]
     verdict, reason, operation, request, based_on = columns[10:15]
-    demand, types, charge, deficits, sequence = columns[15:]
+    demand, types, charge, deficits, below, sequence = columns[15:]
+    child, left = _below.decode(below) if below else (None, None)
     said = AdmissionDecided(
         number=number, quota=quota, uid=uid, kind=kind, namespace=namespace, name=name,
         verdict=verdict, reason=reason, demand=_amounts.decode(demand), types=_types.decode(types),
         charge=_amounts.decode(charge), deficits=_deficits.decode(deficits), based_on=based_on,
-        request=request, operation=operation,
+        request=request, operation=operation, child=child, left=left,
     )  # fmt: skip
     return Decision(cluster, id, tree, said, time_us, sequence)
 
 
 projection = Projection(
     name="admissions",
-    version=1,
+    version=2,
     table=admissions,
     facts=(AdmissionDecided,),
     keys=keys,

@@ -74,7 +74,10 @@ def parts(fact: AdmissionDecided | AdmissionReleased) -> tuple[Word, ...]:
         return tuple(Word(fact.number, one.quota, one.uid, one.charge) for one in fact.releases)
     if fact.verdict == "refused":
         return ()
-    return (Word(fact.number, fact.quota, fact.uid, fact.charge, fact),)
+    own = Word(fact.number, fact.quota, fact.uid, fact.charge, fact)
+    if fact.left is None:
+        return (own,)
+    return (own, Word(fact.number, fact.quota, fact.left.uid, fact.left.charge))
 
 
 def keys(word: Word, event: Event) -> tuple[Key]:

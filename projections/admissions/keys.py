@@ -46,3 +46,41 @@ def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, in
         for touched in prefixes(f"{key}.{model}") if model else (key,):
             charge[touched] = charge.get(touched, 0) + amount
     return charge
+
+
+#: Largest amount that a journal holds (int64).
+MOST = 2**63 - 1
+
+#: Marks, in :func:`counted`, what a demand has of a resource without naming its model.
+UNNAMED = "?"
+
+#: In a sum of :func:`counted`: how many of it were reviewed, and not seen yet.
+EXPECTED = "#"
+
+
+def counted(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
+    """What one pod counts in the sum of its owner's pods: what it charges by the models that it names itself.
+
+    What names no model is also said by itself, so that :func:`summed` can charge it by the owner's.
+    """
+    found = charged(demand, types)
+    for key, amount in demand.items():
+        kind = kind_of(key.partition(".")[2])
+        if amount and kind and not types.get(kind):
+            found[UNNAMED + key] = amount
+    return found
+
+
+def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
+    """What a sum of :func:`counted` charges, by key, below an owner with these ``types``."""
+    found = {key: n for key, n in counts.items() if key[0] not in (UNNAMED, EXPECTED)}
+    for key, amount in counts.items():
+        if not key.startswith(UNNAMED):
+            continue
+        plain = key.removeprefix(UNNAMED)
+        if model := types.get(kind_of(plain.partition(".")[2]), ""):
+            for touched in prefixes(f"{plain}.{model}"):
+                if touched != plain:
+                    found[touched] = found.get(touched, 0) + amount
+    # More than a journal holds is more than any limit.
+    return {key: min(n, MOST) for key, n in found.items()}

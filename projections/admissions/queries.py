@@ -9,7 +9,9 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError
+from bus.events import VOCABULARY
 from bus.events.admissions import AdmissionDecided, AdmissionsGrouped, entries
+from bus.events.vocabulary import Fact, read
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
 
@@ -49,6 +51,17 @@ def archived(
             after = rows[-1][0]
         if len(rows) < PART:
             return
+
+
+def facts(parts: Iterable[list[Event]]) -> Iterator[tuple[Event, Fact]]:
+    """What archived events say. One that cannot be read is parked, and says nothing. Raises UnsupportedVersionError."""
+    for part in parts:
+        for event in part:
+            try:
+                fact = read(event, VOCABULARY)
+            except EnvelopeError:
+                continue
+            yield event, fact
 
 
 def _apart(event: Event) -> tuple[Event, ...]:

@@ -44,6 +44,10 @@ class Grant(msgspec.Struct, frozen=True):
     version: str = ""
     #: The same of the asks that change what one replica asks for, or where it is charged: the newest of them.
     reshaped: str = ""
+    #: Uid of the controller that it named when it was admitted in its own right: that one does not answer for it.
+    owner: str = ""
+    #: Its object is deleted without its children, which took their part: what it was admitted with it asks for no more.
+    is_leaving: bool = False
 
 
 class Node(msgspec.Struct):

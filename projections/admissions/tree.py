@@ -18,6 +18,7 @@ from bus.errors import HistoryDivergedError
 from bus.events.admissions import (
     AdmissionDecided,
     AdmissionReleased,
+    Left,
     Meter,
     QuotaDeclared,
     TreeMetered,
@@ -25,6 +26,10 @@ from bus.events.admissions import (
 from projections import histories
 from projections.admissions.elastic import Elastic
 from projections.admissions.shape import ELASTIC, LANDED_US, Grant, Node, spent
+from projections.admissions.unmet import Refused, Unmet
+
+#: Most wants of one tree that are counted: each is one division.
+MOST_COUNTED = 100
 
 Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
 
@@ -42,6 +47,8 @@ class Tree:
         self.meters: dict[tuple[str, str], Meter] = {}
         self.total: dict[str, int] = {}
         self.elastic = Elastic()
+        #: What was refused for want of room, and is wanted still.
+        self.refused = Refused()
 
     def apply(self, fact: Fact, sequence: int, time_us: int) -> None:
         """Take in the next entry of the journal.
@@ -76,10 +83,32 @@ class Tree:
 
     def _decided(self, fact: AdmissionDecided, time_us: int) -> None:
         node = self.nodes.get(fact.quota)
-        if fact.verdict == "refused" or node is None:
+        if node is None:
             return
-        grant = grown(node.grants.get(fact.uid), fact, time_us)
-        self._hold(node, grant)
+        before = node.grants.get(fact.uid)
+        self.refused.take(fact, before.charge if before else {}, time_us)
+        if fact.verdict == "refused":
+            return
+        self.elastic.met(fact.kind, fact.namespace, fact.name)
+        if fact.left is not None and (owner := node.grants.get(fact.left.uid)) is not None:
+            self._hold(node, without(owner, fact.left))
+        self._hold(node, grown(before, fact, time_us))
+
+    def count(self, waiting: Iterable[Unmet]) -> None:
+        """Count what was refused, and what waits, as wanted, where limits leave room for it; who asked first comes first."""
+        unmet = sorted((*self.refused, *waiting), key=lambda one: one.place)
+        self.elastic.count([one for one in unmet if self._has_room(one)][:MOST_COUNTED])
+
+    def _has_room(self, one: Unmet) -> bool:
+        """Whether the fixed limits of its quota have room for it."""
+        node = self.nodes.get(one.quota)
+        if node is None or not node.is_elastic:
+            return False
+        limits = {key: node.limit(key) for key in one.wants} if node.kind != ELASTIC else {}
+        return all(
+            limit is None or node.used(key) + one.wants[key] <= limit
+            for key, limit in limits.items()
+        )
 
     def _released(self, quota: str, uid: str, charge: dict[str, int]) -> None:
         node = self.nodes.get(quota)
@@ -182,10 +211,14 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     """
     if fact.verdict == "adopted" and before is not None:
         return msgspec.structs.replace(before, charge=fact.charge, is_adopted=True)
+    if fact.child is not None and before is not None:
+        # It is raised for a child: what it asked for itself may still be on its way.
+        return msgspec.structs.replace(before, charge=fact.charge)
     is_late = before is None or time_us > before.asked_us + LANDED_US
     number, asked_us, version = fact.number, time_us, fact.resource_version
     is_alone = is_same = True
-    if fact.verdict == "adopted" or (fact.reason == "released" and is_late):
+    is_no_ask = fact.verdict == "adopted" or fact.child is not None
+    if is_no_ask or (fact.reason == "released" and is_late):
         number, asked_us = 0, 0
     elif before is not None and (before.number or before.is_adopted):
         is_repeat = (fact.demand, fact.types) == (before.demand, before.types)
@@ -200,8 +233,13 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
         fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
-        reshaped,
+        reshaped, fact.owner,
     )  # fmt: skip
+
+
+def without(owner: Grant, left: Left) -> Grant:
+    """The grant of an owner whose child took its part of the charge."""
+    return msgspec.structs.replace(owner, charge=left.charge, is_leaving=True)
 
 
 def _later(one: str, other: str) -> str:
@@ -278,21 +316,25 @@ class Draft:
         """One more decision on top. Its number must be :attr:`number`."""
         self.facts.append((fact, time_us))
         if isinstance(fact, AdmissionDecided) and fact.verdict != "refused":
+            if fact.left is not None and (owner := self.grant(fact.quota, fact.left.uid)):
+                self._put(owner, without(owner, fact.left))
             before = self.grant(fact.quota, fact.uid)
-            after = grown(before, fact, time_us)
-            held = before.charge if before else {}
-            for key in after.charge.keys() | held.keys():
-                more = after.charge.get(key, 0) - held.get(key, 0)
-                place = (fact.quota, key)
-                self._held[place] = self._held.get(place, 0) + more
-                own = (fact.quota, fact.namespace, key)
-                self._own[own] = self._own.get(own, 0) + more
-            self._grants[(fact.quota, fact.uid)] = after
+            self._put(before, grown(before, fact, time_us))
         elif isinstance(fact, QuotaDeclared) and (fact.stage, fact.verdict) == (
             "asked",
             "admitted",
         ):
             self._declare(fact, time_us)
+
+    def _put(self, before: Grant | None, after: Grant) -> None:
+        held = before.charge if before else {}
+        for key in after.charge.keys() | held.keys() if held else after.charge:
+            more = after.charge.get(key, 0) - held.get(key, 0)
+            place = (after.quota, key)
+            self._held[place] = self._held.get(place, 0) + more
+            own = (after.quota, after.namespace, key)
+            self._own[own] = self._own.get(own, 0) + more
+        self._grants[(after.quota, after.uid)] = after
 
     def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
         if fact.spec is None:

@@ -1,13 +1,15 @@
 """Which budgets are there now, and which of their periods holds the ledger's moment?
 
-One row for each quota and key of its cash: the budget, and the period that holds the newest moment of which any
-event speaks. Periods are those of a time zone, which SQL cannot reckon alike on both databases, so they turn here, with the
-event that reaches their end. Rows follow from the set of events: the newest word of each quota, and the latest moment.
+One row for each quota and key of its cash: the budget, and the period that holds its cluster's moment, the newest
+observation (:mod:`projections.evidence`). Periods are those of a time zone, which SQL cannot reckon alike on both
+databases, so they turn here, with the observation that reaches their end. Rows follow from the set of events: the newest
+word of each quota, and the latest moment.
 """
 
 from __future__ import annotations
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Any
 
@@ -19,10 +21,10 @@ from projections import quotas
 from projections.budgets.keys import account_of
 from projections.budgets.periods import Period, Schedule
 from projections.engine.contract import Integer, row_table
-from projections.engine.tables import checkpoints
+from projections.evidence import moments
 from projections.quotas import Quota
 
-VERSION = 1
+VERSION = 2
 
 budgets = row_table(
     "budgets",
@@ -46,24 +48,23 @@ class CurrentBudgets:
         self.touched: dict[str, int] = {}
         self._quotas: dict[str, Quota] = {}
         self._periods: dict[str, Period] = {}
-        self._turns: list[tuple[int, str]] = []
-        self._moment_us = 0
+        self._turns: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        self._moments_us: dict[str, int] = defaultdict(int)
 
     def open(self, select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> None:
-        """Take in the quotas and the moment that are stored."""
-        for (moment_us,) in select(sa.select(checkpoints.c.observed_us)):
-            self._moment_us = moment_us
+        """Take in the quotas and the moments that are stored."""
+        self._moments_us.update(moments(select))
         for row in select(sa.select(quotas.quotas)):
             self._declare(quotas.from_columns(row))
 
     def observe(self, event: Event) -> None:
-        """Begin the periods that ``event``'s moment is in, where it is a later one than any before."""
-        if event.time_us <= self._moment_us:
+        """Begin the periods that the moment of ``event``, an observation, is in, where none of its cluster was later."""
+        if event.time_us <= self._moments_us[event.cluster]:
             return
-        self._moment_us = event.time_us
-        second = floor_seconds(event.time_us)
-        while self._turns and self._turns[0][0] <= second:
-            end_s, uid = heapq.heappop(self._turns)
+        self._moments_us[event.cluster] = event.time_us
+        second, turns = floor_seconds(event.time_us), self._turns[event.cluster]
+        while turns and turns[0][0] <= second:
+            end_s, uid = heapq.heappop(turns)
             period = self._periods.get(uid)
             if period is not None and period.end_s == end_s:
                 self._begin(self._quotas[uid])
@@ -101,7 +102,9 @@ class CurrentBudgets:
 
     def _begin(self, quota: Quota) -> None:
         assert quota.said is not None
-        period = Schedule.of(quota.said.budget).period_at(floor_seconds(self._moment_us))
+        period = Schedule.of(quota.said.budget).period_at(
+            floor_seconds(self._moments_us[quota.cluster])
+        )
         self._quotas[quota.uid], self._periods[quota.uid] = quota, period
         if period.end_s is not None:
-            heapq.heappush(self._turns, (period.end_s, quota.uid))
+            heapq.heappush(self._turns[quota.cluster], (period.end_s, quota.uid))

@@ -11,14 +11,15 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from bus.clock import floor_seconds
+from bus.events.budgets import BudgetJudged
+from projections.admissions.queries import archived, facts
 from projections.budgets.entries import budget_entries, credited, from_columns
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.standing import Standing
-from projections.engine.tables import checkpoints
+from projections.evidence import moments_s
 from projections.pod_runs import held_segments, pod_runs
 from projections.usage import HOUR
 
@@ -68,8 +69,7 @@ def standings(select: Select, cluster: str) -> dict[tuple[str, str], Standing]:
 
     What :func:`forecast` says of each, in one question: 0.3 ms a budget.
     """
-    observed = select(sa.select(checkpoints.c.observed_us))
-    now_s = floor_seconds(observed[0][0]) if observed else 0
+    now_s = moments_s(select).get(cluster, 0)
     found = {}
     for row in select(sa.select(_VIEW).where(_VIEW.c.cluster == cluster)):
         _, quota, key, start_s, end_s, is_granted, hard, credits, spent, rate, promised = row
@@ -77,6 +77,34 @@ def standings(select: Select, cluster: str) -> dict[tuple[str, str], Standing]:
         period = Period(start_s, end_s, bool(is_granted))
         found[(quota, key)] = Standing(period, hard, spend, credits, promised)
     return found
+
+
+def exhausted_s(
+    select: Select, cluster: str, quota: str, key: str, *, period: Period, limit: int, at_s: int
+) -> int | None:
+    """The second at which a budget was used up that has nothing left at ``at_s``; None where something is left.
+
+    As it was judged in this period; where nobody judged it, the second at which what is spent reached ``limit``.
+    """
+    types = (BudgetJudged.wire_type,)
+    said = None
+    for _, fact in facts(archived(select, cluster, types, key=quota)):
+        assert isinstance(fact, BudgetJudged)
+        if (fact.key, fact.period_start_s) == (key, period.start_s):
+            said = fact.exhausted_s
+    if spends(select, cluster, quota, key, period.start_s, at_s) < limit:
+        return None
+    if said is not None:
+        return said
+    # What is spent never falls, so the second is found by halving.
+    before_s, after_s = period.start_s - 1, at_s
+    while after_s - before_s > 1:
+        middle_s = (before_s + after_s) // 2
+        if spends(select, cluster, quota, key, period.start_s, middle_s) < limit:
+            before_s = middle_s
+        else:
+            after_s = middle_s
+    return after_s
 
 
 def spending(select: Select, cluster: str, quota: str, key: str, period: Period) -> Spend:

@@ -112,10 +112,6 @@ class Exhaustion(msgspec.Struct, frozen=True):
             return None
         return self.exhausted_s + rule.grace_s
 
-    def denies_new(self, rule: Rule) -> bool:
-        """Whether new work is refused."""
-        return self.exhausted_s is not None and rule.on_exhaustion is not OnExhaustion.WARN
-
 
 def advance(before: Exhaustion | None, standing: Standing, at_s: int) -> Exhaustion:
     """The judgement at ``at_s``, after ``before``. Call it before and after each change, and on ticks.

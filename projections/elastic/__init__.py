@@ -1,15 +1,14 @@
 """Elastic quotas: a tree in which what one does not use others may borrow.
 
 Everything here only calculates, in exact integers, with Koordinator's results: what each quota may
-use now (`runtime`, `scaling`, `tree`, kept up to date by `incremental`), whether a pod fits
-(`admission`), which quotas are acceptable (`rules`, `review`, over a `topology`), and the tops of
-further trees (`profile`).
+use now (`runtime`, `scaling`, kept up to date by `incremental`; `tree` has its figures), whether a pod fits
+(`admission`), which quotas are acceptable (`rules`, `review`, over a `topology`).
 """
 
 from projections.elastic.admission import Level, exceeded, refusal
 from projections.elastic.incremental import ElasticTree, PodSums
 from projections.elastic.review import Gates
-from projections.elastic.runtime import Claim, half_up, largest_remainder, runtimes
+from projections.elastic.runtime import Claim, largest_remainder, runtimes
 from projections.elastic.scaling import scaled_mins
 from projections.elastic.shape import (
     BUILT_IN,
@@ -19,11 +18,10 @@ from projections.elastic.shape import (
     Quota,
     Refusal,
     Resources,
-    distributable,
     shared_weight,
 )
 from projections.elastic.topology import Topology
-from projections.elastic.tree import Figures, Mode, refreshed
+from projections.elastic.tree import Figures, Mode
 
 __all__ = [
     "BUILT_IN",
@@ -41,11 +39,8 @@ __all__ = [
     "Refusal",
     "Resources",
     "Topology",
-    "distributable",
     "exceeded",
-    "half_up",
     "largest_remainder",
-    "refreshed",
     "refusal",
     "runtimes",
     "scaled_mins",

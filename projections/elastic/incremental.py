@@ -1,6 +1,6 @@
 """A tree of elastic quotas that is kept up to date one change at a time.
 
-In memory, without IO. It gives the figures of `tree.refreshed` after any changes in any order, but
+In memory, without IO. It gives the same figures as dividing everything from scratch, after any changes in any order, but
 touches only what a change reaches: what pods ask and use goes up at once, as far as it changes
 anything (a quota at its max hides the rest); what is handed down is divided when somebody asks,
 along the path to that quota, and only where a child or the total of that level is not as it was
@@ -135,20 +135,6 @@ class ElasticTree:
         """Forget a quota. Its pods and children stay known, beside the tree until it comes back."""
         self._take_out(name)
 
-    def set_pods(self, name: str, sums: PodSums) -> None:
-        """What a quota's own pods ask and use, in place of what was said before."""
-        old = self._pods.get(name, PodSums())
-        deltas = []
-        for new_amounts, old_amounts in (
-            (sums.request, old.request),
-            (sums.used, old.used),
-            (sums.non_preemptible_used, old.non_preemptible_used),
-        ):
-            delta = dict(new_amounts)
-            add(delta, old_amounts, -1)
-            deltas.append(delta)
-        self.add_pods(name, PodSums(*deltas))
-
     def add_pods(self, name: str, change: PodSums) -> None:
         """What a pod that comes, goes or changes adds to the sums of its quota; may be negative."""
         own = self._pods.setdefault(name, PodSums({}, {}, {}))
@@ -201,6 +187,7 @@ class ElasticTree:
             least,
             runtime,
             *self._guaranteed(node),
+            shown(node.asked, keys),
         )
 
     def _guaranteed(self, node: _Node) -> tuple[dict[str, int], dict[str, int]]:

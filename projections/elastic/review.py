@@ -1,11 +1,11 @@
-"""Whether a quota may be created, changed or deleted, and whether a pod may go into its quota.
+"""Whether a quota may be created, changed or deleted.
 
 Pure: the first rule that is broken answers, None where all hold. The topology is as it is before;
 whoever asks takes in what was accepted. Cost: the children of the quota and those of its parent.
 
 Two things that upstream accepts are refused: a quota below itself, and a change of the weight
 alone to a negative one.
-Source: Koordinator `ValidAddQuota`, `ValidUpdateQuota`, `ValidDeleteQuota`, `ValidateAddPod`;
+Source: Koordinator `ValidAddQuota`, `ValidUpdateQuota`, `ValidDeleteQuota`;
 `koordinator.md` section 2.8.
 """
 
@@ -24,12 +24,11 @@ class Gates(msgspec.Struct, frozen=True):
     """Rules of newer releases, all off by default there and here.
 
     `subset_keys`: a child's max may have fewer keys than its parent's. `guaranteed`: by quota what
-    is guaranteed to it, for mins to be covered. `parents_hold_pods`: pods may use parent quotas.
+    is guaranteed to it, for mins to be covered.
     """
 
     subset_keys: bool = False
     guaranteed: Callable[[str], Resources] | None = None
-    parents_hold_pods: bool = False
 
 
 def create(
@@ -67,14 +66,6 @@ def delete(topology: Topology, name: str, *, has_pods: bool) -> Refusal | None:
     if topology.children(name):
         return Refusal("has_children")
     return Refusal("has_pods") if has_pods else None
-
-
-def pod(topology: Topology, quota_name: str, *, gates: Gates = Gates()) -> Refusal | None:
-    """Why a pod may not go into the quota that is its: parent quotas hold quotas."""
-    quota = topology.get(quota_name)
-    if quota is not None and quota.is_parent and not gates.parents_hold_pods:
-        return Refusal("quota_is_parent")
-    return None
 
 
 def _broken(

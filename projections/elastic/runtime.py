@@ -59,13 +59,6 @@ def largest_remainder(pool: int, weights: int, borrowers: Sequence[Claim]) -> li
     return shares
 
 
-def half_up(pool: int, weights: int, borrowers: Sequence[Claim]) -> list[int]:
-    """Shares by weight, each rounded half up by itself: they may sum to more or less than the pool."""
-    return [
-        int(float(max(one.weight, 0)) * float(pool) / float(weights) + 0.5) for one in borrowers
-    ]
-
-
 def runtimes(
     total: int, claims: Iterable[Claim], rounding: Rounding = largest_remainder
 ) -> dict[str, int]:

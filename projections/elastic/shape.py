@@ -65,11 +65,6 @@ def shared_weight(quota: Quota) -> Resources:
     return weight if weight and any(weight.values()) else quota.max
 
 
-def limited(request: Resources, limit: Resources) -> dict[str, int]:
-    """A request cut to a limit; a key that the limit lacks is not cut."""
-    return {key: min(value, limit.get(key, value)) for key, value in request.items()}
-
-
 def raised(request: Resources, least: Resources) -> dict[str, int]:
     """A request raised to `least`; the keys of both."""
     result = dict(request)
@@ -90,16 +85,3 @@ def add(total: dict[str, int], more: Resources, times: int = 1) -> None:
     """Add `more`, so many times, to `total` in place; the keys of both."""
     for key, value in more.items():
         total[key] = total.get(key, 0) + times * value
-
-
-def distributable(
-    cluster: Resources, system_used: Resources, default_used: Resources
-) -> dict[str, int]:
-    """What the root hands out: allocatable of all nodes less what the two built-in quotas use.
-
-    The keys of the cluster; negative where these two use more than there is.
-    """
-    return {
-        key: value - system_used.get(key, 0) - default_used.get(key, 0)
-        for key, value in cluster.items()
-    }

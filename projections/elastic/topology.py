@@ -1,4 +1,4 @@
-"""The quotas there are, by name, parent and namespace, and which one a pod belongs to.
+"""The quotas there are, by name, parent and namespace, and which one serves a namespace.
 
 In memory, without IO: `put` and `drop` follow the objects, everything else only answers.
 Source: Koordinator `quota_topology.go`, `pod_check.go`; `koordinator.md` section 2.5.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from projections.elastic.shape import DEFAULT, ROOT, Quota
+from projections.elastic.shape import BUILT_IN, ROOT, Quota
 
 
 class Topology:
@@ -18,6 +18,8 @@ class Topology:
         self._quotas: dict[str, Quota] = {}
         self._children: dict[str, set[str]] = {}
         self._of_namespace: dict[str, set[str]] = {}
+        #: Those that may be for the namespace that they lie in.
+        self._lying_in: dict[str, set[str]] = {}
         for quota in quotas:
             self.put(quota)
 
@@ -27,6 +29,8 @@ class Topology:
         self._quotas[quota.name] = quota
         if quota.parent != quota.name:
             self._children.setdefault(quota.parent, set()).add(quota.name)
+        if self._serves_its_own(quota):
+            self._lying_in.setdefault(quota.namespace, set()).add(quota.name)
         for namespace in quota.namespaces:
             self._of_namespace.setdefault(namespace, set()).add(quota.name)
 
@@ -36,6 +40,7 @@ class Topology:
         if old is None:
             return
         _remove(self._children, old.parent, name)
+        _remove(self._lying_in, old.namespace, name)
         for namespace in old.namespaces:
             _remove(self._of_namespace, namespace, name)
 
@@ -59,18 +64,26 @@ class Topology:
         """The quota that lists a namespace; the first by name where more do."""
         return min(self._of_namespace.get(namespace, ()), default=None)
 
-    def of_pod(self, namespace: str, label: str | None) -> str:
-        """The quota of a pod, by its label `name`, else by its namespace.
+    def serving(self, namespace: str) -> str | None:
+        """The quota of a namespace whose pods name none; None where no quota, or none of several, serves it.
 
-        A label that names no quota: the default quota. Without a label: the quota that is called
-        like the namespace and lies in it, else the one that lists the namespace, else the default.
+        The quota that is called like the namespace and lies in it; else the one that lists it; else the only one that holds
+        pods and lies in it, as where each team has one quota in its namespace. Of several that lie in one namespace pods
+        choose by their label.
         """
-        if label:
-            return label if label in self._quotas else DEFAULT
         same = self._quotas.get(namespace)
         if same is not None and same.namespace == namespace:
             return namespace
-        return self.of_namespace(namespace) or DEFAULT
+        listing = self.of_namespace(namespace)
+        if listing is not None:
+            return listing
+        lying = self._lying_in.get(namespace, ())
+        return next(iter(lying)) if len(lying) == 1 else None
+
+    @staticmethod
+    def _serves_its_own(quota: Quota) -> bool:
+        """Whether the namespace that a quota lies in may be the one that it is for."""
+        return not quota.is_parent and not quota.namespaces and quota.name not in BUILT_IN
 
 
 def _remove(index: dict[str, set[str]], key: str, name: str) -> None:

@@ -1,46 +1,20 @@
-"""A whole tree of elastic quotas: requests travel up, totals travel down.
+"""Which variant of the rules a tree of elastic quotas follows, and what is known of each quota.
 
-Pure. `refreshed` states the rule in the plainest form, every quota from scratch; it is the state in
-which Koordinator comes to rest when each quota has been refreshed. What changes one pod at a time
-keeps an `ElasticTree` (`incremental`), which gives the same figures.
+Requests travel up: a quota asks for its pods and for what its children ask, each child cut to its max; one that does not
+lend asks for its min at least. Totals travel down: a quota's runtime is the total of its children. The root's total
+is the cluster's less what the system quota and the default quota use; these two are beside the tree, with their max as
+runtime. Quotas whose parents do not lead to the root (a parent that is not known, a circle) are no part of the tree.
 
-Up: a quota asks for its pods and for what its children ask, each child cut to its max; one that
-does not lend asks for its min at least. Down: a quota's runtime is the total of its children. The
-root's total is the cluster's less what the system quota and the default quota use; these two are
-beside the tree, with their max as runtime.
-
-Quotas whose parents do not lead to the root (a parent that is not known, a circle) are no part of
-the tree: they have no figures, and their pods are nobody's request.
-
-With `guarantee` (Koordinator's gate ElasticQuotaGuaranteeUsage) nobody lends, and no floor is below
-what is in use: a quota is guaranteed its min or, if more, what its own pods use and its children
-are guaranteed.
+With `guarantee` (Koordinator's gate ElasticQuotaGuaranteeUsage) nobody lends, and no floor is below what is in use: a
+quota is guaranteed its min or, if more, what its own pods use and its children are guaranteed.
 Source: Koordinator `group_quota_manager.go`; `koordinator.md` sections 2.2 to 2.4.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-
 import msgspec
 
-from projections.elastic.runtime import Claim, Rounding, floor, largest_remainder, runtimes
-from projections.elastic.scaling import scaled_mins
-from projections.elastic.shape import (
-    BUILT_IN,
-    DEFAULT,
-    ROOT,
-    SYSTEM,
-    Quota,
-    Resources,
-    add,
-    distributable,
-    limited,
-    raised,
-    shared_weight,
-    shown,
-)
+from projections.elastic.runtime import Rounding, largest_remainder
 
 
 class Mode(msgspec.Struct, frozen=True):
@@ -70,115 +44,5 @@ class Figures(msgspec.Struct, frozen=True):
     runtime: dict[str, int]
     allocated: dict[str, int]
     guaranteed: dict[str, int]
-
-
-class _Asked(msgspec.Struct):
-    request: dict[str, int]
-    limited: dict[str, int]
-    used: dict[str, int]
-    allocated: dict[str, int]
-    guaranteed: dict[str, int]
-
-
-def refreshed(
-    quotas: Iterable[Quota],
-    cluster: Resources,
-    requests: Mapping[str, Resources],
-    used: Mapping[str, Resources] | None = None,
-    mode: Mode = Mode(),
-) -> dict[str, Figures]:
-    """The figures of every quota of the tree by name, sorted, all from scratch.
-
-    `cluster` is allocatable of all nodes; `requests` and `used` are of a quota's own pods.
-    """
-    held = used or {}
-    known = {quota.name: quota for quota in quotas}
-    children: dict[str, list[Quota]] = defaultdict(list)
-    for name in sorted(known.keys() - BUILT_IN):
-        children[known[name].parent].append(known[name])
-    asked: dict[str, _Asked] = {}
-    figures: dict[str, Figures] = {}
-
-    def ask(quota: Quota) -> _Asked:
-        below = [ask(child) for child in children[quota.name]]
-        asked[quota.name] = _asked(
-            quota, below, requests.get(quota.name, {}), held.get(quota.name, {}), mode
-        )
-        return asked[quota.name]
-
-    def divide(parent: str, total: Resources) -> None:
-        claimed = [(quota, asked[quota.name]) for quota in children[parent]]
-        for name, (least, runtime) in _divided(total, claimed, mode).items():
-            figures[name] = _figures(known[name], asked[name], least, runtime, mode)
-            divide(name, runtime)
-
-    for quota in children[ROOT]:
-        ask(quota)
-    divide(ROOT, distributable(cluster, held.get(SYSTEM, {}), held.get(DEFAULT, {})))
-    for name in sorted(known.keys() & {SYSTEM, DEFAULT}):
-        own = _asked(known[name], (), requests.get(name, {}), held.get(name, {}), mode)
-        figures[name] = _figures(known[name], own, known[name].min, known[name].max, mode)
-    return dict(sorted(figures.items()))
-
-
-def _asked(
-    quota: Quota, below: Iterable[_Asked], request: Resources, used: Resources, mode: Mode
-) -> _Asked:
-    wanted, held, allocated = dict(request), dict(used), dict(used)
-    for child in below:
-        add(wanted, child.limited)
-        add(held, child.used)
-        add(allocated, child.guaranteed)
-    if mode.guarantee or not quota.lends:
-        wanted = raised(wanted, quota.min)
-    if not mode.guarantee:
-        return _Asked(wanted, limited(wanted, quota.max), held, {}, {})
-    guaranteed = raised(allocated, quota.min)
-    return _Asked(wanted, limited(wanted, quota.max), held, allocated, guaranteed)
-
-
-def _divided(
-    total: Resources, claimed: list[tuple[Quota, _Asked]], mode: Mode
-) -> dict[str, tuple[dict[str, int], dict[str, int]]]:
-    """Effective min and runtime of each of the children of one parent."""
-    result: dict[str, tuple[dict[str, int], dict[str, int]]] = {
-        quota.name: ({}, {}) for quota, _ in claimed
-    }
-    for key in sorted({key for quota, _ in claimed for key in (*quota.max, *quota.min)}):
-        amount = total.get(key, 0)
-        mins = {quota.name: quota.min.get(key, 0) for quota, _ in claimed}
-        if mode.scale_min:
-            mins = scaled_mins(amount, mins)
-        claims = [
-            Claim(
-                quota.name,
-                floor(mins[quota.name], asked.guaranteed.get(key, 0)),
-                asked.limited.get(key, 0),
-                shared_weight(quota).get(key, 0),
-                quota.lends and not mode.guarantee,
-            )
-            for quota, asked in claimed
-        ]
-        shares = runtimes(amount, claims, mode.rounding)
-        for quota, _ in claimed:
-            least, runtime = result[quota.name]
-            if key in quota.min:
-                least[key] = mins[quota.name]
-            if key in quota.max:
-                runtime[key] = shares[quota.name]
-    return result
-
-
-def _figures(
-    quota: Quota, asked: _Asked, least: dict[str, int], runtime: dict[str, int], mode: Mode
-) -> Figures:
-    keys = quota.max
-    return Figures(
-        shown(asked.request, keys),
-        shown(asked.limited, keys),
-        shown(asked.used, keys),
-        least,
-        runtime,
-        shown(asked.allocated, keys if mode.guarantee else ()),
-        shown(asked.guaranteed, keys if mode.guarantee else ()),
-    )
+    #: The request before it is raised to the min of a quota that does not lend.
+    child_request: dict[str, int] = {}

@@ -8,6 +8,8 @@ Source: ``house.md`` 3.9; ``reliability.md`` section 0, fact 3.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from bus.envelope import GENESIS, Event, digest
@@ -75,5 +77,10 @@ def after(checkpoint: Checkpoint, events: list[Event], chain: bytes) -> Checkpoi
         sequence=last.sequence,
         digest=digest(last),
         chain=chain,
-        observed_us=max(checkpoint.observed_us, *(event.time_us for event in events)),
+        observed_us=observed(checkpoint.observed_us, events),
     )
+
+
+def observed(before_us: int, events: Iterable[Event]) -> int:
+    """The newest observation time when ``events`` follow a history whose newest one is ``before_us``."""
+    return max(before_us, *(event.time_us for event in events))

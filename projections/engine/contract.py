@@ -43,6 +43,24 @@ def row_table(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
     )
 
 
+def partial_index(name: str, *columns: str, where: str) -> sa.Index:
+    """An index of the rows for which a condition holds.
+
+    Its options for PostgreSQL are set when a table is made there: to declare them here would import that database's
+    dialect with every question to a SQLite ledger.
+    """
+    return sa.Index(name, *columns, sqlite_where=sa.text(where), info={"where": where})
+
+
+@sa.event.listens_for(METADATA, "before_create")
+def _set_conditions(metadata: sa.MetaData, connection: sa.Connection, **_: Any) -> None:
+    if connection.dialect.name == "postgresql":
+        for table in metadata.tables.values():
+            for index in table.indexes:
+                if "where" in index.info:
+                    index.dialect_options["postgresql"]["where"] = sa.text(index.info["where"])
+
+
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """One question, answered by rows of one table.
 

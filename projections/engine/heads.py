@@ -11,18 +11,22 @@ Source: ``house.md`` 3.9; ``reliability.md`` P11 and section 7, point 11; RFC 80
 
 from __future__ import annotations
 
+import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import BinaryIO
 
 import msgspec
+import sqlalchemy as sa
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import (
     Ed25519PrivateKey,
     Ed25519PublicKey,
 )
 
+from bus import private_files
 from bus.errors import LedgerError
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.store import Store
@@ -33,7 +37,12 @@ from projections.engine.writers import writer
 EVERY_EVENTS = 1_000
 EVERY_US = 60_000_000
 
+#: More than a line of the file has.
+LONGEST_LINE = 4_096
+
 _CONTEXT = b"bursar head 1\n"
+_BEGIN = b'{"sequence":'
+_log = logging.getLogger(__name__)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -79,6 +88,16 @@ class HeadKeeper:
         self._file = file
         self._sequence = self._observed_us = 0
 
+    @property
+    def public_key(self) -> bytes:
+        """Whose heads these are."""
+        return self._signer.public_key
+
+    def pinned(self) -> bytes:
+        """The key of the ledger's first head; empty where there is none yet."""
+        first = sa.select(heads.c.public_key).order_by(heads.c.sequence).limit(1)
+        return next((bytes(row[0]) for row in self._store.select(first)), b"")
+
     def told(self, checkpoint: Checkpoint) -> None:
         """Sign if enough came since the last head."""
         if (
@@ -93,18 +112,23 @@ class HeadKeeper:
             return None
         head = self._signer.sign(checkpoint.sequence, checkpoint.chain)
         with self._store.engine.begin() as connection:
-            writer(connection.dialect.name).upsert(
-                connection, heads, [(head.sequence, head.chain, head.signature, head.public_key)]
-            )
+            # The first head of an event stays: the first of all names the key that counts.
+            known = sa.select(heads.c.sequence).where(heads.c.sequence == head.sequence)
+            if connection.execute(known).first() is None:
+                writer(connection.dialect.name).insert(
+                    connection,
+                    heads,
+                    [(head.sequence, head.chain, head.signature, head.public_key)],
+                )
         if self._file is not None:
             append(self._file, head)
         self._sequence, self._observed_us = checkpoint.sequence, checkpoint.observed_us
         return head
 
 
-def verify_head(head: Head, public_key: bytes | None = None) -> bool:
-    """Whether the head is signed by ``public_key``, or by the key it names itself where none is given."""
-    if public_key is not None and head.public_key != public_key:
+def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
+    """Whether the head is signed by one of ``keys``, or by the key it names itself where none is given."""
+    if keys and head.public_key not in keys:
         return False
     try:
         Ed25519PublicKey.from_public_bytes(head.public_key).verify(
@@ -116,27 +140,52 @@ def verify_head(head: Head, public_key: bytes | None = None) -> bool:
 
 
 def append(path: Path, head: Head) -> None:
-    """Add a head to a file, flushed to disk."""
+    """Add a head to a file, flushed to disk. What a crash left of a last line is cut back first.
+
+    A head is one line and one write: killed anywhere, this leaves all heads before it, and at most a part of a line.
+    """
     line = _Line(head.sequence, head.chain.hex(), head.signature.hex(), head.public_key.hex())
-    with path.open("ab") as file:
+    with os.fdopen(private_files.descriptor(path, appends=True), "ab+") as file:
+        whole = _whole_lines(file)
+        if whole < file.seek(0, os.SEEK_END):
+            _log.warning("%s: a last line that a crash cut off is removed", path)
+            file.truncate(whole)
         file.write(msgspec.json.encode(line) + b"\n")
         file.flush()
         os.fsync(file.fileno())
 
 
+def _whole_lines(file: BinaryIO) -> int:
+    """The bytes of ``file`` up to the end of its last whole line."""
+    size = file.seek(0, os.SEEK_END)
+    start = max(size - LONGEST_LINE, 0)
+    file.seek(start)
+    tail = file.read()
+    if tail.endswith(b"\n") or not tail:
+        return size
+    end = tail.rfind(b"\n") + 1
+    if not end and start:
+        raise LedgerError("the file of heads does not end in a head", path=file.name)
+    return start + end
+
+
 def read_heads(path: Path) -> Iterator[Head]:
-    """The heads of a file, as they stand there. A last line that a crash cut off is left out.
+    """The heads of a file, as they stand there. A line that a crash cut off is left out: the last one, and one that an
+    earlier version went on writing behind.
 
     Raises LedgerError naming the line that is no head.
     """
     lines = path.read_bytes().split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         try:
-            read = msgspec.json.decode(line, type=_Line)
+            read = msgspec.json.decode(line[max(line.rfind(_BEGIN), 0) :], type=_Line)
             texts = (read.chain, read.signature, read.public_key)
             chain, signature, public_key = (bytes.fromhex(text) for text in texts)
         except (msgspec.DecodeError, ValueError) as error:
-            raise LedgerError("the file of heads is damaged", line=number) from error
+            raise LedgerError(
+                "a line of the file of heads is no head: remove it, the others count without it",
+                path=str(path), line=number,
+            ) from error  # fmt: skip
         yield Head(read.sequence, chain, signature, public_key)
 
 

@@ -12,7 +12,10 @@ procedure is the same for every transport:
    older events, so *they* move: what the archive does not know is folded and archived behind its end, in the
    order of the stream. When the ledger has everything, the stream is made anew (``renew``, a door's business) and
    filled from the archive as in 2.
-4. **The checkpoint** is bound to the stream as it is now. A stream made anew is a new ``incarnation``.
+4. **Holes**, sequences that the stream counts and no longer has (a damaged block, a flipped bit): readers stop at them, and
+   nothing can be published there, so the stream is made anew as in 3. What lay there and is in the archive comes back;
+   what the ledger never saw is gone, and counted in ``lost``.
+5. **The checkpoint** is bound to the stream as it is now. A stream made anew is a new ``incarnation``.
 
 An event of the stream whose id is in the archive with another body is an altered event or an id used twice: the archive's
 is kept, since the chain speaks for it, and the other is counted in ``altered``. What cannot be published again as it was
@@ -43,7 +46,7 @@ from projections.books import Books
 from projections.catalogue import VERSION
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.replay import redrive
-from projections.engine.restored import is_restored, restored
+from projections.engine.restored import Carried, is_restored, restored
 from projections.engine.store import LEDGER, Store
 from projections.engine.tables import checkpoints
 
@@ -68,6 +71,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
     ``common``: events that stream and archive shared. ``taken``: events of the stream that the ledger did not know.
     ``altered``: events of the stream that contradict the archive. ``published``: events brought back to the stream.
+    ``lost``: events that the bus lost before the ledger saw them; nobody has them any more.
     """
 
     common: int
@@ -75,6 +79,7 @@ class Recovery(msgspec.Struct, frozen=True):
     altered: int
     published: int
     incarnation: int
+    lost: int = 0
 
 
 async def recover(
@@ -99,50 +104,82 @@ async def recover(
             program=VERSION,
         )
     head = await transport.head()
-    common, beyond = await _compare(store, transport, head, checkpoint.sequence, told)
-    taken = altered = published = 0
-    # What follows the archive in its own stream is no loss: the runner will read it.
-    if head.first_sequence != 1 or common < checkpoint.sequence:
-        if beyond or head.first_sequence != 1:
+    found = await _compare(store, transport, head, checkpoint.sequence, told)
+    common, taken, altered, published = found.common, 0, 0, 0
+    # What follows the archive in its own stream is no loss: the runner will read it, unless there is a hole.
+    is_other = bool(found.beyond) or bool(found.holes) or head.first_sequence != 1
+    if is_other or common < checkpoint.sequence:
+        if is_other:
             if renew is None:
                 raise HistoryDivergedError(
-                    "the stream holds other events than the ledger: it must be made anew",
+                    "the stream holds other events than the ledger, or has holes: it must be made anew, which "
+                    "`bursar recover --yes` does with the embedded bus, and the administrator of any other",
                     common=common,
-                    others=len(beyond),
+                    others=len(found.beyond),
+                    holes=found.holes,
                 )
-            unknown, altered = _unknown(store, beyond)
+            unknown, altered = _unknown(store, found.beyond)
             checkpoint, taken = await _take(store, transport, head, unknown, checkpoint, told)
             transport = await renew(head.last_sequence)
             common = 0
         published = await _publish(store, transport, common, checkpoint.sequence, told)
     checkpoint = await _bind(store, transport, checkpoint)
-    return Recovery(common, taken, altered, published, checkpoint.incarnation)
+    return Recovery(
+        found.common if not is_other else 0, taken, altered, published, checkpoint.incarnation,
+        found.lost,
+    )  # fmt: skip
+
+
+class _Compared(msgspec.Struct):
+    """What a stream has beside an archive of ``last`` events: the length of the common beginning; identity and content of
+    what follows it and has to be looked at; sequences that it lost, and how many of them the archive lacks too.
+    """
+
+    common: int = 0
+    beyond: dict[str, _Content] = {}
+    holes: int = 0
+    lost: int = 0
 
 
 async def _compare(
     store: Store, transport: Transport, head: Head, last: int, told: Progress
-) -> tuple[int, dict[str, _Content]]:
-    """(length of the common beginning, identity and content of every event after it in the stream)."""
-    common = 0
-    beyond: dict[str, _Content] = {}
+) -> _Compared:
+    """The stream beside the archive of ``last`` events. A healthy rest behind the archive is only counted, as it may be long."""
+    found = _Compared()
     archive = _archive(store, 1, last)
     is_common = head.first_sequence == 1
+    place, rest = head.first_sequence - 1, 0
     async for event in _read(transport, head):
-        if is_common and common == last:
-            break
+        _count_holes(found, place, event.sequence, last)
+        place = event.sequence
+        told("compare", place, head.last_sequence)
+        if is_common and found.common == last:
+            rest += 1
+            continue
         if is_common:
             ours = next(archive, None)
             is_common = (
                 ours is not None
-                and event.sequence == common + 1
+                and event.sequence == found.common + 1
                 and is_restored(ours, digest(event))
             )
         if is_common:
-            common += 1
+            found.common += 1
         else:
-            beyond.setdefault(_identity(event), _content(event))
-        told("compare", event.sequence, head.last_sequence)
-    return common, beyond
+            found.beyond.setdefault(_identity(event), _content(event))
+    _count_holes(found, place, head.last_sequence + 1, last)
+    if rest and found.holes:
+        # Now the rest moves, too.
+        async for event in _read(transport, head):
+            if event.sequence > last:
+                found.beyond.setdefault(_identity(event), _content(event))
+    return found
+
+
+def _count_holes(found: _Compared, before: int, after: int, last: int) -> None:
+    """Count the sequences between two neighbors of the stream."""
+    found.holes += after - before - 1
+    found.lost += max(after - 1 - max(before, last), 0)
 
 
 def _unknown(store: Store, beyond: dict[str, _Content]) -> tuple[set[str], int]:
@@ -197,14 +234,16 @@ async def _publish(
     """Publish the archive after ``common`` again; every event comes back at its own sequence."""
     place = common
     link_before = store.archived(common, 1)[0][1] if common else GENESIS
-    ids = {hash(event.id) for event in _archive(store, 1, common)}
+    forms = Carried()
+    for event in _archive(store, 1, common):
+        forms.mark(event.id)
     while place < last:
         found = store.archived(place + 1, WINDOW)
         window = [event for event, _ in found]
         links = [value for _, value in found]
         if not window or chain(link_before, window) != links:
             raise LedgerError("the archive is damaged: see `bursar verify`", after=place)
-        said = [_sayable(event, ids) for event in window]
+        said = [forms.carried(event) for event in window]
         crashpoint("recover.before_publish")
         try:
             places = await transport.publish(said, expect=Expectation(EVERYTHING, place))
@@ -267,10 +306,13 @@ async def _read(transport: Transport, head: Head) -> AsyncIterator[Event]:
                         yield event
             return
         except HistoryDivergedError:
-            place += 1
-            event_there = await transport.at(place)
-            if event_there is not None:
-                yield event_there
+            # One by one to the hole's end: a reader needs seconds to be sure of each.
+            event = None
+            while event is None and place < head.last_sequence:
+                place += 1
+                event = await transport.at(place)
+            if event is not None:
+                yield event
 
 
 def _archive(store: Store, first: int, last: int) -> Iterator[Event]:
@@ -298,14 +340,6 @@ def _content(event: Event) -> _Content:
 def _agrees(one: _Content, other: _Content) -> bool:
     # As bus.transport.says_the_same, on digests: a stream may hold more than memory.
     return one[0] != other[0] or one[1] == other[1]
-
-
-def _sayable(event: Event, ids: set[int]) -> Event:
-    """``event`` in the form that a stream takes, its id among ``ids`` from now on."""
-    if event.type == MALFORMED or hash(event.id) in ids:
-        return restored(event)
-    ids.add(hash(event.id))
-    return event
 
 
 def _silent(step: str, done: int, total: int) -> None:

@@ -1,17 +1,25 @@
 """The form in which an archived event returns to a stream when it cannot return as it was.
 
-Two kinds cannot. A message that was never readable has no headers to publish it with. And an id that was used twice, further
+Two kinds cannot. A message that was never readable has no headers to publish it with, nor has one that an earlier version
+read and no bus would take now. And an id that was used twice, further
 apart than the bus remembers ids (a source that starts again says again what it sees), would be taken for a repetition
 when both come within minutes. The archive stays as it is; only the stream carries the other form.
+
+A file that a history is exported to carries the same form, so that all of it can be imported.
 
 Source: :mod:`projections.engine.recover`; ``bus.envelope`` (malformed), ``bus.streams`` (duplicate window).
 """
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator
 
-from bus.envelope import MALFORMED, Event, digest
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import MALFORMED, Event, digest, is_sound
+from projections.engine.store import event_of_row
+from projections.engine.tables import events, parked
 
 #: Wire type of what takes the place of a message that was never readable.
 STAND_IN = "unreadable.restored"
@@ -20,7 +28,7 @@ STAND_IN = "unreadable.restored"
 def restored(event: Event) -> Event:
     """The other form of an archived event: under an id that is its place and digest; unreadable bytes inside a body."""
     id = f"restored/{event.sequence}/{digest(event).hex()[:16]}"
-    if event.type != MALFORMED:
+    if event.type != MALFORMED and is_sound(event):
         return msgspec.structs.replace(event, id=id)
     body = msgspec.json.encode({"raw": event.body, "defect": event.defect})
     return Event(
@@ -39,3 +47,38 @@ def restored(event: Event) -> Event:
 def is_restored(archived: Event, streamed: bytes) -> bool:
     """Whether the digest ``streamed`` is that of ``archived``, in either form."""
     return streamed == digest(archived) or streamed == digest(restored(archived))
+
+
+class Carried:
+    """Events in the form that a stream or a file can carry, each under an id of its own."""
+
+    def __init__(self) -> None:
+        self._ids: set[int] = set()
+
+    def mark(self, id: str) -> None:
+        """An event of this id is there already."""
+        self._ids.add(hash(id))
+
+    def carried(self, event: Event) -> Event:
+        """``event``, or its other form where it cannot be carried or its id is taken."""
+        if event.type == MALFORMED or hash(event.id) in self._ids or not is_sound(event):
+            return restored(event)
+        self.mark(event.id)
+        return event
+
+
+def archived_ids(connection: sa.Connection) -> Iterator[str]:
+    """The id of every archived event, and the other one under which it may come back."""
+    seen: set[int] = set()
+    again: set[str] = set()
+    for (id,) in connection.execute(sa.select(events.c.id).execution_options(yield_per=10_000)):
+        if hash(id) in seen:
+            again.add(id)
+        seen.add(hash(id))
+        yield id
+    odd = sa.select(events).where(events.c.sequence.in_(sa.select(parked.c.sequence)))
+    for row in connection.execute(odd.execution_options(yield_per=1_000)):
+        yield restored(event_of_row(tuple(row))).id
+    for id in again:
+        for row in connection.execute(sa.select(events).where(events.c.id == id)):
+            yield restored(event_of_row(tuple(row))).id

@@ -10,14 +10,18 @@ there after a power cut. Source: ``reliability.md`` 1.6; ``house.md`` section 4.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
+from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
 
 from bus.crashpoints import crashpoint
 from bus.envelope import Event, chain
+from bus.errors import LedgerError
 from projections.engine import writers
 from projections.engine.checkpoint import Checkpoint, after
 from projections.engine.contract import Key
@@ -26,35 +30,108 @@ from projections.engine.tables import checkpoints, events, parked
 #: Name of the one checkpoint row: all rows of a ledger move together.
 LEDGER = "ledger"
 
+#: How long a writer waits for another one: a migration, or a program of the user's.
+WAIT_SECONDS = 60
+
+_IN_MEMORY = (None, "", ":memory:")
+
 #: Keys of one read; SQLite allows 32,766 parameters, PostgreSQL 65,535.
 CHUNK = 5_000
 
 
 def engine(url: str, *, read_only: bool = False) -> sa.Engine:
-    """An engine for a ledger's URL, with the settings that durability needs."""
-    made = sa.create_engine(url, pool_pre_ping=not url.startswith("sqlite"))
+    """An engine for a ledger's URL, with the settings that durability needs.
+
+    With ``read_only`` the database itself refuses to write, and a folder that cannot be written is no obstacle.
+    """
+    parsed = sa.make_url(url)
+    options: dict[str, Any] = {"pool_pre_ping": not url.startswith("sqlite")}
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in _IN_MEMORY
+    if read_only and is_file:
+        path = Path(str(parsed.database))
+        options["creator"] = lambda: to_read(made.dialect.loaded_dbapi, path)
+    made: sa.Engine = sa.create_engine(url, **options)
     if made.dialect.name == "sqlite":
-        sa.event.listen(made, "connect", _sqlite_settings)
+        sa.event.listen(made, "connect", _sqlite_settings_read if read_only else _sqlite_settings)
         sa.event.listen(made, "begin", _sqlite_begin_read if read_only else _sqlite_begin)
     else:
-        sa.event.listen(made, "connect", _postgres_settings)
+        sa.event.listen(
+            made, "connect", _postgres_settings_read if read_only else _postgres_settings
+        )
     return made
+
+
+def to_read(driver: Any, path: Path) -> Any:
+    """A connection that can only read an SQLite database, also in a folder that cannot be written.
+
+    Beside a writer the write-ahead log is read with the file. Where the folder cannot be written and there is no log,
+    nobody has the database open, so the file alone is read. Raises LedgerError where there is a log that cannot be read.
+    """
+    uri = f"{path.absolute().as_uri()}?mode=ro"
+    connection = driver.connect(uri, uri=True, check_same_thread=False)
+    try:
+        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        return connection
+    except driver.OperationalError as error:
+        connection.close()
+        if os.access(path.absolute().parent, os.W_OK):
+            raise
+        log = path.with_name(f"{path.name}-wal")
+        if log.exists() and log.stat().st_size:
+            raise LedgerError(
+                "the newest changes lie in a log that cannot be read in a folder that cannot be written: copy the "
+                "folder, or open it once where it can be written",
+                log=str(log),
+            ) from error
+    return driver.connect(f"{uri}&immutable=1", uri=True, check_same_thread=False)
 
 
 def _sqlite_settings(connection: Any, _: Any) -> None:
     connection.isolation_level = None
-    connection.execute("PRAGMA busy_timeout = 5000")
-    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA busy_timeout = {WAIT_SECONDS * 1000}")
+    _write_ahead(connection)
     connection.execute("PRAGMA synchronous = FULL")
+    connection.execute("PRAGMA cache_size = -64000")
+    # A page that several commits change is copied from the log once: 128 MB of pages, not 4.
+    connection.execute("PRAGMA wal_autocheckpoint = 32768")
+
+
+def _write_ahead(connection: Any) -> None:
+    """Keep a write-ahead log, also where another process makes the same file at this moment.
+
+    SQLite does not wait its busy timeout for this change, since two connections that both read and want to write would
+    wait for each other (``sqlite3_busy_handler``): of several that open a new file together the rest are refused.
+    """
+    for attempt in Retrying(
+        retry=retry_if_exception_message(match="database is locked"),
+        stop=stop_after_delay(WAIT_SECONDS),
+        wait=wait_random(0.005, 0.05),
+        reraise=True,
+    ):
+        with attempt:
+            connection.execute("PRAGMA journal_mode = WAL").fetchone()
+
+
+def _sqlite_settings_read(connection: Any, _: Any) -> None:
+    connection.isolation_level = None
+    connection.execute("PRAGMA busy_timeout = 5000")
     connection.execute("PRAGMA cache_size = -16000")
 
 
 def _sqlite_begin(connection: sa.Connection) -> None:
-    connection.exec_driver_sql("BEGIN IMMEDIATE")
+    is_reading = connection.get_execution_options().get("is_reading")
+    connection.exec_driver_sql("BEGIN" if is_reading else "BEGIN IMMEDIATE")
 
 
 def _sqlite_begin_read(connection: sa.Connection) -> None:
     connection.exec_driver_sql("BEGIN")
+
+
+def _postgres_settings_read(connection: Any, _: Any) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SET default_transaction_read_only = on")
+        cursor.execute("SET lock_timeout = '5s'")
+    connection.commit()
 
 
 def _postgres_settings(connection: Any, _: Any) -> None:
@@ -63,6 +140,13 @@ def _postgres_settings(connection: Any, _: Any) -> None:
         cursor.execute("SET lock_timeout = '5s'")
         cursor.execute("SET idle_in_transaction_session_timeout = '60s'")
     connection.commit()
+
+
+@contextmanager
+def looking(made: sa.Engine) -> Iterator[sa.Connection]:
+    """A connection that reads and takes no lock that a writer needs, also from an engine that may write."""
+    with made.connect().execution_options(is_reading=True) as connection:
+        yield connection
 
 
 class Store:
@@ -90,7 +174,7 @@ class Store:
 
     def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
         """The rows of a query."""
-        with self.engine.connect() as connection:
+        with looking(self.engine) as connection:
             return [tuple(row) for row in connection.execute(query)]
 
     # the checkpoint

@@ -1,15 +1,19 @@
 """Is this the history that was said? Recomputes the chain of the whole archive and holds it against every witness.
 
-Witnesses are: the chain value stored with each event, the checkpoint, the heads signed into the ledger, and the heads in a file
-that is kept elsewhere. The first two find damage; the last finds tampering too, up to the newest head in
-it, since whoever changes the database can change all witnesses in it.
+Witnesses inside the ledger's reach are the chain value stored with each event, the checkpoint, the heads signed into the
+ledger, and the file of heads beside it. They find damage, and whoever forges less than all of them. Whoever can write the
+ledger can change all of them, and sign with the key that lies there or with a new one. Only what is kept elsewhere *anchors*
+a history: a copy of the file of heads, up to the newest head in it; or the public key, as far as the private one is safe.
 
-Source: ``house.md`` 3.8 and 3.9; ``reliability.md`` P11.
+The first head names the key that counts: a head by any other is a finding, unless that key is given as well. Views that are
+not the ones this program makes are findings, too, since people ask them and not the archive.
+
+Source: ``docs/history.md`` (the chain, anchors).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +22,7 @@ import sqlalchemy as sa
 
 from bus.envelope import GENESIS, Event, link
 from bus.errors import LedgerError
+from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
 from projections.engine.heads import Head, read_heads, verify_head
 from projections.engine.replay import live_checkpoint
@@ -25,12 +30,14 @@ from projections.engine.restored import is_restored
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events, heads, parked
 
+_HEADS = sa.select(heads).order_by(heads.c.sequence)
+
 #: How many findings are told one by one.
 TOLD = 100
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, checkpoint, parked or head."""
+    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, checkpoint, parked, head, key or view."""
 
     what: str
     sequence: int
@@ -40,14 +47,17 @@ class Finding(msgspec.Struct, frozen=True):
 class Report(msgspec.Struct, frozen=True):
     """What a verification saw. ``found`` counts all findings, ``findings`` tells the first :data:`TOLD`.
 
-    ``signed_until`` is the newest event that a valid head of the outside file covers; 0 without such a file.
+    ``key`` is the key of the first head, empty without one. ``signed_until`` is the newest event that a valid head covers;
+    ``anchored_until`` the newest one that something outside vouches for, 0 where nothing does.
     """
 
     events: int
     sequence: int
     chain: bytes
     heads: int
+    key: bytes
     signed_until: int
+    anchored_until: int
     found: int
     findings: tuple[Finding, ...]
 
@@ -72,30 +82,41 @@ def verify(
     store: Store,
     heads_file: Path | None = None,
     *,
-    public_key: bytes | None = None,
+    keys: Collection[bytes] = (),
+    own_file: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
     """Verify the whole archive of ``store``, as of one moment, beside a runner that goes on.
 
-    ``public_key`` (32 bytes) is whom heads must be signed by; without it a head of the file may name its own key, which then
-    only guards against damage to the file. Raises LedgerError when the file is missing or no file of heads.
+    ``heads_file`` and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and anchor the history;
+    ``own_file`` lies beside the ledger. Raises LedgerError when a file is missing or no file of heads.
     """
     found = _Findings()
     with snapshot(store) as connection:
-        inside = [Head(*map(_plain, row)) for row in connection.execute(sa.select(heads))]
+        inside = [Head(*map(_plain, row)) for row in connection.execute(_HEADS)]
         outside = _outside(heads_file)
-        witnesses = _witnesses([*inside, *outside], public_key, found)
+        told = [*inside, *_outside(own_file), *outside]
+        first = inside[0].public_key if inside else b""
+        accepted = keys or ({first} if first else ())
+        witnesses = _witnesses(told, accepted, found)
         count, last, chain = _walk(connection, witnesses, found, progress)
         sequence = last.sequence if last is not None else 0
         for missing in sorted(number for number in witnesses if number > sequence):
             found.add("end", missing, "a signed head is beyond the end of the archive")
         _checkpoint(connection, last, chain, found)
         _parked(connection, found)
-    valid = [h.sequence for h in outside if verify_head(h, public_key)]
+    for reason in foreign(store):
+        found.add("view", sequence, reason)
+    valid = [head for head in told if verify_head(head, accepted)]
+    anchors = valid if keys else [head for head in valid if head in outside]
     return Report(
-        count, sequence, chain, len(inside) + len(outside), max(valid, default=0), found.count,
+        count, sequence, chain, len(told), first, _newest(valid), _newest(anchors), found.count,
         tuple(found.told),
     )  # fmt: skip
+
+
+def _newest(found: Sequence[Head]) -> int:
+    return max((head.sequence for head in found), default=0)
 
 
 def _walk(
@@ -107,11 +128,12 @@ def _walk(
     """(events, the last one, the chain's value there), telling what breaks the chain."""
     until = live_checkpoint(connection).sequence
     statement = f"SELECT {', '.join(events.columns.keys())} FROM events ORDER BY sequence"
-    count, expected, previous = 0, 1, GENESIS
+    count, expected, previous, observed_us = 0, 1, GENESIS, 0
     last: Event | None = None
     for rows in stream(connection, statement):
         for row in rows:
             last = event = event_of_row(row)
+            observed_us = max(observed_us, event.time_us)
             if event.sequence != expected:
                 found.add("gap", event.sequence, f"sequence {expected} is missing")
                 expected = event.sequence
@@ -124,18 +146,27 @@ def _walk(
         count += len(rows)
         if progress is not None:
             progress(count, max(count, until))
+    if observed_us != live_checkpoint(connection).observed_us:
+        found.add("checkpoint", expected - 1, "the ledger's moment is not the newest observation")
     return count, last, bytes(previous)
 
 
 def _witnesses(
-    told: list[Head], public_key: bytes | None, found: _Findings
+    told: list[Head], keys: Collection[bytes], found: _Findings
 ) -> dict[int, set[bytes]]:
     values: dict[int, set[bytes]] = {}
     for head in told:
-        if verify_head(head, public_key):
+        if verify_head(head, keys):
             values.setdefault(head.sequence, set()).add(head.chain)
+        elif verify_head(head):
+            found.add(
+                "key",
+                head.sequence,
+                f"signed by another key ({head.public_key.hex()}) than the first head or --key names: where you changed "
+                "it, name each with --key",
+            )
         else:
-            found.add("head", head.sequence, "the signature is not valid, or not by the given key")
+            found.add("head", head.sequence, "the signature is not valid")
     return values
 
 

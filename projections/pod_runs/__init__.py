@@ -7,7 +7,7 @@ Source: ``accounting.md``, the heart of the ledger.
 """
 
 from projections.pod_runs.derive import UNASSIGNED, Above, Absence, derive
-from projections.pod_runs.fold import FACTS, fold, is_same_run, keys
+from projections.pod_runs.fold import FACTS, fold, is_same_run
 from projections.pod_runs.shape import (
     Pod,
     PodRun,
@@ -15,6 +15,7 @@ from projections.pod_runs.shape import (
     Segment,
     from_columns,
     held_segments,
+    pod_beats,
     pod_lists,
     pod_runs,
     segment_columns,
@@ -35,7 +36,7 @@ __all__ = [
     "from_columns",
     "held_segments",
     "is_same_run",
-    "keys",
+    "pod_beats",
     "pod_lists",
     "pod_runs",
     "segment_columns",
@@ -43,4 +44,4 @@ __all__ = [
 ]
 
 #: Grows when the same history would give other rows: the tables are then built anew from the archive.
-VERSION = 4
+VERSION = 7

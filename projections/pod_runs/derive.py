@@ -12,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from bus.events.pods import Owner
-from projections import histories
+from projections import histories, serving
 from projections.attribution import Names, attributed
 from projections.histories import MICROSECONDS
 from projections.namespaces import Owners
@@ -51,14 +51,16 @@ def derive(
     models: Callable[[str], list[tuple[int, str | None]]],
     above: Above,
     absence: Callable[[Pod], Absence],
+    around: serving.Around = serving.NOTHING_KNOWN,
 ) -> Run:
-    """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time.
+    """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time, ``around`` what
+    quotas serve its namespace.
 
     ``absence`` is asked only where no end is known.
     """
     flags = set(pod.flags)
-    created_s = pod.created_us // MICROSECONDS
-    start_s = None if pod.started_us is None else max(pod.started_us // MICROSECONDS, created_s)
+    created_s, start_us = pod.begin_us // MICROSECONDS, pod.start_us
+    start_s = None if start_us is None else start_us // MICROSECONDS
     end_s, missed_s = _end(pod, flags, absence)
     if end_s is not None and end_s < (floor := created_s if start_s is None else start_s):
         end_s = floor
@@ -67,7 +69,7 @@ def derive(
     unknown_s = 0 if end_s is None or missed_s is None else max(0, missed_s - end_s)
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
-        segments = _segments(pod, owners, models, above.quotas, start_s, end_s)
+        segments = _segments(pod, owners, models, above.quotas, around, start_s, end_s)
     top = above.owner
     workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
     bounds = [d for d in (pod.deadline_s, above.deadline_s) if d is not None]
@@ -106,6 +108,7 @@ def _segments(
     owners: list[tuple[int, Owners]],
     models: Callable[[str], list[tuple[int, str | None]]],
     quotas: list[tuple[int, Names | None]],
+    around: serving.Around,
     start_s: int,
     end_s: int | None,
 ) -> tuple[Segment, ...]:
@@ -114,6 +117,8 @@ def _segments(
     cuts = {start_s}
     for changes in (values, owners, quotas, *node_models.values()):
         cuts.update(second for second, _ in changes[1:] if second > start_s)
+    named_by = ([v[7] for _, v in values], [v for _, v in quotas], [v[2] for _, v in owners])
+    cuts.update(second for second in serving.cuts(around, *named_by) if second > start_s)
     segments: list[Segment] = []
     for second in sorted(cuts):
         if end_s is not None and second >= end_s:
@@ -131,7 +136,14 @@ def _segments(
             user or named[1] or UNASSIGNED,
             node,
             histories.at(node_models[node], second),
-            *attributed(histories.at(quotas, second), own, named[2]),
+            *attributed(
+                histories.at(quotas, second),
+                own,
+                named[2],
+                namespace=pod.namespace,
+                rules=serving.at(around, second),
+                serving=around.serving(second),
+            ),
         )
         if segments and msgspec.structs.replace(segments[-1], start_s=second) == segment:
             continue

@@ -10,15 +10,14 @@ from __future__ import annotations
 
 import msgspec
 
-from bus.amounts import Amounts, charged_bytes
-from bus.clock import parse_stamp
+from bus.charges import charged_bytes
 from bus.envelope import Event
-from bus.errors import QuantityError, TimestampError
 from bus.events.pods import PodObserved, PodState, PodVanished
 from projections.attribution import names
-from projections.engine.contract import Key
 from projections.histories import added, precedes, replaces
+from projections.pod_runs import stamps
 from projections.pod_runs.shape import Pod, Terminal, Value
+from projections.pod_runs.stamps import FIRST_US, Stamps
 
 #: Phases after which a pod holds nothing.
 TERMINAL = frozenset({"Succeeded", "Failed"})
@@ -26,45 +25,38 @@ TERMINAL = frozenset({"Succeeded", "Failed"})
 #: The node of a pod that runs and names none.
 NO_NODE = ""
 
-#: A stamp further than this from the moment it was observed (microseconds; twenty years) is no stamp: one pod "since
-#: the year 1" would be cut into 17 million hours.
-FARTHEST_US = 20 * 365 * 86_400 * 1_000_000
+#: A deadline further than this (microseconds; twenty years) is none: its end could be no stamp.
+FARTHEST_US = 20 * stamps.YEAR_US
 
 _encoder = msgspec.json.Encoder(order="sorted")
-
-
-def keys(fact: PodState, event: Event) -> tuple[Key]:
-    """One pod: (uid,)."""
-    return ((fact.uid,),)
 
 
 def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     """The pod with one more observation. What was seen before gives the same row.
 
-    A stamp that cannot be read or be true counts as absent, flag ``clamped``; a missing creation is the observation's time.
-    Requests beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) are charged as nothing,
-    flag ``amounts_refused``: parking them would let one tenant stop the books of all. A pod that runs without a node is
+    A stamp that cannot be read, or cannot be true, counts as absent, flag ``clamped``. A watcher whose clock is proven
+    wrong by the stamps leaves the flag ``clock``.
+    A resource beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) is charged as nothing,
+    flag ``amounts_refused``, and the pod's other resources as ever: parking it would let one tenant stop the books of
+    all, refusing the pod would let an absurd resource make the others free. A pod that runs without a node is
     charged by its requests all the same, flag ``no_node``.
     """
     version, time_us = fact.resource_version, event.time_us
-    flags = row.flags if row else ()
-    created_us, flags = _stamp(fact.created, time_us, flags)
-    if created_us is None:
-        created_us = time_us
+    known = stamps.read(fact, time_us)
     if row is None:
-        row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, created_us)
-    value, flags = _value(fact, flags)
+        row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
+    value, flags = _value(fact, known.flags.union(row.flags))
     history = added(row.history, version, time_us, value)
-    started_us, flags = _started(row.started_us, fact, time_us, created_us, flags)
-    deletion_us, flags = _stamp(fact.deletion, time_us, flags)
+    started_us, bound_us = _started(row, fact, known)
     deleted_us, vanished_us = row.deleted_us, row.vanished_us
-    if deletion_us is not None and fact.grace_seconds == 0:
-        deleted_us = _least(deleted_us, deletion_us)
+    if known.deletion_us is not None and fact.grace_seconds == 0:
+        deleted_us = stamps.earlier(deleted_us, known.deletion_us)
     elif isinstance(fact, PodVanished):
-        vanished_us = _least(vanished_us, time_us)
+        vanished_us = stamps.earlier(vanished_us, known.at_us)
+        flags |= _proven_wrong(known, time_us)
     terminals = row.terminals
     if fact.phase in TERMINAL:
-        terminals = _first(terminals, _terminal(fact, time_us))
+        terminals = _first(terminals, _terminal(fact, known, time_us))
     latest, phase, labels, deadline_s = row.latest, row.phase, row.labels, row.deadline_s
     if replaces(version, time_us, latest):
         latest, phase = (version, time_us), fact.phase
@@ -73,8 +65,9 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if fact.owner is not None and replaces(version, time_us, owned):
         owned, owner = (version, time_us), fact.owner
     folded = Pod(
-        row.uid, row.cluster, row.namespace, row.name, min(row.created_us, created_us), flags, history,
-        started_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
+        row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
+        tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
+        started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
         deadline_s, row.sequence,
     )  # fmt: skip
     return row if folded == row else msgspec.structs.replace(folded, sequence=event.sequence)
@@ -89,6 +82,8 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
         # A newer version that was seen earlier moves the moment from which older values hold.
         and before.history[-1][1] <= after.history[-1][1]
         and before.started_us == after.started_us
+        and before.bound_us == after.bound_us
+        and before.seen_us == after.seen_us
         and before.deleted_us == after.deleted_us
         and before.vanished_us == after.vanished_us
         and before.terminals == after.terminals
@@ -99,11 +94,10 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
     )
 
 
-def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ...]]:
-    try:
-        amounts = charged_bytes(bytes(fact.resources))
-    except QuantityError:
-        amounts, flags = Amounts(), _flagged(flags, "amounts_refused")
+def _value(fact: PodState, flags: frozenset[str]) -> tuple[Value, frozenset[str]]:
+    amounts = charged_bytes(bytes(fact.resources))
+    if amounts.refused:
+        flags |= {"amounts_refused"}
     extended = _encoder.encode(dict(amounts.extended)).decode() if amounts.extended else ""
     value = (
         amounts.cpu_millicores,
@@ -115,7 +109,7 @@ def _value(fact: PodState, flags: tuple[str, ...]) -> tuple[Value, tuple[str, ..
         _node(fact),
         names(fact.labels),
     )
-    return value, flags if value[6] != NO_NODE else _flagged(flags, "no_node")
+    return value, flags if value[6] != NO_NODE else flags | {"no_node"}
 
 
 def _node(fact: PodState) -> str | None:
@@ -129,51 +123,37 @@ def _deadline(fact: PodState) -> int | None:
     return seconds if seconds is None or 0 <= seconds * 1_000_000 <= FARTHEST_US else None
 
 
-def _flagged(flags: tuple[str, ...], flag: str) -> tuple[str, ...]:
-    return flags if flag in flags else tuple(sorted((*flags, flag)))
-
-
-def _stamp(
-    text: str | None, time_us: int, flags: tuple[str, ...]
-) -> tuple[int | None, tuple[str, ...]]:
-    if text is None:
-        return None, flags
-    try:
-        stamp_us = parse_stamp(text)
-    except TimestampError:
-        return None, _flagged(flags, "clamped")
-    if abs(stamp_us - time_us) > FARTHEST_US:
-        return None, _flagged(flags, "clamped")
-    return stamp_us, flags
-
-
-def _started(
-    known: int | None, fact: PodState, time_us: int, created_us: int, flags: tuple[str, ...]
-) -> tuple[int | None, tuple[str, ...]]:
+def _started(row: Pod, fact: PodState, known: Stamps) -> tuple[int | None, int | None]:
+    """(the smallest start by stamps, when it was first seen bound without any): see :class:`Pod`."""
     if _node(fact) is None:
-        return known, flags
-    scheduled_us, flags = _stamp(fact.scheduled, time_us, flags)
-    started_us = created_us if scheduled_us is None else max(scheduled_us, created_us)
-    return _least(known, started_us), flags
+        return row.started_us, row.bound_us
+    by_stamp = known.created_us
+    if known.scheduled_us is not None:
+        by_stamp = max(known.scheduled_us, known.created_us or known.scheduled_us)
+    if by_stamp is not None:
+        return stamps.earlier(row.started_us, by_stamp), row.bound_us
+    return row.started_us, stamps.earlier_seen(row.bound_us, known.at_us)
 
 
-def _terminal(fact: PodState, time_us: int) -> Terminal:
-    """When a finished pod stopped holding, by the best stamp there is, never after it was seen."""
-    flags: tuple[str, ...] = ()
-    known: list[int] = []
-    for text in fact.finished:
-        stamp_us, flags = _stamp(text, time_us, flags)
-        if stamp_us is not None:
-            known.append(stamp_us)
-    if not known:
-        disrupted_us, flags = _stamp(fact.disrupted, time_us, flags)
-        known = [] if disrupted_us is None else [disrupted_us]
-    end_us = max(known, default=time_us)
-    if not known:
-        flags = _flagged(flags, "end_observed")
-    elif end_us > time_us:
-        end_us, flags = time_us, _flagged(flags, "clamped")
-    return (fact.resource_version, time_us, end_us, flags)
+def _terminal(fact: PodState, known: Stamps, time_us: int) -> Terminal:
+    """When a finished pod stopped holding, by the best stamp there is, never after it was seen.
+
+    An observation before the pod's own start was not made then: the watcher's clock is wrong, and the finish stands.
+    """
+    end_us = known.disrupted_us if known.finished_us is None else known.finished_us
+    if end_us is None:
+        flags = {"end_observed", *_proven_wrong(known, time_us)}
+        return (fact.resource_version, time_us, known.at_us, tuple(sorted(flags)))
+    if end_us <= time_us:
+        return (fact.resource_version, time_us, end_us, ())
+    begun_us = max(known.created_us or FIRST_US, known.scheduled_us or FIRST_US)
+    if time_us < begun_us:
+        return (fact.resource_version, time_us, end_us, (stamps.WRONG_CLOCK,))
+    return (fact.resource_version, time_us, time_us, ("clamped",))
+
+
+def _proven_wrong(known: Stamps, time_us: int) -> frozenset[str]:
+    return frozenset() if known.at_us == time_us else frozenset((stamps.WRONG_CLOCK,))
 
 
 def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Terminal, ...]:
@@ -187,10 +167,6 @@ def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Termina
         ):
             by_version = other
     return (by_version,)
-
-
-def _least(known: int | None, new: int) -> int:
-    return new if known is None or new < known else known
 
 
 FACTS = (PodObserved, PodVanished)

@@ -8,7 +8,7 @@ Source: ``accounting.md`` section 2 (end unseen).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -19,6 +19,9 @@ from projections.pod_runs.shape import Pod
 #: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
 #: Lists asked for longer than this before an observation (microseconds) say nothing of what came after it.
 EARLIER_US = 3_600 * 1_000_000
+
+
+Beat = Callable[[int], int | None]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -44,16 +47,22 @@ def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
     return (ordered, length, part.resource_version, part.until, sorted(part.uids))
 
 
-def absence(pod: Pod, parts: Iterable[Part]) -> Absence:
-    """What ``parts`` (those that cover the pod, newest first) say of it."""
+def absence(pod: Pod, parts: Iterable[Part], beat: Beat) -> Absence:
+    """What ``parts`` (those that cover the pod, newest first) say of it.
+
+    ``beat(us)``: the newest moment before ``us`` at which the source was known to be told of every change. It told of no
+    delete, so what was there then still was.
+    """
     version, time_us, _ = pod.history[-1]
-    missed_us = None
+    missed_us, seen_us = None, time_us
     for part in parts:
         if part.time_us <= time_us - EARLIER_US:
             break
         if not precedes(version, time_us, part.resource_version, part.time_us):
             continue
         if pod.uid in part.uids:
-            return Absence(part.time_us, missed_us)
+            seen_us = part.time_us
+            break
         missed_us = part.time_us
-    return Absence(time_us, missed_us)
+    told_us = None if missed_us is None else beat(missed_us)
+    return Absence(seen_us if told_us is None else max(seen_us, told_us), missed_us)

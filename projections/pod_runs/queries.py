@@ -16,7 +16,15 @@ from bus.events.pods import PodsListed
 from projections.engine.contract import Key
 from projections.engine.tables import events
 from projections.pod_runs.lists import Part
-from projections.pod_runs.shape import Pod, PodRun, from_columns, held_segments, pod_lists, pod_runs
+from projections.pod_runs.shape import (
+    Pod,
+    PodRun,
+    from_columns,
+    held_segments,
+    pod_beats,
+    pod_lists,
+    pod_runs,
+)
 from projections.workloads import workloads
 
 if TYPE_CHECKING:
@@ -75,6 +83,11 @@ def on_node(key: Key, since: int | None) -> sa.Select[Any]:
     )
 
 
+def of_quotas(cluster: str, since: int | None) -> sa.Select[Any]:
+    """Uids of pods of a cluster that held or waited after second ``since``, from which a rule of a quota holds."""
+    return sa.select(pod_runs.c.uid).where(pod_runs.c.cluster == cluster, _after(pod_runs, since))
+
+
 def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.end_s.is_(None), table.c.end_s > (since or 0))
 
@@ -125,6 +138,21 @@ def parts_after(select: Select, pod: Pod, time_us: int) -> list[Part]:
     )
     after = _parts().where(*covering, pod_lists.c.time_us > time_us).order_by(pod_lists.c.time_us)
     return [_part(row) for row in select(after)]
+
+
+def newest_beats(select: Select, count: int) -> list[tuple[str, int]]:
+    """(cluster, time) of the newest words that the source of pods is told, oldest first."""
+    query = sa.select(pod_beats.c.cluster, pod_beats.c.time_us).order_by(pod_beats.c.time_us.desc())
+    return [(row[0], row[1]) for row in reversed(select(query.limit(count)))]
+
+
+def beat_before(select: Select, cluster: str, before_us: int) -> int | None:
+    """The newest such word of a cluster before ``before_us``."""
+    query = sa.select(sa.func.max(pod_beats.c.time_us)).where(
+        pod_beats.c.cluster == cluster, pod_beats.c.time_us < before_us
+    )
+    found: int | None = select(query)[0][0]
+    return found
 
 
 def _parts() -> sa.Select[Any]:

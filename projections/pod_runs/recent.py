@@ -11,6 +11,7 @@ from __future__ import annotations
 import bisect
 from collections import defaultdict
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import sqlalchemy as sa
@@ -18,7 +19,10 @@ import sqlalchemy as sa
 from projections.histories import precedes
 from projections.pod_runs import lists, queries
 from projections.pod_runs.derive import Absence
-from projections.pod_runs.shape import Pod
+from projections.pod_runs.shape import Pod, pod_beats, pod_lists
+
+#: Words that the source of pods is told that stay in memory: an hour.
+BEATS_KEPT = 64
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
@@ -33,6 +37,11 @@ class RecentLists:
         #: Parts of this time or before may be missing in memory.
         self._dropped_us = -(2**62)
         self.added: list[lists.Part] = []
+        self._beats: dict[str, list[int]] = defaultdict(list)
+        #: Beats of this time or before may be missing in memory.
+        self._beats_dropped_us = -(2**62)
+        #: (cluster, time, sequence) of those of this batch.
+        self.beats_added: list[tuple[str, int, int]] = []
 
     def open(self) -> None:
         """Take in the newest parts that are stored."""
@@ -41,6 +50,38 @@ class RecentLists:
             self._parts[part.cluster].append(part)
         if len(newest) == self._kept:
             self._dropped_us = newest[0].time_us
+        beats = queries.newest_beats(self._select, BEATS_KEPT)
+        for cluster, time_us in beats:
+            self._beats[cluster].append(time_us)
+        if len(beats) == BEATS_KEPT:
+            self._beats_dropped_us = beats[0][1]
+
+    def add_beat(self, cluster: str, time_us: int, sequence: int) -> lists.Part | None:
+        """The source of pods was told of every change at ``time_us``. A part for whose pods answers may change with it;
+        None where there is none.
+        """
+        known = self._beats[cluster]
+        place = bisect.bisect_left(known, time_us)
+        if known[place : place + 1] == [time_us]:
+            return None
+        if time_us <= self._beats_dropped_us and (
+            queries.beat_before(self._select, cluster, time_us + 1) == time_us
+        ):
+            return None
+        known.insert(place, time_us)
+        self.beats_added.append((cluster, time_us, sequence))
+        parts = self._parts[cluster]
+        is_late = time_us <= self._dropped_us or (bool(parts) and parts[-1].time_us > time_us)
+        return lists.Part(cluster, time_us, "", "", "", sequence, frozenset()) if is_late else None
+
+    def _beat(self, cluster: str, before_us: int) -> int | None:
+        known = self._beats[cluster]
+        place = bisect.bisect_left(known, before_us)
+        found = known[place - 1] if place else None
+        if found is None or found <= self._beats_dropped_us:
+            stored = queries.beat_before(self._select, cluster, before_us)
+            found = stored if found is None or (stored is not None and stored > found) else found
+        return found
 
     def add(self, part: lists.Part) -> bool | None:
         """Whether older answers may change with ``part``; None for one that adds nothing.
@@ -71,7 +112,7 @@ class RecentLists:
             held = {(p.time_us, p.first) for p in parts}
             parts += (p for p in older if (p.time_us, p.first) not in held)
             parts.sort(key=lambda p: p.time_us)
-        return lists.absence(pod, reversed(parts))
+        return lists.absence(pod, reversed(parts), partial(self._beat, pod.cluster))
 
     def _is_answered(self, pod: Pod, parts: list[lists.Part]) -> bool:
         """Whether a list that has the pod makes all that memory lacks irrelevant: it must be newer than they are."""
@@ -83,9 +124,26 @@ class RecentLists:
             for part in parts
         )
 
+    def rows(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
+        """What was added, as rows of its tables."""
+        parts: list[tuple[Any, ...]] = [
+            (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
+            for p in self.added
+        ]
+        found: dict[sa.Table, list[tuple[Any, ...]]] = {
+            pod_lists: parts,
+            pod_beats: [*self.beats_added],
+        }
+        return {table: rows for table, rows in found.items() if rows}
+
     def settle(self) -> None:
         """Let go of what is stored and not among the newest."""
-        self.added = []
+        self.added, self.beats_added = [], []
+        for beats in self._beats.values():
+            excess = len(beats) - BEATS_KEPT
+            if excess > 0:
+                self._beats_dropped_us = max(self._beats_dropped_us, beats[excess - 1])
+                del beats[:excess]
         for parts in self._parts.values():
             excess = len(parts) - self._kept
             if excess > 0:

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bus.events.pods import Owner
 from projections.attribution import Names
-from projections.engine.contract import Integer, row_table
+from projections.engine.contract import Integer, partial_index, row_table
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
 #: the pod's labels name of quotas
@@ -22,21 +22,26 @@ Terminal = tuple[str, int, int, tuple[str, ...]]
 class Pod(msgspec.Struct, frozen=True):
     """All that was observed of one pod, by uid, as a function of the set of observations.
 
-    Stamps are microseconds UTC. ``started_us``: the smallest start over observations with a node, or of a pod that runs
-    without one. ``deleted_us``: the smallest deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record
-    without such a stamp. ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by
-    time where that is another. ``latest`` orders the descriptive fields (phase, labels, deadline): those of the newest
-    observation; ``owned`` the controller: that of the newest observation that has one.
+    Stamps are microseconds UTC. ``created_us``: the smallest creation; None where no observation has a plausible one.
+    ``started_us``: the smallest start by stamps over observations with a node, or of a pod that runs without one.
+    ``seen_us`` and ``bound_us`` are the earliest observation, and the earliest one with a node and without a stamp: they
+    stand in where there is no stamp at all, and never enter a minimum with one. ``deleted_us``: the smallest
+    deletionTimestamp seen with grace 0. ``vanished_us``: the earliest DELETED record without such a stamp.
+    ``terminals``: the first observation in phase Succeeded or Failed by resourceVersion, and by time where that is
+    another. ``latest`` orders the descriptive fields (phase, labels, deadline): those of the newest observation;
+    ``owned`` the controller: that of the newest observation that has one.
     """
 
     uid: str
     cluster: str
     namespace: str
     name: str
-    created_us: int
+    seen_us: int
     flags: tuple[str, ...] = ()
     history: tuple[tuple[str, int, Value], ...] = ()
+    created_us: int | None = None
     started_us: int | None = None
+    bound_us: int | None = None
     deleted_us: int | None = None
     vanished_us: int | None = None
     terminals: tuple[Terminal, ...] = ()
@@ -47,6 +52,21 @@ class Pod(msgspec.Struct, frozen=True):
     labels: str = "{}"
     deadline_s: int | None = None
     sequence: int = 0
+
+    @property
+    def start_us(self) -> int | None:
+        """When it began to hold; None while it is not bound. Never before a creation that is known."""
+        if self.started_us is None:
+            return self.bound_us
+        return max(self.started_us, self.created_us or self.started_us)
+
+    @property
+    def begin_us(self) -> int:
+        """When it was created; without a stamp when it was first seen, or began to hold if that is earlier."""
+        if self.created_us is not None:
+            return self.created_us
+        start_us = self.start_us
+        return self.seen_us if start_us is None else min(self.seen_us, start_us)
 
 
 class Segment(msgspec.Struct, frozen=True):
@@ -133,20 +153,8 @@ pod_runs = row_table(
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
-    sa.Index(
-        "pod_runs_vanished",
-        "cluster",
-        "uid",
-        sqlite_where=sa.text("vanished = 1"),
-        postgresql_where=sa.text("vanished = 1"),
-    ),
-    sa.Index(
-        "pod_runs_open",
-        "cluster",
-        "uid",
-        sqlite_where=sa.text("end_s IS NULL"),
-        postgresql_where=sa.text("end_s IS NULL"),
-    ),
+    partial_index("pod_runs_vanished", "cluster", "uid", where="vanished = 1"),
+    partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
 )
 
 held_segments = row_table(
@@ -170,14 +178,7 @@ held_segments = row_table(
     sa.Column("gpu_type", sa.Text, nullable=False),
     sa.Column("memory_type", sa.Text, nullable=False),
     sa.Index("held_segments_by_node", "cluster", "node"),
-    sa.Index(
-        "held_segments_by_quota",
-        "cluster",
-        "quota",
-        "end_s",
-        sqlite_where=sa.text("quota <> ''"),
-        postgresql_where=sa.text("quota <> ''"),
-    ),
+    partial_index("held_segments_by_quota", "cluster", "quota", "end_s", where="quota <> ''"),
 )
 
 pod_lists = row_table(
@@ -188,6 +189,14 @@ pod_lists = row_table(
     sa.Column("until_uid", sa.Text, nullable=False),
     sa.Column("resource_version", sa.Text, nullable=False),
     # Its uids are in the archive, in the body of the event ``sequence``.
+)
+
+
+#: When the source of pods was known to be told of every change; the newest before a list bounds what the list missed.
+pod_beats = row_table(
+    "pod_beats",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("time_us", Integer, primary_key=True),
 )
 
 
@@ -203,6 +212,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     owned: tuple[str, int] | None
     owner: Owner | None
     deadline_s: int | None
+    #: Seen, created, started and bound: the columns have what follows from them.
+    times: tuple[int, int | None, int | None, int | None]
 
 
 _encoder = msgspec.json.Encoder()
@@ -228,6 +239,7 @@ def state_of(pod: Pod) -> str:
             pod.owned,
             pod.owner,
             pod.deadline_s,
+            (pod.seen_us, pod.created_us, pod.started_us, pod.bound_us),
         )
     ).decode()
 
@@ -248,8 +260,8 @@ def to_columns(row: PodRun) -> tuple[Any, ...]:
         pod.history[-1][2][6] or None,
         pod.phase,
         pod.labels,
-        pod.created_us,
-        pod.started_us,
+        pod.begin_us,
+        pod.start_us,
         pod.deleted_us,
         run.created_s,
         run.start_s,
@@ -278,12 +290,13 @@ def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
 
 def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> PodRun:
     """The row that was stored, with its segments (columns of ``held_segments``, by start)."""
-    (uid, cluster, namespace, name, workload, _, _, _, _, phase, labels, created_us, started_us,
+    (uid, cluster, namespace, name, workload, _, _, _, _, phase, labels, _, _,
      deleted_us, created_s, start_s, end_s, unknown_s, flags, _, state, deadline_s, sequence) = columns  # fmt: skip
     held = _decoder.decode(state)
     history = tuple((v, t, held.values[n]) for v, t, n in held.points)
+    seen_us, created_us, started_us, bound_us = held.times
     pod = Pod(
-        uid, cluster, namespace, name, created_us, held.flags, history, started_us, deleted_us,
+        uid, cluster, namespace, name, seen_us, held.flags, history, created_us, started_us, bound_us, deleted_us,
         held.vanished_us, held.terminals, held.latest, phase, held.owned, held.owner,
         labels, held.deadline_s, sequence,
     )  # fmt: skip

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from projections import histories, namespaces, nodes, workloads
+from projections import histories, namespaces, nodes, serving, workloads
 from projections.attribution import Names, attributed
 from projections.pod_runs import UNASSIGNED, Pod, from_columns, held_segments, pod_runs
 from projections.reports.periods import periods
@@ -47,6 +47,8 @@ class _PodRow(msgspec.Struct, gc=False):
     #: At least one: where it never held, the one for whom it would have.
     holdings: list[Holding]
     has_held: bool
+    #: Up to when it is known to be there, if it is open.
+    known_s: int
 
 
 _labels = msgspec.json.Decoder(dict[str, str])
@@ -108,9 +110,10 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
     rows = sa.select(*columns).where(*chosen).order_by(runs.uid)
     for row in connection.execute(rows.execution_options(yield_per=_FETCHED)):
         holdings: list[Holding] = []
+        known_s = question.observed_s(row[1])
         if following is not None and following[0] == row[0]:
             for s in following[1]:
-                end_s = as_of_s if s[2] is None else min(s[2], as_of_s)
+                end_s = max(known_s, s[1]) if s[2] is None else min(s[2], as_of_s)
                 holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15]))
             following = next(by_pod, None)
         has_held = bool(holdings)
@@ -121,7 +124,8 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
             holdings.append(named.nobody(tuple(row)))
         created_s, start_s, end_s, unknown_s = row[14:18]
         yield _PodRow(
-            row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held
+            row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held,
+            known_s,
         )  # fmt: skip
 
 
@@ -147,13 +151,23 @@ class _Named:
         rows = self._connection.execute(sa.select(workloads.workloads)).all()
         return {row[0]: workloads.from_columns(tuple(row)) for row in rows}
 
+    @cached_property
+    def _serving(self) -> serving.Serving:
+        found = serving.Serving()
+        found.open(lambda query: [tuple(row) for row in self._connection.execute(query)])
+        return found
+
     def _quota(self, pod: Pod, created_s: int, mapped: Names | None) -> str:
         if not self._has_quotas:
             return ""
         top = workloads.top(pod.owner, self._workloads.get)
         above = self._workloads.get(top.uid) if top else None
         of_workload = histories.at(above.quotas(), created_s) if above else None
-        return attributed(of_workload, pod.history[-1][2][7], mapped)[0]
+        around = self._serving.around(pod.cluster, pod.namespace)
+        return attributed(
+            of_workload, pod.history[-1][2][7], mapped, namespace=pod.namespace,
+            rules=serving.at(around, created_s), serving=around.serving(created_s),
+        )[0]  # fmt: skip
 
     def nobody(self, row: tuple[Any, ...]) -> Holding:
         """For whom a pod would have held that never did: by its newest labels, else its namespace at its creation.
@@ -183,7 +197,7 @@ def _stretches(pod: _PodRow, as_of_s: int) -> Iterator[tuple[int, int, int, Hold
     """(kind, start, end, for whom) of one pod as of a moment; one of no length says only that it was there."""
     first, last = pod.holdings[0], pod.holdings[-1]
     bound_s = pod.start_s if pod.start_s is not None and pod.start_s <= as_of_s else None
-    end_s = as_of_s if pod.end_s is None else min(pod.end_s, as_of_s)
+    end_s = max(pod.known_s, pod.created_s) if pod.end_s is None else min(pod.end_s, as_of_s)
     yield WAITED, pod.created_s, end_s if bound_s is None else bound_s, first
     if bound_s is not None and not pod.has_held:
         yield HELD, bound_s, bound_s, first
@@ -191,6 +205,8 @@ def _stretches(pod: _PodRow, as_of_s: int) -> Iterator[tuple[int, int, int, Hold
         yield HELD, holding.start_s, holding.end_s, holding
     if pod.unknown_s and pod.end_s is not None and pod.end_s < as_of_s:
         yield UNKNOWN, pod.end_s, min(pod.end_s + pod.unknown_s, as_of_s), last
+    if pod.end_s is None and end_s < as_of_s:
+        yield UNKNOWN, max(end_s, last.end_s if pod.has_held else end_s), as_of_s, last
 
 
 def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | None:

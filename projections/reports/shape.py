@@ -34,6 +34,13 @@ class Question(msgspec.Struct, frozen=True, kw_only=True):
     as_of_s: int
     zone: ZoneInfo = UTC
     where: dict[str, str] = {}
+    #: Cluster to the second up to which it was observed: what is open is held until then, and unknown from then until
+    #: ``as_of_s``. A cluster that is not here is taken to be observed until ``as_of_s``.
+    moments: dict[str, int] = {}
+
+    def observed_s(self, cluster: str) -> int:
+        """Up to when what is open in a cluster is known to be there."""
+        return min(self.as_of_s, self.moments.get(cluster, self.as_of_s))
 
     @property
     def until_s(self) -> int:

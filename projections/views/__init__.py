@@ -6,7 +6,7 @@ writes the right expression. ``python -m projections.views > docs/views.md`` wri
 page and views equal.
 
 Two time bases: columns ``…_s`` are whole seconds UTC since 1970, ``…_at`` the same as text. What is still open is valued up to
-*the ledger's moment*, the newest observation folded so far (``v1_ledger.observed_s``), never to the
+*its cluster's moment*, the newest observation of that cluster (``v1_evidence``), never to a command, a tick or the
 clock of the database, so a view says the same of the same history whenever it is asked.
 
 Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sections 1 and 4.
@@ -16,7 +16,7 @@ from projections.views.activity import ACTIVITY
 from projections.views.admissions import ADMISSIONS
 from projections.views.budgets import BUDGETS
 from projections.views.culling import CULLING
-from projections.views.evictions import EVICTIONS
+from projections.views.decisions import DECISIONS
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
@@ -33,9 +33,9 @@ VIEWS = (
     *ADMISSIONS,
     *BUDGETS,
     *ACTIVITY,
+    *DECISIONS,
     *CULLING,
     *WAITS,
-    *EVICTIONS,
     *HISTORY,
 )
 
@@ -46,8 +46,8 @@ def page() -> str:
         "# Views\n\nWhat you may ask with SQL, by `bursar sql` or any client, on SQLite and PostgreSQL alike."
         " Names and meanings stay;\na view only ever gains columns, at its end."
         " Columns `…_s` are whole seconds UTC since 1970, `…_at` the same as text.\n"
-        "What is still open is valued up to the ledger's moment, the newest observation folded so far"
-        " (`v1_ledger`).\nThis page is written by `python -m projections.views`.\n"
+        "What is still open is valued up to the newest observation of its cluster (`v1_evidence`); what came after is"
+        " unknown.\nThis page is written by `python -m projections.views`.\n"
     ]
     for view in VIEWS:
         parts.append(f"\n## {view.name}\n\n{view.meaning}\n\n| column | meaning |\n|---|---|\n")

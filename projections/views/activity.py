@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.views.shape import NOW, View, is_, micros_at
+from projections.views.shape import LOOKED, View, is_, micros_at
 
 _ACTIVITY = View(
     "v1_notebook_activity",
@@ -20,7 +20,7 @@ _ACTIVITY = View(
             "idle_s",
             "Seconds from that activity to the ledger's moment; null while busy, or where none is known."
             " Whether that is too long is the culling policy's to say.",
-            f"CASE WHEN a.busy = 0 THEN {NOW} - a.active_us / 1000000 END",
+            f"CASE WHEN a.busy = 0 THEN {LOOKED} - a.active_us / 1000000 END",
         ),
         is_("busy", "1 if a source said at its newest readable look that something works.", "a.busy"),
         micros_at(

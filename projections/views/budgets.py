@@ -1,4 +1,4 @@
-"""What is left of each budget at the ledger's moment, from the same rows and by the same rules as
+"""What is left of each budget at the moment of its cluster, from the same rows and by the same rules as
 :mod:`projections.budgets.queries`.
 """
 
@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from projections.budgets.keys import AMOUNTS
 from projections.usage import HOUR
-from projections.views.shape import CLUSTER, NOW, View, at, is_
+from projections.views.shape import CLUSTER, View, at, is_, moment
 
 #: The first whole hour of a period, and the hour that its beginning lies in.
 _FIRST = f"((b.start_s + {HOUR - 1}) / {HOUR} * {HOUR})"
@@ -41,18 +41,21 @@ def _earlier(one: str, other: str) -> str:
     return f"CASE WHEN {one} < {other} THEN {one} ELSE {other} END"
 
 
+#: The moment of the cluster of a budget.
+_NOW = moment("b.cluster")
+
 _WITH = f"""WITH hours AS (
   SELECT b.uid, b.key, SUM(s.open_amount) AS rate, MAX(s.sequence) AS sequence,
     SUM(CASE WHEN s.hour_s >= {_FIRST}
-      THEN s.spent + s.open_amount * ({NOW} - s.hour_s) - s.open_missed
-      WHEN s.hour_s < {_PART} THEN s.open_amount * ({NOW} - b.start_s) ELSE 0 END) AS spent
+      THEN s.spent + s.open_amount * ({_NOW} - s.hour_s) - s.open_missed
+      WHEN s.hour_s < {_PART} THEN s.open_amount * ({_NOW} - b.start_s) ELSE 0 END) AS spent
   FROM budgets b JOIN budget_spends s ON s.cluster = b.cluster AND s.quota = b.quota
     AND {_is_paid("s.account")} AND (s.hour_s >= {_PART} OR s.open_amount > 0)
   GROUP BY b.uid, b.key
 ), part AS (
   SELECT b.uid, b.key, SUM({_AMOUNT} * CASE
       WHEN h.end_s IS NOT NULL THEN {_earlier("h.end_s", _FIRST)} - {_later("h.start_s", "b.start_s")}
-      WHEN h.start_s >= {_PART} THEN {NOW} - {_later("h.start_s", "b.start_s")}
+      WHEN h.start_s >= {_PART} THEN {_NOW} - {_later("h.start_s", "b.start_s")}
       ELSE 0 END) AS spent
   FROM budgets b JOIN held_segments h ON h.cluster = b.cluster AND h.quota = b.quota
     AND h.quota <> '' AND {_is_paid(_ACCOUNT)}
@@ -60,7 +63,7 @@ _WITH = f"""WITH hours AS (
     AND (h.end_s IS NULL OR h.end_s > b.start_s)
   GROUP BY b.uid, b.key
 ), bounded AS (
-  SELECT b.uid, b.key, {_AMOUNT} AS amount, {_later("h.start_s", NOW)} AS from_s,
+  SELECT b.uid, b.key, {_AMOUNT} AS amount, {_later("h.start_s", _NOW)} AS from_s,
     CASE WHEN b.end_s < p.deadline_s THEN b.end_s ELSE p.deadline_s END AS until_s
   FROM budgets b JOIN held_segments h ON h.cluster = b.cluster AND h.quota = b.quota
     AND h.quota <> '' AND h.end_s IS NULL AND {_is_paid(_ACCOUNT)}
@@ -89,8 +92,8 @@ _WITH = f"""WITH hours AS (
   SELECT s.*, CASE WHEN is_granted = 1 THEN hard + credits ELSE 0 END - spent AS remaining
   FROM sums s
 ), forecasts AS (
-  SELECT s.*, CASE WHEN remaining <= 0 THEN {NOW}
-    WHEN rate > 0 THEN {NOW} + (remaining + rate - 1) / rate END AS reached_s
+  SELECT s.*, CASE WHEN remaining <= 0 THEN {moment("s.cluster")}
+    WHEN rate > 0 THEN {moment("s.cluster")} + (remaining + rate - 1) / rate END AS reached_s
   FROM stands s
 ), valued AS (
   SELECT f.*, CASE WHEN end_s IS NULL OR reached_s < end_s THEN reached_s END AS exhausts_s
@@ -105,7 +108,7 @@ _HOURS = (
 
 _BUDGET = View(
     "v1_budget",
-    "One row for each key of a quota's cash: what is spent and left of its budget in the period that holds the ledger's moment.",
+    "One row for each key of a quota's cash: what is spent and left of its budget in the period that holds its cluster's moment.",
     (
         CLUSTER,
         is_("quota", "The quota's name."),
@@ -120,7 +123,7 @@ _BUDGET = View(
         ),
         is_("hard", "The budget: milli-core-seconds, milli-card-seconds or MiB-seconds."),
         is_("credits", "What the entries of the period add to it; below 0 where they take away."),
-        is_("spent", "What is spent in the period, open segments up to the ledger's moment."),
+        is_("spent", "What is spent in the period, open segments up to its cluster's moment."),
         is_("rate", "What is spent each second from then on: the amount of what is open."),
         is_(
             "committed",
@@ -129,7 +132,7 @@ _BUDGET = View(
         is_("remaining", "What is left; below 0 where more is spent than there was."),
         is_(
             "exhausts_s",
-            "The second at which nothing is left at this rate; the ledger's moment if nothing is; NULL if the period ends before.",
+            "The second at which nothing is left at this rate; its cluster's moment if nothing is; NULL if the period ends before.",
         ),
         at("exhausts_at", "The same as text.", "exhausts_s"),
         is_("hard_hours", "The budget in core-, card- or GiB-hours.", _HOURS.format("hard")),

@@ -1,12 +1,12 @@
-"""What reactors decided, what notebooks held while nobody used them, and what stopping them saved."""
+"""What notebooks held while nobody used them, and what stopping them saved."""
 
 from __future__ import annotations
 
 from projections.views.shape import (
     AMOUNTS,
     CLUSTER,
+    LOOKED,
     NAMESPACE,
-    NOW,
     SEQUENCE,
     TEAM,
     USER,
@@ -21,32 +21,6 @@ from projections.views.shape import (
 _RATES = {"cpu_milli_s": "cpu_milli", "gpu_milli_s": "gpu_milli", "memory_mib_s": "memory_mib"}
 assert tuple(_RATES) == AMOUNTS
 
-_DECISIONS = View(
-    "v1_decisions",
-    "One row for each decision of a reactor: about what, why, and what became of it.",
-    (
-        CLUSTER,
-        is_("id", "Its id, as `bursar why` and `bursar cull undo` take it."),
-        is_("reactor", "Who decided."),
-        is_("verb", "What: `decision.warn`, `decision.withdraw`, `decision.cull`, `decision.restore`, `decision.evict`.", "type"),
-        is_("key", "The pod's uid; of a restore, the decision that it undoes."),
-        is_("kind", "The kind of the object that it is done to."),
-        NAMESPACE,
-        is_("name", "The name of that object."),
-        is_("uid", "Its uid."),
-        is_("reason", "Why, a token that stays."),
-        is_("numbers", "The numbers behind it, a JSON object."),
-        is_("is_shadow", "1 = decided and recorded, and never done."),
-        micros_at("decided_at", "The tick on which it was decided.", "at_us"),
-        is_("result", "done, refused, stale, gone or shadow; null while it is outstanding."),
-        is_("message", "Why it was not done."),
-        micros_at("settled_at", "When that was known.", "settled_us"),
-        SEQUENCE,
-        is_("quota", "The quota that it is about; empty for none."),
-    ),
-    "FROM decisions WHERE type IS NOT NULL",
-)  # fmt: skip
-
 
 def _earlier(one: str, other: str) -> str:
     return f"CASE WHEN {one} < {other} THEN {one} ELSE {other} END"
@@ -56,7 +30,7 @@ def _later(one: str, other: str) -> str:
     return f"CASE WHEN {one} > {other} THEN {one} ELSE {other} END"
 
 
-_ENDS = _earlier(f"COALESCE(p.end_s, {NOW})", "a.known_us / 1000000")
+_ENDS = _earlier(f"COALESCE(p.end_s, {LOOKED})", "a.known_us / 1000000")
 _IDLE = f"""WITH idle AS (
   SELECT a.uid, a.sequence, p.cluster, p.namespace, p.name, p.workload,
     {_later("COALESCE(a.active_us / 1000000, p.start_s)", "p.start_s")} AS since_s, {_ENDS} AS until_s
@@ -114,7 +88,7 @@ _SAVED = f"""WITH culls AS (
     SELECT MAX(l.start_s) FROM held_segments l WHERE l.uid = d.key)
   WHERE d.type = 'decision.cull' AND d.result = 'done'
 ), saved AS (
-  SELECT culls.*, COALESCE(again_s, {NOW}) - end_s AS seconds FROM culls
+  SELECT culls.*, COALESCE(again_s, {LOOKED}) - end_s AS seconds FROM culls
 )
 """
 
@@ -143,4 +117,4 @@ _SAVINGS = View(
 )
 
 #: In the order of the page.
-CULLING = (_DECISIONS, _IDLE_HOURS, _SAVINGS)
+CULLING = (_IDLE_HOURS, _SAVINGS)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from projections.views.shape import CLUSTER, NOW, View, hexadecimal, is_, micros_at
 
+_OBSERVED = "(SELECT MAX(observed_us) FROM evidence WHERE kind <> 'notebooks')"
+
 _LEDGER = View(
     "v1_ledger",
     "One row: as of which event everything above is said, and of which history. No row: nothing was folded yet.",
     (
         is_("sequence", "The last event in the ledger."),
-        is_("observed_s", "The ledger's moment: the newest observation folded so far.", NOW),
-        micros_at("observed_at", "The same as text, to the microsecond.", "observed_us"),
+        is_(
+            "observed_s",
+            "The ledger's moment: the newest observation of any cluster (`v1_evidence` has each). What came after is unknown.",
+            NOW,
+        ),
+        micros_at("observed_at", "The same as text, to the microsecond.", _OBSERVED),
         is_(
             "parked",
             "Events that are parked: figures lack what they say.",
@@ -76,5 +82,19 @@ _PARKED = View(
     "FROM parked p JOIN events e ON e.sequence = p.sequence",
 )
 
-HISTORY = (_EVENTS, _PARKED)
+_EVIDENCE = View(
+    "v1_evidence",
+    "Up to when each cluster was observed, by kind of object. What is open is valued up to the greatest of a cluster's rows,"
+    " those of `notebooks` left out; what came after is unknown.",
+    (
+        CLUSTER,
+        is_("kind", "What was observed; `objects` are complete lists of other kinds."),
+        is_("observed_s", "The newest observation.", "observed_us / 1000000"),
+        micros_at("observed_at", "The same as text, to the microsecond.", "observed_us"),
+        is_("sequence", "The event that said so."),
+    ),
+    "FROM evidence",
+)
+
+HISTORY = (_EVENTS, _PARKED, _EVIDENCE)
 LEDGER = _LEDGER

@@ -5,7 +5,6 @@ from __future__ import annotations
 from projections.views.shape import (
     CLUSTER,
     NAMESPACE,
-    NOW,
     SEQUENCE,
     TEAM,
     USER,
@@ -15,7 +14,10 @@ from projections.views.shape import (
     at,
     hours,
     is_,
+    moment,
 )
+
+_MOMENT = moment("pod_runs.cluster")
 
 _POD_RUNS = View(
     "v1_pod_runs",
@@ -39,9 +41,9 @@ _POD_RUNS = View(
         is_("is_open", "1 while it is not ended.", "CASE WHEN end_s IS NULL THEN 1 ELSE 0 END"),
         is_(
             "waiting_s",
-            "Seconds between its creation and its start, its end if it never started, or the ledger's moment.",
-            f"CASE WHEN COALESCE(start_s, end_s, {NOW}) > created_s "
-            f"THEN COALESCE(start_s, end_s, {NOW}) - created_s ELSE 0 END",
+            "Seconds between its creation and its start, its end if it never started, or its cluster's moment.",
+            f"CASE WHEN COALESCE(start_s, end_s, {_MOMENT}) > created_s "
+            f"THEN COALESCE(start_s, end_s, {_MOMENT}) - created_s ELSE 0 END",
         ),
         is_(
             "unknown_s",
@@ -49,7 +51,7 @@ _POD_RUNS = View(
         ),
         is_(
             "flags",
-            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `amounts_refused`,"
+            "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `clock`, `amounts_refused`,"
             " `no_node`.",
         ),
         is_("labels", "JSON object of its labels, by its newest observation."),
@@ -58,7 +60,7 @@ _POD_RUNS = View(
     "FROM pod_runs",
 )
 
-_UNTIL = f"COALESCE(s.end_s, {NOW})"
+_UNTIL = f"COALESCE(s.end_s, {moment('s.cluster')})"
 _HELD = f"CASE WHEN {_UNTIL} > s.start_s THEN {_UNTIL} - s.start_s ELSE 0 END"
 
 _HELD_SEGMENTS = View(
@@ -77,7 +79,7 @@ _HELD_SEGMENTS = View(
         at("start_at", "The same as text.", "start_s"),
         is_("end_s", "The second after the interval; NULL while it is open."),
         at("end_at", "The same as text.", "end_s"),
-        is_("held_s", "Its length in seconds, open intervals up to the ledger's moment."),
+        is_("held_s", "Its length in seconds, open intervals up to its cluster's moment."),
         is_("cpu_milli", "CPU held, in milli-cores."),
         is_("gpu_milli", "GPU held, in milli-cards."),
         is_("memory_mib", "Memory held, in MiB."),
@@ -93,7 +95,7 @@ _HELD_SEGMENTS = View(
             }
         ),
         SEQUENCE,
-        is_("quota", "The quota it belongs to; empty where none is named."),
+        is_("quota", "The quota it belongs to; empty for none."),
         is_("cpu_type", "The type of its CPU, by label; empty for none."),
         is_("gpu_type", "The type of its GPU, by label; empty for none."),
         is_("memory_type", "The type of its memory, by label; empty for none."),

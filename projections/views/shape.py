@@ -9,10 +9,22 @@ import msgspec
 
 DIALECTS = ("sqlite", "postgresql")
 
-#: The ledger's moment, whole seconds.
-NOW = "(SELECT observed_us / 1000000 FROM checkpoints WHERE name = 'ledger')"
+#: The ledger's moment, whole seconds: the newest observation of any cluster.
+NOW = "(SELECT MAX(observed_us) / 1000000 FROM evidence WHERE kind <> 'notebooks')"
+#: The same with looks at notebooks.
+LOOKED = "(SELECT MAX(observed_us) / 1000000 FROM evidence)"
 #: How the pairs of a JSON object are rows ``key, value``, by dialect.
 _PAIRS = {"sqlite": r"json_each(\1)", "postgresql": r"json_each_text(CAST(\1 AS json))"}
+
+
+def moment(cluster: str) -> str:
+    """The moment up to which what is open in a cluster is valued, whole seconds. ``cluster`` is an expression."""
+    return (
+        "(SELECT MAX(seen.observed_us) / 1000000 FROM evidence seen"
+        f" WHERE seen.cluster = {cluster} AND seen.kind <> 'notebooks')"
+    )
+
+
 AMOUNTS = ("cpu_milli_s", "gpu_milli_s", "memory_mib_s")
 
 
@@ -40,6 +52,10 @@ class View(msgspec.Struct, frozen=True):
     def sql(self) -> dict[str, str]:
         """The query by dialect."""
         return {dialect: self._query(dialect) for dialect in DIALECTS}
+
+    def created(self, dialect: str) -> str:
+        """The statement that makes it."""
+        return f"CREATE VIEW {self.name} AS\n{self.sql[dialect]}"
 
     def _query(self, dialect: str) -> str:
         chosen = ",\n  ".join(f"{c.expressions[dialect]} AS {c.name}" for c in self.columns)

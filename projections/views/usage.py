@@ -7,7 +7,6 @@ from projections.views.shape import (
     AMOUNTS,
     CLUSTER,
     NAMESPACE,
-    NOW,
     TEAM,
     USER,
     WORKLOAD,
@@ -16,6 +15,7 @@ from projections.views.shape import (
     at,
     hours,
     is_,
+    moment,
 )
 
 _DIMENSIONS = ("cluster", "team", "user_name", "namespace", "workload", "model")
@@ -36,8 +36,8 @@ def _with_open(table: str, period: str, width: int) -> str:
     """
     groups = ", ".join(_DIMENSIONS)
     return f"""WITH RECURSIVE pieces AS (
-  SELECT {", ".join(f"s.{c}" for c in _SEGMENT)}, (s.start_s / {width}) * {width} AS {period}, {NOW} AS until_s
-  FROM held_segments s WHERE s.end_s IS NULL AND s.start_s < {NOW}
+  SELECT {", ".join(f"s.{c}" for c in _SEGMENT)}, (s.start_s / {width}) * {width} AS {period}, {moment("s.cluster")} AS until_s
+  FROM held_segments s WHERE s.end_s IS NULL AND s.start_s < {moment("s.cluster")}
   UNION ALL
   SELECT {", ".join(f"p.{c}" for c in _SEGMENT)}, p.{period} + {width}, p.until_s
   FROM pieces p WHERE p.{period} + {width} < p.until_s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from projections.views.shape import CLUSTER, NAMESPACE, NOW, SEQUENCE, TEAM, View, is_, micros_at
+from projections.views.shape import CLUSTER, LOOKED, NAMESPACE, SEQUENCE, TEAM, View, is_, micros_at
 
 _NAME = is_("name", "The name of the workload.", "w.name")
 _COMMON = (
@@ -37,7 +37,7 @@ _QUEUE = View(
         is_(
             "waited_s",
             "Since its creation, up to the ledger's moment.",
-            _never_negative(f"{NOW} - created_us / 1000000"),
+            _never_negative(f"{LOOKED} - created_us / 1000000"),
         ),
         is_("releases", "How often it was released before, and had to wait again."),
         is_("sequence", SEQUENCE.meaning, "w.sequence"),
@@ -64,7 +64,7 @@ _WAITS = View(
             "From its creation to its first release; of what was deleted before, to that; of what waits, to the"
             " ledger's moment.",
             _never_negative(
-                f"COALESCE(released_us / 1000000, gone_us / 1000000, {NOW}) - created_us / 1000000"
+                f"COALESCE(released_us / 1000000, gone_us / 1000000, {LOOKED}) - created_us / 1000000"
             ),
         ),
         is_("releases", "How often it was released: more than once if it had to wait again."),

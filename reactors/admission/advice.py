@@ -134,7 +134,8 @@ def _counted(kind: Kind) -> str:
         ]
         return f"{kind.scales}.{sets[0].replicas}" if sets else ""
     first = kind.sets[0]
-    is_single = len(kind.sets) == 1 and first.replicas and "*" not in first.at
+    # Where the number does not stand in its spec, nobody sets it.
+    is_single = len(kind.sets) == 1 and first.at and first.replicas and "*" not in first.at
     return f"{first.at}.{first.replicas}" if is_single else ""
 
 

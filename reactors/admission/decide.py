@@ -13,9 +13,10 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import floor_seconds
-from bus.events.admissions import AdmissionDecided, Deficit
+from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
 from projections.admissions import Draft, Node, charged
 from projections.admissions.shape import ELASTIC
+from reactors.admission.lives import largest
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -35,6 +36,16 @@ class Request(msgspec.Struct, frozen=True):
     version: str = ""
     #: It changes what one replica asks for, or where that is charged.
     reshapes: bool = False
+    #: Of the first of its pod templates that names one.
+    priority_class: str = ""
+    #: Uid of the controller that it names and that does not answer for it.
+    owner: str = ""
+    #: What its children ask for, by quota key: it is charged with no less.
+    live: dict[str, int] = {}
+    #: For which of them it asks; None = for itself.
+    child: Child | None = None
+    #: Containers that have to state more than they do (:class:`bus.kinds.Ask`); nothing where that is not asked of them.
+    unstated: dict[str, tuple[str, ...]] = {}
 
 
 def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> AdmissionDecided:
@@ -42,10 +53,11 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
 
     ``refusal``: a reason that was found before any quota was asked.
 
-    Reasons: ``fits``; ``fewer`` (nothing rises); ``over-quota`` and ``budget-exhausted`` with the
+    Reasons: ``fits``; ``fewer`` (nothing rises); ``raised`` (an owner's charge, for one more child);
+    ``over-quota`` and ``budget-exhausted`` with the
     keys that refuse as deficits; ``quota-unknown``; ``quota-unready`` (declared, not seen in the
     cluster yet: ask again); ``quota-invalid`` (its object cannot be used); ``quota-not-yours``;
-    ``parent-quota`` (an elastic parent holds no workloads).
+    ``must-specify`` (containers state no limit of what the quota limits); ``parent-quota`` (an elastic parent holds no workloads).
     """
     if refusal:
         return _answer(draft, request, "refused", refusal)
@@ -56,11 +68,17 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
         return _answer(draft, request, "refused", "quota-unready")
     if why := barred(node, request.namespace):
         return _answer(draft, request, "refused", why)
+    if unsaid := unspecified(draft, node, request):
+        return _answer(draft, request, "refused", "must-specify", deficits=unsaid)
     wanted = charged(request.demand, request.types)
+    # Of an owner its own size was asked for when it was written: what it is charged with, or its children need.
+    wanted = dict(request.live if request.child is not None else largest(wanted, request.live))
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
     rises = {k: n - held.get(k, 0) for k, n in wanted.items() if n > held.get(k, 0)}
     charge = {**held, **{key: wanted[key] for key in rises}}
+    if request.child is not None and not rises:
+        return _answer(draft, request, "admitted", "raised", charge)
     if not rises:
         return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
     deficits = _spent(draft, node, request, now_us)
@@ -70,7 +88,8 @@ def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> Ad
     if missing:
         return _answer(draft, request, "refused", "over-quota", deficits=missing)
     # A warned budget admits, and says in the decision what it is warned of.
-    return _answer(draft, request, "admitted", "fits", charge, deficits)
+    reason = "raised" if request.child is not None else "fits"
+    return _answer(draft, request, "admitted", reason, charge, deficits)
 
 
 def barred(node: Node, namespace: str) -> str:
@@ -82,26 +101,68 @@ def barred(node: Node, namespace: str) -> str:
     return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 
 
+def unspecified(draft: Draft, node: Node, request: Request) -> tuple[Deficit, ...]:
+    """The keys of ``limits.<resource>`` that the quota limits and containers state nothing of, by name.
+
+    Where the quota charges requests instead, only containers that state no request either.
+    """
+    found = {}
+    limited = node.limited()
+    part = "requests." if node.spec.charges_requests else "limits."
+    for key, names in request.unstated.items():
+        if not key.startswith(part):
+            continue
+        plain = f"limits.{key.removeprefix(part)}"
+        # What it touches is this key, or begins with it: most quotas limit neither.
+        if plain not in limited and not any(one.startswith(f"{plain}.") for one in limited):
+            continue
+        for touched in charged({plain: 1}, request.types):
+            limit = node.limit(touched)
+            if limit is not None and touched in limited:
+                used = draft.used(node, touched)
+                found[touched] = Deficit(touched, 0, used, limit, containers=names)
+    return tuple(found[key] for key in sorted(found))
+
+
 def covers(draft: Draft, request: Request) -> bool:
-    """Whether its quota holds all that it asks for already."""
+    """Whether its quota holds all that it asks for itself already."""
     grant = draft.grant(request.quota, request.uid)
     wanted = charged(request.demand, request.types)
     return grant is not None and all(n <= grant.charge.get(key, 0) for key, n in wanted.items())
 
 
 def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | None:
-    """The charge for an object that is there and was never admitted with that much; None if it was.
+    """The charge for an object that is there and was never admitted with that much, its children included; None if it was.
 
-    It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, or
-    ``moved`` for an object that was admitted elsewhere.
+    It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, ``outgrown`` where only its
+    children are more, or ``moved`` for an object that was admitted elsewhere.
     """
-    if draft.node(request.quota) is None or covers(draft, request):
-        return None
-    wanted = charged(request.demand, request.types)
+    wanted = largest(charged(request.demand, request.types), request.live)
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
+    is_covered = grant is not None and all(n <= held.get(key, 0) for key, n in wanted.items())
+    if draft.node(request.quota) is None or is_covered:
+        return None
     charge = {key: max(wanted.get(key, 0), held.get(key, 0)) for key in wanted.keys() | held.keys()}
     return _answer(draft, request, "adopted", reason, charge)
+
+
+def move(draft: Draft, request: Request, owner: str) -> AdmissionDecided:
+    """The charge of an object whose ``owner`` is deleted without it: taken from the owner's, in one entry.
+
+    Nothing new runs, so nothing is checked: where the owner was charged with less, the rest is charged above the limit.
+    """
+    wanted = largest(charged(request.demand, request.types), request.live)
+    grant, above = draft.grant(request.quota, request.uid), draft.grant(request.quota, owner)
+    held = grant.charge if grant else {}
+    charge = dict(largest(held, wanted))
+    left = {
+        key: rest
+        for key, n in (above.charge if above else {}).items()
+        if (rest := n - charge.get(key, 0) + held.get(key, 0)) > 0
+    }
+    decision = _answer(draft, request, "admitted", "orphaned", charge)
+    return msgspec.structs.replace(decision, left=Left(owner, left))
 
 
 def over(
@@ -153,4 +214,7 @@ def _answer(
         operation=request.operation,
         resource_version=request.version,
         reshapes=request.reshapes,
+        priority_class=request.priority_class if verdict == "refused" else "",
+        owner=request.owner,
+        child=request.child,
     )

@@ -1,6 +1,6 @@
 """A review in, an answer out: which decision is asked for, at which desk, and what the asker is told.
 
-Order: what hangs below a governed owner passes if that owner is charged; what names no quota
+Order: what hangs below a governed owner passes if that owner is charged for all that lives there; what names no quota
 passes; a dry run is decided and not recorded; everything else is decided at its tree's desk and
 answered when the decision is stored. Old sizes are taken from the journals, never from the request
 (``reliability.md`` D7).
@@ -11,29 +11,42 @@ Source: issue 4, item 3; ``design/cluster.md`` (what a webhook sees); house.md s
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from bus import kinds
 from bus.clock import Clock
-from bus.errors import DemandError, MalformedJsonError, ObservationError
-from bus.events.admissions import AdmissionDecided, QuotaDeclared
-from bus.events.pods import Owner
-from bus.events.quotas import QuotaObserved
-from bus.sources import quotas
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
+from bus.errors import DemandError
+from bus.events.admissions import AdmissionDecided, Child, QuotaDeclared
 from projections import histories
-from projections.admissions import Draft, charged
+from projections.admissions import Draft, Tree
+from projections.admissions.keys import counted
 from projections.admissions.shape import BUSINESS, ELASTIC, LANDED_US
-from reactors.admission.decide import Request, covers, decide
+from reactors.admission.children import Below, Children, Holder
+from reactors.admission.daemons import DAEMON_SET, matching
+from reactors.admission.decide import Request, covers, decide, move
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.desk import Desk
-from reactors.admission.mapping import SYSTEM_OWNERS, Place, tree_of, types_of
+from reactors.admission.mapping import Place, tree_of, types_of
 from reactors.admission.messages import sentence, warning
+from reactors.admission.objects import Object
+from reactors.admission.owners import Controllers, controller_of, wrote_node
 from reactors.admission.rate import Buckets, Rate
-from reactors.admission.view import COVERING, Object, View, spec_of
+from reactors.admission.reading import (
+    comes,
+    is_going,
+    is_unchanged,
+    limits_of,
+    name_of,
+    observed,
+    reshapes,
+    rested,
+    version_of,
+)
+from reactors.admission.stating import is_up, to_state, waits
+from reactors.admission.view import View, spec_of
+from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
 
@@ -42,6 +55,8 @@ QUOTAS = {
     ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
     ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
 }
+#: The one journal of refusals that name no quota which exists. It never has a quota.
+UNKNOWN = "unknown"
 AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 
 
@@ -49,13 +64,21 @@ class Handler:
     """Answers reviews from memory and the journals. Raises what the bus raises when a decision cannot be stored."""
 
     def __init__(
-        self, journals: Journals, view: View, clock: Clock, rate: Rate | None = None
+        self,
+        journals: Journals,
+        view: View,
+        clock: Clock,
+        rate: Rate | None = None,
+        withdrawals: Withdrawals | None = None,
+        controllers: Controllers | None = None,
     ) -> None:
-        """``rate`` None: as many asks as come."""
+        """``rate`` None: as many asks as come. ``withdrawals`` None: what nobody heard of lapses."""
+        self._children = Children(view, clock, controllers or Controllers())
         self._buckets = Buckets(rate) if rate else None
         self._journals = journals
         self._view = view
         self._clock = clock
+        self._withdrawals = withdrawals
         self._desks: dict[str, Desk] = {}
 
     async def __call__(self, review: Review) -> Answer:
@@ -81,23 +104,38 @@ class Handler:
         if review.subresource not in ("", "resize"):
             return ALLOWED
         metadata = review.object.get("metadata") or {}
+        if wrote_node(review):
+            return ALLOWED
         ask = kinds.asked(kind, review.object)
+        if is_unchanged(kind, ask, review):
+            return Answer(True, "unchanged")
+        if kind.kind == DAEMON_SET and review.operation == "CREATE":
+            ask = kinds.scaled(ask, matching(review.object, self._view.nodes.values()))
+        uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
         if owner is not None:
-            return self._covered(owner, ask, review)
+            below = self._children.below(review, kind.kind, uid, name, owner, ask)
+            if below is not None:
+                return await self._below(below, review)
         where = self._view.place(ask.labels, review.namespace)
-        if where is None or _is_system(metadata):
+        if where is None:
             return ALLOWED
-        if ask.held:
-            # It asks for nothing until the queue starts it; that it waits is seen.
-            return Answer(True, "held")
-        name = review.name or str(metadata.get("generateName", ""))
+        if is_going(kind, metadata, ask, review):
+            return Answer(True, "fewer")
+        former = self._children.orphaned(review, kind.kind, uid) if owner is None else None
+        if former is not None and former.where == where:
+            return await self._orphaned(kind, ask, uid, former, where, review)
         request = Request(
-            where.quota, str(metadata.get("uid", "")), kind.kind, review.namespace, name,
-            ask.demand, types_of(ask.labels), review.uid, review.operation, _version(review),
-            _reshapes(kind, ask, review),
+            where.quota, uid, kind.kind, review.namespace, name,
+            ask.demand, types_of(ask.labels), review.uid, review.operation, version_of(review),
+            reshapes(kind, ask, review), ask.priority_class, controller_of(metadata)[1],
+            unstated=to_state(kind, ask, review),
+            live=self._children.weighs(uid, ask) if comes(kind, ask, owner, review) else {},
         )  # fmt: skip
-        is_resumed = kind.queues and not ask.suspended and _rested(kind, review)
+        if ask.held:
+            tree = self._tree(self._journals.places.get((where.kind, where.quota), UNKNOWN))
+            return waits(tree, request, self._clock.now_us())
+        is_resumed = kind.queues and not ask.suspended and rested(kind, review)
         return await self._decided(where, request, review, is_resumed=is_resumed)
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
@@ -107,19 +145,25 @@ class Handler:
         """
         scale = kinds.scale_of(review.object or {})
         found = self._view.objects.get(scale.uid)
-        if found is None or found.ask.per_replica is None:
+        is_known = found is not None and found.ask.per_replica is not None
+        if found is None or not is_known or self._is_doubted(found, version_of(review)):
             return self._unseen(review, scale)
-        if self._is_doubted(found, _version(review)):
-            return self._unseen(review, scale)
-        if found.owner is not None and found.owner.kind in COVERING:
-            return ALLOWED
+        asks = kinds.scaled(found.ask, scale.replicas)
+        if found.owner is not None and self._view.coverage.covered(found) is not False:
+            counts = counted(asks.demand, types_of(found.labels))
+            child = Child(
+                kind.kind, found.name, found.uid, version_of(review), found.owner.uid, counts
+            )
+            return await self._below(Below(found.owner, child), review)
         where = self._view.place(found.labels, review.namespace)
         if where is None:
             return ALLOWED
-        demand = kinds.scaled(found.ask, scale.replicas).demand
+        demand = asks.demand
         request = Request(
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
-            demand, types_of(found.labels), review.uid, review.operation, _version(review),
+            demand, types_of(found.labels), review.uid, review.operation, version_of(review),
+            priority_class=found.ask.priority_class, owner=found.owner.uid if found.owner else "",
+            unstated=found.ask.unstated if is_up(scale, review) else {},
         )  # fmt: skip
         # Another process may have admitted such a change before this one is stored.
         return await self._decided(where, request, review, scales=found)
@@ -139,39 +183,72 @@ class Handler:
         return False
 
     def _unseen(self, review: Review, scale: kinds.Scale) -> Answer:
-        before = kinds.scale_of(review.old_object or {})
-        if review.old_object is not None and scale.replicas <= before.replicas:
+        if not is_up(scale, review):
             return ALLOWED
         said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
         return Answer(False, "object-unseen", f"{said} (object-unseen)", code=409)
 
-    def _covered(self, owner: Owner, ask: kinds.Ask, review: Review) -> Answer:
-        """What an owner answers for passes if the top owner is charged with at least as much.
+    async def _below(self, below: Below, review: Review) -> Answer:
+        """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
-        An owner that was not seen yet was reviewed a moment ago itself; what it makes is charged
-        when it is seen, if it was not.
+        Else that is raised, as an ask of the owner. Where the owner was not seen yet, it was reviewed a moment ago
+        itself; what a controller makes below it counts, and is charged when it is seen.
         """
-        top = self._view.top(owner)
-        if top is None:
+        if not self._children.rises(below):
+            return Answer(True, "covered")
+        holder = self._children.holder(below.owner.uid)
+        if holder is None and (refusal := self._children.unheld(below, review)) is not None:
+            return refusal
+        undo = self._children.expect(below)
+        if holder is None:
+            if review.dry_run:
+                undo()
             return Answer(True, "owner-unseen")
-        where = self._view.place(top.labels, top.namespace)
-        if where is None:
-            return ALLOWED
-        held = self._held(top, where)
-        if review.subresource == "resize":
-            # The owner is charged for pods as its template has them.
-            held = charged(top.ask.per_replica or {}, {})
-        if top.namespace == review.namespace and held is not None:
-            if all(amount <= held.get(key, 0) for key, amount in ask.demand.items()):
-                return Answer(True, "covered")
-        said = f"its owner, {top.kind} {top.name!r}, is not charged with that much in quota {where.quota!r}"
-        return Answer(False, "not-covered", f"{said} (not-covered)")
+        need = self._children.need(below, holder)
+        if holder.where is None or self._holds(holder, need):
+            if review.dry_run or holder.where is None:
+                undo()
+            return Answer(True, "covered") if holder.where is not None else ALLOWED
+        undo()
+        request = Request(
+            holder.where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
+            holder.types, review.uid, review.operation, child=below.child,
+        )  # fmt: skip
+        answer = await self._decided(holder.where, request, review, below=(below, holder))
+        if answer.allowed:
+            return answer
+        made = f"{below.child.kind} {below.child.name!r}"
+        said = (
+            f"with {made}, what lives below {holder.kind} {holder.name!r} is more than its charge: "
+        )
+        return msgspec.structs.replace(answer, message=said + answer.message)
 
-    def _held(self, top: Object, where: Place) -> dict[str, int] | None:
-        tree = self._journals.trees.get(self._journals.places.get((where.kind, where.quota), ""))
-        node = tree.nodes.get(where.quota) if tree else None
-        grant = node.grants.get(top.uid) if node else None
-        return grant.charge if grant else None
+    def _holds(self, holder: Holder, need: dict[str, int]) -> bool:
+        """Whether the holder is charged with as much."""
+        assert holder.where is not None
+        grants = self._journals.grants(holder.uid)
+        charges = [grant.charge for node, grant in grants if node.name == holder.where.quota]
+        return any(all(n <= one.get(key, 0) for key, n in need.items()) for one in charges)
+
+    async def _orphaned(
+        self,
+        kind: kinds.Kind,
+        ask: kinds.Ask,
+        uid: str,
+        owner: Holder,
+        where: Place,
+        review: Review,
+    ) -> Answer:
+        """The garbage collector takes an object from an owner that goes without it: it takes its charge along."""
+        live = self._children.weighs(uid, ask)
+        if not (ask.demand or live):
+            return Answer(True, "fits")
+        request = Request(
+            where.quota, uid, kind.kind, review.namespace, review.name, ask.demand,
+            types_of(ask.labels), review.uid, review.operation, version_of(review), live=live,
+            owner=owner.uid,
+        )  # fmt: skip
+        return await self._decided(where, request, review, leaves=owner.uid)
 
     async def _decided(
         self,
@@ -181,30 +258,62 @@ class Handler:
         *,
         is_resumed: bool = False,
         scales: Object | None = None,
+        below: tuple[Below, Holder] | None = None,
+        leaves: str = "",
     ) -> Answer:
-        unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
-        tree = self._journals.places.get((where.kind, where.quota), unknown)
-        if self._buckets and not self._buckets.takes(where.quota, self._clock.now_us()):
-            said = f"too many workloads of quota {where.quota!r} ask at once: try again in a moment"
+        tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
+        # Never by a name that the asker may invent: he would have as many buckets as he likes.
+        asker = (review.user, where.kind, where.quota if tree != UNKNOWN else "")
+        if self._buckets is not None and not self._buckets.takes(asker, self._clock.now_us()):
+            said = "you ask for too many workloads of one quota at once: try again in a moment"
             return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
 
         def question(draft: Draft, now_us: int) -> AdmissionDecided:
             refusal = where.refusal
+            if self._withdrawals is not None and not review.dry_run:
+                before = draft.grant(request.quota, request.uid)
+                self._withdrawals.asked(request.review, before)
             if scales is not None and self._is_doubted(scales, request.version):
                 refusal = "object-unseen"
             if is_resumed and not refusal and not covers(draft, request):
                 # Else whoever resumes his own would pass all that wait.
                 node = draft.node(request.quota)
                 refusal = "queued" if node is not None and node.spec.queue.hold else ""
+            if leaves:
+                return move(draft, request, leaves)
+            if below is not None:
+                return self._raised(draft, request, review, below, now_us, refusal)
+            if is_resumed and covers(draft, request):
+                # The queue starts it.
+                return decide(draft, replace(request, unstated={}), now_us, refusal)
             return decide(draft, request, now_us, refusal)
 
         decision = await self._answer(tree, question, review)
         assert isinstance(decision, AdmissionDecided)
-        held = self._journals.tree(tree)
+        if self._withdrawals is not None:
+            self._withdrawals.answered(request.review)
+        held = self._tree(tree)
         if decision.verdict == "refused":
             return Answer(False, decision.reason, sentence(decision, held))
         warned = warning(decision, held)
         return Answer(True, decision.reason, warnings=(warned,) if warned else ())
+
+    def _raised(
+        self,
+        draft: Draft,
+        request: Request,
+        review: Review,
+        below: tuple[Below, Holder],
+        now_us: int,
+        refusal: str,
+    ) -> AdmissionDecided:
+        """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted."""
+        undo = self._children.expect(below[0])
+        asks = msgspec.structs.replace(request, live=self._children.need(*below))
+        decision = decide(draft, asks, now_us, refusal)
+        if decision.verdict == "refused" or review.dry_run:
+            undo()
+        return decision
 
     async def _answer(
         self,
@@ -212,12 +321,21 @@ class Handler:
         question: Callable[[Draft, int], AdmissionDecided | QuotaDeclared],
         review: Review,
     ) -> AdmissionDecided | QuotaDeclared:
-        if review.dry_run:
-            return question(Draft(self._journals.tree(tree)), self._clock.now_us())
+        if review.dry_run or tree not in self._journals.trees:
+            decision = question(Draft(self._tree(tree)), self._clock.now_us())
+            if review.dry_run:
+                return decision
+            if decision.verdict == "refused":
+                # No journal for a name that nobody but the asker knows.
+                tree = UNKNOWN
         desk = self._desks.get(tree)
         if desk is None:
             desk = self._desks[tree] = Desk(self._journals, self._clock, tree)
         return await desk.ask(question, review.uid)
+
+    def _tree(self, name: str) -> Tree:
+        """A tree to read; one that does not exist is not remembered."""
+        return self._journals.trees.get(name) or Tree(name)
 
     def _autoscaler(self, review: Review) -> Answer:
         """Whether its target would fit at ``maxReplicas``. Nothing is charged: each scale asks for itself."""
@@ -240,6 +358,7 @@ class Handler:
             found.name,
             demand,
             types_of(found.labels),
+            unstated=found.ask.unstated,
         )
         held = self._journals.tree(tree)
         decision = decide(Draft(held), request, self._clock.now_us())
@@ -258,7 +377,8 @@ class Handler:
         if new is not None and new.problem:
             return Answer(False, "quota-invalid", f"{new.problem} (quota-invalid)", code=422)
         known = new or old
-        if known is None:
+        if known is None or (kind == ELASTIC and limits_of(new) == limits_of(old)):
+            # Other labels and annotations, our own among them, limit nothing.
             return ALLOWED
         proposal = Proposal(
             review.operation, known.name, known.uid, known.parent,
@@ -272,57 +392,5 @@ class Handler:
         tree = tree_of(self._journals.places, known)
         decision = await self._answer(tree, question, review)
         if decision.verdict == "refused":
-            return Answer(False, decision.reason, sentence(decision, self._journals.tree(tree)))
+            return Answer(False, decision.reason, sentence(decision, self._tree(tree)))
         return Answer(True, decision.reason)
-
-
-def _version(review: Review) -> str:
-    """The version that an update would change."""
-    metadata = (review.object or {}).get("metadata") or {}
-    # "?" is later than every version: then only a complete list can settle the ask.
-    return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
-
-
-def _reshapes(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
-    """Whether it changes anything that a scale is reckoned with but the replicas."""
-    if not kind.scales or review.old_object is None:
-        return False
-    try:
-        before = kinds.asked(kind, review.old_object)
-    except DemandError:
-        return True
-    return _shape(before) != _shape(ask)
-
-
-def _shape(ask: kinds.Ask) -> tuple[object, ...]:
-    rest = kinds.scaled(ask, 0).demand if ask.per_replica is not None else ask.demand
-    return rest, ask.per_replica, ask.labels, ask.suspended
-
-
-def _is_system(metadata: dict[str, Any]) -> bool:
-    owners = metadata.get("ownerReferences") or ()
-    return any(o.get("controller") is True and o.get("kind") in SYSTEM_OWNERS for o in owners)
-
-
-def _rested(kind: kinds.Kind, review: Review) -> bool:
-    """Whether the object was suspended before this change."""
-    before = review.old_object
-    return before is not None and bool(kinds.asked(kind, before).wanted)
-
-
-def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:
-    """A quota's object as the source would say it; None where there is none.
-
-    Raises DemandError for one that no source could say.
-    """
-    if object is None:
-        return None
-    # What is being created has no version yet.
-    metadata = {"resourceVersion": "0", **object.get("metadata", {})}
-    raw = msgspec.json.encode({**object, "metadata": metadata})
-    record = Record("ADDED", raw, 0, "webhook", "webhook")
-    try:
-        event = quotas.translate(record, LabelPolicy(), kind=kind)
-    except (MalformedJsonError, ObservationError) as error:
-        raise DemandError(path="", reason=str(error)) from error
-    return QuotaObserved.read(event)

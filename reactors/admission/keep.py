@@ -7,6 +7,9 @@ server's request deadline plus a margin; or earlier, when it was *seen* (the obj
 asked for) and no other ask can have been on its way at the time. Time alone never releases
 (``reliability.md`` P16: `ttl` and `get` over-admit). What a watch says may be late by that margin.
 
+A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
+run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
+
 Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
 keeper that was away for a day does what one that was there would have done.
 
@@ -15,7 +18,7 @@ Source: ``house.md`` section 5; ``reliability.md`` P14 to P16, D6, D20.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
@@ -28,8 +31,10 @@ from bus.events.admissions import (
 )
 from projections import histories
 from projections.admissions import Draft, Grant, Node, charged
+from projections.admissions.keys import summed
 from projections.admissions.shape import LANDED_US
-from reactors.admission.decide import Request, adopt
+from reactors.admission.decide import Request, adopt, covers
+from reactors.admission.lives import largest
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -53,6 +58,12 @@ class Seen(msgspec.Struct, frozen=True):
     listed_us: int = 0
     #: It waits in a queue: whatever it is charged for, it is about to be started.
     is_held: bool = False
+    #: What its children ask for (:func:`projections.admissions.keys.counted`).
+    live: Mapping[str, int] = {}
+    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    holder: str | None = None
+    #: Its charge was raised for a child that was not seen yet: nothing falls until it was.
+    is_raised: bool = False
 
 
 class Absent(msgspec.Struct, frozen=True):
@@ -74,22 +85,36 @@ def settle(
         late = evidence.listed_us - LANDED_US
         found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
         return _released(draft, [Release(g.quota, g.uid, "lapsed") for g in found])
+    held = _held(draft, evidence.uid)
     if evidence.is_gone:
-        # A uid never comes back, so nothing that raises it can land any more.
-        held = _held(draft, evidence.uid)
-        return _released(draft, [Release(g.quota, g.uid, "vanished") for g in held])
+        # A uid never comes back, so nothing that raises it can land any more; what lives below it still ends.
+        left = [(g, _floor(g, evidence)) for g in held]
+        return _released(
+            draft,
+            [Release(g.quota, g.uid, "vanished", n) for g, n in left if n != g.charge or not n],
+        )
+    if evidence.holder is not None:
+        # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
+        # it is seen with this one.
+        landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
+        return _released(draft, [Release(g.quota, g.uid, "covered") for g in landed])
     if evidence.is_held:
         return []
     request = Request(
         evidence.quota, evidence.uid, evidence.kind, evidence.namespace, evidence.name,
         evidence.demand, evidence.types, operation="OBSERVE",
+        # What was let pass a moment ago is being charged by who let it pass.
+        live={} if evidence.is_raised else summed(evidence.live, evidence.types),
     )  # fmt: skip
     releases = [
         release
-        for grant in _held(draft, evidence.uid)
+        for grant in held
         if (release := _less(draft, grant, evidence, confirmed)) is not None
     ]
-    adopted = adopt(draft, request, "ungoverned") if evidence.quota and evidence.demand else None
+    is_leaving = any(grant.is_leaving for grant in held)
+    is_there = evidence.quota and (evidence.demand or evidence.live) and not is_leaving
+    reason = "outgrown" if covers(draft, request) else "ungoverned"
+    adopted = adopt(draft, request, reason) if is_there else None
     facts: list[AdmissionDecided | AdmissionReleased] = []
     if adopted is not None:
         facts.append(adopted)
@@ -102,8 +127,11 @@ def settle(
 
 
 def shows(grant: Grant, seen: Seen) -> bool:
-    """Whether this observation proves that the grant's last ask, and with it every one, has landed."""
-    return grant.is_alone and _is_as_asked(grant, seen)
+    """Whether this observation proves that no ask of the grant can be on its way any more: the last one has landed, and was
+    the only one, or a complete list shows the object after the API server's deadline for all of them.
+    """
+    is_listed = seen.listed_us >= grant.asked_us + LANDED_US
+    return is_listed or (grant.is_alone and _is_as_asked(grant, seen))
 
 
 def _is_as_asked(grant: Grant, seen: Seen) -> bool:
@@ -124,14 +152,21 @@ def _is_later(grant: Grant, seen: Seen) -> bool:
     return histories.precedes(grant.version, 0, seen.version, 0)
 
 
+def _is_listed(grant: Grant, seen: Seen) -> bool:
+    """Whether a complete list showed the object so when the last ask could no longer land."""
+    return seen.listed_us >= grant.asked_us + LANDED_US
+
+
 def _less(
     draft: Draft, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
 ) -> Release | None:
     """What one grant gives back now that the object was seen like this."""
     node = draft.node(grant.quota)
+    if seen.is_raised:
+        return None
     is_settled = (
         confirmed.get((grant.quota, grant.uid), 0) >= grant.number
-        or seen.listed_us >= grant.asked_us + LANDED_US
+        or _is_listed(grant, seen)
         or (seen.seen_us >= grant.asked_us + LANDED_US and _is_later(grant, seen))
         or (grant.is_same and _is_as_asked(grant, seen))
     )
@@ -139,12 +174,21 @@ def _less(
         return None
     if seen.quota != grant.quota:
         return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
-    wanted = charged(seen.demand, seen.types)
-    charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
-    charge = {key: n for key, n in charge.items() if n}
+    wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
+    charge = _fallen(grant, wanted)
     if charge == grant.charge:
         return None
     return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
+
+
+def _floor(grant: Grant, gone: Seen) -> dict[str, int]:
+    """What the grant of a gone object still holds."""
+    return grant.charge if gone.is_raised else _fallen(grant, summed(gone.live, grant.types))
+
+
+def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
+    charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
+    return {key: n for key, n in charge.items() if n}
 
 
 def _held(draft: Draft, uid: str) -> list[Grant]:
@@ -173,6 +217,9 @@ class SeenQuota(msgspec.Struct, frozen=True):
     seen_us: int
     #: Koordinator's tree id, of an ElasticQuota.
     tree: str = ""
+    #: Where an ElasticQuota lies, and its stamp of creation; "" = it has none.
+    namespace: str = ""
+    created: str = ""
 
 
 def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
@@ -210,8 +257,3 @@ def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDecla
         stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
         spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
     )  # fmt: skip
-
-
-def unsettled(grants: Iterable[Grant], confirmed: dict[tuple[str, str], int]) -> list[Grant]:
-    """The grants whose last raise was not seen yet: what may have to lapse."""
-    return [g for g in grants if confirmed.get((g.quota, g.uid), 0) < g.number]

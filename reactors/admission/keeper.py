@@ -20,16 +20,21 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
-from bus.events.admissions import AdmissionDecided
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.admissions import Draft, Node, Tree
+from projections.admissions.keys import EXPECTED
 from projections.admissions.shape import ELASTIC, LANDED_US
 from projections.admissions.tree import Fact
+from reactors.admission.coverage import POD
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.metering import capacity, sized
-from reactors.admission.view import POD, View, covers
+from reactors.admission.objects import covers
+from reactors.admission.raises import Raises
+from reactors.admission.view import View
+from reactors.admission.withdrawing import UNANSWERED
 from reactors.engine.journals import Journals
 
 #: Objects between two moments at which others may use this process.
@@ -66,6 +71,8 @@ class Keeper:
         #: Objects with an ask that was not seen to land: a complete list settles them.
         self._pending: set[str] = set()
         self._absent: dict[str, int] = {}
+        #: Children for which their holder's charge was raised, until they are seen or can no longer land.
+        self._raises = Raises()
         journals.listen(self.take)
 
     def take(self, event: Event) -> None:
@@ -78,7 +85,15 @@ class Keeper:
         elif event.type == PodsListed.wire_type:
             self._listed(POD, PodsListed.read(event), event.time_us)
         elif event.type == AdmissionDecided.wire_type:
-            self._view.changed.add(AdmissionDecided.read(event).uid)
+            decided = AdmissionDecided.read(event)
+            self._raises.decided(decided, event.time_us)
+            self._view.changed.add(decided.uid)
+        elif (holder := self._raises.seen(event)) is not None:
+            self._view.changed.add(holder)
+        elif event.type == AdmissionReleased.wire_type:
+            # Taken back by who asked for it: if it exists all the same it is charged again.
+            told = AdmissionReleased.read(event).releases
+            self._view.changed.update(one.uid for one in told if one.reason == UNANSWERED)
 
     async def run(self) -> None:
         """Keep for ever, from the moment the history was read to its present end."""
@@ -101,6 +116,7 @@ class Keeper:
 
         A mark is taken away before its work: what is seen during an append marks anew.
         """
+        self._view.coverage.expire(self._clock.now_us())
         for name in sorted(self._view.changed_quotas):
             with _taken(self._view.changed_quotas, name):
                 if not await self._quota(name):
@@ -185,8 +201,13 @@ class Keeper:
             self._watch(uid)
             return
         where, seen = found
+        if seen.holder:
+            # Charged at its owner before it is given back.
+            await self._object(seen.holder)
         if seen.kind == POD:
             seen = self._as_asked(seen)
+        if self._raises.waits(uid) or EXPECTED in seen.live:
+            seen = msgspec.structs.replace(seen, is_raised=True)
         trees = set(self._journals.holders.get(uid, ()))
         own = self._journals.places.get((where.kind, where.quota)) if where else None
         # Charged where it belongs before it is given back where it was.
@@ -251,6 +272,7 @@ class Keeper:
             is_there = node.uid in present
             if node.kind == kind and covers(fact, node.uid) and (node.asked or not is_there):
                 self._view.quota_listed(node, listed_us, is_there=is_there)
+        self._view.changed.update(self._raises.listed(kind, fact, listed_us))
         for uid in [uid for uid in self._pending if covers(fact, uid)]:
             if uid in present:
                 self._view.changed.add(uid)
@@ -272,6 +294,7 @@ class Keeper:
         """The kinds of which a complete list, asked for now, would settle something."""
         late = now_us - LANDED_US
         kinds = {node.kind for node in self._pending_quotas() if node.asked_us <= late}
+        kinds |= self._raises.due(late)
         for uid in self._pending:
             for name in self._journals.holders.get(uid, ()):
                 tree = self._journals.tree(name)

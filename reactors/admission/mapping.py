@@ -1,55 +1,75 @@
 """Which quota does an object belong to? Pure.
 
-By the workload's own label; where it has none, by the label of its namespace. A namespace that is
-mapped belongs to that quota: its workloads may name the quota itself or one below it, no other
-(``reliability.md`` D13). What names no quota and lives in no mapped namespace is not governed.
+By the workload's own label; where it has none, by the label of its namespace; where that has none, by the
+ElasticQuota that serves the namespace. Which business quotas a namespace may use, and to which one it is charged, is
+the ledger's rule (:mod:`projections.attribution`). What names no quota and lives in no mapped or served namespace is
+not governed.
 
 Source: ``koordinator.md`` sections 1 and 2.5.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
 from bus.events.quotas import QuotaObserved
 from projections.admissions.shape import BUSINESS, ELASTIC
+from projections.attribution import Rules, counts, names_above
 
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
 
-#: Controllers whose pods are the system's: they are on every node whatever any quota says (catalogue D17).
-SYSTEM_OWNERS = frozenset({"DaemonSet", "Node"})
+#: Why an object may not name a quota: neither its namespace nor the quota allows it.
+NOT_YOURS = "quota-not-yours"
 
 _TYPES = ("cpu", "gpu", "memory")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """A quota by kind and name. ``refusal`` "" unless the object may not name it."""
+    """A quota by kind and name. ``refusal`` "" unless the object may not name it.
+
+    What exists all the same is charged to ``charged``, "" for no quota.
+    """
 
     kind: str
     quota: str
     refusal: str = ""
+    charged: str = ""
 
 
 def place(
     labels: Mapping[str, str],
-    namespace: Mapping[str, str],
-    parent: Callable[[str], str | None],
+    namespace: str,
+    mapping: Mapping[str, str],
+    rules: Rules,
+    serving: Place | None = None,
+    *,
+    requires_namespaces: bool = False,
 ) -> Place | None:
-    """The quota of an object with ``labels`` in a namespace with those labels; None for one that is not governed.
+    """The quota of an object with ``labels`` in a namespace with the labels ``mapping``; None for one that is not governed.
 
-    ``parent(name)`` is the parent of a business quota, "" at a root, None of an unknown one.
+    ``rules`` are those of the business quotas that were seen. ``serving`` is the ElasticQuota that serves the namespace
+    (:class:`reactors.admission.elastics.ElasticQuotas`). ``requires_namespaces``: a quota that names none, nor one above it,
+    serves mapped namespaces only.
     """
-    mapped, named = namespace.get(LABEL), labels.get(LABEL)
-    if named:
-        is_ours = not mapped or _is_below(named, mapped, parent)
-        return Place(BUSINESS, named, "" if is_ours else "quota-not-yours")
-    if mapped:
-        return Place(BUSINESS, mapped)
-    elastic = labels.get(ELASTIC_LABEL) or namespace.get(ELASTIC_LABEL)
-    return Place(ELASTIC, elastic) if elastic else None
+    mapped, named = mapping.get(LABEL, ""), labels.get(LABEL, "")
+    if named or mapped:
+        quota, is_allowed = counts(named, mapped, namespace, rules)
+        if requires_namespaces and not mapped and not names_above(named, rules):
+            is_allowed = False
+        refusal = "" if is_allowed else NOT_YOURS
+        return Place(BUSINESS, named or mapped, refusal, quota)
+    elastic = labels.get(ELASTIC_LABEL) or mapping.get(ELASTIC_LABEL)
+    return Place(ELASTIC, elastic, "", elastic) if elastic else serving
+
+
+def counted(where: Place | None) -> Place | None:
+    """Where what exists is charged; None for nowhere."""
+    if where is None or where.charged == where.quota:
+        return where
+    return Place(where.kind, where.charged, "", where.charged) if where.charged else None
 
 
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:
@@ -67,14 +87,3 @@ def tree_of(places: Mapping[tuple[str, str], str], quota: QuotaObserved) -> str:
     above = quota.parent or quota.name
     new = places.get((BUSINESS, above), f"biz/{above}")
     return places.get((BUSINESS, quota.name), new)
-
-
-def _is_below(name: str, top: str, parent: Callable[[str], str | None]) -> bool:
-    seen: set[str] = set()
-    current: str | None = name
-    while current and current not in seen:
-        if current == top:
-            return True
-        seen.add(current)
-        current = parent(current)
-    return False

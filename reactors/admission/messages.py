@@ -17,7 +17,9 @@ _WHY = {
     "quota-unknown": "there is no quota {quota!r}: create it, or correct the label on this object or its namespace",
     "quota-unready": "quota {quota!r} was admitted and not seen in the cluster yet: try again in a moment",
     "quota-invalid": "quota {quota!r} cannot be used: {problem}",
-    "quota-not-yours": "workloads of namespace {namespace!r} may not use quota {quota!r}",
+    "quota-namesake": "another ElasticQuota is called {quota!r}, in another namespace: give the one of {namespace!r} another name",
+    "quota-not-yours": "workloads of namespace {namespace!r} may not use quota {quota!r}: "
+    "name one that serves the namespace (spec.namespaces of the quota, or the label of the namespace)",
     "parent-quota": "quota {quota!r} holds quotas, not workloads: name one below it",
     "object-unseen": "this object has just been changed: try again in a moment",
     "queued": "quota {quota!r} has a queue: leave this suspended with the annotation bursar.io/queue, and it starts in its turn",
@@ -67,6 +69,8 @@ def _limiting(decision: AdmissionDecided | QuotaDeclared) -> str:
 
 def _deficit(deficit: Deficit, decision: AdmissionDecided | QuotaDeclared, tree: Tree) -> str:
     key = deficit.key
+    if deficit.containers:
+        return f"must specify {key} for: {','.join(deficit.containers)}"
 
     def text(amount: int) -> str:
         return key_text(key, amount)

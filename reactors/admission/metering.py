@@ -15,6 +15,7 @@ from bus.errors import QuantityError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
 from bus.events.nodes import NodeObserved
+from bus.resources.keys import CASH
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.shape import spent
 from projections.budgets import Exhaustion, Period, Phase, Rule, Standing
@@ -114,25 +115,32 @@ def status_of(
     """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash."""
     spec = node.observed or node.spec
     shown = sorted(spec.hard)
+    budgets = sorted(standings.items())
     forecasts = [
         second
         for key, one in standings.items()
-        if (second := phases[key].exhausted_s or one.exhausts_s(at_s)) is not None
+        if (second := _exhausts_s(phases[key], one, at_s)) is not None
     ]
     return Status(
         name=node.name,
         uid=node.uid,
-        hard=spec.hard,
-        used={key: node.used(key) for key in shown},
+        hard=spec.hard | {CASH + key: one.limit for key, one in budgets},
+        used={key: node.used(key) for key in shown}
+        | {CASH + key: one.spent(at_s) for key, one in budgets},
         self_used={key: node.self_used.get(key, 0) for key in shown},
         runtime=tree.elastic.runtime(node.name),
-        budget_left={key: one.left(at_s) for key, one in sorted(standings.items())},
+        budget_left={key: one.left(at_s) for key, one in budgets},
         exhausts_s=min(forecasts, default=None),
         conditions=tuple(_conditions(node, phases, at_s)),
         generation=generation,
         moment_s=at_s,
         observed_sequence=sequence,
     )
+
+
+def _exhausts_s(judged: Exhaustion, standing: Standing, at_s: int) -> int | None:
+    """When it was exhausted, else when it will be."""
+    return standing.exhausts_s(at_s) if judged.exhausted_s is None else judged.exhausted_s
 
 
 def _conditions(node: Node, phases: Mapping[str, Exhaustion], at_s: int) -> Iterable[Condition]:

@@ -1,34 +1,46 @@
-"""How many asks a second one quota may make, so that failing creates cannot fill a history (catalogue D14).
+"""How often one asker may ask of one quota, so that failing creates cannot fill a history (catalogue D14).
 
-A bucket for each quota and process: full at first, one ask takes one, ``per_second`` come back. Pure but for its state.
+A bucket for each name and process: full at first, one request takes one, ``per_second`` come back. Pure but for its state.
+The number of buckets is bounded, as names of askers can be made: the one that was used longest ago gives way.
 """
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 import msgspec
 
 from bus.clock import SECOND_US
 
+#: Buckets that are known at once. One that gives way is full again when it comes back.
+MOST_BUCKETS = 10_000
+
 
 class Rate(msgspec.Struct, frozen=True):
-    """``burst`` asks at once, ``per_second`` for ever."""
+    """``burst`` requests at once, ``per_second`` for ever."""
 
     per_second: int = 200
     burst: int = 2_000
 
 
 class Buckets:
-    """A bucket for each name, counted in millionths of an ask."""
+    """A bucket for each name, counted in millionths of a request."""
 
     def __init__(self, rate: Rate) -> None:
         self._rate = rate
-        self._left: dict[str, tuple[int, int]] = {}
+        #: In the order of their last use.
+        self._left: dict[Hashable, tuple[int, int]] = {}
 
-    def takes(self, name: str, now_us: int) -> bool:
-        """Whether one more ask is let through at this moment. A clock that steps back gives nothing."""
+    def __len__(self) -> int:
+        return len(self._left)
+
+    def takes(self, name: Hashable, now_us: int) -> bool:
+        """Whether one more request is let through at this moment. A clock that steps back gives nothing."""
         full = self._rate.burst * SECOND_US
-        left, since_us = self._left.get(name, (full, now_us))
+        left, since_us = self._left.pop(name, (full, now_us))
         left = min(full, left + max(now_us - since_us, 0) * self._rate.per_second)
         is_let = left >= SECOND_US
         self._left[name] = (left - SECOND_US if is_let else left, max(now_us, since_us))
+        if len(self._left) > MOST_BUCKETS:
+            del self._left[next(iter(self._left))]
         return is_let

@@ -21,9 +21,11 @@ from projections.admissions.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.handler import QUOTAS, observed
+from reactors.admission.handler import QUOTAS
 from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
+from reactors.admission.owners import is_open
+from reactors.admission.reading import observed
 from reactors.admission.view import View, spec_of
 
 _QUOTA_KINDS = {(group, kind): kind for (group, _), kind in QUOTAS.items()}
@@ -95,13 +97,16 @@ class Trial:
         where = self._view.place(ask.labels, said.namespace)
         if said.namespace in self._exempt or where is None:
             return said
-        if kinds.governing_owner(object.get("metadata") or {}) is not None:
+        owner = kinds.governing_owner(object.get("metadata") or {})
+        # Whoever writes a reference to one of Kubernetes' own controllers is none: it is charged in its own right.
+        if owner is not None and is_open(owner.kind, said.kind):
             return msgspec.structs.replace(said, reason="covered", message="its owner is charged")
         known = self._find(said.kind, said.namespace, said.name)
         self._asked += 1
         request = Request(
             where.quota, known or f"new/{self._asked}", said.kind, said.namespace, said.name,
             ask.demand, types_of(ask.labels), operation="UPDATE" if known else "CREATE",
+            unstated=ask.unstated,
         )  # fmt: skip
         unknown = f"biz/{where.quota}" if where.kind == BUSINESS else "elastic/"
         draft = self._draft(self._places.get((where.kind, where.quota), unknown))

@@ -30,7 +30,7 @@ from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
 from reactors.culling.view import NAME, NOTEBOOK, CullingView, Object, Pod, Standing
-from reactors.engine.contract import Draft, Reactor, Trigger
+from reactors.engine.contract import Draft, Reactor, Rest, Trigger
 
 #: A restore may be done so long after it was asked for.
 RESTORE_US = 3_600 * SECOND_US
@@ -132,8 +132,53 @@ def _rank(draft: Draft) -> int:
 def _drafts(
     view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str
 ) -> Iterator[Draft]:
-    if uid in view.awaited or view.rests_until_us.get(uid, 0) > trigger.at_us:
+    if not _waits(view, trigger, uid).reason:
+        yield from _due(view, trigger, policy, uid)
+
+
+def rests(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> Iterator[Rest]:
+    """What is due and waits for an outcome, rests after a refusal, or lacks evidence or an object to stop."""
+    for uid in view.notebooks:
+        waits = _waits(view, trigger, uid)
+        if waits.reason:
+            due = _due(view, trigger, policy, uid)
+            yield from (Rest(draft, waits.reason, waits.until_us) for draft in due)
+        else:
+            yield from _unable(view, trigger, policy, uid)
+
+
+def _unable(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Rest]:
+    pod = view.pods[uid]
+    if not pod.is_running or uid in view.stopped:
         return
+    found = judged(view, policy, uid, trigger.at_us)
+    verdict = found.verdict
+    is_idle = trigger.at_us >= verdict.idle_limit_us
+    verb = _VERBS.get(verdict.decision)
+    if verb is None and (verdict.decision != "unknown" or not is_idle):
+        return
+    target = _target(view, policy, pod)
+    if target is None or verb is None:
+        reason = "no_target" if target is None else verdict.reason
+        target = target or Target("Pod", pod.namespace, pod.name, pod.uid, pod.node)
+        yield Rest(_draft(found, uid, verb or Warn, target), reason)
+
+
+class _Waits(msgspec.Struct, frozen=True):
+    """Why nothing is decided about a notebook now; ``reason`` "" = it may be."""
+
+    reason: str = ""
+    until_us: int = 0
+
+
+def _waits(view: CullingView, trigger: Trigger, uid: str) -> _Waits:
+    if uid in view.awaited:
+        return _Waits("outstanding")
+    until_us = view.rests_until_us.get(uid, 0)
+    return _Waits("refused", until_us) if until_us > trigger.at_us else _Waits()
+
+
+def _due(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Draft]:
     pod = view.pods[uid]
     if not pod.is_running:
         return
@@ -144,17 +189,20 @@ def _drafts(
         return
     verb = _VERBS.get(verdict.decision)
     target = _target(view, policy, pod) if verb is not None else None
-    if verb is None or target is None:
-        return
-    limits = found.limits
-    yield Draft(
+    if verb is not None and target is not None:
+        yield _draft(found, uid, verb, target)
+
+
+def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> Draft:
+    verdict, limits = found.verdict, found.limits
+    return Draft(
         verb=verb,
         key=uid,
         target=target,
         reason=verdict.reason,
         numbers={
             "last_activity_us": verdict.last_activity_us,
-            "running_since_us": pod.running_since_us,
+            "running_since_us": found.pod.running_since_us,
             "known_us": found.known_us,
             "idle_limit_us": verdict.idle_limit_us,
             "idle_seconds": limits.idle_seconds,
@@ -262,4 +310,5 @@ reactor = Reactor(
     decide=decide,
     managed=managed,
     overtaken=overtaken,
+    rests=rests,
 )

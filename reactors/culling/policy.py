@@ -136,6 +136,7 @@ class CullingPolicy(ReactorPolicy):
     primary_sources: frozenset[str] = frozenset({"code_server", "jupyter_kernels"})
     #: The evidence that must be readable for a stop. None = one readable source that is not supporting is enough.
     required_source: str | None = None
+    #: Hours of the day in which nothing is warned or stopped.
     quiet: tuple[QuietWindow, ...] = ()
     #: The first that fits a notebook counts.
     rules: tuple[CullingRule, ...] = ()

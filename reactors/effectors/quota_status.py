@@ -1,4 +1,4 @@
-"""Write what the ledger knows of a quota into its object's status: for `kubectl get`, and for who has no other way in.
+"""Write what is known of a quota into its object's status: for `kubectl get`, and for who has no other way in.
 
 The status is shown, never read back: every figure comes from the ledger, so a lost write is made good by the next one.
 A status that differs by its moment only is not written, as each write is an event for every watcher of quotas.
@@ -45,8 +45,8 @@ class Condition(msgspec.Struct, frozen=True):
 class Status(msgspec.Struct, frozen=True, kw_only=True):
     """What is to be told of one BizGroupResourceQuota. Amounts in the measures of :class:`bus.events.quotas.QuotaObserved`.
 
-    ``hard``, ``used`` and ``self_used`` by quota key, ``runtime`` by resource name, ``budget_left`` by key without
-    ``cash/`` (below 0 when overspent).
+    ``hard`` and ``used`` by quota key, budgets with ``cash/``; ``self_used`` by quota key, ``runtime`` by resource name,
+    ``budget_left`` by key without ``cash/`` (below 0 when overspent).
     """
 
     name: str
@@ -57,7 +57,7 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     self_used: Mapping[str, int] = {}
     runtime: Mapping[str, int] = {}
     budget_left: Mapping[str, int] = {}
-    #: When the first budget is spent if what runs goes on (seconds UTC); None = not in this period.
+    #: When the first budget was spent, or will be if what runs goes on (seconds UTC); None = not in this period.
     exhausts_s: int | None = None
     conditions: tuple[Condition, ...] = ()
     #: metadata.generation that this was worked out for.
@@ -65,6 +65,47 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     #: The ledger's moment (seconds UTC) and the last sequence it had folded.
     moment_s: int
     observed_sequence: int
+
+    @property
+    def path(self) -> str:
+        """Where the API server serves it."""
+        return f"{PATH}/{self.name}"
+
+    def told(self) -> Json:
+        """See :func:`told`."""
+        return told(self)
+
+    def writes(self, found: Json) -> list[tuple[str, Json]]:
+        """What to apply where to the object as it was found."""
+        version = found["metadata"]["resourceVersion"]
+        return [(f"{self.path}/status", body(self, version))]
+
+
+class Told(Protocol):
+    """A status of a quota of either kind."""
+
+    @property
+    def name(self) -> str:
+        """Of the quota."""
+        ...
+
+    @property
+    def uid(self) -> str:
+        """Of the object that is meant."""
+        ...
+
+    @property
+    def path(self) -> str:
+        """Where the API server serves it."""
+        ...
+
+    def told(self) -> Json:
+        """What it says: two that are equal need one write."""
+        ...
+
+    def writes(self, found: Json) -> list[tuple[str, Json]]:
+        """What to apply where, one after the other, to the object as it was found."""
+        ...
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -104,8 +145,8 @@ def told(status: Status) -> Json:
         "conditions": [_condition(one, status.generation) for one in status.conditions],
     }
     found["shown"] = {
-        "hard": _short(found["hard"]),
-        "used": _short(found["used"]),
+        "hard": _short(_held(found["hard"])),
+        "used": _short(_held(found["used"])),
         "budgetLeft": _short(found["budgetLeft"]),
     }
     return found
@@ -135,6 +176,11 @@ def _cash(amounts: Mapping[str, int]) -> dict[str, int]:
 
 def _texts(amounts: Mapping[str, int]) -> dict[str, str]:
     return {key: keys.key_text(key, amount) for key, amount in sorted(amounts.items())}
+
+
+def _held(texts: Mapping[str, str]) -> dict[str, str]:
+    """Without budgets: they have a column of their own."""
+    return {key: text for key, text in texts.items() if not key.startswith(keys.CASH)}
 
 
 def _short(texts: Mapping[str, str]) -> str:
@@ -179,13 +225,13 @@ class StatusWriter:
         #: uid to what its object was last made to say.
         self._written: dict[str, Json] = {}
 
-    async def write(self, status: Status) -> Outcome:
+    async def write(self, status: Told) -> Outcome:
         """Make the object say ``status``, unless it was made to before.
 
         Raises ClusterUnavailableError when the API server stays away, PermissionDeniedError: the next status is written
         in full.
         """
-        says = told(status)
+        says = status.told()
         if self._written.get(status.uid) == says:
             return Outcome(status.name, "unchanged")
         # Until the outcome is known the object may say the one or the other.
@@ -196,17 +242,15 @@ class StatusWriter:
             self._written[status.uid] = says
         return outcome
 
-    async def _applied(self, status: Status) -> Outcome:
-        path = f"{PATH}/{status.name}"
+    async def _applied(self, status: Told) -> Outcome:
         for attempt in range(1, self._attempts + 1):
             await self._spaced()
             try:
-                found = await self._cluster.get(path)
+                found = await self._cluster.get(status.path)
                 if found["metadata"]["uid"] != status.uid:
                     return Outcome(status.name, "gone")
                 crashpoint("quota_status.before_apply")
-                version = found["metadata"]["resourceVersion"]
-                await self._cluster.apply(f"{path}/status", body(status, version))
+                await self._apply(status, found)
                 crashpoint("quota_status.after_apply")
                 return Outcome(status.name, "written")
             except NotFoundError:
@@ -224,6 +268,15 @@ class StatusWriter:
                 "a status meets conflicts again and again", quota=status.name
             ) from failure
         raise failure
+
+    async def _apply(self, status: Told, found: Json) -> None:
+        for path, wanted in status.writes(found):
+            if found.get("status") == wanted["status"] and path.endswith("/status"):
+                # The object says so already: it has no such subresource, or nothing changed.
+                continue
+            version = found["metadata"]["resourceVersion"]
+            metadata = {**wanted["metadata"], "resourceVersion": version}
+            found = await self._cluster.apply(path, {**wanted, "metadata": metadata})
 
     async def _spaced(self) -> None:
         loop = asyncio.get_running_loop()

@@ -10,7 +10,7 @@ Source: ``house.md`` section 5.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -62,6 +62,18 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, int] = {}
     #: Until when it may be done.
     expires_us: int
+    #: Of an eviction: whom room is made for.
+    beneficiary: str = ""
+    #: Recorded and never done, also where the reactor is on.
+    is_shadow: bool = False
+
+
+class Rest(msgspec.Struct, frozen=True):
+    """An action that its reactor holds back by itself: the draft it would make, why not yet, and until when (0 = unknown)."""
+
+    draft: Draft
+    reason: str
+    until_us: int = 0
 
 
 class View(Protocol):
@@ -91,6 +103,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     managed: Callable[[Any], int]
     #: (view, decision, policy) to why it must not be done any more, a token; "" = it may.
     overtaken: Callable[[Any, Decision, Any], str]
+    #: (view, trigger, policy) to what is due and not among the drafts, for people who ask why.
+    rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda view, trigger, policy: ()
 
 
 def decision_id(reactor: str, sequence: int, key: str) -> str:

@@ -14,8 +14,6 @@ Source: ``reliability.md`` P29; ``house.md`` section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import msgspec
 
 from bus.clock import SECOND_US
@@ -89,7 +87,9 @@ class Interlocks:
     def gate(self, now_us: int) -> Gate:
         """The limits on what is decided at ``now_us``."""
         recent = [one for one in self._recent if now_us - one.at_us < WINDOW_US]
-        return Gate(self.hold(now_us), now_us, recent)
+        # What is pending holds from the next tick on.
+        until_us = now_us + HOLD_US if self._pending else self._until_us
+        return Gate(self.hold(now_us), now_us, recent, until_us)
 
     def _ticked(self, at_us: int) -> None:
         if self.ticked_us and abs(at_us - self.ticked_us) > JUMP_US:
@@ -123,10 +123,13 @@ class Interlocks:
 class Gate:
     """Lets decisions of one moment through while limits allow, in the order in which they come."""
 
-    def __init__(self, hold: str, now_us: int, recent: list[Decision]) -> None:
+    def __init__(
+        self, hold: str, now_us: int, recent: list[Decision], held_until_us: int = 0
+    ) -> None:
         self._hold = hold
         self._now_us = now_us
         self._recent = recent
+        self._held_until_us = held_until_us
 
     def refuses(self, decision: Decision, *, managed: int, pace: Pace) -> str:
         """Why it may not be made, a token; "" = it is let through, and counts from now on."""
@@ -141,31 +144,54 @@ class Gate:
             self._recent.append(decision)
         return reason
 
+    def until_us(self, decision: Decision, reason: str, *, managed: int, pace: Pace) -> int:
+        """When what was refused for ``reason`` may be made, if nothing else happens; 0 = unknown."""
+        if reason == self._hold:
+            return self._held_until_us
+        for limit in self._limits(decision, managed, pace):
+            if limit.reason == reason and 0 < limit.most <= len(limit.counted):
+                # As soon as no more than one less than the limit is left in its window.
+                ended = sorted(limit.counted)[len(limit.counted) - limit.most]
+                return ended + limit.window_us
+        return 0
+
     def _beyond(self, decision: Decision, managed: int, pace: Pace) -> str:
-        target = decision.target
+        limits = self._limits(decision, managed, pace)
+        return next((one.reason for one in limits if len(one.counted) >= one.most), "")
 
-        def count(is_same: Callable[[Decision], bool]) -> int:
-            # What a shadow decides takes nothing from what is really done.
-            return sum(one.is_shadow == decision.is_shadow and is_same(one) for one in self._recent)
+    def _limits(self, decision: Decision, managed: int, pace: Pace) -> list[_Limit]:
+        target, minute_us = decision.target, 60 * SECOND_US
+        # What a shadow decides takes nothing from what is really done.
+        alike = [one for one in self._recent if one.is_shadow == decision.is_shadow]
+        mine = [one for one in alike if one.reactor == decision.reactor]
+        found = [
+            _Limit("blast_radius", max(1, managed // SHARE), alike),
+            _Limit(
+                "per_minute", pace.per_minute,
+                [one for one in mine if one.at_us > self._now_us - minute_us], minute_us,
+            ),
+            _Limit(
+                "per_namespace", pace.per_namespace,
+                [one for one in mine if one.target.namespace == target.namespace],
+            ),
+            _Limit(
+                "per_workload", pace.per_workload,
+                [one for one in mine if one.target.uid == target.uid],
+            ),
+        ]  # fmt: skip
+        if target.node:
+            there = [one for one in mine if one.target.node == target.node]
+            found.insert(3, _Limit("per_node", pace.per_node, there))
+        return found
 
-        def mine(one: Decision) -> bool:
-            return one.reactor == decision.reactor
 
-        minute_us = self._now_us - 60 * SECOND_US
-        if count(lambda one: True) >= max(1, managed // SHARE):
-            return "blast_radius"
-        if count(lambda one: mine(one) and one.at_us > minute_us) >= pace.per_minute:
-            return "per_minute"
-        if (
-            count(lambda one: mine(one) and one.target.namespace == target.namespace)
-            >= pace.per_namespace
-        ):
-            return "per_namespace"
-        if (
-            target.node
-            and count(lambda one: mine(one) and one.target.node == target.node) >= pace.per_node
-        ):
-            return "per_node"
-        if count(lambda one: mine(one) and one.target.uid == target.uid) >= pace.per_workload:
-            return "per_workload"
-        return ""
+class _Limit:
+    """At most ``most`` decisions in a window; ``counted``: when those in it were made."""
+
+    def __init__(
+        self, reason: str, most: int, counted: list[Decision], window_us: int = WINDOW_US
+    ) -> None:
+        self.reason = reason
+        self.most = most
+        self.counted = [one.at_us for one in counted]
+        self.window_us = window_us

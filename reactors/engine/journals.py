@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -35,8 +35,10 @@ from bus.events.admissions import (
     entries,
     grouped,
 )
+from bus.events.vocabulary import remember
 from bus.transport import Expectation, Transport
-from projections.admissions import Draft, Tree
+from bus.waiting import reached
+from projections.admissions import Draft, Grant, Node, Tree
 from projections.admissions.tree import Fact
 from reactors.engine.turns import Turns
 
@@ -70,7 +72,7 @@ class Journals:
         self._source = source
         self._moved = asyncio.Event()
         #: By sequence: entries that we appended and have not read back yet. They are not decoded once more.
-        self._own: dict[int, tuple[Event, ...]] = {}
+        self._own: dict[int, tuple[tuple[Event, Fact], ...]] = {}
         self._listeners: list[Callable[[Event], None]] = []
         self._turns: dict[str, Turns] = defaultdict(Turns)
 
@@ -80,6 +82,14 @@ class Journals:
         if found is None:
             found = self.trees[name] = Tree(name)
         return found
+
+    def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
+        """What is held for an object, in every quota that holds something."""
+        for name in self.holders.get(uid, ()):
+            tree = self.trees[name]
+            for quota in sorted(tree.holders.get(uid, ())):
+                node = tree.nodes[quota]
+                yield node, node.grants[uid]
 
     def listen(self, take: Callable[[Event], None]) -> None:
         """Let ``take`` see every event of the history, journal entries included, after they were applied."""
@@ -94,13 +104,18 @@ class Journals:
         """Take in the next events of the history."""
         for event in events:
             try:
-                ours = self._own.pop(event.sequence, None) or entries(event)
-                is_mine = event.cluster == self._cluster
-                if is_mine and event.type.startswith("admission."):
+                own = self._own.pop(event.sequence, None)
+                if own is not None:
+                    # Applied when it was appended.
+                    for one, fact in own:
+                        remember(one, fact)
+                        self._tell(one)
+                    continue
+                ours = entries(event)
+                if event.cluster == self._cluster and event.type.startswith("admission."):
                     self._entered(event, ours)
                 for one in ours:
-                    for take in self._listeners:
-                        take(one)
+                    self._tell(one)
             except (EnvelopeError, HistoryDivergedError) as error:
                 # The ledger parks it, too; a newer version than ours is raised, and stops this process.
                 self.parked += 1
@@ -109,6 +124,10 @@ class Journals:
                 _log.error("event %d is passed over: %s", event.sequence, error)
         self.sequence = events[-1].sequence
         self._wake()
+
+    def _tell(self, one: Event) -> None:
+        for take in self._listeners:
+            take(one)
 
     def _entered(self, event: Event, ours: tuple[Event, ...]) -> None:
         """Take in an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing (catalogue E11).
@@ -128,9 +147,8 @@ class Journals:
         await self._moved.wait()
 
     async def reached(self, sequence: int) -> None:
-        """Return when the history was read up to ``sequence``."""
-        while self.sequence < sequence:
-            await self._moved.wait()
+        """Return when the history was read up to ``sequence``. Raises StalledError where it does not move for a minute."""
+        await reached(lambda: self.sequence, sequence, "the reading of the history")
 
     async def turn(self, tree: str) -> None:
         """Return when it is this process's turn to append to a tree's journal."""
@@ -158,10 +176,14 @@ class Journals:
         self._turns[tree.name].took(time.monotonic() - began)
         facts = iter(draft.facts)
         for sequence, (_, ours) in zip(sequences, events, strict=True):
-            for fact, time_us in islice(facts, len(ours)):
+            said = list(islice(facts, len(ours)))
+            for fact, time_us in said:
                 self._apply(tree, fact, sequence, time_us, self._source)
             if sequence > self.sequence:
-                self._own[sequence] = tuple(replace(one, sequence=sequence) for one in ours)
+                self._own[sequence] = tuple(
+                    (replace(one, sequence=sequence), fact)
+                    for one, (fact, _) in zip(ours, said, strict=True)
+                )
         self._wake()
 
     def _events(self, draft: Draft, ids: list[str]) -> list[tuple[Event, list[Event]]]:

@@ -9,9 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
+
 from bus.envelope import Event
 from bus.events import VOCABULARY
-from bus.events.decisions import Decision
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
 from reactors.engine.contract import Draft, Reactor, Trigger, View, decision_id
 from reactors.engine.effects import Effects
@@ -20,6 +23,14 @@ from reactors.engine.policies import Current, Policies
 
 #: Most decisions on one trigger: they are one atomic batch, and the next tick comes soon.
 MOST = 500
+
+
+class Blocked(msgspec.Struct, frozen=True):
+    """A decision that is due and is not made: what it would be, the token of what holds it, and until when (0 = unknown)."""
+
+    decision: Decision
+    reason: str
+    until_us: int = 0
 
 
 class Replica:
@@ -91,6 +102,33 @@ class Replica:
                     found.append(decision)
         return found[:MOST]
 
+    def blocked(self, now_us: int) -> list[Blocked]:
+        """What is due at ``now_us`` and would not be decided then, and why not; for people who ask. Nothing is changed.
+
+        The limits let through what would be decided at that tick: the rest is blocked by them.
+        """
+        trigger = Trigger(self.sequence, now_us, ClockTicked())
+        gate = self.interlocks.gate(now_us)
+        found: list[Blocked] = []
+        for reactor in self.reactors.values():
+            current, view = self.policies.of(reactor.name), self.views[reactor.name]
+            if current is None or current.mode == "off" or ClockTicked not in reactor.triggers:
+                continue
+            managed, pace = reactor.managed(view), current.policy.pace
+            for draft in reactor.decide(view, trigger, current.policy):
+                decision, until_us = _made(reactor, draft, trigger, current), 0
+                if self.policies.is_paused and not decision.is_asked:
+                    reason = "paused"
+                else:
+                    reason = gate.refuses(decision, managed=managed, pace=pace)
+                    until_us = gate.until_us(decision, reason, managed=managed, pace=pace)
+                if reason:
+                    found.append(Blocked(decision, reason, until_us))
+            for rest in reactor.rests(view, trigger, current.policy):
+                decision = _made(reactor, rest.draft, trigger, current)
+                found.append(Blocked(decision, rest.reason, rest.until_us))
+        return found
+
     def overtaken(self, decision: Decision) -> str:
         """Why ``decision`` is not right any more by what is known now; "" = it is."""
         reactor = self.reactors.get(decision.reactor)
@@ -118,12 +156,13 @@ def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) ->
         trigger=trigger.sequence,
         at_us=trigger.at_us,
         policy=current.digest,
-        is_shadow=current.mode == "shadow" and not draft.verb.is_asked,
+        is_shadow=(current.mode == "shadow" or draft.is_shadow) and not draft.verb.is_asked,
         target=draft.target,
         quota=draft.quota,
         reason=draft.reason,
         numbers=draft.numbers,
         expires_us=draft.expires_us,
+        **({"beneficiary": draft.beneficiary} if draft.verb is Evict else {}),
     )
 
 

@@ -38,6 +38,7 @@ from bus.events.clock import LEADER, TICK_US, ClockTicked
 from bus.events.decisions import Decision, EffectSettled, Result
 from bus.events.policies import Mode
 from bus.transport import Expectation, Transport
+from bus.waiting import reached
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.effects import hindrance
 from reactors.engine.policies import policy_changed
@@ -109,9 +110,8 @@ class Runner:
             await self._decide(event)
 
     async def reached(self, sequence: int) -> None:
-        """Return when the history was read up to ``sequence``."""
-        while self.replica.sequence < sequence:
-            await self._moved.wait()
+        """Return when the history was read up to ``sequence``. Raises StalledError where it does not move for a minute."""
+        await reached(lambda: self.replica.sequence, sequence, "the reading of the history")
 
     async def _decide(self, trigger: Event) -> None:
         replica = self.replica
@@ -249,7 +249,7 @@ async def tick(transport: Transport, clock: Clock, cluster: str) -> None:
         event = ClockTicked().event(
             cluster=cluster,
             key=LEADER,
-            id=f"{ClockTicked.wire_type}/{now_us // TICK_US}",
+            id=f"{ClockTicked.wire_type}/{cluster}/{now_us // TICK_US}",
             source="clock",
             time_us=now_us,
         )

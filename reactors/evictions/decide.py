@@ -4,6 +4,8 @@
   the budget's key goes, lowest priority first, the later started first.
 - *quota-overused*: an elastic quota was over its share for longer than ``delay_evict_seconds``: the least important pods
   until the rest fits (:func:`reactors.reclaim.revoked`). Only with ``monitor_all_quotas``.
+- *quota-preempted*: a workload of higher priority does not fit into the quota that the pod belongs to
+  (:mod:`reactors.evictions.preempting`).
 
 One decision for each pod, once; what they are about waits for its outcome, and rests after a refusal. A pod that rests
 is passed over: an elastic quota gives back the next in order instead, and a spent budget asks for those first that
@@ -22,10 +24,11 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict, Target
 from projections.admissions.shape import BUSINESS, ELASTIC
 from reactors import reclaim
-from reactors.engine.contract import Draft, Reactor, Trigger
-from reactors.evictions import NAME
+from reactors.engine.contract import Draft, Reactor, Rest, Trigger
+from reactors.evictions import NAME, preempting
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.view import (
+    PREEMPTED,
     PREEMPTIBLE,
     EvictionView,
     Held,
@@ -46,16 +49,24 @@ EVICT = "GraceThenEvict"
 
 def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
     """What follows at one tick: at most one draft for each pod, the least important first."""
-    if not view.spent and not policy.monitor_all_quotas:
-        return []
     found: dict[str, Draft] = {}
-    placed = view.placed()
-    for draft in (*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)):
+    drafts: list[Draft] = []
+    if view.spent or policy.monitor_all_quotas:
+        placed = view.placed()
+        drafts += [*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)]
+    if policy.preemption != "off":
+        is_shadow = policy.preemption == "shadow"
+        expires_us = trigger.at_us + EXPIRES_US
+        drafts += preempting.preempted(view, trigger, expires_us, is_shadow=is_shadow)
+    for draft in drafts:
         found.setdefault(draft.key, draft)
     return list(found.values())
 
 
-def _spent(view: EvictionView, placed: Placed, trigger: Trigger) -> Iterator[Draft]:
+def _spent(
+    view: EvictionView, placed: Placed, trigger: Trigger, *, waiting: bool = False
+) -> Iterator[Draft]:
+    """Those that may go now, or those that must and are ``waiting``."""
     for (quota, key), judged in sorted(view.spent.items()):
         charged = _charged(view, quota, key)
         held = placed.get((BUSINESS, quota), ()) if charged else ()
@@ -68,7 +79,7 @@ def _spent(view: EvictionView, placed: Placed, trigger: Trigger) -> Iterator[Dra
             _least_first(pods, quota), key=lambda pod: pod.fact.uid in view.refusals
         )
         for pod in willing_first:
-            if _may_go(view, pod, trigger):
+            if _may_go(view, pod, trigger) != waiting:
                 yield _draft(pod, quota, GRACE, numbers, trigger)
 
 
@@ -134,6 +145,14 @@ def _pod(held: Held, quota: str) -> Pod:
     )  # fmt: skip
 
 
+def rests(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Iterator[Rest]:
+    """The pods of a spent budget that rest after a refusal or wait for the outcome of an eviction."""
+    placed = view.placed() if view.spent else {}
+    for draft in _spent(view, placed, trigger, waiting=True):
+        until_us = view.rests_until_us.get(draft.key, 0)
+        yield Rest(draft, "outstanding" if draft.key in view.awaited else "refused", until_us)
+
+
 def _may_go(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
     return pod.fact.uid not in view.awaited and not _rests(view, pod, trigger)
 
@@ -163,6 +182,8 @@ def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) ->
     where = view.place(pod.fact)
     if where is None:
         return "quota_changed"
+    if decision.reason == PREEMPTED:
+        return preempting.overtaken(view, decision)
     if decision.reason == GRACE:
         holder, kind = view.holder(pod.fact), where.kind
         keys = [key for quota, key in view.spent if kind == BUSINESS and quota == where.quota]
@@ -184,11 +205,12 @@ def managed(view: EvictionView) -> int:
 
 reactor = Reactor(
     name=NAME,
-    version=6,
+    version=7,
     policy=EvictionPolicy,
     view=EvictionView,
     triggers=(ClockTicked,),
     decide=decide,
     managed=managed,
     overtaken=overtaken,
+    rests=rests,
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from pydantic import Field
+from typing import Annotated
 
+from pydantic import BeforeValidator, Field
+
+from bus.events.policies import Mode, switch
 from reactors.engine.contract import ReactorPolicy
 
 
@@ -13,5 +16,8 @@ class EvictionPolicy(ReactorPolicy):
     #: Elastic quotas that use more than their share give back. Off as in Koordinator: a cluster whose shares were never held
     #: to would lose much of what runs.
     monitor_all_quotas: bool = False
+    #: Pods of lower priority make room in their own quota for a workload of higher priority that was refused, or waits. ``off``;
+    #: ``shadow``: who would go is decided and recorded, also where evictions are on; ``on``: they go where evictions are on.
+    preemption: Annotated[Mode, BeforeValidator(switch)] = "shadow"
     #: So long a quota must have been over its share, without a moment within; seconds.
     delay_evict_seconds: int = Field(120, ge=0)

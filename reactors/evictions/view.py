@@ -20,10 +20,10 @@ import msgspec
 from bus.clock import SECOND_US, parse_stamp
 from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError, TimestampError
-from bus.events.admissions import JOURNAL, AdmissionsGrouped
+from bus.events.admissions import JOURNAL, AdmissionsGrouped, entries
 from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
-from bus.events.decisions import Decision, EffectSettled
+from bus.events.decisions import Decision, EffectSettled, Evict
 from bus.events.pods import PodObserved, PodsListed, PodState
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
@@ -32,9 +32,14 @@ from projections.admissions import Node, Tree
 from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.admissions.tree import Fact as Entry
 from reactors import reclaim
+from reactors.admission.coverage import demand_of
 from reactors.admission.mapping import Place
-from reactors.admission.view import COVERING, View, covers, demand_of
+from reactors.admission.objects import covers
+from reactors.admission.owners import COVERING
+from reactors.admission.view import View
 from reactors.evictions import NAME
+from reactors.queue.lines import Lines
+from reactors.queue.plan import count_all
 from reactors.reclaim import Watch
 
 #: After a refusal, by a disruption budget say, so long nothing is tried on that pod; each further refusal doubles it up
@@ -42,6 +47,8 @@ from reactors.reclaim import Watch
 REST_US = 300 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
 
+#: The reason of an eviction that makes room in a quota for what matters more.
+PREEMPTED = "quota-preempted"
 PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 ASKED = "requests."
 GRACE_OVER = "GraceOver"
@@ -68,6 +75,8 @@ class EvictionView:
     def __init__(self) -> None:
         # It takes the events of the one cluster that the replica is about.
         self.seen = View("")
+        #: What waits, and the values of priority classes.
+        self.lines = Lines(self.seen)
         self.trees: dict[str, Tree] = {}
         #: By uid.
         self.pods: dict[str, Held] = {}
@@ -85,6 +94,8 @@ class EvictionView:
         self.refusals: Counter[str] = Counter()
         #: Pods that would have gone, by uid.
         self.shadowed: set[str] = set()
+        #: Pods that make room for what matters more, and still hold something, or would; by uid.
+        self.yielding: dict[str, Decision] = {}
         #: (reason, result): how many.
         self.counts: Counter[tuple[str, str]] = Counter()
 
@@ -94,6 +105,8 @@ class EvictionView:
         self.seen.take(event)
         # Nobody works these off here.
         self.seen.unmark()
+        for one in entries(event):
+            self.lines.take(one)
         if isinstance(fact, AdmissionsGrouped):
             self._entered(fact.decisions, event)
         elif isinstance(fact, JOURNAL):
@@ -110,10 +123,13 @@ class EvictionView:
             self._unshadow(BUSINESS, fact.quota)
         elif isinstance(fact, ClockTicked):
             self._renew(event.time_us)
+            self._yielded(event.time_us)
             if self.is_watching:
+                count_all(self.trees, self.lines, event.time_us)
                 self._watch(event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self.shadowed.clear()
+            self._forget_shadows()
             self.is_watching = fact.policy.get("monitor_all_quotas") is True
             if not self.is_watching:
                 self.watches.clear()
@@ -203,7 +219,31 @@ class EvictionView:
             if name not in self.watches or not reclaim.over(used.get(name, {}), runtime):
                 self.watches[name] = Watch(at_us)
 
+    def _yielded(self, at_us: int) -> None:
+        """Forget who holds nothing any more; and in shadow, whose room nobody wants any more."""
+        for tree in self.trees.values():
+            tree.refused.elapse(at_us)
+        if not self.yielding:
+            return
+        wanted = {one.title for tree in self.trees.values() for one in tree.refused}
+        wanted |= {f"{one.kind} {one.namespace}/{one.name}" for one, _ in self.lines.held()}
+        for uid, decision in list(self.yielding.items()):
+            is_held = any(uid in tree.holders for tree in self.trees.values())
+            assert isinstance(decision, Evict)
+            if not is_held or (decision.is_shadow and decision.beneficiary not in wanted):
+                del self.yielding[uid]
+
+    def _forget_shadows(self) -> None:
+        for uid, decision in list(self.yielding.items()):
+            if decision.is_shadow:
+                del self.yielding[uid]
+
     def _decided(self, decision: Decision) -> None:
+        if decision.reason == PREEMPTED:
+            self.yielding[decision.key] = decision
+            if decision.is_shadow:
+                self.counts[(decision.reason, "shadow")] += 1
+                return
         if decision.is_shadow:
             self.counts[(decision.reason, "shadow")] += 1
             if decision.key in self.pods:
@@ -221,6 +261,8 @@ class EvictionView:
             if decision.id == fact.decision:
                 del self.awaited[uid]
                 self.counts[(decision.reason, fact.result)] += 1
+                if fact.result != "done":
+                    self.yielding.pop(uid, None)
                 if fact.result == "refused" and uid in self.pods:
                     self.refusals[uid] += 1
                     rest_us = min(REST_US << (self.refusals[uid] - 1), LONGEST_REST_US)
@@ -232,8 +274,8 @@ class EvictionView:
         """The quota that a pod belongs to."""
         if fact.owner is not None and fact.owner.kind in COVERING:
             top = self.seen.top(fact.owner)
-            return self.seen.place(top.labels, top.namespace) if top is not None else None
-        return self.seen.place(fact.labels, fact.namespace)
+            return self.seen.counted(top.labels, top.namespace) if top is not None else None
+        return self.seen.counted(fact.labels, fact.namespace)
 
     def holder(self, fact: PodState) -> str:
         """The uid of the workload that is charged for a pod: the top of its chain, or itself."""

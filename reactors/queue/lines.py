@@ -14,15 +14,17 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
-from bus.events.pods import PodObserved
-from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.priorities import NEVER, PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Histogram
 from projections.admissions import Grant, Node
 from reactors.admission.decide import Request
 from reactors.admission.mapping import Place, types_of
-from reactors.admission.view import COVERING, Object, View
+from reactors.admission.objects import Object
+from reactors.admission.owners import COVERING
+from reactors.admission.view import View
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
 #: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
@@ -35,7 +37,7 @@ WAIT_BOUNDS_US = tuple(
 
 
 class Lines:
-    """Follows one cluster; view and keeper must have taken each event before it.
+    """Follows one cluster; the view must have taken each event before it.
 
     Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
     what is gone.
@@ -62,6 +64,11 @@ class Lines:
         #: Grows with everything that may change who comes next.
         self.changes = 0
 
+    @property
+    def cluster(self) -> str:
+        """The one that it follows."""
+        return self._view.cluster
+
     def take(self, event: Event) -> None:
         """Fold one event."""
         if event.defect or event.cluster != self._view.cluster:
@@ -76,8 +83,11 @@ class Lines:
             fact = AdmissionDecided.read(event)
             if fact.reason == "released":
                 self._let_go(fact, event.time_us)
-        elif event.type == PodObserved.wire_type and self._starting:
-            self._begun(PodObserved.read(event))
+        elif event.type in (PodObserved.wire_type, PodVanished.wire_type, PodsListed.wire_type):
+            # What is to wait again waits when its last pod has ended.
+            self.changes += bool(self._returning)
+            if event.type == PodObserved.wire_type and self._starting:
+                self._begun(PodObserved.read(event))
         elif event.type == AdmissionReleased.wire_type:
             told = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in told if one.reason == "returning")
@@ -173,6 +183,10 @@ class Lines:
         """Whether it was told to wait again, and not released since."""
         return uid in self._returning
 
+    def is_ending(self, uid: str) -> bool:
+        """Whether pods of it still live: what they hold is not free yet."""
+        return bool(self._view.coverage.lives.pods(uid))
+
     def returning(self) -> Iterator[Object]:
         """What still runs and is to wait again."""
         for uid in sorted(self._returning):
@@ -196,12 +210,24 @@ class Lines:
         ordered = self._moved.get(found.uid)
         if ordered is not None:
             return ordered
-        named = self._classes.get(found.ask.priority_class)
+        return self.value(found.ask.priority_class)
+
+    def value(self, priority_class: str) -> int:
+        """The number that the name of a priority class stands for, else the default's."""
+        named = self._classes.get(priority_class)
         if named is not None:
             return named.value
         defaults = [one.value for one in self._classes.values() if one.is_default]
         # Where two claim to be the default, Kubernetes takes the lowest.
         return min(defaults, default=NO_PRIORITY)
+
+    def may_preempt(self, priority_class: str) -> bool:
+        """Whether what names this class, or none, may take the room of what matters less."""
+        named = self._classes.get(priority_class)
+        defaults = [one for one in self._classes.values() if one.is_default]
+        if named is None and defaults:
+            named = min(defaults, key=lambda one: (one.value, one.name))
+        return named is None or named.preemption_policy != NEVER
 
     def running(self, node: Node) -> Iterator[Running]:
         """What holds something of a quota, and when its deadline ends it."""

@@ -7,7 +7,7 @@ Source: issue 5, item 1; ``house.md`` section 5.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -16,23 +16,17 @@ from projections.admissions import Draft, Tree
 from reactors.admission.decide import covers
 from reactors.admission.desk import MAX_BATCH
 from reactors.admission.mapping import Place
-from reactors.admission.view import Object
+from reactors.admission.objects import Object
 from reactors.queue.decide import decide_releases, decide_returns
+from reactors.queue.demand import counted
 from reactors.queue.lines import Lines, request_of
-from reactors.queue.shape import Waiting
+from reactors.queue.shape import Line
 
 #: Released at a time and not started yet. What is released before it can start holds quota for nothing, and cannot be
 #: passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a second through their
 #: lives, a backlog of 600 held the quota for twice the time that it ran. Measured by ``tests.benchmarks.queue``: 64 leave
 #: 0.71 of what is held in use, 32 leave 0.85, and both start as many a second.
 WINDOW = 32
-
-
-class Line(msgspec.Struct):
-    """One quota's queue. ``stopped``: uids of those that were told to wait again, have stopped, and are charged still."""
-
-    waiting: list[Waiting] = msgspec.field(default_factory=list)
-    stopped: list[str] = msgspec.field(default_factory=list)
 
 
 class Plan(msgspec.Struct):
@@ -55,10 +49,30 @@ def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
             continue
         line = plan.queues.setdefault(tree.name, {}).setdefault(where.quota, Line())
         if is_granted:
-            line.stopped.append(found.uid)
+            if not lines.is_ending(found.uid):
+                line.stopped.append(found.uid)
         else:
             line.waiting.append(lines.waiting(found, where))
     return plan
+
+
+def count_all(trees: Mapping[str, Tree], lines: Lines, at_us: int) -> None:
+    """Have the elastic ones of ``trees`` count what is wanted of them at a moment."""
+    if not any(tree.elastic.is_used for tree in trees.values()):
+        return
+    queues = planned_in(trees, lines).queues
+    for tree in trees.values():
+        counted(tree, queues.get(tree.name, {}), at_us)
+
+
+def planned_in(trees: Mapping[str, Tree], lines: Lines) -> Plan:
+    """Everything that is held, put where it belongs in ``trees``."""
+
+    def tree_of(where: Place) -> Tree | None:
+        nodes = ((tree, tree.nodes.get(where.quota)) for tree in trees.values())
+        return next((t for t, node in nodes if node is not None and node.kind == where.kind), None)
+
+    return planned(lines, tree_of)
 
 
 def decided(
@@ -75,7 +89,8 @@ def decided(
     No more at a time than controllers and scheduler start (:data:`WINDOW`), ``elsewhere`` in other trees at this look
     included.
     """
-    room = most = WINDOW - lines.starting(now_us) - elsewhere
+    counted(draft.tree, queues, now_us)
+    most, begun = WINDOW - lines.starting(now_us) - elsewhere, 0
     for quota in sorted(queues):
         node, line = draft.node(quota), queues[quota]
         if node is None or len(draft.facts) >= MAX_BATCH:
@@ -83,14 +98,15 @@ def decided(
         rules, running = node.spec.queue, list(lines.running(node))
         ended = [Release(quota, uid, "returned") for uid in line.stopped]
         _release(draft, ended, now_us, based_on)
+        room = max(most - begun, 0)
         started = decide_releases(
-            draft, line.waiting, rules, running, now_us, based_on=based_on, most=max(room, 0)
+            draft, line.waiting, rules, running, now_us, based_on=based_on, most=room
         )
-        room -= len(started)
+        begun += len(started)
         back = decide_returns(draft, line.waiting, rules, running, now_us)
         told = [Release(quota, uid, "returning", node.grants[uid].charge) for uid in back]
         _release(draft, told, now_us, based_on)
-    return most - room
+    return begun
 
 
 def _release(draft: Draft, told: list[Release], now_us: int, based_on: int) -> None:

@@ -62,7 +62,7 @@ class _Known:
         self._next = next(self._events, None)
         self.sequence = 0
         journals = Journals(transport, clock, cluster=cluster, source="rederive")
-        self.view = View(cluster)
+        self.view = View(cluster, journals)
         self._journals = journals
         journals.listen(self.view.take)
         self.lines = Lines(self.view)
@@ -74,8 +74,7 @@ class _Known:
         while self._next is not None and self._next.sequence <= sequence:
             self._journals.take([self._next])
             # Nobody works these off here.
-            self.view.changed.clear()
-            self.view.changed_quotas.clear()
+            self.view.unmark()
             self._next = next(self._events, None)
 
 

@@ -25,7 +25,8 @@ from bus.events.admissions import AdmissionDecided
 from bus.kinds import GOVERNED
 from projections.admissions import Draft, Tree
 from reactors.admission.mapping import Place
-from reactors.admission.view import Object, View
+from reactors.admission.objects import Object
+from reactors.admission.view import View
 from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.lines import Lines
@@ -56,13 +57,17 @@ class Attempt(msgspec.Struct):
     wait_seconds: float = WAIT_SECONDS
     is_under_way: bool = True
     is_over: bool = False
+    #: Why the last attempt wrote nothing; "" where it did.
+    message: str = ""
 
 
 class Releasing:
-    """Works off the queues of ``journals`` and ``view``, which both take the same history."""
+    """Works off the queues of ``journals``, ``view`` and ``lines``, which all take the same history."""
 
-    def __init__(self, journals: Journals, view: View, clock: Clock, starter: Starter) -> None:
-        self.lines = Lines(view)
+    def __init__(
+        self, journals: Journals, view: View, clock: Clock, starter: Starter, lines: Lines
+    ) -> None:
+        self.lines = lines
         #: Releases decided, writes done, and writes that were refused.
         self.released = self.written = self.refused = 0
         self._journals = journals
@@ -71,7 +76,6 @@ class Releasing:
         self._starter = starter
         self._attempts: dict[str, Attempt] = {}
         self._places = asyncio.Semaphore(CONCURRENT)
-        journals.listen(self.lines.take)
 
     async def run(self) -> None:
         """Work for ever, from the moment the history was read to its present end."""
@@ -87,6 +91,16 @@ class Releasing:
                     _log.warning("nothing can be released now: %s", error)
                 await asyncio.sleep(APART_SECONDS)
                 await self._changed(mark)
+
+    def stuck(self) -> list[tuple[str, str, int]]:
+        """What was released and could not be started yet: (NAMESPACE/NAME, why, not tried again before, microseconds UTC)."""
+        found = []
+        for uid, attempt in self._attempts.items():
+            known = self._view.objects.get(uid)
+            if attempt.message and known is not None:
+                name = f"{known.namespace}/{known.name}"
+                found.append((name, attempt.message, attempt.not_before_us))
+        return sorted(found)
 
     def _mark(self) -> int:
         return self.lines.changes + sum(tree.number for tree in self._journals.trees.values())
@@ -168,17 +182,19 @@ class Releasing:
                 outcome = await write(_KINDS[found.kind], found.namespace, found.name, found.uid)
             except ClusterUnavailableError as error:
                 _log.warning("%s %s cannot be written now: %s", found.kind, found.name, error)
+                attempt.message = str(error)
                 self._wait(attempt, error.delay_seconds)
                 return
             finally:
                 attempt.is_under_way = False
         if outcome.result == "refused":
             self.refused += 1
+            attempt.message = outcome.message
             _log.warning("%s %s is not written: %s", found.kind, found.name, outcome.message)
             self._wait(attempt, attempt.wait_seconds)
             attempt.wait_seconds = min(2 * attempt.wait_seconds, LONGEST_WAIT_SECONDS)
             return
-        attempt.is_over = True
+        attempt.is_over, attempt.message = True, ""
         self.written += outcome.result == "done"
 
     def _wait(self, attempt: Attempt, seconds: float) -> None:

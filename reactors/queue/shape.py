@@ -51,6 +51,13 @@ class Running(msgspec.Struct, frozen=True):
     is_returning: bool = False
 
 
+class Line(msgspec.Struct):
+    """One quota's queue. ``stopped``: uids of those that were told to wait again, have stopped, and are charged still."""
+
+    waiting: list[Waiting] = msgspec.field(default_factory=list)
+    stopped: list[str] = msgspec.field(default_factory=list)
+
+
 def ordered(waiting: Iterable[Waiting]) -> list[Waiting]:
     """Those that may come, the first one first."""
     may_come = (one for one in waiting if not one.is_stopped and not one.refusal)

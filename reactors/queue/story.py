@@ -27,7 +27,8 @@ from bus.events.workloads import WorkloadObserved
 from projections.admissions import Draft, Tree
 from reactors.admission.decide import covers, decide
 from reactors.admission.mapping import Place
-from reactors.admission.view import Object, View
+from reactors.admission.objects import Object
+from reactors.admission.view import View
 from reactors.queue.lines import Lines, request_of
 from reactors.queue.plan import planned
 from reactors.queue.shape import ordered

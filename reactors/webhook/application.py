@@ -1,7 +1,7 @@
 """The ASGI application: one review in, one decided answer out, before the deadline. Opens no socket.
 
-`POST /admit` does not pass through Starlette's routes: measured on reviews of 3 KB over TLS, they and a request object
-cost 110 us of CPU each where this costs 75. Everything else is Starlette's.
+Starlette's routes and its request object are not used: measured on reviews of 3 KB over TLS, they cost 110 us of CPU each
+where this costs 75. Health and figures have a port of their own (:mod:`reactors.webhook.health`).
 
 The deadline does not rely on the handler, and costs one timer. It does not cancel and hope: the timer itself answers
 with what `failure` says, and then cancels the handler, whenever that may end. (Refused: a task for each handler, 30 us.)
@@ -16,17 +16,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
-from itertools import chain
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
 
 import msgspec
-from starlette.applications import Starlette
-from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response, StreamingResponse
-from starlette.routing import Route
-from starlette.types import Receive, Scope, Send
 
-from bus.metrics import CONTENT_TYPE, Histogram, Metric, Sample, lines
+from bus.metrics import Histogram, Metric, Sample
+from bus.strict import LARGE_BYTES
 from reactors.webhook.review import (
     MAX_BYTES,
     Answer,
@@ -37,19 +34,23 @@ from reactors.webhook.review import (
     render,
 )
 
+if TYPE_CHECKING:
+    # Questions about decisions import the rules, and no web server.
+    from starlette.types import Message, Receive, Scope, Send
+
 #: Decides one review. Must not block the event loop; is cancelled at the deadline.
 Handler = Callable[[Review], Awaitable[Answer]]
 #: The answer where the handler raised this exception, or said nothing in time (None). Pure.
 Failure = Callable[[Review, Exception | None], Answer]
+
+#: Large bodies that are read at once, each up to `MAX_BYTES`; further ones wait for their deadline.
+LARGE_AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
 
 _JSON = (b"content-type", b"application/json")
 _TEXT = (b"content-type", b"text/plain; charset=utf-8")
 _CLOSE = (b"connection", b"close")
-
-#: Characters of metrics that are made at once, about a millisecond's work.
-PART = 65_536
 
 
 class ApplicationState(msgspec.Struct):
@@ -109,8 +110,7 @@ class Application:
     """Answers reviews with `handler`, and with `failure` where that fails or is late.
 
     `deadline_seconds` counts from the request's headers to the start of its answer, the reading of the body included.
-    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `metrics` are shown at
-    `GET /metrics` beside what was answered. `with_empty`
+    It must be shorter than the webhook's timeoutSeconds. `mutate` answers `POST /mutate`. `with_empty`
     adds `POST /empty`, which allows everything and is the control of benchmarks; never in service.
     """
 
@@ -120,9 +120,7 @@ class Application:
         failure: Failure,
         *,
         deadline_seconds: float = 2.0,
-        ready: Callable[[], bool] = lambda: True,
         mutate: Handler | None = None,
-        metrics: Callable[[], Iterable[Metric]] = tuple,
         with_empty: bool = False,
     ) -> None:
         self.state = ApplicationState()
@@ -130,26 +128,19 @@ class Application:
         self.draining = False
         self._failure = failure
         self._deadline_seconds = deadline_seconds
-        self._ready = ready
-        self._metrics = metrics
+        self._slots = asyncio.Semaphore(LARGE_AT_ONCE)
+        self._readers = ThreadPoolExecutor(1, "large-reviews")
         self._handlers = {"/admit": handler}
         if mutate is not None:
             self._handlers["/mutate"] = mutate
         if with_empty:
             self._handlers["/empty"] = _allow
-        self._routes = Starlette(
-            routes=[
-                Route("/healthz", _healthy),
-                Route("/readyz", self._readiness),
-                Route("/metrics", self._exposition),
-            ]
-        )
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, as ASGI has it."""
         handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
         if handler is None:
-            return await self._routes(scope, receive, send)
+            return await self._send(send, 404, _TEXT, b"reviews are posted to /admit\n")
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         assert task is not None
         exchange, begun = _Exchange(send, task), loop.time()
@@ -171,7 +162,7 @@ class Application:
     ) -> _Reply:
         try:
             _check_headers(scope)
-            review = parse(await _body(receive))
+            review = await self._read(receive)
         except ReviewError as error:
             return error
         except UnreadableObjectError as error:
@@ -187,6 +178,26 @@ class Application:
             self.state.failed += exchange.late is None
             _log.exception("the review %s of %s failed", review.uid, review.resource)
             return review.uid, self._failure(review, error)
+
+    async def _read(self, receive: Receive) -> Review:
+        """The review in the body. A large one takes a slot before the rest of it is read, and a thread to be read in.
+
+        So neither memory nor the event loop is taken by bodies that are large on purpose.
+        """
+        message = await receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            body: bytes = message.get("body", b"")
+            if len(body) <= LARGE_BYTES:
+                return parse(body)
+        raw = bytearray()
+        more = _taken(message, raw) and await _append(receive, raw, LARGE_BYTES)
+        if len(raw) > LARGE_BYTES:
+            async with self._slots:
+                if more:
+                    await _append(receive, raw, MAX_BYTES)
+                loop = asyncio.get_running_loop()
+                return await loop.run_in_executor(self._readers, parse, bytes(raw))
+        return parse(bytes(raw))
 
     def _expire(self, exchange: _Exchange) -> None:
         exchange.late = asyncio.get_running_loop().create_task(self._say_late(exchange))
@@ -221,34 +232,9 @@ class Application:
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
 
-    async def _readiness(self, request: Request) -> PlainTextResponse:
-        if self.draining or not self._ready():
-            return PlainTextResponse("not ready\n", status_code=503)
-        return PlainTextResponse("ok\n")
-
-    async def _exposition(self, request: Request) -> Response:
-        found = chain(reviewed(self.state), self._metrics())
-        return StreamingResponse(_in_parts(found), media_type=CONTENT_TYPE)
-
-
-async def _in_parts(metrics: Iterable[Metric]) -> AsyncIterator[str]:
-    """The text in parts, between which reviews are answered: ten thousand quotas make 20 MB."""
-    part = ""
-    for line in lines(metrics):
-        part += line
-        if len(part) > PART:
-            yield part
-            part = ""
-            await asyncio.sleep(0)
-    yield part
-
 
 async def _allow(review: Review) -> Answer:
     return Answer(True)
-
-
-async def _healthy(request: Request) -> PlainTextResponse:
-    return PlainTextResponse("ok\n")
 
 
 def _check_headers(scope: Scope) -> None:
@@ -268,18 +254,22 @@ def _check_headers(scope: Scope) -> None:
         raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
 
 
-async def _body(receive: Receive) -> bytes:
-    """The whole body. Raises ReviewError as soon as it is too large."""
-    message = await receive()
-    first: bytes = message.get("body", b"")
-    if message["type"] == "http.request" and not message.get("more_body", False):
-        return first
-    raw = bytearray(first)
-    while message["type"] != "http.disconnect" and message.get("more_body", False):
-        if len(raw) > MAX_BYTES:
-            raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
-        message = await receive()
-        raw += message.get("body", b"")
+def _taken(message: Message, raw: bytearray) -> bool:
+    """Add a piece of the body to ``raw``; whether there is more of it."""
     if message["type"] == "http.disconnect":
         raise _DisconnectedError
-    return bytes(raw)
+    raw += message.get("body", b"")
+    return bool(message.get("more_body", False))
+
+
+async def _append(receive: Receive, raw: bytearray, most: int) -> bool:
+    """Read into ``raw`` until the body ends, or is longer than ``most``; whether there is more of it.
+
+    Raises ReviewError as soon as it is too large for a review.
+    """
+    more = True
+    while more and len(raw) <= most:
+        more = _taken(await receive(), raw)
+    if len(raw) > MAX_BYTES:
+        raise ReviewError(status=413, reason=f"larger than {MAX_BYTES} bytes")
+    return more

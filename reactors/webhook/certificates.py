@@ -31,6 +31,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from bus.clock import SECOND_US, Clock
+from bus.private_files import descriptor, own_folder
 from reactors.webhook.tls import CertificateError
 
 LIFE_SECONDS = 90 * 86_400
@@ -143,8 +144,8 @@ class OwnCertificates:
     @contextmanager
     def _alone(self) -> Iterator[None]:
         """One process at a time makes and moves generations."""
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle = os.open(self._folder / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+        own_folder(self._folder)
+        handle = descriptor(self._folder / "lock")
         try:
             fcntl.flock(handle, fcntl.LOCK_EX)
             yield

@@ -3,8 +3,10 @@
 It names every resource; nothing is matched by a wildcard, so leases, nodes, events, reviews, namespaces and the objects
 that Bursar itself is made of are never asked about, and a cluster starts from nothing with failurePolicy Fail.
 
-What hangs below a governed owner is left out only when a controller of the cluster makes it. An ownerReference alone
-proves nothing: any tenant may write one.
+Pods that a controller makes below a governed owner are asked about by a webhook of their own, and only when they are
+created: while nobody answers they pass, whatever the policy is, so that an outage of Bursar keeps no controller from
+replacing a pod; what passed is charged when it is seen. Any other change of theirs by a controller is left out. An
+ownerReference alone proves nothing: any tenant may write one.
 
 Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; reliability.md P19, D16, D17.
 """
@@ -50,9 +52,10 @@ class RegistrationSettings(msgspec.Struct, frozen=True):
     failure_policy: Literal["Ignore", "Fail"] = "Ignore"
     #: More namespaces that are never asked about. Whoever can write workloads there is not held to any quota.
     exempt_namespaces: tuple[str, ...] = ()
-    #: User names, besides the service accounts of kube-system, whose pods below a governed owner are not asked about:
-    #: the controllers of Notebook, TFJob, RayCluster, as `system:serviceaccount:<namespace>:<name>`.
+    #: User names and groups of controllers: those of Notebook, TFJob, RayCluster, as
+    #: `system:serviceaccount:<namespace>:<name>`, besides Kubernetes' own.
     controllers: tuple[str, ...] = ()
+    controller_groups: tuple[str, ...] = ("system:serviceaccounts:kube-system",)
 
 
 def configuration(
@@ -60,9 +63,12 @@ def configuration(
 ) -> Json:
     """The whole object, for server-side apply at `PATH`. `ca_bundle` is PEM; empty where another program fills it in."""
     kinds = tuple(governed)
+    pods = [_rule("", ("v1",), "pods", "Namespaced", ["CREATE"])]
+    children = _webhook(settings, ca_bundle, "children", pods, _of_controllers(settings, kinds))
     webhooks = [
         _webhook(settings, ca_bundle, "workloads", _workload_rules(kinds), _conditions(settings, kinds)),
         _webhook(settings, ca_bundle, "quotas", [_rule(*quota) for quota in _QUOTAS], []),
+        {**children, "failurePolicy": "Ignore"},
     ]  # fmt: skip
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -174,25 +180,11 @@ def _rule(
 
 
 def _conditions(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list[Json]:
-    owners = sorted(
-        {f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers} | {"apps/DaemonSet"}
-    )
-    trusted = [
-        "request.userInfo.username == 'system:kube-controller-manager'",
-        "request.userInfo.username.startsWith('system:serviceaccount:kube-system:')",
-        f"request.userInfo.username in {_list(settings.controllers)}",
-    ]
-    # `object` is null for a delete; versions of a group change, so only the group is compared.
-    owned = (
-        "(request.operation == 'DELETE' ? oldObject : object).metadata.?ownerReferences.orValue([])"
-        ".exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
-        f"o.apiVersion.split('/')[0] : '') + '/' + o.kind in {_list(owners)})"
-    )
     pods = "request.resource.group == '' && request.resource.resource == 'pods'"
     return [
         {
             "name": "not-a-controllers-pod-below-a-governed-owner",
-            "expression": f"!({pods} && ({' || '.join(trusted)}) && {owned})",
+            "expression": f"!({pods} && {_is_controllers(settings, kinds)})",
         },
         # Mirror pods stand for what a node runs anyway; a node may write no others.
         {
@@ -200,6 +192,32 @@ def _conditions(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list
             "expression": "!('system:nodes' in request.userInfo.groups)",
         },
     ]
+
+
+def _of_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list[Json]:
+    return [
+        {
+            "name": "a-controllers-pod-below-a-governed-owner",
+            "expression": _is_controllers(settings, kinds),
+        }
+    ]
+
+
+def _is_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> str:
+    """Whether a controller asks, about what names a governed owner."""
+    owners = sorted(f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers)
+    trusted = [
+        "request.userInfo.username == 'system:kube-controller-manager'",
+        f"request.userInfo.username in {_list(settings.controllers)}",
+        f"request.userInfo.groups.exists(g, g in {_list(settings.controller_groups)})",
+    ]
+    # `object` is null for a delete; versions of a group change, so only the group is compared.
+    owned = (
+        "(request.operation == 'DELETE' ? oldObject : object).metadata.?ownerReferences.orValue([])"
+        ".exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
+        f"o.apiVersion.split('/')[0] : '') + '/' + o.kind in {_list(owners)})"
+    )
+    return f"(({' || '.join(trusted)}) && {owned})"
 
 
 def _list(texts: Iterable[str]) -> str:

@@ -1,34 +1,37 @@
-"""The door of the webhook: uvicorn on uvloop's transports with httptools, TLS, keep-alive.
+"""The webhook's two ports: reviews over TLS, and beside it health and figures in plain HTTP.
 
-The caller chooses the event loop; `uvloop.new_event_loop` as the loop factory is the one that was measured.
-uvicorn's signal handling and its exits are left aside: signals belong to the composition root.
+uvicorn's protocol and its request cycle are used, its server is not: it has no bound on connections, none on the time of a
+handshake, and exits by itself. The caller chooses the event loop; `uvloop.new_event_loop` as the loop factory is the
+one that was measured. Signals belong to the composition root.
 """
 
 from __future__ import annotations
 
 import asyncio
-from typing import Any
+import logging
+from collections.abc import Iterator
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 import uvicorn
+from starlette.types import Receive, Scope, Send
+from uvicorn.server import ServerState
 
-from bus.errors import PermanentError
-from reactors.webhook.application import Application
+from bus.metrics import Metric
+from reactors.webhook.connections import Connection
+from reactors.webhook.gate import ConnectionLimits, Gate
+from reactors.webhook.listening import Listener, ListenError
 from reactors.webhook.tls import RotatingContext
 
-#: The API server drops idle connections after 90 s. Were we first, its next review could meet a closed connection.
-KEEP_ALIVE_SECONDS = 120
+#: For requests under way when the server ends, after the draining.
+END_SECONDS = 3.0
 
-
-class ListenError(PermanentError):
-    """The address cannot be listened on.
-
-    Do not start; another program has the port, or the address is not this machine's.
-    """
+_log = logging.getLogger(__name__)
 
 
 class ServerSettings(msgspec.Struct, frozen=True):
-    """Where the webhook listens and how it ends."""
+    """Where a server listens, whom it answers, and how it ends."""
 
     host: str = "0.0.0.0"
     #: 0 = any free one.
@@ -36,65 +39,92 @@ class ServerSettings(msgspec.Struct, frozen=True):
     #: How long a stopping server answers on open connections, asking each client to connect elsewhere. The API server
     #: does not repeat a review that meets a closed connection.
     drain_seconds: float = 5.0
+    #: Names of which a client's certificate has to have one (common name, or an alternative name); empty = any.
+    client_names: tuple[str, ...] = ()
+    limits: ConnectionLimits = ConnectionLimits()
+
+
+class Served(Protocol):
+    """An ASGI application that can be asked to send its clients elsewhere."""
+
+    draining: bool
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request."""
 
 
 class WebhookServer:
     """Serves an application from `start` to `stop`."""
 
     def __init__(
-        self,
-        application: Application,
-        settings: ServerSettings,
-        tls: RotatingContext | None,
-        sockets: list[Any] | None = None,
+        self, application: Served, settings: ServerSettings, tls: RotatingContext | None
     ) -> None:
-        """`tls` None = plain HTTP, for benchmarks. `sockets`: listening ones that are given instead of host and
-        port, so that several processes can share a port.
-        """
+        """`tls` None = plain HTTP: the port of health and figures, and benchmarks."""
         self._application = application
         self._settings = settings
-        self._sockets = sockets
-        config = uvicorn.Config(
-            application,
-            host=settings.host,
-            port=settings.port,
-            http="httptools",
-            ws="none",
-            lifespan="off",
-            interface="asgi3",
-            proxy_headers=False,
-            server_header=False,
-            date_header=False,
-            access_log=False,
-            log_config=None,
-            timeout_keep_alive=KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=3,
-            ssl_context_factory=(lambda config, default: tls.listening) if tls else None,
+        self.gate = Gate(settings.limits, settings.client_names)
+        self._state = ServerState()
+        config = _config(application, settings)
+        self._listener = Listener(
+            settings.host,
+            settings.port,
+            self.gate,
+            partial(Connection, config, self._state, self.gate),
+            tls.listening if tls else None,
         )
-        config.load()
-        self._server = uvicorn.Server(config)
-        self._server.lifespan = config.lifespan_class(config)
 
     @property
     def port(self) -> int:
         """The port that is listened on, once started."""
-        port: int = self._server.servers[0].sockets[0].getsockname()[1]
-        return port
+        return self._listener.port
+
+    def metrics(self) -> Iterator[Metric]:
+        """What became of connections."""
+        return self.gate.metrics()
 
     async def start(self) -> None:
         """Returns when connections are accepted. Raises ListenError."""
-        try:
-            await self._server.startup(sockets=self._sockets)
-        except SystemExit:  # how uvicorn says that it cannot bind
-            raise ListenError(
-                "cannot listen", host=self._settings.host, port=self._settings.port
-            ) from None
+        await self._listener.start()
 
     async def stop(self) -> None:
         """Returns when every request has its answer and every connection is closed."""
         self._application.draining = True
+        await self._until_empty(self._settings.drain_seconds)
+        self._listener.close()
+        for connection in list(self._state.connections):
+            connection.shutdown()
+        if not await self._until_empty(END_SECONDS):
+            _log.error("%d requests did not end in time and are cancelled", len(self._state.tasks))
+        for task in list(self._state.tasks):
+            task.cancel()
+        await self._listener.end()
+
+    async def _until_empty(self, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
-        ends = loop.time() + self._settings.drain_seconds
-        while self._server.server_state.connections and loop.time() < ends:
+        ends = loop.time() + seconds
+        while (self._state.connections or self._state.tasks) and loop.time() < ends:
             await asyncio.sleep(0.05)
-        await self._server.shutdown(sockets=self._sockets)
+        return not (self._state.connections or self._state.tasks)
+
+
+def _config(application: Any, settings: ServerSettings) -> uvicorn.Config:
+    config = uvicorn.Config(
+        application,
+        http="httptools",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        access_log=False,
+        log_config=None,
+        # What strangers send is counted, not logged line by line.
+        log_level="error",
+        timeout_keep_alive=settings.limits.idle_seconds,
+    )
+    config.load()
+    return config
+
+
+__all__ = ["ListenError", "Served", "ServerSettings", "WebhookServer"]

@@ -9,7 +9,9 @@ never take back a client authority.
 from __future__ import annotations
 
 import ssl
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from bus.errors import PermanentError
 
@@ -44,6 +46,19 @@ def server_context(
             "the certificate cannot be used", file=str(certificate), reason=str(error)[:200]
         ) from None
     return context
+
+
+def names_of(certificate: Mapping[str, Any]) -> frozenset[str]:
+    """Every name in a verified certificate as `ssl.SSLSocket.getpeercert` gives it: common names and alternative names."""
+
+    def found() -> Iterator[str]:
+        for part in certificate.get("subject", ()):
+            yield from (value for key, value in part if key == "commonName")
+        yield from (
+            value for _, value in certificate.get("subjectAltName", ()) if isinstance(value, str)
+        )
+
+    return frozenset(found())
 
 
 class RotatingContext:

@@ -87,7 +87,9 @@ def play(folder, batch, *, migrate=False, store_class=Store, said=None):
             crashpoints.crashpoint("source.before_publish")
             await transport.publish(told[start : start + CHUNK])
             crashpoints.crashpoint("source.after_publish")
-        await Runner(store, Books(store), transport, VERSION, batch=batch).run(live=False)
+        # One transaction for each batch: the more of them, the more places there are to be killed at.
+        runner = Runner(store, Books(store), transport, VERSION, batch=batch, batches=1)
+        await runner.run(live=False)
 
     try:
         asyncio.run(main())

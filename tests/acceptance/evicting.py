@@ -33,7 +33,7 @@ from reactors.evictions.policy import EvictionPolicy
 from tests.acceptance.queueing import Counted, queued
 
 CRD = Path(__file__).parents[1] / "cluster" / "crds" / "elasticquotas.yaml"
-QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/default/elasticquotas"
+QUOTAS = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces/quotas/elasticquotas"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PODS_PATH = "/api/v1/namespaces/{}/pods"
 LABEL = "quota.scheduling.koordinator.sh/name"
@@ -141,8 +141,9 @@ class Scene:
         for value, name in CLASSES.items():
             body = {"metadata": {"name": name}, "value": value}
             await self.site.request("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)
-        elsewhere = {"metadata": {"name": "elsewhere"}}
-        await self.site.request("POST", "/api/v1/namespaces", elsewhere)
+        # The quota lies where no pod does, so that only those with its label belong to it.
+        for name in ("elsewhere", "quotas"):
+            await self.site.request("POST", "/api/v1/namespaces", {"metadata": {"name": name}})
         spec = {"min": {"cpu": "100"}, "max": {"cpu": str(HELD)}}
         body = {"apiVersion": "scheduling.sigs.k8s.io/v1alpha1", "kind": "ElasticQuota"}
         body |= {"metadata": {"name": "team"}, "spec": spec}

@@ -51,10 +51,14 @@ class Site:
     def __init__(self, plane, folder):
         self.plane, self.folder = plane, folder
         self.port = free_port()
+        #: More settings of Bursar's processes, and the most files that they may open (0 = as many as we).
+        self.environment, self.files = {}, 0
         self._processes = []
-        for file in ("crds/bursar.io.yaml", "rbac.yaml"):
+        for file in ("crds/bursar.io.yaml", "rbac"):
             plane.kubectl("apply", "-f", str(MANIFESTS / file))
-        token = plane.kubectl("create", "token", "bursar", "--namespace=bursar-system").strip()
+        token = plane.kubectl(
+            "create", "token", "bursar-actor", "--namespace=bursar-system"
+        ).strip()
         self.kubeconfig = folder / "bursar.kubeconfig"
         self.kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token))
 
@@ -64,8 +68,11 @@ class Site:
             "KUBECONFIG": str(self.kubeconfig), "BURSAR_ADMISSION__MODE": "enforce",
             "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": str(port or self.port),
             "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{self.port}",
+            "BURSAR_ADMISSION__HEALTH_PORT": "0", **self.environment,
         }  # fmt: skip
         command = [str(pathlib.Path(sys.executable).parent / "bursar"), *arguments]
+        if self.files:
+            command = ["/bin/sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh", *command]
         with (self.folder / f"{arguments[0]}.log").open("ab") as log:
             process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
         self._processes.append(process)
@@ -97,7 +104,11 @@ class Site:
     def begin(self):
         """Bursar answers, and the quotas of these tests are seen."""
         self.start("up")
-        self.until(lambda: "validatingwebhookconfiguration" in self.registered())
+        self.begin_quotas()
+
+    def begin_quotas(self):
+        """The quotas of these tests are there, and seen by a webhook that answers."""
+        self.until(lambda: self.registered())
         self.until(
             lambda: (
                 "created" in self.apply(quota("org", {"limits.cpu": "20", "limits.cpu.A4": "8"}))
@@ -108,8 +119,10 @@ class Site:
         self.until(lambda: "status" in self.quota())
 
     def registered(self):
+        """Whether the API server has somebody to ask; the configuration is shipped empty."""
         kind = "validatingwebhookconfiguration"
-        return self.plane.kubectl("get", kind, "--ignore-not-found", "-o", "name")
+        found = json.loads(self.plane.kubectl("get", kind, "bursar", "-o", "json"))
+        return bool(found.get("webhooks"))
 
 
 @pytest.fixture

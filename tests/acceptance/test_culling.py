@@ -24,7 +24,6 @@ from bus.memory import MemoryTransport
 from bus.probe import ProbeSettings
 from bus.sources.catalogue import NAMESPACES, NOTEBOOKS, PODS, STATEFULSETS
 from bus.sources.contract import ReflectorSettings
-from bus.sources.kernels import memory
 from bus.sources.reflector import Reflector
 from deploy.acting import acting
 from deploy.bootstrap import beside
@@ -134,7 +133,6 @@ async def typing(server):
 def hasty(monkeypatch):
     """Seconds instead of minutes; nothing of the rules."""
     monkeypatch.setattr(runner, "TICK_US", 1_000_000)
-    monkeypatch.setattr(memory, "HEARTBEAT_US", 1_000_000)
     monkeypatch.setattr(interlocks, "SHARE", 1)
 
 
@@ -173,7 +171,7 @@ async def bursar(plane, transport, policy=POLICY):
         look.runner, look.prober = running, Prober(
             running.replica.views["culling"], Loopback(cluster), transport, SystemClock(),
             name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
-            kubeflow=policy.kubeflow is not None,
+            kubeflow=policy.kubeflow is not None, heartbeat_us=1_000_000,
         )  # fmt: skip
         await stack.enter_async_context(beside(look.prober.run(1.0)))
         stamps = StampWriter(running.replica, cluster, SystemClock())
@@ -292,7 +290,7 @@ def up(plane, tmp_path, **settings):
     environment = {
         **{key: text for key, text in os.environ.items() if not key.startswith("BURSAR_")},
         "KUBECONFIG": str(plane.kubeconfig), "BURSAR_DATA": str(tmp_path / "data"),
-        "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "1", "BURSAR_ADMISSION__MODE": "off",
+        "BURSAR_CULLING__POLICY__CHECK_PERIOD_SECONDS": "15", "BURSAR_ADMISSION__MODE": "off",
         **settings,
     }  # fmt: skip
     program = Path(sys.executable).with_name("bursar")

@@ -18,7 +18,7 @@ DOORS = {
     "httpx": ("bus.notify",),
     "httptools": ("bus.probe",),
     "requests": (),
-    "socket": (),
+    "socket": ("reactors.webhook.listening",),
     "aiohttp": ("bus.kube",),
     "alembic": ("migrations",),
     "uvicorn": ("deploy", "projections.http", "reactors.webhook"),
@@ -55,7 +55,7 @@ def test_only_the_settings_read_the_environment():
         and node.value.id == "os"
     }
 
-    assert readers <= {"deploy.settings"}
+    assert readers <= {"deploy.settings_environment"}
 
 
 def test_only_the_clock_reads_the_wall_clock():

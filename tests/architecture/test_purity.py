@@ -36,7 +36,7 @@ def registered():
     for projection in PROJECTIONS:
         for part in ("keys", "fold", "to_columns", "from_columns"):
             found.append((f"{part} of {projection.name}", getattr(projection, part)))
-    for part in ("keys", "fold", "derive", "is_same_run", "to_columns", "from_columns"):
+    for part in ("fold", "derive", "is_same_run", "to_columns", "from_columns"):
         found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
     found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]

@@ -21,9 +21,10 @@ import time
 import tracemalloc
 from typing import NamedTuple
 
-from projections.elastic import ROOT, ElasticTree, PodSums, Quota, refreshed
+from projections.elastic import ROOT, ElasticTree, PodSums, Quota
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Report
+from tests.elastic_plainly import refreshed
 
 EVEN = (5, 32, 200, 1263, 8500)
 WIDE = (1, 1, 3, 10, 9985)

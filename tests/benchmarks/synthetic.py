@@ -19,7 +19,7 @@ import heapq
 import random
 import statistics
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -33,6 +33,7 @@ from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner, PodObserved, PodVanished, encoded_resources
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.sources.limits import LIMITED, whole_limits
 
 NAMESPACES = 50
 NODES = 200
@@ -298,6 +299,7 @@ def pod_event(seen: Seen) -> Event:
         user=life.job.user,
         labels=_kept(life),
         resources=_resources(life),
+        limits=_limits(life.job.shape),
     )
     return _event(fact, life.uid, seen.time_us)
 
@@ -338,6 +340,13 @@ def _kept(life: Life) -> dict[str, str]:
 
 
 _prepared: dict[tuple[int, bool], msgspec.Raw] = {}
+
+
+def _limits(shape: Mapping[str, str]) -> dict[str, int] | None:
+    """The limits field: what is asked for is the limit, too."""
+    shapes = (shape, SIDECAR)
+    asked = ({name: one[name] for name in LIMITED if name in one} for one in shapes)
+    return whole_limits(PodResources(tuple(ContainerResources(requests=one) for one in asked)))
 
 
 def _resources(life: Life) -> msgspec.Raw:

@@ -31,7 +31,7 @@ from bus import strict
 from bus.envelope import Event
 from bus.events.pods import PodObserved
 from bus.sources import lines, pods, records
-from bus.sources.labels import LabelPolicy, kept_annotations, kept_labels, named
+from bus.sources.labels import LabelPolicy, kept_texts, named
 from bus.sources.records import LARGEST_RECORD, Record
 from tests.benchmarks import measure, synthetic
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch
@@ -94,6 +94,7 @@ def _picked(pod: dict[str, Any]) -> dict[str, Any]:
         for c in status.get("conditions", ())
         if c["status"] == "True"
     }
+    texts = kept_texts(labels, metadata.get("annotations"), POLICY)
     found = {
         "uid": metadata["uid"],
         "namespace": metadata["namespace"],
@@ -110,8 +111,8 @@ def _picked(pod: dict[str, Any]) -> dict[str, Any]:
         "owner": _owner(metadata),
         "team": named(POLICY.team, labels),
         "user": named(POLICY.user, labels),
-        "labels": kept_labels(labels, POLICY)[0],
-        "annotations": kept_annotations(metadata.get("annotations"), POLICY)[0],
+        "labels": texts.labels,
+        "annotations": texts.annotations,
         "resources": _resources(spec, status),
     }
     return {name: value for name, value in found.items() if value not in (None, [], {})}

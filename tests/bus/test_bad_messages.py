@@ -9,7 +9,7 @@ import pytest
 
 from bus.clock import SECOND_US, SystemClock
 from bus.embedded import EmbeddedServer
-from bus.envelope import Event, digest
+from bus.envelope import MALFORMED, Event, digest
 from bus.errors import EnvelopeError
 from bus.jetstream import JetStream
 from bus.jetstream.connection import Connection
@@ -264,3 +264,38 @@ async def test_e13_an_expectation_that_holds_stores_one_message_and_touches_no_o
 
     assert after[:-1] == before
     assert (after[-1].sequence, after[-1].type) == (101, "malformed")
+
+
+# --- what is no event ------------------------------------------------------------------------------
+
+ODD = {
+    "no headers at all": (b"bursar.c1.pod.observed.k", b""),
+    "a header that is no UTF-8": (b"bursar.c1.pod.observed.k", b"NATS/1.0\r\nce-id: \xff\r\n\r\n"),
+    "NUL in the id": (b"bursar.c1.pod.observed.k", b"NATS/1.0\r\nce-id: a\x00b\r\n\r\n"),
+    "a folded header": (b"bursar.c1.pod.observed.k", b"NATS/1.0\r\nce-id: a\r\n b\r\nce-id: c\r\n\r\n"),
+    "a block without an end": (b"bursar.c1.pod.observed.k", b"NATS/1.0\r\nce-id: a"),
+    "a block that is none": (b"bursar.c1.pod.observed.k", b"garbage"),
+    "a status of the server": (b"bursar.c1.pod.observed.k", b"NATS/1.0 404 No Messages\r\n\r\n"),
+    "the server's own header": (b"bursar.c1.pod.observed.k", b"NATS/1.0\r\nNats-Sequence: 7\r\nStatus: 404\r\n\r\n"),
+    "a subject that is no UTF-8": (b"bursar.\xe2\x82.pod.observed.k", b"NATS/1.0\r\nce-id: a\r\n\r\n"),
+    "a subject with control characters": (b"bursar.c\x01.pod.observed.\x7f", b""),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("subject", "headers"), ODD.values(), ids=list(ODD))
+async def test_a_message_that_is_no_event_is_one_and_the_same_to_every_reader(
+    bus, other, subject, headers
+):
+    """A ledger's start compares the event at its checkpoint with the one it read: they differed for these messages."""
+    command = b"HPUB %b %d %d\r\n" % (subject, len(headers), len(headers) + 2)
+    if not headers:
+        command = b"PUB %b 2\r\n" % subject
+    await other.send(command + headers + b"{}\r\n")
+    async with asyncio.timeout(10):
+        while (await bus.head()).last_sequence < 1:
+            await asyncio.sleep(0.01)
+    await bus.publish([said(1)])
+    first, _ = await everything(bus)
+
+    assert (first.type, first.body) == (MALFORMED, b"{}")
+    assert await bus.at(1) == first

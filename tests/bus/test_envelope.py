@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.clock import format_stamp
 from bus.envelope import (
     GENESIS,
     MALFORMED,
@@ -17,7 +18,6 @@ from bus.envelope import (
     digest,
     event_of,
     from_line,
-    headers_of,
     key_token,
     link,
     to_line,
@@ -27,6 +27,21 @@ from bus.jetstream import wire
 
 TIME_US = 1_700_000_000_123_456
 BASE = Event("c1", "pod.observed", "team-a/p", "uid-1/7/o", "watch/pods", TIME_US, b'{"a":1}', 2, 9)
+
+
+def headers_of(event: Event) -> dict[str, str]:
+    """The NATS headers of an event, in the order in which they are written."""
+    return {
+        "Nats-Msg-Id": event.id,
+        "ce-specversion": "1.0",
+        "ce-id": event.id,
+        "ce-source": event.source,
+        "ce-type": event.type,
+        "ce-subject": event.key,
+        "ce-time": format_stamp(event.time_us),
+        "ce-dataversion": str(event.version),
+    }
+
 
 text = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\x85"), max_size=40

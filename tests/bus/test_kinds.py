@@ -99,11 +99,23 @@ SIZES = {
 def test_what_a_kind_asks_for(kind, spec, pods, cores):
     ask = kinds.asked(kind, {"metadata": {}, "spec": spec})
 
-    assert (pods, {"requests.cpu": 1000 * cores}) == (ask.pods, ask.demand)
+    assert (pods, both(cpu=1000 * cores)) == (ask.pods, ask.demand)
+
+
+def test_a_daemon_set_asks_for_as_many_pods_as_its_controller_wants():
+    """On how many nodes it runs stands in its status, which its users cannot write."""
+    spec = {"template": template("2")}
+    new = kinds.asked(table.DAEMONSET, {"metadata": {}, "spec": spec})
+    running = {"metadata": {}, "spec": spec, "status": {"desiredNumberScheduled": 3}}
+
+    assert (new.pods, new.demand) == (0, {})
+    assert kinds.asked(table.DAEMONSET, running) == kinds.scaled(new, 3)
+    assert kinds.scaled(new, 3).demand == both(cpu=6000)
 
 
 def test_every_kind_is_tested_and_found_by_its_names():
-    assert {kind.kind for kind, *_ in SIZES.values()} == {kind.kind for kind in kinds.GOVERNED}
+    tested = {kind.kind for kind, *_ in SIZES.values()} | {"DaemonSet"}
+    assert tested == {kind.kind for kind in kinds.GOVERNED}
     for kind in kinds.GOVERNED:
         assert kind is kinds.governed(kind.group, kind.kind)
         assert {kind} == {kinds.served(kind.group, v, kind.resource) for v in kind.versions}
@@ -200,7 +212,7 @@ def test_a_scale_is_charged_without_the_object():
     ask = kinds.asked(table.DEPLOYMENT, deployment(0, "1500m"))
     scale = kinds.scale_of({"metadata": {"uid": "u"}, "spec": {"replicas": 3}})
 
-    assert (Scale("u", 3), {"requests.cpu": 1500}) == (scale, ask.per_replica)
+    assert (Scale("u", 3), both(cpu=1500)) == (scale, ask.per_replica)
     assert kinds.asked(table.DEPLOYMENT, deployment(3, "1500m")) == kinds.scaled(ask, 3)
     assert ask == kinds.scaled(kinds.scaled(ask, 3), 0)
 
@@ -209,7 +221,7 @@ def test_the_scale_of_a_training_job_moves_its_workers_only():
     roles = {"Master": {"template": template()}, "Worker": ROLES["A"]}
     ask = kinds.scaled(kinds.asked(table.PYTORCHJOB, {"spec": {"pytorchReplicaSpecs": roles}}), 8)
 
-    assert ({"requests.cpu": 9000}, 9, 8) == (ask.demand, ask.pods, ask.replicas)
+    assert (both(cpu=9000), 9, 8) == (ask.demand, ask.pods, ask.replicas)
 
 
 def test_the_scale_of_what_is_suspended_holds_nothing():
@@ -323,7 +335,7 @@ def test_D2_an_amount_times_replicas_is_exact_or_refused():
     exact = str(BIG // 1000)
     ask = kinds.asked(table.DEPLOYMENT, deployment(1000, f"{BIG // 1000}m"))
 
-    assert {"requests.cpu": BIG // 1000 * 1000} == ask.demand
+    assert both(cpu=BIG // 1000 * 1000) == ask.demand
     assert ("spec: requests.cpu", f"above {BIG}") == refused(
         table.DEPLOYMENT, deployment(1001, f"{exact}m")
     )
@@ -345,6 +357,8 @@ def test_D3_the_largest_count_of_devices_is_refused():
     assert f"above {BIG}" == refused(table.DEPLOYMENT, workload)[1]
 
 
+#: What is limited to what it requests.
+ALIKE = {"requests.cpu": 2000, "limits.cpu": 2000}
 D4 = {
     "only limits": (
         [resources(limits={"cpu": "2"})], {"requests.cpu": 2000, "limits.cpu": 2000}),
@@ -355,9 +369,14 @@ D4 = {
     "nothing": ([{}], {}),
     "null is zero": ([resources({"cpu": None})], {}),
     "numbers, as custom resources keep them": (
-        [resources({"cpu": 2, "memory": 1.5})], {"requests.cpu": 2000, "requests.memory": 2}),
+        [resources({"cpu": 2, "memory": 1.5})], {**ALIKE, "requests.memory": 2, "limits.memory": 2}),
     "rounded up once, at the pod": (
-        [resources({"cpu": "0.1m", "a.b/c": "100m"})] * 3, {"requests.cpu": 1, "requests.a.b/c": 1}),
+        [resources({"cpu": "0.1m", "a.b/c": "100m"})] * 3,
+        {"requests.cpu": 1, "limits.cpu": 1, "requests.a.b/c": 1, "limits.a.b/c": 1}),
+    "a limit that is not stated counts as the request": (
+        [resources({"cpu": "1"}), resources({"cpu": "500m"}, {"cpu": "2"})],
+        {"requests.cpu": 1500, "limits.cpu": 3000}),
+    "a limit of zero is none": ([resources({"cpu": "2"}, {"cpu": "0"})], ALIKE),
 }  # fmt: skip
 
 
@@ -538,7 +557,7 @@ def job(suspend=True, annotations=None, **status):
 
 
 QUEUED = {kinds.QUEUE_ANNOTATION: "team"}
-WANTED = {"requests.cpu": 6000}
+WANTED = {"requests.cpu": 6000, "limits.cpu": 6000}
 ENDED = [{"type": "Failed", "status": "True"}]
 
 
@@ -574,7 +593,7 @@ def test_specs_of_many_bytes_are_not_remembered():
     templates._known.cache_clear()
     many = [resources({"cpu": "1"})] * 200
     assert of_pod(resources({"cpu": "1"})) == of_pod(resources({"cpu": "1"}))
-    assert of_pod(*many) == of_pod(*many) == {"requests.cpu": 200_000}
+    assert of_pod(*many) == of_pod(*many) == both(cpu=200_000)
 
     found = templates._known.cache_info()
     assert (found.misses, found.hits) == (1, 1)

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bus import strict
 from bus.errors import MalformedJsonError
 from bus.strict import loads, well_formed
 
@@ -249,3 +250,51 @@ def test_any_bytes_are_read_as_the_standard_reader_reads_them_or_refused(raw):
         want = MalformedJsonError
 
     assert outcome(raw) == want
+
+
+#: Texts that look like structure, or hide its end.
+_texts = st.text(alphabet='[]{},:"\\\\ax\u00e9\n', max_size=8)
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | _texts,
+    lambda inside: st.lists(inside, max_size=4) | st.dictionaries(_texts, inside, max_size=4),
+    max_leaves=30,
+)
+
+
+def counted(value):
+    """Depth, and values, of what was decoded."""
+    if not isinstance(value, (dict, list)):
+        return 0, 1
+    found = [counted(one) for one in (value.values() if isinstance(value, dict) else value)]
+    return 1 + max((d for d, _ in found), default=0), 1 + sum(n for _, n in found)
+
+
+@given(_values, st.sampled_from([None, 1]), st.booleans())
+def test_the_shape_of_large_bytes_is_known_before_they_are_decoded(value, indent, is_ascii):
+    """Whatever texts, escapes and white space there are: depth exactly, values never fewer."""
+    raw = json.dumps(value, indent=indent, ensure_ascii=is_ascii).encode()
+    large = raw + b" " * strict.LARGE_BYTES
+    depth, values = counted(value)
+
+    assert strict._excess(large, depth, None) is None
+    assert depth == 0 or strict._excess(large, depth - 1, None).reason == "too deep"
+    assert strict._excess(large, depth, 2 * values) is None
+    assert strict._excess(large, depth, values - 1).reason == "too many values"
+
+
+@given(_values, st.integers(0, 12), st.booleans())
+@example({"}": [{'"}': [[[]]], "\\": ['{"', "}{", "]"]}]}, 4, True)
+def test_nothing_that_is_deeper_is_taken_for_flat(value, limit, is_ascii):
+    """Whatever brackets, quotes and escapes stand in its texts."""
+    raw = json.dumps(value, ensure_ascii=is_ascii, separators=(",", ":")).encode()
+
+    assert strict._may_be_deeper(raw, limit) or counted(value)[0] <= limit
+
+
+@pytest.mark.parametrize("piece", [b"[]", b"{}", b"[" * 60 + b"]" * 60, b'{"a":0}', b"0", b'""'])
+def test_too_many_values_are_never_decoded(piece, monkeypatch):
+    """However they are put: side by side, inside each other, as keys, numbers or texts."""
+    raw = b"[ " + b",".join([piece] * (3_000_000 // (len(piece) + 1))) + b"]"
+    monkeypatch.setattr(strict, "_decode", None)
+    with pytest.raises(MalformedJsonError, match="too many values"):
+        strict.loads(raw, max_bytes=4_000_000, max_values=100_000)

@@ -5,6 +5,7 @@ import json
 import msgspec
 
 from bus.clock import format_stamp, parse_stamp
+from bus.sources.kernels.go_json import kernels_in
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.kubeflow import environment
 
@@ -50,7 +51,6 @@ def reconciled(given, controller, **answers):
     done = controller(
         notebook if given["notebook_exists"] else None,
         pod_exists=given["pod_exists"],
-        kernels=reply(given["kernels_probe"]),
         idle_minutes=given["idle_minutes"],
         period_minutes=given["check_period_minutes"],
         now=stamp(given),
@@ -60,19 +60,22 @@ def reconciled(given, controller, **answers):
 
 
 def reconcile_kubeflow_1_8(given):
-    return reconciled(given, kubeflow.reconcile)
+    return reconciled(given, kubeflow.reconcile, kernels=kernels_in(reply(given["kernels_probe"])))
 
 
 def reconcile_odh_terminals(given):
     terminals = reply(given["terminals_probe"])
-    return reconciled(given, kubeflow.reconcile_with_terminals, terminals=terminals)
+    kernels = reply(given["kernels_probe"])
+    fork = kubeflow.reconcile_with_terminals
+    return reconciled(given, fork, kernels=kernels, terminals=terminals)
 
 
 def set_stop(given):
-    annotations = given["annotations"]
-    notebook = None if annotations == "no object" else kubeflow.Notebook("n", "n", annotations)
-    stopped = kubeflow.stop(notebook, stamp(given))
-    return {"annotations": stopped.annotations if stopped else "no object"}
+    if (annotations := given["annotations"]) == "no object":
+        # Only what is there is stopped.
+        return {"annotations": "no object"}
+    stopped = kubeflow.stop(kubeflow.Notebook("n", "n", annotations), stamp(given))
+    return {"annotations": stopped.annotations}
 
 
 def is_idle(given):

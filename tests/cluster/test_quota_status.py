@@ -2,8 +2,12 @@
 
 import pytest
 
+from bus.clock import SystemClock
+from bus.events.budgets import BudgetJudged
 from bus.kube import Access, connect
+from bus.memory import MemoryTransport
 from bus.resources.quotas import PATH
+from reactors.effectors.budget_notices import BudgetNotices
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
 from tests.cluster.test_quota_crds import installed, name, quota
 
@@ -75,3 +79,23 @@ async def test_a_quota_that_is_gone_is_not_made_again(installed, cluster, namesp
 
     assert outcome.result == "gone"
     assert namespace not in installed.kubectl("get", "bgrq")
+
+
+async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed, cluster, name):
+    installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": 10}))
+    uid = (await cluster.get(f"{PATH}/{name}"))["metadata"]["uid"]
+    transport = MemoryTransport()
+    notices = BudgetNotices(cluster, transport, SystemClock(), name="c1", instance="node")
+    now_us = SystemClock().now_us()
+    fact = BudgetJudged(
+        quota=name, key="limits.cpu", phase="Exhausted", at_s=now_us // 10**6,
+        exhausted_s=now_us // 10**6, period_start_s=0, spent=3_600_000, limit=3_600_000,
+        rule="DenyNew", based_on=1,
+    )  # fmt: skip
+    id = f"budget.judged/{name}"
+    notices.take(fact.event(cluster="c1", key=name, id=id, source="keeper", time_us=now_us))
+    await notices.round({name: uid})
+    shown = installed.kubectl("describe", "bgrq", name)
+
+    assert "BudgetExhausted" in shown
+    assert "1 of 1 hours of limits.cpu are spent" in shown

@@ -70,12 +70,14 @@ async def test_entries_are_kept_and_count_in_their_period(tmp_path):
         return json.loads(found.stdout)
 
     def story():
-        run("import", "events", file)
+        run("import", "events", file, "--all")
         credit = ("budget", "credit", "team", "limits.cpu")
-        first = run(*credit, "5.5", "--reason", "deadline", "--author", "amy", "--ref", "e1")
-        run(*credit, "-1", "--reason", "refund")
+        # The period of the newest observation, which is the one that is shown.
+        now = ("--period", "2026-10-26")
+        first = run(*credit, "5.5", "--reason", "deadline", "--author", "amy", "--ref", "e1", *now)
+        run(*credit, "-1", "--reason", "refund", *now)
         run(*credit, "7", "--reason", "long ago", "--period", "2020-01-05")
-        assert run(*credit, "5.5", "--reason", "again", "--ref", "e1") == first
+        assert run(*credit, "5.5", "--reason", "again", "--ref", "e1", *now) == first
         again = process(*credit, "6", "--reason", "again", "--ref", "e1", "--data", tmp_path / "d")
         assert "this entry says something else" in again.stderr
         return first, run("budget", "list", "team"), run("budget", "list", "team", "--entries")

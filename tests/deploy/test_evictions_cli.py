@@ -2,9 +2,12 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
+from bus.events.priorities import PriorityClassObserved
+from deploy.cli.exits import Exit
 from deploy.settings_evictions import EvictionSettings, told_of
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
@@ -54,6 +57,30 @@ def test_who_had_to_go_why_and_what_became_of_it(capsys, data):
     assert {row["quota"] for row in rows} == {"team"}
 
 
+async def refused():
+    async with Evicting() as cluster:
+        await cluster.policy()
+        await cluster.see_paid("team", {f"limits.{CARD}": 4})
+        await cluster.run_pod("web", quota="team", label=QUOTA)
+        await cluster.settled()
+        await cluster.judge("team", f"limits.{CARD}", "GraceOver")
+        cluster.refuses = PDB
+        await cluster.tick()
+        return list(cluster.transport.events)
+
+
+def test_a_pod_that_rests_after_a_refusal_is_told_with_the_end_of_its_rest(capsys, tmp_path):
+    data = make_ledger(tmp_path, asyncio.run(refused()))
+    row, _ = asked(capsys, "evictions", "--data", data)
+
+    assert (row["name"], row["result"], row["decided_at"]) == ("web", "not yet", None)
+    assert re.fullmatch(r"refused until \d\d:\d\dZ", row["message"])
+    assert bursar("evictions", "--data", data) == 0
+    assert "refused: it was refused, and rests" in capsys.readouterr().out
+    steps = asked(capsys, "why", "ns/web", "--data", data)
+    assert (steps[-1]["step"], steps[-1]["reason"]) == ("not yet", "refused")
+
+
 def asked(capsys, *command):
     assert bursar(*command, "-o", "json") == 0
     return json.loads(capsys.readouterr().out)
@@ -70,7 +97,7 @@ def test_why_takes_the_pod_and_the_decision_that_evictions_shows(capsys, data):
         ("refused", "Pod ns/web", PDB.message),
     ]
     assert by_id[0]["quota"] == "team"
-    assert "spent 100; limit 90" in by_id[0]["numbers"]
+    assert "spent 100; limit 90; exhausted 2025-12-31T23:59:50Z" in by_id[0]["numbers"]
     assert all(step in by_pod for step in by_id)
 
 
@@ -99,3 +126,31 @@ def test_evictions_are_in_shadow_mode_by_default():
 def test_bursar_up_says_what_becomes_of_pods(mode, words):
     assert told_of(mode).startswith(f"{mode}: ")
     assert words in told_of(mode)
+
+
+def test_whom_room_was_made_for_is_told(capsys, tmp_path):
+    """By `bursar evictions`, v1_evictions and `bursar why`; and it follows from the history."""
+
+    async def preempting():
+        async with Evicting() as cluster:
+            await cluster.policy(preemption="on")
+            await cluster.see_quota("team", {f"limits.{CARD}": 1})
+            await cluster.run_pod("train", quota="team", label=QUOTA)
+            wanted = {f"limits.{CARD}": 1, f"requests.{CARD}": 1}
+            fact = PriorityClassObserved(uid="h", name="high", resource_version="1", value=9)
+            await cluster.say(fact, "high")
+            await cluster.see(
+                "urgent", 0, suspended=True, held=True, wanted=wanted, priority_class="high"
+            )
+            await cluster.tick()
+            return list(cluster.transport.events)
+
+    data = make_ledger(tmp_path, asyncio.run(preempting()))
+    (row,) = asked(capsys, "evictions", "--data", data)
+    why = asked(capsys, "why", row["id"], "--data", data)
+
+    assert (row["name"], row["reason"], row["result"]) == ("train", "quota-preempted", "done")
+    assert row["beneficiary"] == "Job ns/urgent"
+    assert "for_priority 9" in why[0]["numbers"]
+    assert "makes room for Job ns/urgent" in why[0]["numbers"]
+    assert bursar("verify", "--decisions", "--data", data) == Exit.UNANCHORED

@@ -47,7 +47,10 @@ async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_f
     state = await followed(monkeypatch, TFJOBS, [ABSENT], lambda _, c: len(c.asked) > 2)
 
     assert (True, "") == (state.is_absent, state.trouble)
-    assert "tfjobs: not installed" == _source("tfjobs", following.states({"t": state})["t"])
+    told = _source("tfjobs", following.states({"t": state})["t"])
+    assert told.startswith(
+        "tfjobs: not installed; waits for its custom resource definition, looked"
+    )
 
 
 async def test_a_custom_kind_is_followed_once_it_is_installed(monkeypatch):
@@ -126,3 +129,8 @@ def test_a_kind_that_something_waits_for_is_listed(kind, listed):
     following.Following(None, {}, reflectors).relist(kind)
 
     assert found == listed
+
+
+def test_a_kind_that_is_installed_later_is_found_within_15_seconds():
+    """A look and its answer; the look itself is tried on a real server above, with a shorter time between two."""
+    assert following.ABSENT_SECONDS <= 10

@@ -8,18 +8,33 @@ import yaml
 from bus.kinds import GOVERNED
 from bus.sources.catalogue import SOURCES
 from bus.sources.contract import resource_of
+from deploy.settings_admission import AdmissionSettings
+from reactors.webhook.proof import NAMESPACE
 
 FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
+OBJECTS = [
+    found
+    for file in sorted(FOLDER.glob("rbac/*.yaml"))
+    for found in yaml.safe_load_all(file.read_text())
+]
 ROLES = {
     found["metadata"]["name"]: found["rules"]
-    for found in yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
-    if found["kind"] == "ClusterRole"
+    for found in OBJECTS
+    if found["kind"] in ("ClusterRole", "Role")
 }
+#: Roles that change what runs: theirs is an account of its own.
+ACTING = {"bursar-culler", "bursar-evictor", "bursar-queue"}
+
+
+def named(group, resource):
+    """As :func:`resource_of` names it."""
+    name, _, subresource = resource.partition("/")
+    return (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
 
 
 def granted(role):
     return {
-        (f"{resource}.{group}" if group else resource, verb)
+        (named(group, resource), verb)
         for rule in ROLES[role]
         for group in rule["apiGroups"]
         for resource in rule["resources"]
@@ -49,21 +64,35 @@ def test_neither_secrets_nor_rights_nor_nodes_are_in_reach(role):
 
 def test_every_source_may_list_and_watch_and_nothing_more():
     wanted = {(resource_of(source.path), verb) for source in SOURCES for verb in ("list", "watch")}
+    looks = {("pods", "get"), ("pods.metrics.k8s.io", "get")}
 
-    assert wanted - granted("bursar-reader") == set()
-    assert {verb for _, verb in granted("bursar-reader")} == {"get", "list", "watch"}
+    assert granted("bursar-reader") == wanted | looks
 
 
 def test_every_governed_kind_is_followed():
     assert {kind.path for kind in GOVERNED} - {source.path for source in SOURCES} == set()
 
 
-def test_the_webhook_is_registered_by_name():
-    named = [rule for rule in ROLES["bursar-admission"] if "patch" in rule["verbs"]]
-    registrations = [r for r in named if "admissionregistration.k8s.io" in r["apiGroups"]]
+def test_the_webhook_is_registered_by_name_and_never_made():
+    [rule] = ROLES["bursar-registrar"]
+    shipped = {
+        found["kind"]
+        for found in OBJECTS
+        if found["metadata"]["name"] == "bursar" and "webhooks" not in found
+    }
 
-    assert registrations
-    assert all(rule.get("resourceNames") for rule in registrations)
+    assert (rule["verbs"], rule["resourceNames"]) == (["patch"], ["bursar"])
+    assert {"ValidatingWebhookConfiguration", "MutatingWebhookConfiguration"} <= shipped
+
+
+def test_whether_reviews_arrive_is_asked_in_a_namespace_where_nothing_can_run():
+    made = {found["metadata"]["name"] for found in OBJECTS if found["kind"] == "Namespace"}
+    [quota] = [found for found in OBJECTS if found["kind"] == "ResourceQuota"]
+
+    assert granted("bursar-probe") == {("deployments.apps", "create")}
+    assert NAMESPACE in made
+    assert quota["metadata"]["namespace"] == NAMESPACE
+    assert set(quota["spec"]["hard"].values()) == {"0"}
 
 
 def test_the_queue_may_patch_what_waits_and_nothing_else():
@@ -73,27 +102,41 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
 
 
 def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
-    assert granted("bursar-evictions") == {("pods", "get"), ("pods/eviction", "create")}
-
-
-def test_shadow_mode_looks_at_pods_and_what_they_use_and_writes_nothing():
-    assert granted("bursar-notebooks") == {("pods", "get"), ("pods.metrics.k8s.io", "get")}
+    assert granted("bursar-evictor") == {("pods", "get"), ("pods/eviction", "create")}
 
 
 def test_culling_may_patch_what_it_stops_and_tell_of_it_and_nothing_else():
     stopped = {"pods", "notebooks.kubeflow.org", "statefulsets.apps", "deployments.apps"}
     wanted = {(resource, verb) for resource in stopped for verb in ("get", "patch")}
+    wanted |= {("deployments.apps/scale", "patch"), ("statefulsets.apps/scale", "patch")}
     events = {("events.events.k8s.io", "create"), ("events.events.k8s.io", "get")}
 
-    assert granted("bursar-culling") == wanted | events | {("pods/eviction", "create")}
+    assert granted("bursar-culler") == wanted | events | {("pods/eviction", "create")}
 
 
 @pytest.mark.parametrize("role", ROLES)
-def test_every_role_is_bound_to_bursars_account(role):
-    bound = [
-        (found["roleRef"]["name"], [one["name"] for one in found["subjects"]])
-        for found in yaml.safe_load_all((FOLDER / "rbac.yaml").read_text())
-        if found["kind"] == "ClusterRoleBinding"
+def test_what_acts_is_bound_to_an_account_of_its_own(role):
+    [bound] = [
+        {one["name"] for one in found["subjects"]}
+        for found in OBJECTS
+        if found["kind"].endswith("Binding") and found.get("roleRef", {}).get("name") == role
     ]
 
-    assert (role, ["bursar"]) in bound
+    assert bound == ({"bursar-actor"} if role in ACTING else {"bursar", "bursar-actor"})
+
+
+@pytest.mark.parametrize("role", sorted(ACTING))
+def test_each_role_that_acts_is_a_file_of_its_own(role):
+    file = FOLDER / "rbac" / f"{role.removeprefix('bursar-')}.yaml"
+    kinds = [found["kind"] for found in yaml.safe_load_all(file.read_text())]
+
+    assert kinds == ["ClusterRole", "ClusterRoleBinding"]
+
+
+def test_the_service_is_where_the_settings_say_that_the_webhook_is():
+    service = yaml.safe_load((FOLDER / "service.yaml").read_text())
+    wanted = AdmissionSettings()
+    [port] = service["spec"]["ports"]
+
+    assert service["metadata"] == {"name": wanted.service, "namespace": wanted.namespace}
+    assert (port["port"], port["targetPort"]) == (443, wanted.port)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import unicodedata
 
 import pytest
 import yaml
@@ -37,6 +38,23 @@ def test_cells_that_are_harmless_stay(value, want):
 
 def test_control_and_direction_characters_are_written_out():
     assert inert("a\x1b[2Jb\r\nX: y\u202e") == "a\\x1b[2Jb\\x0d\\x0aX: y\\x202e"
+
+
+HOSTILE = "a\x1b[2J\x9b1m\u202egnp\u2066\u2028.\x7f\r\n\x00\x85'\""
+
+
+@pytest.mark.parametrize(
+    ("format", "read"), [(Format.JSON, json.loads), (Format.YAML, yaml.safe_load)]
+)
+def test_control_and_direction_characters_are_escaped_and_read_back(capsys, format, read):
+    """C0, DEL, C1, embeddings, isolates and line separators, in keys as in values."""
+    write([{HOSTILE: [HOSTILE, "grün\tx"]}], format)
+    out = capsys.readouterr().out
+
+    assert read(out) == [{HOSTILE: [HOSTILE, "grün\tx"]}]
+    assert not any(
+        unicodedata.category(one) in ("Cc", "Cf", "Zl", "Zp") for one in out.replace("\n", "")
+    )
 
 
 ROWS = [{"team": "blau", "pods": 1_234}, {"team": None, "pods": 0}]

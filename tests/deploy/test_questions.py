@@ -1,11 +1,13 @@
 """Free SQL reads and does nothing else (reliability.md G5)."""
 
+import sqlite3
+
 import pytest
 
 from deploy.errors import AbsentLedgerError, SettingsError
 from deploy.questions import ask
 from deploy.settings import load
-from tests.deploy.ledgers import make_ledger
+from tests.deploy.ledgers import bursar, make_ledger
 
 
 @pytest.fixture(scope="module")
@@ -75,3 +77,26 @@ def test_looking_makes_no_ledger(tmp_path):
         ask(load({"data": tmp_path}), "SELECT 1")
 
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("revision", "words"),
+    [
+        ("0003", ["written by an older Bursar", "its schema is 0003", "up` brings it up to date"]),
+        ("9999", ["newer than this code"]),
+    ],
+)
+@pytest.mark.parametrize(
+    "command", [("status",), ("report", "--by", "team"), ("why", "x"), ("sql", "SELECT 1")]
+)
+def test_a_question_to_a_ledger_of_another_version_says_so(
+    tmp_path, capsys, command, revision, words
+):
+    data = make_ledger(tmp_path)
+    with sqlite3.connect(data / "ledger.db") as connection:
+        connection.execute("UPDATE alembic_version SET version_num = ?", (revision,))
+    connection.close()
+
+    assert bursar(*command, "--data", data) not in (0, None)
+    told = " ".join(capsys.readouterr().err.split())
+    assert all(word in told for word in words), told

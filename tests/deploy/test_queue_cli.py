@@ -87,7 +87,7 @@ def test_an_order_names_what_waits_and_who_ordered_it(capsys, data, monkeypatch)
 
 def test_an_order_about_nobody_is_refused(capsys, data):
     assert bursar("queue", "hold", "ns/first", "--data", data) != 0
-    assert "nothing waits under the name 'ns/first'" in capsys.readouterr().err
+    assert "there is no waiting workload 'ns/first'; there are ns/kept" in capsys.readouterr().err
 
 
 def test_an_order_about_two_of_one_name_asks_for_a_uid(capsys, data, tmp_path):

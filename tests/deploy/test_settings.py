@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from deploy.addresses import masked
 from deploy.errors import SettingsError
-from deploy.settings import load, masked
+from deploy.settings import load
 
 
 @pytest.fixture
@@ -107,6 +108,28 @@ def test_secrets_are_masked(environment):
 
     assert "hunter2" not in repr(settings) + str(settings) + masked(settings.ledger_url)
     assert masked(settings.ledger_url) == "postgresql+psycopg://u:***@db/x"
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://u:p@db/x", "postgresql://u:***@db/x"),
+        ("postgresql://u@db/x", "postgresql://u@db/x"),
+        ("postgresql://db/x?user=u&password=p&a=b", "postgresql://db/x?user=u&password=***&a=b"),
+        ("postgresql://db/x?sslmode=require&SSLPASSWORD=p", "postgresql://db/x?sslmode=require&SSLPASSWORD=***"),
+        ("postgresql://u:p@h1,h2/x", "postgresql://u:***@h1,h2/x"),
+        ("postgresql://u:p/q?r@s#t@db/x", "postgresql://u:***@db/x"),
+        ("nats://p@nats:4222", "nats://***@nats:4222"),
+        ("nats://u:p,q@nats:4222", "nats://u:***@nats:4222"),
+        ("nats://u:p@h1:4222,nats://u:p@h2:4222", "nats://u:***@h2:4222"),
+        ("https://h/hook?access_token=p#key=p", "https://h/hook?access_token=***#key=***"),
+        ("sqlite:////data/a@b/ledger.db", "sqlite:////data/a@b/ledger.db"),
+        ("embedded", "embedded"),
+    ],
+)  # fmt: skip
+def test_a_secret_is_masked_in_every_form_of_a_url(url, shown):
+    """Password before the host, with characters that should have been escaped, as a parameter, and a NATS token."""
+    assert masked(url) == shown
 
 
 def test_a_secret_in_a_wrong_url_is_not_repeated(environment):

@@ -2,19 +2,27 @@
 
 import asyncio
 import json
+import os
 
 import pytest
 
+from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
+from bus.errors import WrongClockError
 from bus.jetstream import JetStream
+from bus.metrics import lines
+from bus.sources.contract import ReflectorState
 from bus.streams import history
 from deploy.cli.exits import Exit
+from deploy.service import serve
+from deploy.settings import Settings
+from deploy.source_metrics import source_metrics
 from projections.books import Books
 from projections.catalogue import VERSION
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests import factories as said
-from tests.deploy.ledgers import EVENTS, make_ledger, process
+from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
 
 BACKLOG = 3_000
 
@@ -41,3 +49,114 @@ async def test_e12_a_backlog_is_a_lag_that_a_monitor_can_ask_for(tmp_path):
         store.close()
         assert await status("--max-lag", "0") == (0, 0, True)
         await bus.close()
+
+
+def following(data, **sources):
+    """What a running `bursar up` would have left in the data folder."""
+    state = {"heard_us": said.us(0), "published": 1}
+    told = {"pid": os.getpid(), "sources": {name: state | own for name, own in sources.items()}}
+    (data / "up.json").write_text(json.dumps(told))
+
+
+def status(data, capsys, *options):
+    code = bursar("status", "--data", data, *options)
+    return code, capsys.readouterr().out
+
+
+def test_an_object_that_is_in_no_row_makes_status_unhealthy_and_is_named(tmp_path, capsys):
+    """Of any kind, while it is in the newest list; a healthy source beside it changes nothing."""
+    data = make_ledger(tmp_path)
+    reason = "TooLargeError: The fact is larger than a message may be"
+    refused = {"unread": {"team-a/hidden": reason}, "unread_count": 3}
+    following(data, pods={}, quotas=refused)
+
+    code, told = status(data, capsys, "-o", "json")
+    found = json.loads(told)
+
+    assert (code, found["healthy"]) == (Exit.UNHEALTHY, False)
+    assert found["unread"] == [
+        {"source": "quotas", "object": "team-a/hidden", "reason": reason},
+        {"source": "quotas", "object": "2 more", "reason": ""},
+    ]
+    assert "team-a/hidden" in status(data, capsys)[1]
+
+    following(data, pods={}, quotas={})
+
+    assert status(data, capsys, "-o", "json")[0] == 0
+
+
+def test_a_clock_that_is_wrong_by_years_makes_status_unhealthy(tmp_path, capsys, monkeypatch):
+    """Of the machine that runs `bursar up`, and of this one, where nothing runs as `up` refused to start."""
+    data = make_ledger(tmp_path)
+    trouble = (
+        "A clock stands before the first build: clock='of this machine' now='1970-01-01T00:00:00Z'"
+    )
+    following(data, pods={"wrong_clock": trouble, "trouble": trouble})
+
+    code, told = status(data, capsys, "-o", "json")
+
+    assert (code, json.loads(told)["clock"]) == (Exit.UNHEALTHY, trouble)
+
+    (data / "up.json").unlink()
+    monkeypatch.setattr(SystemClock, "now_us", lambda _: 0)
+    code, told = status(data, capsys, "-o", "json")
+
+    assert code == Exit.UNHEALTHY and "1970" in json.loads(told)["clock"]
+
+
+def test_an_offset_of_the_clock_above_two_seconds_is_shown(tmp_path, capsys):
+    data = make_ledger(tmp_path)
+    following(data, pods={"offset_us": 3_600_000_000}, nodes={"offset_us": 3_600_000_000})
+
+    code, told = status(data, capsys)
+
+    assert (code, "3,600 s behind the API server's" in told) == (0, True)
+
+    following(data, pods={"offset_us": -2_000_000})
+
+    assert "API server's" not in status(data, capsys)[1]
+
+
+def test_offset_and_unread_objects_are_metrics():
+    states = {"pods": ReflectorState(offset_us=-3_500_000, unread_count=2)}
+
+    assert [line for line in lines(source_metrics(states)) if line[0] != "#"] == [
+        'bursar_source_clock_offset_seconds{source="pods"} -3.5\n',
+        'bursar_source_unread_objects{source="pods"} 2\n',
+    ]
+
+
+async def test_up_follows_no_cluster_while_this_machines_clock_is_wrong_by_years(
+    tmp_path, monkeypatch
+):
+    config = tmp_path / "config"
+    config.write_text("{current-context: here, contexts: [{name: here, context: {}}]}")
+    monkeypatch.setenv("KUBECONFIG", str(config))
+    monkeypatch.setattr(SystemClock, "now_us", lambda _: 0)
+
+    with pytest.raises(WrongClockError, match="NTP"):
+        await serve(Settings(data=tmp_path / "data"), Quiet())
+
+    assert not (tmp_path / "data" / "bus").exists()
+
+
+class Quiet:
+    """A screen that nobody looks at."""
+
+    def tell(self, text):
+        """Nothing."""
+
+    def show(self, progress):
+        """Nothing."""
+
+
+@pytest.mark.nats
+def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, capsys):
+    data = make_ledger(tmp_path)
+    one = {"verb": "cull", "reason": "clock_jumped", "count": 3, "until_us": 0, "first": "ns/nb-0"}
+    sentence = "stop is due and not done: the clock jumped, until 2026-11-16T13:22:00Z"
+    told = {"pid": os.getpid(), "sources": {}, "blocked": [one | {"sentence": sentence}]}
+    (data / "up.json").write_text(json.dumps(told))
+    bursar("status", "--data", data)
+
+    assert f"ns/nb-0, and 2 more: {sentence}" in " ".join(capsys.readouterr().out.split())

@@ -239,9 +239,13 @@ def test_poison_is_parked_and_changes_no_row_and_the_rest_goes_on():
     told = {table.name: len(rows(store, table)) for table in ROW_TABLES}
 
     assert [2, 3, 4, 5, 6] == [row["sequence"] for row in rows(store, parked)]
-    assert {"pod_runs": 1, "held_segments": 1, "usage_hours": 1, "usage_days": 1} == {
-        name: count for name, count in told.items() if count
-    }
+    assert {
+        "pod_runs": 1,
+        "held_segments": 1,
+        "usage_hours": 1,
+        "usage_days": 1,
+        "evidence": 1,
+    } == {name: count for name, count in told.items() if count}
 
 
 def test_a_text_that_only_looks_like_nul_is_not_parked():

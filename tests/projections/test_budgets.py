@@ -357,18 +357,13 @@ def test_outside_of_its_windows_a_quota_has_nothing_to_spend():
 
 
 @pytest.mark.parametrize(
-    ("rule", "denies", "over"),
-    [
-        (Rule(OnExhaustion.WARN), False, None),
-        (Rule(OnExhaustion.DENY_NEW, 30), True, None),
-        (RULE, True, 130),
-    ],
+    ("rule", "over"),
+    [(Rule(OnExhaustion.WARN), None), (Rule(OnExhaustion.DENY_NEW, 30), None), (RULE, 130)],
 )
-def test_exhaustion_does_what_the_quotas_rule_says(rule, denies, over):
+def test_running_work_may_be_ended_only_where_the_quotas_rule_says_so(rule, over):
     before, state = judged((0, RUNNING), (100, RUNNING))
 
-    assert (denies, over) == (state.denies_new(rule), state.grace_over_s(rule))
-    assert (False, None) == (before.denies_new(rule), before.grace_over_s(rule))
+    assert (over, None) == (state.grace_over_s(rule), before.grace_over_s(rule))
 
 
 def test_a_budget_warns_at_80_percent():

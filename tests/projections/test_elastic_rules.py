@@ -7,16 +7,11 @@ from projections.elastic import (
     ROOT,
     SYSTEM,
     Gates,
-    Level,
     Quota,
     Refusal,
     Topology,
-    refusal,
     review,
-    rules,
-    shared_weight,
 )
-from projections.elastic.profile import fnv1a_64, tree_id, tree_root, tree_total
 
 CPU = {"cpu": 10}
 
@@ -122,102 +117,44 @@ def test_a_min_must_be_guaranteed_by_somebody_above_where_the_gate_is_on():
     assert create(4) is None
 
 
-def test_pods_may_use_a_parent_quota_only_where_the_gate_is_on():
-    made = Topology([parent(), leaf()])
-
-    assert review.pod(made, "a") == Refusal("quota_is_parent")
-    assert review.pod(made, "a", gates=Gates(parents_hold_pods=True)) is None
-    assert review.pod(made, "b") is None
-
-
 @pytest.mark.parametrize(
-    ("namespace", "label", "quota"),
+    ("namespace", "quota"),
     [
-        ("team", "b", "b"),
-        ("team", "nobody", DEFAULT),
-        ("team", None, "team"),
-        ("listed", None, "c"),
-        ("listed", "", "c"),
-        ("elsewhere", None, DEFAULT),
-        ("b", None, DEFAULT),
+        ("team", "team"),
+        ("listed", "c"),
+        ("elsewhere", None),
+        ("b", None),
+        ("alone", "e"),
+        ("several", None),
     ],
     ids=[
-        "the label says it",
-        "a label that names no quota: the default",
         "the quota that is called like its namespace",
         "the quota that lists the namespace",
-        "an empty label is none",
-        "else the default",
+        "else none",
         "a quota called like the namespace in another one does not count",
+        "the only one that holds pods and lies in it",
+        "of several none",
     ],
 )
-def test_the_quota_of_a_pod(namespace, label, quota):
+def test_the_quota_that_serves_a_namespace(namespace, quota):
     made = Topology(
         [
             Quota("b", namespace="team"),
             Quota("team", namespace="team", namespaces=("elsewhere-too",)),
             Quota("c", namespaces=("listed", "team")),
             Quota("d", namespaces=("listed",)),
+            Quota("e", namespace="alone"),
+            Quota("top", namespace="alone", is_parent=True),
+            Quota("f", namespace="several"),
+            Quota("g", namespace="several"),
         ]
     )
 
-    assert made.of_pod(namespace, label) == quota
+    assert made.serving(namespace) == quota
 
 
 def test_a_dropped_quota_leaves_its_namespaces_and_its_parent():
     made = Topology([parent(), leaf(namespaces=("team",))])
     made.drop("b")
 
-    assert (made.of_pod("team", None), made.children("a"), made.get("b")) == (DEFAULT, [], None)
-
-
-def test_a_min_whose_key_the_parents_min_lacks_is_refused():
-    quota = Quota("b", "a", {"cpu": 1, "gpu": 1}, {"gpu": 1})
-    above = Quota("a", ROOT, {"cpu": 1, "gpu": 1}, {"cpu": 1}, is_parent=True)
-
-    assert rules.check_keys(quota, above, []) == Refusal("min_keys", ("gpu",))
-    assert rules.check_min_sum(quota, above, [], []) == Refusal("siblings_over_parent", ("gpu",))
-
-
-@pytest.mark.parametrize(
-    ("weight", "shared"),
-    [(None, CPU), ({"cpu": 0}, CPU), ({}, CPU), ({"cpu": 3}, {"cpu": 3})],
-)
-def test_a_weight_that_is_missing_or_zero_is_max(weight, shared):
-    assert shared_weight(Quota("a", max=CPU, weight=weight)) == shared
-
-
-def test_parents_are_asked_only_when_they_are_given():
-    own = Level(max=CPU, used={"cpu": 1}, limit={"cpu": 5})
-    above = Level(max={}, used={"cpu": 9}, limit=CPU)
-
-    assert refusal({"cpu": 2}, [own]) is None
-    assert refusal({"cpu": 2}, [own, above]) == Refusal("insufficient_parent_quota", ("cpu",))
-
-
-def test_what_a_pod_does_not_ask_may_be_over_its_limit():
-    own = Level(max={"cpu": 1, "gpu": 1}, used={"gpu": 9}, limit={"cpu": 5, "gpu": 1})
-
-    assert refusal({"cpu": 2}, [own]) is None
-
-
-def test_a_request_is_cut_to_the_keys_of_the_quotas_max():
-    own = Level(max={"cpu": 1}, used={}, limit={"cpu": 5, "gpu": 1})
-
-    assert refusal({"cpu": 2, "gpu": 2}, [own]) is None
-
-
-def test_the_tree_of_a_profile_takes_its_part_of_the_nodes():
-    total = tree_total({"cpu": 10_001, "gpu": 7}, 0.5)
-    top = tree_root("gpu-pool", "t", total, ("cpu", "gpu"))
-
-    assert total == {"cpu": 5000, "gpu": 3}
-    assert tree_total(total, 1.5) == tree_total(total, 0) == total
-    assert (top.min, top.tree_root, top.parent) == (total, True, ROOT)
-    assert rules.check_self(top, {}) is None
-
-
-def test_the_id_of_a_profiles_tree_is_the_hash_of_its_name():
-    """The value of "hello" is the published one of FNV-1a."""
-    assert fnv1a_64(b"hello") == 0xA430D84680AABD0B
-    assert tree_id("ns", "name") == str(fnv1a_64(b"ns/name"))
+    assert (made.serving("team"), made.children("a"), made.get("b")) == (None, [], None)

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.elastic import Claim, half_up, largest_remainder, runtimes, scaled_mins
+from projections.elastic import Claim, largest_remainder, runtimes, scaled_mins
+from tests.elastic_plainly import half_up
 
 NAMES = "abcdef"
 AMOUNTS = st.one_of(st.integers(0, 60), st.integers(0, 2**44))

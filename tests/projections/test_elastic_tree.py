@@ -11,15 +11,13 @@ from projections.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,
-    ElasticTree,
     Mode,
     PodSums,
     Quota,
-    half_up,
     largest_remainder,
-    refreshed,
     refusal,
 )
+from tests.elastic_plainly import Kept, half_up, refreshed
 
 NAMES = ("a", "b", "c", "d", "e", "f")
 KEYS = ("cpu", "gpu")
@@ -114,7 +112,7 @@ def all_figures(kept):
 
 @given(modes, steps)
 def test_the_tree_kept_up_to_date_says_after_every_change_what_the_plain_function_says(mode, said):
-    kept, scratch = ElasticTree(mode), Plain(mode)
+    kept, scratch = Kept(mode), Plain(mode)
     for method, *given_ in said:
         getattr(kept, method)(*given_)
         getattr(scratch, method)(*given_)
@@ -127,7 +125,7 @@ def test_after_a_long_life_the_tree_still_says_what_the_plain_function_says(seed
     """Denser than what hypothesis draws: few names, so that parents move, go and form circles."""
     rng = random.Random(seed)
     mode = Mode(scale_min=bool(seed & 1), guarantee=bool(seed & 2))
-    kept, scratch = ElasticTree(mode), Plain(mode)
+    kept, scratch = Kept(mode), Plain(mode)
     for _ in range(400):
         method, *given_ = some_step(rng)
         getattr(kept, method)(*given_)
@@ -159,7 +157,7 @@ def some_step(rng):
 
 @given(modes, steps, st.randoms(use_true_random=False))
 def test_what_is_asked_between_changes_changes_nothing(mode, said, rng):
-    asked, silent = ElasticTree(mode), ElasticTree(mode)
+    asked, silent = Kept(mode), Kept(mode)
     for method, *given_ in said:
         getattr(asked, method)(*given_)
         getattr(silent, method)(*given_)
@@ -172,7 +170,7 @@ def test_what_is_asked_between_changes_changes_nothing(mode, said, rng):
 def test_quotas_and_pods_may_be_said_in_any_order(mode, said, rng):
     last = {(step[0].partition("_")[2], step[1].name if step[0] == "set_quota" else step[1]): step
             for step in said if step[0] in ("set_quota", "set_pods")}  # fmt: skip
-    forward, mixed = ElasticTree(mode), ElasticTree(mode)
+    forward, mixed = Kept(mode), Kept(mode)
     for method, *given_ in last.values():
         getattr(forward, method)(*given_)
     for method, *given_ in rng.sample(list(last.values()), len(last)):
@@ -227,7 +225,7 @@ def counted():
         calls.append({one.name for one in borrowers})
         return largest_remainder(pool, weights, borrowers)
 
-    return calls, ElasticTree(Mode(rounding=rounding))
+    return calls, Kept(Mode(rounding=rounding))
 
 
 def two_branches(kept):
@@ -271,7 +269,7 @@ def test_a_quota_at_its_max_hides_what_its_pods_ask_beyond_it():
 
 
 def test_a_quota_whose_parents_do_not_lead_to_the_root_gets_nothing_and_asks_for_nothing():
-    kept = ElasticTree()
+    kept = Kept()
     kept.set_cluster({"cpu": 10})
     kept.set_quota(Quota("a", "b", {"cpu": 5}))
     kept.set_quota(Quota("b", "a", {"cpu": 5}))
@@ -289,7 +287,7 @@ def test_a_quota_whose_parents_do_not_lead_to_the_root_gets_nothing_and_asks_for
 
 
 def test_what_the_built_in_quotas_use_is_taken_off_the_total():
-    kept = ElasticTree()
+    kept = Kept()
     kept.set_cluster({"cpu": 10})
     kept.set_quota(Quota("a", ROOT, {"cpu": 50}))
     kept.set_quota(Quota(DEFAULT, ROOT, {"cpu": 99}))
@@ -302,7 +300,7 @@ def test_what_the_built_in_quotas_use_is_taken_off_the_total():
 
 
 def test_the_levels_of_a_quota_say_what_all_below_use():
-    kept = ElasticTree()
+    kept = Kept()
     kept.set_cluster({"cpu": 100})
     kept.set_quota(Quota("a", ROOT, {"cpu": 10}, is_parent=True))
     kept.set_quota(Quota("b", "a", {"cpu": 8}))
@@ -317,7 +315,7 @@ def test_the_levels_of_a_quota_say_what_all_below_use():
 
 
 def test_the_built_in_quotas_hold_no_quotas():
-    kept = ElasticTree()
+    kept = Kept()
     kept.set_cluster({"cpu": 10})
     kept.set_quota(Quota(SYSTEM, "a", {"cpu": 9}))
     kept.set_quota(Quota("a", SYSTEM, {"cpu": 9}))

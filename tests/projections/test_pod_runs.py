@@ -7,7 +7,7 @@ import itertools
 
 import pytest
 
-from bus.amounts import PodResources
+from bus.amounts import ContainerResources, PodResources
 from bus.events.pods import encoded_resources
 from projections.accounts import accounts
 from tests import factories as f
@@ -274,3 +274,20 @@ def test_an_account_as_of_a_moment_knows_nothing_later(second, expected):
 
 def test_a_pod_that_was_not_yet_created_is_not_there():
     assert [] == accounts(folded(f.numbered([seen(at=9, created=2)])).select, as_of_s=f.START_S + 1)
+
+
+def test_one_absurd_resource_makes_no_pod_free():
+    """Scratch space in bytes is a resource of its own, and two of its tebibytes are more than a row may count."""
+    asked = {"cpu": "3", "memory": "2Gi", "nvidia.com/gpu": "4", "fast.io/scratch": "2Ti"}
+    body = encoded_resources(PodResources(containers=(ContainerResources(requests=asked),)))
+
+    told = account([seen(at=5, created=0, resources=body)])
+    (held,) = told.holdings
+
+    assert (held.cpu_milli, held.memory_mib, held.gpu_milli, held.extended) == (
+        3000,
+        2048,
+        4000,
+        "",
+    )
+    assert told.flags == ("amounts_refused",)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from hypothesis import strategies as st
 
+from bus.events.observations import SourceHeard
 from tests import factories as f
 
 HOUR, DAY = 3600, 86400
@@ -29,7 +30,7 @@ class Seen:
 
 
 def worlds(strange=False):
-    """Observations in the order in which they happened. ``strange``: delayed, differently stamped, owners that change."""
+    """Observations in the order in which they happened. ``strange``: delayed, by wrong clocks, owners that change."""
     return _world(strange)
 
 
@@ -56,6 +57,7 @@ def _world(draw, strange):
         at = draw(_moments)
         there = tuple(uid for uid, (first, gone) in lives.items() if first <= at < gone)
         seen.append(Seen("list", "", at, has=there))
+    seen += [Seen("beat", "", draw(_moments)) for _ in range(draw(st.integers(0, 3)))]
     seen.sort(key=lambda s: (s.at, s.kind == "list"))
     return _delivered(draw, [replace(s, version=n + 1) for n, s in enumerate(seen)], strange)
 
@@ -141,8 +143,11 @@ def _delivered(draw, seen, strange):
     """What of it reaches the bus: observations of pods may be lost, and in a strange world they come late or twice."""
     kept = [s for s in seen if s.kind not in ("pod", "gone") or draw(st.integers(0, 5))]
     if not strange:
-        return kept
-    late = st.sampled_from((0, 0, 0, 3, 20, 400))
+        # The one watcher's clock is slow; the API server's, which writes the stamps, is right.
+        slow = draw(st.sampled_from((0, 0, 0, 7, 300, 36_000, 900_000)))
+        return [replace(s, at=s.at - slow) for s in kept]
+    # Several watchers: some tell late, the clock of one is an hour slow, and that of another stands at 1970.
+    late = st.sampled_from((0, 0, 0, 0, 3, 20, 400, -36_000, -f.START_S * 10))
     kept = [replace(s, at=s.at + draw(late)) for s in kept]
     return kept + [replace(s, at=s.at + draw(late)) for s in kept if not draw(st.integers(0, 4))]
 
@@ -168,6 +173,9 @@ def _event(s, version):
         kind = "Deployment" if s.name.startswith("d") else "ReplicaSet"
         above = s["above"] and f.owner(s["above"], "Deployment")
         return [f.workload_observed(s.name, version, at, kind=kind, owner=above, labels=_labels(s))]
+    if s.kind == "beat":
+        body = SourceHeard(resource="pods")
+        return [f.said(body, key="pods", id=f"source.heard/pods/{s.at}", at=at + 0.02)]
     if s.kind == "list":
         # Between two observations, so that it is never at the same moment as one.
         return f.pods_listed(s.has, version, at + 0.05)
@@ -258,8 +266,12 @@ def _end_of(uid, shown, seen):
         if known is None:
             ends.append((first.at // 10, {"end_observed"}))
         else:
-            flags = {"clamped"} if known > first.at else set()
-            ends.append((min(known, first.at) // 10, flags))
+            begun = max(first["created"], first["scheduled"] or 0)
+            if first.at < known and first.at < begun:
+                ends.append((known // 10, {"clock"}))
+            else:
+                flags = {"clamped"} if known > first.at else set()
+                ends.append((min(known, first.at) // 10, flags))
     ends += [
         (s["deletion"] // 10, set()) for s in shown if s["deletion"] is not None and s["grace"] == 0
     ]
@@ -272,7 +284,10 @@ def _end_of(uid, shown, seen):
     missed = [s for s in lists if s.version > evidence.version]
     if not missed:
         return None, 0, set()
-    end, until = evidence.at // 10, min(missed, key=_order).at // 10
+    first = min(missed, key=_order)
+    # The source was told of every change then, and of no delete.
+    beats = [s.at for s in seen if s.kind == "beat" and s.at <= first.at]
+    end, until = max([evidence.at, *beats]) // 10, first.at // 10
     return end, until - end, {"vanished"}
 
 

@@ -8,8 +8,9 @@ import msgspec
 from bus.amounts import ContainerResources, PodResources
 from bus.clock import SECOND_US
 from bus.events.admissions import entries
+from bus.events.nodes import NodeObserved
 from bus.events.observations import ObjectsListed
-from bus.events.pods import PodObserved, PodVanished, encoded_resources
+from bus.events.pods import PodObserved, PodsListed, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.memory import MemoryTransport
@@ -36,15 +37,21 @@ class Clock:
 class Cluster:
     """One history, one handler, and a keeper that works when it is told to settle."""
 
-    def __init__(self, transport=None):
+    def __init__(self, transport=None, **options):
         self.transport = transport or MemoryTransport()
         self.clock = Clock()
+        self._options = options
         self._versions = itertools.count(1)
         self._reviews = itertools.count(1)
 
     async def __aenter__(self):
         self._following = following(
-            self.transport, self.clock, cluster="c1", source="webhook/1", keeps=True
+            self.transport,
+            self.clock,
+            cluster="c1",
+            source="webhook/1",
+            keeps=True,
+            **self._options,
         )
         self.admission = await self._following.__aenter__()
         return self
@@ -90,7 +97,7 @@ class Cluster:
         fact = WorkloadObserved(
             uid=uid, kind=kind, namespace=namespace, name=uid,
             resource_version=str(next(self._versions)),
-            labels={QUOTA: quota} if quota else {}, demand=demand(cpu), **fields,
+            demand=demand(cpu), **({"labels": {QUOTA: quota} if quota else {}} | fields),
         )  # fmt: skip
         await self.say(fact, uid, settles=settles)
 
@@ -101,19 +108,32 @@ class Cluster:
         )  # fmt: skip
         await self.say(fact, uid)
 
-    async def see_pod(self, uid, cpu, *, phase="Running", owner=None):
-        container = ContainerResources(requests={"cpu": cpu})
+    async def see_pod(
+        self, uid, cpu, *, phase="Running", owner=None, settles=True, namespace="ns", **fields
+    ):
+        container = ContainerResources(requests={"cpu": str(cpu)})
+        fields = {"labels": {QUOTA: "team"}} | fields
         fact = PodObserved(
-            uid=uid, namespace="ns", name=uid, resource_version=str(next(self._versions)),
-            phase=phase, owner=owner, labels={QUOTA: "team"},
-            resources=encoded_resources(PodResources((container,))),
+            uid=uid, namespace=namespace, name=uid, resource_version=str(next(self._versions)),
+            phase=phase, owner=owner, resources=encoded_resources(PodResources((container,))),
+            **fields,
         )  # fmt: skip
-        await self.say(fact, uid)
+        await self.say(fact, uid, settles=settles)
 
-    async def lose_pod(self, uid):
+    async def lose_pod(self, uid, owner=None, *, settles=True):
+        fact = PodVanished(
+            uid=uid, namespace="ns", name=uid, resource_version=str(next(self._versions)), owner=owner
+        )  # fmt: skip
+        await self.say(fact, uid, settles=settles)
+
+    async def list_pods(self, *uids):
+        fact = PodsListed(resource_version=str(next(self._versions)), uids=tuple(sorted(uids)))
+        await self.say(fact, f"pods-{fact.resource_version}")
+
+    async def see_node(self, name, uid, **fields):
         version = str(next(self._versions))
-        fact = PodVanished(uid=uid, namespace="ns", name=uid, resource_version=version)
-        await self.say(fact, uid)
+        fact = NodeObserved(uid=uid, name=name, resource_version=version, **fields)
+        await self.say(fact, name)
 
     def skip_versions(self, to):
         self._versions = itertools.count(to)
@@ -153,7 +173,8 @@ class Cluster:
 
 
 def demand(cpu):
-    return {"limits.cpu": cpu * 1000, "requests.cpu": cpu * 1000} if cpu else {}
+    amount = int(cpu * 1000)
+    return {"limits.cpu": amount, "requests.cpu": amount} if amount else {}
 
 
 def job(uid, cpu, quota="team", namespace="ns"):

@@ -5,7 +5,6 @@ import pytest
 from projections.admissions import Draft
 from reactors.admission.decide import decide
 from reactors.admission.declare import MAX_CHILDREN, MAX_LEVELS, MAX_PENDING, Proposal, declare
-from reactors.admission.keep import unsettled
 from tests.quota_trees import CPU, Books, observed, request
 
 MEMORY = "requests.memory"
@@ -521,16 +520,6 @@ def test_an_object_that_ended_holds_nothing(books):
 
     assert ["finished"] == [release.reason for release in fact.releases]
     assert {} == books.tree.holders
-
-
-def test_what_may_have_to_lapse_is_what_was_not_seen_since_it_was_asked_for(books):
-    books.ask("v", at=0)
-    books.ask("w", at=0)
-    books.show("v", at=1)
-
-    grants = books.tree.nodes["q"].grants.values()
-
-    assert ["w"] == [grant.uid for grant in unsettled(grants, books.confirmed)]
 
 
 def test_facts_of_one_piece_of_evidence_follow_each_other(family):

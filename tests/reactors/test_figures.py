@@ -4,6 +4,8 @@ from bus.events.admissions import AdmissionDecided, Meter, TreeMetered
 from bus.metrics import Metric, Sample, lines
 from reactors.admission.figures import figures
 from reactors.webhook import Answer
+from reactors.webhook.application import reviewed
+from reactors.webhook.health import HealthApplication
 from tests.reactors.cluster import START_US, Cluster
 from tests.reactors.webhook.reviews import application
 from tests.reactors.webhook.test_application import ask
@@ -92,10 +94,13 @@ async def test_a_process_shows_what_it_answered_beside_what_admission_knows():
         async def handler(asked):
             return Answer(False, "over-quota")
 
-        app = application(handler, metrics=lambda: figures(journals, decisions, START_S))
+        app = application(handler)
         await ask(app)
         await ask(app, b"no review")
-        answer = await ask(app, b"", path="/metrics", method="GET")
+        shown = HealthApplication(
+            metrics=lambda: [*reviewed(app.state), *figures(journals, decisions, START_S)]
+        )
+        answer = await ask(shown, b"", path="/metrics", method="GET")
 
     said = answer.body.decode()
     assert (b"content-type", b"text/plain; version=0.0.4; charset=utf-8") in answer.messages[0][
@@ -109,7 +114,7 @@ async def test_a_process_shows_what_it_answered_beside_what_admission_knows():
 
 async def test_reviews_are_answered_between_the_parts_of_long_metrics():
     many = [Sample(n, {"quota": "q" * 50}) for n in range(10_000)]
-    app = application(metrics=lambda: [Metric("m", "gauge", "M.", many)])
+    app = HealthApplication(metrics=lambda: [Metric("m", "gauge", "M.", many)])
 
     answer = await ask(app, b"", path="/metrics", method="GET")
 

@@ -7,7 +7,7 @@ from bus.events.admissions import AdmissionDecided
 from bus.events.pods import Owner
 from deploy.admission import following
 from reactors.admission.rate import Buckets, Rate
-from tests.reactors.cluster import START_US, Cluster, job
+from tests.reactors.cluster import QUOTA, START_US, Cluster, job
 
 
 @pytest.fixture
@@ -121,9 +121,12 @@ async def test_what_hangs_below_a_charged_owner_is_not_charged_again(cluster):
     pod["spec"] = pod["spec"]["template"]["spec"]
     of_pod = {"group": "", "resource": "pods", "kind": "Pod"}
 
+    of_pod["groups"] = ("system:serviceaccounts:kube-system",)
+
     assert (await cluster.review(pod, **of_pod)).reason == "covered"
-    pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "3"
-    assert (await cluster.review(pod, **of_pod)).reason == "not-covered"
+    assert cluster.used() == 2000
+    pod["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "5"
+    assert (await cluster.review(pod, **of_pod)).reason == "over-quota"
     assert cluster.used() == 2000
 
 
@@ -318,22 +321,17 @@ async def test_d20_a_pod_that_passed_unseen_is_charged_and_given_back(cluster):
     assert cluster.used() == 0
 
 
-async def test_d17_pods_of_the_system_are_exempt(cluster):
-    made = pod("p", 3, "agent", kind="DaemonSet")
-    made["metadata"]["ownerReferences"][0]["apiVersion"] = "apps/v1"
-
-    assert (await cluster.review(made, **OF_POD)).reason == "not-governed"
-    await cluster.see_pod("p", "3", owner=Owner(kind="DaemonSet", name="agent", uid="agent"))
-    assert cluster.used() == 0
-
-
 async def test_d6_a_pod_may_not_be_resized_beyond_what_its_owner_is_charged_for(cluster):
+    """With its siblings, which are as large as they were: the quota has no more than the owner is charged with."""
     await cluster.ask("a", 4)
     await cluster.see("a", 4, per_replica={"limits.cpu": 2000, "requests.cpu": 2000}, replicas=2)
-    resize = {**OF_POD, "operation": "UPDATE", "subresource": "resize"}
+    for uid in "pq":
+        await cluster.see_pod(uid, "2", owner=Owner(kind="Job", name="a", uid="a"))
+    old = pod("p", 2, "a")
+    resize = {**OF_POD, "operation": "UPDATE", "subresource": "resize", "old_object": old}
 
     assert (await cluster.review(pod("p", 2, "a"), **resize)).allowed
-    assert (await cluster.review(pod("p", 3, "a"), **resize)).reason == "not-covered"
+    assert (await cluster.review(pod("p", 3, "a"), **resize)).reason == "over-quota"
 
 
 async def test_d6_a_pod_of_its_own_is_charged_for_what_a_resize_adds(cluster):
@@ -459,3 +457,44 @@ async def test_what_is_seen_while_the_keeper_appends_is_worked_off_too(cluster):
     await cluster.settled()
 
     assert cluster.used() == 2000
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [{"annotations": {"a": "b"}}, {"labels": {QUOTA: "team", "color": "red"}}, {"generation": 9}],
+    ids=["annotation", "somebody's label", "nothing"],
+)
+async def test_what_changes_nothing_that_is_charged_is_not_written_down(edit):
+    """Stamps of activity, annotations and labels of others: no entry, and no list that would have to settle it."""
+    async with Cluster() as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 4_000})
+        await cluster.ask("a", 3)
+        await cluster.see("a", 3)
+        entries = len(cluster.said("decided"))
+        before, after = job("a", 3), job("a", 3)
+        after["metadata"] |= edit
+        answer = await cluster.review(after, old_object=before, operation="UPDATE")
+
+        assert (answer.allowed, answer.reason) == (True, "unchanged")
+        assert len(cluster.said("decided")) == entries
+        bigger = await cluster.review(job("a", 5), old_object=before, operation="UPDATE")
+        assert bigger.reason == "over-quota"
+
+
+async def test_a_list_that_settles_every_ask_is_the_last_that_is_asked_for():
+    """Raised and lowered before either was seen: one list after the API server's deadline, and then no more."""
+    async with Cluster() as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 9_000})
+        await cluster.ask("a", 2)
+        await cluster.see("a", 2)
+        await cluster.ask("a", 5, operation="UPDATE", old_object=job("a", 2))
+        await cluster.ask("a", 3, operation="UPDATE", old_object=job("a", 5))
+        await cluster.see("a", 3)
+        keeper = cluster.admission.keeper
+        cluster.clock.after(80)
+        assert keeper.due(cluster.clock.us) == {"Job"}
+
+        await cluster.list("a")
+        assert cluster.used() == 3_000
+        cluster.clock.after(3600)
+        assert keeper.due(cluster.clock.us) == set()

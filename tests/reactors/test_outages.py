@@ -15,12 +15,11 @@ import pytest
 from bus.embedded import EmbeddedServer
 from bus.errors import BusUnavailableError, LedgerError
 from bus.jetstream import JetStream
-from bus.kinds import GOVERNED
 from bus.memory import MemoryTransport
 from bus.streams import history
+from deploy.admission import failing
 from deploy.metering import Metering
 from reactors.webhook.application import Application
-from reactors.webhook.failure import closed_for
 from tests.reactors.cluster import Cluster, job
 
 SCOPE = {
@@ -29,17 +28,20 @@ SCOPE = {
 
 
 class Away(MemoryTransport):
-    """A bus that hangs, or is away, while `gate` says so."""
+    """A bus that hangs, is away, or stores once it is `opened`, while `gate` says so."""
 
     def __init__(self):
         super().__init__()
         self.gate = ""
+        self.opened = asyncio.Event()
 
     async def publish(self, events, *, expect=None):
         if self.gate == "hangs":
             await asyncio.Event().wait()
         if self.gate == "away":
             raise BusUnavailableError(reason="a test")
+        if self.gate == "late":
+            await self.opened.wait()
         return await super().publish(events, expect=expect)
 
 
@@ -55,10 +57,10 @@ def body(object, operation="CREATE", old=None):
     )
 
 
-async def answered(cluster, raw):
+async def answered(cluster, raw, *, is_shadow=False):
     """The response of a webhook with a deadline of 0.2 s."""
-    charged = {(kind.group, kind.resource) for kind in GOVERNED}
-    application = Application(cluster.admission.handler, closed_for(charged), deadline_seconds=0.2)
+    failure = failing(cluster.admission, is_shadow=is_shadow)
+    application = Application(cluster.admission.handler, failure, deadline_seconds=0.2)
     sent = []
 
     async def receive():
@@ -96,7 +98,14 @@ async def test_with_the_bus_away_everything_else_passes(cluster, gate):
     old = job("a", 1)
     new = job("a", 1)
     new["metadata"]["finalizers"] = []
+    labelled = job("a", 1)
+    labelled["metadata"]["labels"]["note"] = "mine"
+    labelled["spec"]["template"]["metadata"] = {"annotations": {"note": "mine"}}
+    more = job("a", 2)
 
+    assert (await answered(cluster, body(labelled, "UPDATE", old)))["allowed"]
+    assert not (await answered(cluster, body(more, "UPDATE", old)))["allowed"]
+    assert not (await answered(cluster, body(job("a", 1, "other"), "UPDATE", old)))["allowed"]
     assert (await answered(cluster, body(job("a", 9, quota=""))))["allowed"]
     assert (await answered(cluster, body(new, "UPDATE", old)))["allowed"]
 

@@ -1,7 +1,7 @@
 """Which pods are notebooks, how they are reached, and which kinds of evidence are asked of them.
 
-All of it is read from the API server's pod, never from an answer of the pod itself. Source: ``kubeflow.md`` A.2 (paths
-and ports of the notebook controller); issue text ("chosen by annotation, image pattern or label").
+All of it is read from the API server's pod, never from an answer of the pod itself. Source: ``docs/culling.md``, "What is a
+notebook"; paths and ports of Kubeflow's notebook controller; labels and annotations of JupyterHub's KubeSpawner.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from fnmatch import fnmatchcase
+from urllib.parse import quote
 
 import msgspec
 
@@ -16,17 +17,23 @@ from bus.clock import parse_stamp
 from bus.errors import TimestampError
 from bus.sources import records
 from bus.sources.kernels import PROBES, jupyter
-from bus.sources.kernels.contract import Kind, Peer
+from bus.sources.kernels.contract import NOTEBOOK_NAME, Kind, Peer
 
-#: Label of the notebook controller; its servers are mounted below /notebook/<namespace>/<name>/.
-NOTEBOOK_NAME = "notebook-name"
 #: Annotation or label: kinds by name, with commas (a label holds one). It makes any pod a notebook.
 PROBE = "bursar.io/probe"
 #: Annotations: where the server listens, and where it is mounted.
 PORT = "bursar.io/probe-port"
 BASE_PATH = "bursar.io/probe-base-path"
 
+#: What JupyterHub's KubeSpawner calls a user's server, under the key of today and the one before.
+HUB_COMPONENTS = ("app.kubernetes.io/component", "component")
+HUB_SERVER = "singleuser-server"
+#: Annotations of KubeSpawner: whose server, and which of them; absent or empty = the user's default one.
+HUB_USER = "hub.jupyter.org/username"
+HUB_NAME = "hub.jupyter.org/servername"
+
 _PATH = re.compile(r"/(?:[A-Za-z0-9._~-]{1,128}/){0,16}")
+_HUB_PART = re.compile(r"(?!\.{1,2}\Z)[A-Za-z0-9._~@%-]{1,512}")
 _PORT = re.compile(r"[1-9][0-9]{0,4}")
 _SIDECAR_PORT = 15_090
 
@@ -44,6 +51,7 @@ class _Container(msgspec.Struct):
 class _Spec(msgspec.Struct, rename="camel"):
     containers: list[_Container] = []
     init_containers: list[_Container] | None = None
+    host_network: bool | None = None
 
 
 class _Status(msgspec.Struct, rename="camel"):
@@ -92,12 +100,18 @@ def peer_of(pod: bytes) -> Peer | None:
         annotations=annotations,
         started_us=_us(status.start_time),
         counters_port=_SIDECAR_PORT if any(c.name == "istio-proxy" for c in others) else 0,
+        is_on_host=bool(found.spec.host_network),
     )
 
 
 def is_notebook(labels: Mapping[str, str], annotations: Mapping[str, str]) -> bool:
     """Whether a pod with these is looked at as a notebook."""
-    return NOTEBOOK_NAME in labels or PROBE in labels or PROBE in annotations
+    is_marked = NOTEBOOK_NAME in labels or PROBE in labels or PROBE in annotations
+    return is_marked or _is_of_hub(labels)
+
+
+def _is_of_hub(labels: Mapping[str, str]) -> bool:
+    return any(labels.get(key) == HUB_SERVER for key in HUB_COMPONENTS)
 
 
 def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str]) -> str:
@@ -107,6 +121,11 @@ def base_path(namespace: str, labels: dict[str, str], annotations: dict[str, str
         return asked
     if NOTEBOOK_NAME in labels:
         return f"/notebook/{namespace}/{labels[NOTEBOOK_NAME]}/"
+    if _is_of_hub(labels):
+        # As JupyterHub writes its users' addresses (`jupyterhub.user.User.escaped_name`).
+        parts = [quote(annotations.get(key, ""), safe="@~") for key in (HUB_USER, HUB_NAME)]
+        if _HUB_PART.fullmatch(parts[0]) and (not parts[1] or _HUB_PART.fullmatch(parts[1])):
+            return "/".join(("/user", *filter(None, parts), ""))
     return "/"
 
 

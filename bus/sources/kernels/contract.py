@@ -10,6 +10,9 @@ import msgspec
 from bus.events.notebooks import Evidence
 from bus.probe import Answer, Target, Unanswered
 
+#: Label of the notebook controller; its servers are mounted below /notebook/<namespace>/<name>/.
+NOTEBOOK_NAME = "notebook-name"
+
 
 class Peer(msgspec.Struct, frozen=True, kw_only=True):
     """A notebook that can be asked: the pod as the API server shows it. Nothing of this is published but ``uid`` and ``image``."""
@@ -22,8 +25,10 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
     port: int = 8888
     #: Where the server is mounted, with a slash at its end.
     base_path: str = "/"
-    #: Of the installation. "" = servers are asked without one.
+    #: Of its namespace. "" = the server is asked without one.
     token: str = ""
+    #: It shares the network of its node, so that its address is the node's.
+    is_on_host: bool = False
     image: str = ""
     labels: dict[str, str] = {}
     annotations: dict[str, str] = {}

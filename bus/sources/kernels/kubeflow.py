@@ -15,13 +15,11 @@ from collections.abc import Sequence
 from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
 from bus.probe import Answer, Target
-from bus.sources.kernels.contract import Kind, Peer, Reply
+from bus.sources.kernels.contract import NOTEBOOK_NAME, Kind, Peer, Reply
 from bus.sources.kernels.go_json import Kernel, all_idle, kernels_in
 from bus.sources.kernels.readings import malformed, unread
 
 SOURCE = "kubeflow_kernels"
-#: Label of the notebook controller.
-NOTEBOOK_NAME = "notebook-name"
 
 
 def asks(peer: Peer) -> tuple[Target, ...]:

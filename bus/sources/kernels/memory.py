@@ -44,15 +44,21 @@ class Known(msgspec.Struct, frozen=True):
 
 
 def remember(
-    known: Known, evidence: Sequence[Evidence], observed_us: int
+    known: Known,
+    evidence: Sequence[Evidence],
+    observed_us: int,
+    heartbeat_us: int = HEARTBEAT_US,
 ) -> tuple[Known, tuple[Evidence, ...] | None]:
-    """What is known after a look, and the evidence to say; None = it is no news."""
+    """What is known after a look, and the evidence to say; None = it is no news.
+
+    ``heartbeat_us``: the longest silence, at most :data:`HEARTBEAT_US`; less where evidence is worth less long.
+    """
     futures = {e.source: _futures(known, e) for e in evidence}
     timed = tuple(_doubted(_dated(e, known, observed_us), futures[e.source]) for e in evidence)
     counted = known.counted | {
         e.source: e for e in timed if e.source in _COUNTED and e.outcome == "ok"
     }
-    if not _is_news(known, timed, observed_us):
+    if not _is_news(known, timed, observed_us, heartbeat_us):
         return Known(futures, counted, known.said, known.said_us), None
     return Known(futures, counted, timed, observed_us), timed
 
@@ -82,8 +88,10 @@ def _dated(evidence: Evidence, known: Known, observed_us: int) -> Evidence:
     return msgspec.structs.replace(evidence, active_us=active_us)
 
 
-def _is_news(known: Known, evidence: Sequence[Evidence], observed_us: int) -> bool:
-    if observed_us - known.said_us >= HEARTBEAT_US or len(evidence) != len(known.said):
+def _is_news(
+    known: Known, evidence: Sequence[Evidence], observed_us: int, heartbeat_us: int
+) -> bool:
+    if observed_us - known.said_us >= heartbeat_us or len(evidence) != len(known.said):
         return True
     return any(
         new.source == kubeflow.SOURCE

@@ -15,7 +15,7 @@ from bus.events.notebooks import Evidence, NotebookSampled
 from bus.probe import Target
 from bus.sources.kernels.choice import kinds_of
 from bus.sources.kernels.contract import ApiRequest, Kind, Peer, Reply
-from bus.sources.kernels.memory import Known, remember
+from bus.sources.kernels.memory import HEARTBEAT_US, Known, remember
 
 AskServer = Callable[[Target], Awaitable[Reply]]
 AskApi = Callable[[ApiRequest], Awaitable[Reply]]
@@ -29,13 +29,14 @@ class Sampler:
 
     def __init__(
         self, server: AskServer, api: AskApi, clock: Clock, *, cluster: str, source: str,
-        at_once: int = 64,
+        at_once: int = 64, heartbeat_us: int = HEARTBEAT_US,
     ) -> None:  # fmt: skip
         self._server = server
         self._api = api
         self._clock = clock
         self._cluster = cluster
         self._source = source
+        self._heartbeat_us = heartbeat_us
         self._slots = asyncio.Semaphore(at_once)
         self._known: dict[str, Known] = {}
 
@@ -60,7 +61,9 @@ class Sampler:
 
     async def _look(self, peer: Peer) -> tuple[str, Known, Event | None]:
         observed_us, evidence = await self.look(peer)
-        known, said = remember(self._known.get(peer.uid, Known()), evidence, observed_us)
+        known, said = remember(
+            self._known.get(peer.uid, Known()), evidence, observed_us, self._heartbeat_us
+        )
         if said is None:
             return peer.uid, known, None
         fact = NotebookSampled(uid=peer.uid, image=peer.image[:256], evidence=said)

@@ -10,11 +10,14 @@ import typer
 from bus.clock import SystemClock
 from bus.resources.keys import CASH, key_amount, key_text
 from deploy.cli import times
+from deploy.cli.answers import answer, field
 from deploy.cli.exits import Exit
-from deploy.cli.options import Asked, Format
-from deploy.cli.output import say, write
-from deploy.cli.quotas.listing import footer
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import say
 from deploy.cli.quotas.options import Cluster
+from deploy.cli.standing import footer
+from deploy.cli.tables import Column
 from deploy.consulting import Consulted, consulting
 from deploy.manifest_files import manifests
 from projections.pod_runs import pod_runs
@@ -23,11 +26,23 @@ from reactors.admission.advice import Advice
 from reactors.admission.trial import Judged, Trial
 from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
-_COLUMNS = (
+_FIELDS = (
     "object", "quota", "admitted", "reason", "message", "changes", "replicas_path", "replicas",
     "replicas_that_fit", "free", "raise_hard_to", "parent_has_room", "credit", "budget_resets_at",
     "largest_hard", "charge",
 )  # fmt: skip
+_COLUMNS = (
+    Column("OBJECT", lambda row: Cell(row["object"])),
+    field("QUOTA"),
+    field("ADMITTED"),
+    field("REASON"),
+    Column("OR ELSE", lambda row: Cell("; or ".join(row["changes"]) or "–", "words")),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    command(app, "check")(check)
 
 
 def check(
@@ -50,19 +65,12 @@ def check(
     bursar quota check train.yaml
     kubectl kustomize . | bursar quota check - -n research
     """
-    with consulting(asked.settings, cluster) as consulted:
+    with consulting(asked.place, cluster) as consulted:
         found = _judged(asked, consulted, file, namespace)
         notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
     rows = [_row(one) for one in found]
-    if asked.output is Format.TABLE:
-        shown = [
-            {name: row[name] for name in ("object", "quota", "admitted", "reason")}
-            | {"or else": "; or ".join(row["changes"])}
-            for row in rows
-        ]
-        write(shown, asked.output, footer=[*(one.message for one in found if one.message), *notes])
-    else:
-        write(rows, asked.output, columns=_COLUMNS)
+    messages = [one.message for one in found if one.message]
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=[*messages, *notes])
     refused = sum(not one.is_admitted for one in found)
     if refused:
         say(f"{refused:,} of {len(found):,} objects would be refused")
@@ -72,6 +80,7 @@ def check(
 def _judged(asked: Asked, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
+    consulted.view.requires_namespaces = settings.require_namespaces
     ignored = consulted.view.namespaces.items()
     exempt.update(name for name, labels in ignored if labels.get(IGNORE_LABEL) == "ignore")
     trial = Trial(

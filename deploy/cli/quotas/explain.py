@@ -9,19 +9,28 @@ import typer
 
 from bus.events.pods import Owner
 from bus.resources.keys import key_text
-from deploy.cli.options import Asked, Format
-from deploy.cli.output import write
+from deploy.cli.answers import answer, field
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, command
+from deploy.cli.output import Row
 from deploy.cli.quotas.finding import Found, find
-from deploy.cli.quotas.listing import footer
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
+from deploy.cli.standing import footer
+from deploy.cli.tables import Column
 from deploy.consulting import Consulted, consulting
 from projections import workloads
 from projections.admissions import Grant, Node, Tree, charged
 from projections.budgets.queries import standings
+from reactors.admission.elastics import NAMESAKE
 from reactors.admission.mapping import ELASTIC_LABEL, LABEL, types_of
 
-_COLUMNS = ("key", "counts", "amount", "why")
+_FIELDS = ("key", "counts", "amount", "why")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    command(app, "explain", question=True)(explain)
 
 
 def explain(
@@ -38,7 +47,7 @@ def explain(
     bursar quota explain research
     bursar quota explain vision/train-7
     """
-    with consulting(asked.settings, cluster) as consulted:
+    with consulting(asked.place, cluster) as consulted:
         notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
         places = {quota for _, quota in consulted.journals.places}
         if name in places:
@@ -49,17 +58,24 @@ def explain(
             if not found:
                 consulted.placed(name)
             rows = [row for one in found for row in _of_workload(consulted, one)]
-    if asked.output is Format.TABLE:
-        rows = [{**row, "amount": _text(row)} for row in rows]
-    write(rows, asked.output, columns=_COLUMNS, footer=notes)
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
-def _text(row: dict[str, Any]) -> str | None:
+def _amount(row: Row) -> Cell | None:
     if row["amount"] is None:
         return None
     if row["key"].startswith("cash/"):
-        return hours_text(row["key"].removeprefix("cash/"), row["amount"]) + " h"
-    return amount_text(row["key"], row["amount"])
+        hours = hours_text(row["key"].removeprefix("cash/"), row["amount"])
+        return Cell(f"{hours} h", "figure")
+    return Cell(amount_text(row["key"], row["amount"]) or "", "figure")
+
+
+_COLUMNS = (
+    field("KEY"),
+    Column("COUNTS", lambda row: Cell(row["counts"])),
+    Column("AMOUNT", _amount),
+    Column("WHY", lambda row: Cell(row["why"], "words")),
+)
 
 
 def _item(key: str, counts: str, amount: int | None, why: str) -> dict[str, Any]:
@@ -130,10 +146,16 @@ def _of_workload(consulted: Consulted, found: Found) -> Iterator[dict[str, Any]]
     if where is None:
         yield _item("", named, None, "held to no quota: neither it nor its namespace names one")
         return
+    asked, where = where, consulted.view.counted(found.labels, found.namespace)
+    if asked.refusal:
+        why = f"neither its namespace nor quota {asked.quota} lets it name that"
+        if asked.refusal == NAMESAKE:
+            why = "an ElasticQuota of this name was created before in another namespace"
+        yield _item("", named, None, f"{why} ({asked.refusal})")
+    if where is None:
+        yield _item("", named, None, "counts in no quota")
+        return
     yield _item("", named, None, f"counts in quota {where.quota}: {_because(consulted, found)}")
-    if where.refusal:
-        why = "its namespace belongs to another quota, which is not above the named one"
-        yield _item("", named, None, f"{why} ({where.refusal})")
     tree = consulted.journals.trees.get(
         consulted.journals.places.get((where.kind, where.quota), "")
     )
@@ -163,5 +185,7 @@ def _because(consulted: Consulted, found: Found) -> str:
     if own:
         return "its label " + ", ".join(f"{key}={value}" for key, value in own.items())
     labels = consulted.view.namespaces.get(found.namespace, {})
-    mapped = (f"{key}={labels[key]}" for key in (LABEL, ELASTIC_LABEL) if labels.get(key))
-    return f"the label of its namespace {next(mapped, '')}"
+    mapped = [f"{key}={labels[key]}" for key in (LABEL, ELASTIC_LABEL) if labels.get(key)]
+    if mapped:
+        return f"the label of its namespace {mapped[0]}"
+    return f"the ElasticQuota that serves namespace {found.namespace}"

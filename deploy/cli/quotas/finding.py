@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bus.events.pods import Owner
 from projections import histories, pod_runs, workloads
+from projections.admissions.declared import declared_quotas
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -41,6 +42,16 @@ def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
     )
     found += [_pod(pod_runs.from_columns(tuple(row), [])) for row in pods]
     return [one for one in found if kind in ("", one.kind.lower())]
+
+
+def names(connection: sa.Connection, cluster: str) -> set[str]:
+    """NAMESPACE/NAME of every workload and pod, and the names of quotas: what people may have meant."""
+    found: set[str] = set()
+    for table in (workloads.workloads, pod_runs.pod_runs):
+        query = sa.select(table.c.namespace, table.c.name).where(table.c.cluster == cluster)
+        found |= {f"{namespace}/{name}" for namespace, name in connection.execute(query.distinct())}
+    there = sa.select(declared_quotas.c.quota).where(declared_quotas.c.cluster == cluster)
+    return found | set(connection.scalars(there))
 
 
 def _parts(text: str) -> tuple[str, str, str]:

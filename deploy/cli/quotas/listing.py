@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+import typer
+
 from deploy.cli import times
-from deploy.cli.asking import standing
-from deploy.cli.options import Asked, Format
+from deploy.cli.answers import field
+from deploy.cli.layout import Cell
+from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import (
@@ -17,15 +20,22 @@ from deploy.cli.quotas.reading import (
     in_short,
     lines,
 )
+from deploy.cli.standing import footer, standing
+from deploy.cli.tables import Column, print_table
+from deploy.cli.words import moment
 from deploy.ledgers import reading
 
-_TITLES = ("NAME", "PARENT", "USED", "HARD", "BUDGET-LEFT", "EXHAUSTS-AT")
 _FIELDS = ("name", "parent", "used", "hard", "budget_left", "exhausts_at", "kind", "cluster")
-_TREE_TITLES = ("QUOTA", "KEY", "USED", "HARD", "OWN", "BELOW", "BUDGET-LEFT", "EXHAUSTS-AT")
 _TREE_FIELDS = (
     "quota", "parent", "depth", "key", "used", "hard", "self_used", "claimed", "ungoverned",
     "budget_left", "exhausts_at", "kind", "cluster",
 )  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of this module."""
+    command(app, "tree", question=True)(tree)
+    command(app, "quotas", question=True)(quotas)
 
 
 def quotas(asked: Asked, cluster: Cluster = None) -> None:
@@ -39,14 +49,14 @@ def quotas(asked: Asked, cluster: Cluster = None) -> None:
     bursar get quotas
     bursar get quotas -o json
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         found = lines(connection, cluster)
         stands = standing(connection)
     if asked.output is not Format.TABLE:
         write([_record(line) for line in found], asked.output, columns=_FIELDS)
         return
-    rows = [dict(zip(_TITLES, _cells(line), strict=True)) for line in found]
-    write(rows, asked.output, columns=_TITLES, footer=footer(stands.sequence, stands.observed_s))
+    notes = footer(stands.sequence, stands.observed_s)
+    print_table(_COLUMNS, found, notes, wide=asked.is_wide)
 
 
 def tree(asked: Asked, cluster: Cluster = None) -> None:
@@ -59,7 +69,7 @@ def tree(asked: Asked, cluster: Cluster = None) -> None:
     bursar quota tree
     bursar quota tree -o csv
     """
-    with reading(asked.settings) as connection:
+    with reading(asked.place) as connection:
         drawn = depth_first(lines(connection, cluster))
         stands = standing(connection)
     if asked.output is not Format.TABLE:
@@ -67,29 +77,54 @@ def tree(asked: Asked, cluster: Cluster = None) -> None:
         write(rows, asked.output, columns=_TREE_FIELDS)
         return
     rows = [row for branch, line in drawn for row in _tree_rows(branch, line)]
-    write(
-        rows, asked.output, columns=_TREE_TITLES, footer=footer(stands.sequence, stands.observed_s)
-    )
+    notes = footer(stands.sequence, stands.observed_s)
+    print_table(_TREE_COLUMNS, rows, notes, wide=asked.is_wide)
 
 
-def footer(sequence: int, observed_s: int) -> list[str]:
-    """As of which event all this is said."""
-    return [f"as of event {sequence:,}, {times.stamp(observed_s)}"]
-
-
-def _cells(line: Line) -> tuple[str | None, ...]:
+def _used(line: Line) -> Cell | None:
     used = {key: amount_text(key, one.used) or "" for key, one in line.usage.items()}
-    hard = {
+    return _words(in_short({key: used[key] for key in _hard(line) or used}))
+
+
+def _hard(line: Line) -> dict[str, str]:
+    return {
         key: text
         for key, one in line.usage.items()
         if (text := amount_text(key, one.hard)) is not None
     }
-    left = {key: hours_text(key, one.left) for key, one in line.budgets.items()}
-    return (
-        line.name, line.parent, in_short({key: used[key] for key in hard or used}),
-        f"unusable: {line.problem}" if line.problem else in_short(hard),
-        in_short(left), times.stamp(line.exhausts_s),
-    )  # fmt: skip
+
+
+def _allowed(line: Line) -> Cell | None:
+    return _words(f"unusable: {line.problem}" if line.problem else in_short(_hard(line)))
+
+
+def _left(line: Line) -> Cell | None:
+    return _words(in_short({key: hours_text(key, one.left) for key, one in line.budgets.items()}))
+
+
+def _figure(text: str | None) -> Cell | None:
+    return Cell(text, "figure") if text else None
+
+
+def _words(text: str) -> Cell | None:
+    return Cell(text, "words") if text else None
+
+
+_COLUMNS = (
+    Column("NAME", lambda line: line.name),
+    Column("PARENT", lambda line: line.parent, drop=2),
+    Column("USED", _used),
+    Column("HARD", _allowed),
+    Column("BUDGET-LEFT", _left),
+    Column("EXHAUSTS-AT", lambda line: moment(times.stamp(line.exhausts_s)), drop=1),
+    Column("KIND", lambda line: line.kind, wide=True),
+    Column("CLUSTER", lambda line: line.cluster, wide=True),
+)
+_TREE_COLUMNS = (
+    field("QUOTA", "QUOTA"), field("KEY", "KEY"), field("USED", "USED"), field("HARD", "HARD"),
+    field("OWN", "OWN", drop=2), field("BELOW", "BELOW", drop=2), field("BUDGET-LEFT", "BUDGET-LEFT"),
+    field("EXHAUSTS-AT", "EXHAUSTS-AT", drop=1, show=moment),
+)  # fmt: skip
 
 
 def _record(line: Line) -> dict[str, Any]:
@@ -116,13 +151,13 @@ def _tree_rows(branch: str, line: Line) -> list[dict[str, Any]]:
         # The branches go on beside the further keys of a quota.
         beside = branch.replace("├─", "│ ").replace("└─", "  ") or " "
         rows.append({
-            "QUOTA": branch + line.name if number == 0 else beside,
+            "QUOTA": Cell(branch + line.name if number == 0 else beside),
             "KEY": key,
-            "USED": amount_text(key, one.used) if one else None,
-            "HARD": amount_text(key, one.hard) if one else None,
-            "OWN": amount_text(key, one.self_used) if one else None,
-            "BELOW": amount_text(key, one.claimed) if one else None,
-            "BUDGET-LEFT": hours_text(key, budget.left) if budget else None,
+            "USED": _figure(amount_text(key, one.used)) if one else None,
+            "HARD": _figure(amount_text(key, one.hard)) if one else None,
+            "OWN": _figure(amount_text(key, one.self_used)) if one else None,
+            "BELOW": _figure(amount_text(key, one.claimed)) if one else None,
+            "BUDGET-LEFT": _figure(hours_text(key, budget.left)) if budget else None,
             "EXHAUSTS-AT": times.stamp(budget.exhausts_s) if budget else None,
         })  # fmt: skip
     return rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -10,7 +11,9 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.resources.keys import CASH, key_text
+from deploy.cli.standing import standing
 
+_BINARY = re.compile(r"([\d.]+)([KMGTPE]i)\Z")
 #: Keys that one cell shows; the others are counted.
 SHOWN_KEYS = 3
 
@@ -26,7 +29,9 @@ class Usage(msgspec.Struct):
 
 
 class Budget(msgspec.Struct):
-    """One budget at the ledger's moment, in unit·seconds. ``exhausts_s`` None = not in this period."""
+    """One budget at the ledger's moment, in unit·seconds. ``exhausts_s``: when it was spent, or will be; None = not in this
+    period.
+    """
 
     limit: int
     spent: int
@@ -61,8 +66,8 @@ _USAGE = (
     " FROM v1_quota_usage ORDER BY quota, kind, key"
 )
 _BUDGETS = (
-    "SELECT cluster, quota, key, hard, credits, is_granted, spent, remaining, exhausts_s"
-    " FROM v1_budget ORDER BY quota, key"
+    "SELECT cluster, quota, key, hard, credits, is_granted, spent, remaining, exhausts_s, start_s,"
+    " end_s FROM v1_budget ORDER BY quota, key"
 )
 
 
@@ -78,13 +83,36 @@ def lines(connection: sa.Connection, cluster: str | None = None) -> list[Line]:
         line = found.setdefault((named, kind, name), Line(named, kind, name, parent))
         line.usage[key] = Usage(*amounts)
     by_name = {(line.cluster, line.name): line for line in found.values() if "Biz" in line.kind}
-    for named, name, key, hard, credits, granted, spent, left, exhausts_s in _rows(
+    for named, name, key, hard, credits, granted, spent, left, exhausts_s, start_s, end_s in _rows(
         connection, _BUDGETS, cluster
     ):
         if (named, name) in by_name:
             limit = hard + credits if granted else 0
+            if left <= 0:
+                span = (start_s, end_s, bool(granted))
+                exhausts_s = exhausted(connection, named, name, key, span, limit)
             by_name[(named, name)].budgets[key] = Budget(limit, spent, left, exhausts_s)
     return [found[key] for key in sorted(found, key=lambda key: (key[2], key[1], key[0]))]
+
+
+def exhausted(
+    connection: sa.Connection,
+    cluster: str,
+    quota: str,
+    key: str,
+    period: tuple[int, int | None, bool],
+    limit: int,
+) -> int | None:
+    """When a budget was used up that has nothing left. ``period``: start, end, and whether anything is granted in it."""
+    # Only for what is spent: most questions need no budgets' rules.
+    from projections.budgets import Period
+    from projections.budgets.queries import exhausted_s
+
+    def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(query)]
+
+    at_s = standing(connection).observed_s
+    return exhausted_s(select, cluster, quota, key, period=Period(*period), limit=limit, at_s=at_s)
 
 
 def _rows(connection: sa.Connection, query: str, cluster: str | None) -> Iterable[Sequence[Any]]:
@@ -123,8 +151,8 @@ def _place(line: Line) -> tuple[str, str, str]:
 
 
 def amount_text(key: str, amount: int | None) -> str | None:
-    """An amount as people write it; None for no limit."""
-    return None if amount is None else key_text(key, amount)
+    """An amount as people say it, bytes as ``16 GiB``; None for no limit."""
+    return None if amount is None else _BINARY.sub(r"\1 \2B", key_text(key, amount))
 
 
 def hours_text(key: str, amount: int) -> str:

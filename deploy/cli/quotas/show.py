@@ -13,18 +13,18 @@ from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
 from bus.resources.keys import key_text
 from deploy.cli import times
-from deploy.cli.options import Asked, Format
+from deploy.cli.options import Asked, Format, command
 from deploy.cli.output import write
-from deploy.cli.quotas.listing import footer
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
+from deploy.cli.standing import footer
 from deploy.consulting import Consulted, consulting
 from projections.admissions import Draft, Grant, Node, Tree
 from projections.admissions.decisions import Decision, admissions, from_columns
 from projections.admissions.elastic import ASKED
 from projections.admissions.queries import archived
 from projections.budgets import Exhaustion, Standing, advance
-from projections.budgets.queries import standings
+from projections.budgets.queries import exhausted_s, standings
 from reactors.admission.messages import sentence
 from reactors.admission.metering import exhaustion_of, status_of
 
@@ -34,6 +34,11 @@ REFUSALS = 5
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The quota's name.")]
 
 
+def register(app: typer.Typer) -> None:
+    """Add the command of this module."""
+    command(app, "show", question=True)(show)
+
+
 def show(asked: Asked, name: Name, cluster: Cluster = None) -> None:
     """One quota: each key with its limit, who holds how much, its conditions, what is on its way, the last refusals.
 
@@ -41,7 +46,7 @@ def show(asked: Asked, name: Name, cluster: Cluster = None) -> None:
     bursar quota show research
     bursar quota show research -o json
     """
-    with consulting(asked.settings, cluster) as consulted:
+    with consulting(asked.place, cluster) as consulted:
         tree, node = consulted.placed(name)
         found = _record(consulted, tree, node)
         notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
@@ -72,7 +77,10 @@ def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
         "exhaustion": node.spec.exhaustion,
         "problem": node.spec.problem,
         "keys": _keys(tree, node, status.runtime),
-        "budgets": [_budget(key, one, at_s) for key, one in sorted(own.items())],
+        "budgets": [
+            _budget(key, one, at_s, _exhausts_s(consulted, node.name, key, one, at_s))
+            for key, one in sorted(own.items())
+        ],
         "holders": [_holder(grant) for grant in _largest_first(node)],
         "conditions": [
             {"type": c.type, "status": c.status, "reason": c.reason, "message": c.message}
@@ -115,7 +123,19 @@ def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _budget(key: str, standing: Standing, at_s: int) -> dict[str, Any]:
+def _exhausts_s(
+    consulted: Consulted, quota: str, key: str, standing: Standing, at_s: int
+) -> int | None:
+    """When a budget was used up, or will be."""
+    if standing.left(at_s) > 0:
+        return standing.exhausts_s(at_s)
+    return exhausted_s(
+        consulted.select, consulted.cluster, quota, key,
+        period=standing.period, limit=standing.limit, at_s=at_s,
+    )  # fmt: skip
+
+
+def _budget(key: str, standing: Standing, at_s: int, exhausts_s: int | None) -> dict[str, Any]:
     return {
         "key": key,
         "limit": standing.limit,
@@ -123,7 +143,7 @@ def _budget(key: str, standing: Standing, at_s: int) -> dict[str, Any]:
         "spent": standing.spent(at_s),
         "committed": standing.committed,
         "left": standing.left(at_s),
-        "exhausts_at": times.stamp(standing.exhausts_s(at_s)),
+        "exhausts_at": times.stamp(exhausts_s),
         "period_ends_at": times.stamp(standing.period.end_s),
     }
 

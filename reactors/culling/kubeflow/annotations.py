@@ -26,10 +26,8 @@ def is_stopped(annotations: Annotations | None) -> bool:
     return annotations is not None and STOPPED in annotations
 
 
-def stop(notebook: Notebook | None, now: Stamp) -> Notebook | None:
-    """The notebook with the stop key set to ``now``. No object stays no object."""
-    if notebook is None:
-        return None
+def stop(notebook: Notebook, now: Stamp) -> Notebook:
+    """The notebook with the stop key set to ``now``."""
     return with_annotations(notebook, {STOPPED: now.text()})
 
 

@@ -18,7 +18,7 @@ from bus.go_time import Stamp
 from bus.resources.culling import KUBEFLOW_KEYS, STOPPED
 from bus.sources.kernels import kubeflow
 from reactors.culling.kubeflow.annotations import Annotations, Notebook, without_bookkeeping
-from reactors.culling.kubeflow.reconcile import reconcile_read
+from reactors.culling.kubeflow.reconcile import reconcile
 from reactors.culling.policy import KubeflowRules
 
 _POD = "-0"
@@ -82,7 +82,7 @@ class Books:
         if known is None or rules is None:
             return
         place = namespace, pod.removesuffix(_POD)
-        done = reconcile_read(
+        done = reconcile(
             Notebook(*place, known.annotations | _stop_of(known)),
             pod_exists=True,
             kernels=kubeflow.kernels_of(evidence),

@@ -22,6 +22,7 @@ from reactors.culling.kubeflow.annotations import (
     is_due,
     is_idle,
     is_stopped,
+    stop,
     with_annotations,
     without_bookkeeping,
 )
@@ -49,7 +50,7 @@ def reconcile(
     notebook: Notebook | None,
     *,
     pod_exists: bool,
-    kernels: Reply | None,
+    kernels: Sequence[Kernel] | None,
     idle_minutes: int,
     period_minutes: int,
     now: Stamp,
@@ -57,28 +58,9 @@ def reconcile(
     """One pass of the controller of Kubeflow 1.8. ``now`` carries the controller's zone.
 
     A busy kernel is activity now; idle kernels' newest stamp replaces the stored one, older or not; anything else leaves
-    it as it was, and then one failed probe is enough to cull.
+    it as it was, and then one failed probe is enough to cull. ``kernels`` None: the answer was not usable, or there was
+    none.
     """
-    return reconcile_read(
-        notebook,
-        pod_exists=pod_exists,
-        kernels=kernels_in(kernels),
-        idle_minutes=idle_minutes,
-        period_minutes=period_minutes,
-        now=now,
-    )
-
-
-def reconcile_read(
-    notebook: Notebook | None,
-    *,
-    pod_exists: bool,
-    kernels: Sequence[Kernel] | None,
-    idle_minutes: int,
-    period_minutes: int,
-    now: Stamp,
-) -> Pass:
-    """:func:`reconcile` where the answer was read before; ``kernels`` None = it was not usable, or there was none."""
 
     def probe(notebook: Notebook) -> Annotations:
         return _activity(kernels, now)
@@ -88,7 +70,7 @@ def reconcile_read(
         return looked
     found, paths = looked, (_path(looked, "kernels"),)
     if is_idle(found.annotations, idle_minutes, now):
-        culled = with_annotations(found, {STOPPED: now.text()})
+        culled = stop(found, now)
         return Pass("cull", culled.annotations, period_minutes * 60, paths, writes + 1)
     return Pass("keep", found.annotations, period_minutes * 60, paths, writes)
 

@@ -4,6 +4,8 @@
   an annotation. A pod without a controller: eviction, which nobody can undo.
 - One merge patch sets everything of a decision, its id included, on the condition of the uid and the version that was
   looked at. So a decision that was done already is found by its id, and a user's restart after it stays.
+- Replicas are set by the ``scale`` subresource, so no right to change a workload's template is needed. The patch before it
+  marks the object with its generation; whoever finds the mark and the same generation finishes, else it was done.
 - Who stops what is seen on the object, and as an Event of events.k8s.io.
 - **The clock.** Before an object is touched, an Event is made; the API server stamps it by its own clock. Where that
   is not between the decision and now, a minute to spare, our clock is wrong, and nothing is done: a clock that is set a
@@ -21,21 +23,26 @@ from bus.clock import Clock
 from bus.crashpoints import crashpoint
 from bus.errors import ConflictError
 from bus.events.decisions import Decision, Restore, Result, Warn, Withdraw
-from bus.resources.culling import CULLED_BY, CULLS_AT, RESTORED_BY, WARNED_BY
+from bus.resources.culling import CULLED_BY, CULLS_AT, RESTORED_BY, SCALING, WARNED_BY
 from reactors.effectors.cull.patches import (
     Json,
     annotations_of,
     event_of,
     is_in_time,
+    is_scaled,
     patch_of,
     path_of,
     restoration,
+    scale,
+    scaled,
     stop,
     warning,
 )
 
 Outcome = tuple[Result, str]
 
+#: Kinds that are stopped by having no replicas.
+SCALED = frozenset({"StatefulSet", "Deployment"})
 #: Looks at an object that changes under our hands, before it waits for the next round.
 ATTEMPTS = 4
 
@@ -117,7 +124,7 @@ class CullEffector:
         is_begun = annotations_of(found).get(CULLED_BY) == decision.id
         is_pod = decision.target.kind == "Pod"
         if is_begun and not is_pod:
-            return "done", ""
+            return await self._stopped(decision, path, found)
         if "deletionTimestamp" in found["metadata"]:
             return "gone", "being deleted"
         patch = stop(decision, found)
@@ -131,26 +138,44 @@ class CullEffector:
             return "refused", "clocks_disagree"
         if not is_begun:
             crashpoint("cull.before_stop")
-            await self._cluster.merge(path, patch)
-            crashpoint("cull.after_stop")
-        if is_pod:
+            found = await self._cluster.merge(path, patch)
+        return await self._stopped(decision, path, found)
+
+    async def _stopped(self, decision: Decision, path: str, found: Json) -> Outcome:
+        """What follows the patch that says so."""
+        outcome = await self._scale(decision, path, found)
+        crashpoint("cull.after_stop")
+        if decision.target.kind == "Pod":
             target = decision.target
             await self._cluster.evict(target.namespace, target.name, uid=target.uid)
             crashpoint("cull.after_evict")
-        return "done", ""
+        return outcome
 
     async def _restore(self, decision: Decision, path: str, found: Json) -> Outcome:
-        if annotations_of(found).get(RESTORED_BY) == decision.id:
-            return "done", ""
-        if decision.target.kind == "Pod":
-            return "refused", "an evicted pod is not made again"
-        patch = restoration(decision, found)
-        if patch is None:
-            return "stale", "not stopped by this decision any more"
-        crashpoint("cull.before_restore")
-        await self._cluster.merge(path, patch)
+        if annotations_of(found).get(RESTORED_BY) != decision.id:
+            if decision.target.kind == "Pod":
+                return "refused", "an evicted pod is not made again"
+            patch = restoration(decision, found)
+            if patch is None:
+                return "stale", "not stopped by this decision any more"
+            crashpoint("cull.before_restore")
+            found = await self._cluster.merge(path, patch)
+        outcome = await self._scale(decision, path, found)
         crashpoint("cull.after_restore")
-        return "done", ""
+        return outcome
+
+    async def _scale(self, decision: Decision, path: str, found: Json) -> Outcome:
+        """Finish what the mark on a workload announces; nothing where there is none."""
+        if decision.target.kind not in SCALED or SCALING not in annotations_of(found):
+            return "done", ""
+        patch = scale(decision, found)
+        if patch is not None:
+            crashpoint("cull.before_scale")
+            await self._cluster.merge(f"{path}/scale", patch)
+            crashpoint("cull.after_scale")
+        is_done = patch is not None or is_scaled(decision, found)
+        await self._cluster.merge(path, scaled(decision, found, is_done=is_done))
+        return ("done", "") if is_done else ("stale", "changed meanwhile")
 
     async def _told(self, decision: Decision) -> bool:
         """Tell of it by an Event, and whether the API server's clock agrees with ours."""

@@ -1,6 +1,7 @@
 """What is written on an object to warn, to stop, to give back, and the Event that tells of it. Pure.
 
-Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1).
+Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1, Scale); kubernetes/pkg/registry/apps/
+deployment/strategy.go, PrepareForUpdate (annotations of a Deployment make another generation).
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from bus.resources.culling import (
     LAST_ACTIVITY,
     REPLICAS_BEFORE,
     RESTORED_BY,
+    SCALING,
     STOPPED,
     WARNED_BY,
 )
@@ -49,7 +51,10 @@ def warning(decision: Decision) -> dict[str, str]:
 
 
 def stop(decision: Decision, found: Json) -> Json | None:
-    """The patch that stops the object ``found``; None where it stands still already."""
+    """The patch that stops the object ``found``; None where it stands still already.
+
+    A workload is only marked by it: :func:`scale` stops it then.
+    """
     said = {
         CULLED_BY: decision.id,
         CULL_REASON: sentence(decision),
@@ -68,11 +73,14 @@ def stop(decision: Decision, found: Json) -> Json | None:
     replicas = found["spec"].get("replicas", 1)
     if not replicas:
         return None
-    return patch_of(found, {**said, REPLICAS_BEFORE: str(replicas)}, {"replicas": 0})
+    return patch_of(found, {**said, REPLICAS_BEFORE: str(replicas), SCALING: _marked(found)})
 
 
 def restoration(decision: Decision, found: Json) -> Json | None:
-    """The patch that undoes the cull ``decision.key``; None where the object is not stopped by it any more."""
+    """The patch that undoes the cull ``decision.key``; None where the object is not stopped by it any more.
+
+    A workload is only marked by it: :func:`scale` gives it back then, and :func:`scaled` takes the marks away.
+    """
     annotations = annotations_of(found)
     if annotations.get(CULLED_BY) != decision.key:
         return None
@@ -82,7 +90,44 @@ def restoration(decision: Decision, found: Json) -> Json | None:
     before = annotations.get(REPLICAS_BEFORE, "")
     if found["spec"].get("replicas", 1) or not _COUNT.fullmatch(before):
         return None
-    return patch_of(found, {**said, REPLICAS_BEFORE: None}, {"replicas": int(before)})
+    return patch_of(found, {RESTORED_BY: decision.id, SCALING: _marked(found)})
+
+
+def scale(decision: Decision, found: Json) -> Json | None:
+    """The patch of the ``scale`` subresource of a workload that is marked; None where it changed since it was marked.
+
+    Then it was scaled before, or its owner changed it: :func:`is_scaled` tells. Either way it is left alone.
+    """
+    metadata = found["metadata"]
+    if annotations_of(found).get(SCALING) != str(metadata["generation"]):
+        return None
+    before = annotations_of(found).get(REPLICAS_BEFORE, "")
+    if not isinstance(decision, Cull) and not _COUNT.fullmatch(before):
+        return None
+    only = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    replicas = 0 if isinstance(decision, Cull) else int(before)
+    return {"metadata": only, "spec": {"replicas": replicas}}
+
+
+def is_scaled(decision: Decision, found: Json) -> bool:
+    """Whether a workload is what the decision wants it to be."""
+    return bool(found["spec"].get("replicas", 1)) is not isinstance(decision, Cull)
+
+
+def scaled(decision: Decision, found: Json, *, is_done: bool) -> Json:
+    """The patch that ends a scale, or gives it up. Its controller writes the object meanwhile, so its version is no condition."""
+    gone = {SCALING: None}
+    if isinstance(decision, Cull) is not is_done:
+        gone |= {CULLED_BY: None, CULL_REASON: None, REPLICAS_BEFORE: None}
+    elif not is_done:
+        gone |= {RESTORED_BY: None}
+    return {"metadata": {"uid": found["metadata"]["uid"], "annotations": gone}}
+
+
+def _marked(found: Json) -> str:
+    """The generation that the object has when the mark is on it: of a Deployment an annotation makes another one."""
+    generation: int = found["metadata"]["generation"]
+    return str(generation + (found.get("kind") == "Deployment"))
 
 
 def sentence(decision: Decision) -> str:
@@ -130,14 +175,14 @@ def is_in_time(created: str, decision: Decision, now_us: int) -> bool:
     return decision.at_us - SKEW_US <= parse_stamp(created) <= now_us + SKEW_US
 
 
-def patch_of(found: Json, annotations: Json, spec: Json | None = None) -> Json:
+def patch_of(found: Json, annotations: Json) -> Json:
     """A merge patch of what was looked at, and of nothing else."""
     metadata = {
         "uid": found["metadata"]["uid"],
         "resourceVersion": found["metadata"]["resourceVersion"],
         "annotations": annotations,
     }
-    return {"metadata": metadata} | ({"spec": spec} if spec else {})
+    return {"metadata": metadata}
 
 
 def annotations_of(found: Json) -> dict[str, str]:

@@ -4,7 +4,7 @@ import asyncio
 import json
 from collections import deque
 
-from bus.clock import SECOND_US
+from bus.clock import parse_stamp
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import PODS
 from bus.sources.contract import Page, ReflectorSettings
@@ -52,7 +52,7 @@ class StillClock:
     """A clock that a test sets."""
 
     def __init__(self):
-        self.us = 1_000 * SECOND_US
+        self.us = parse_stamp("2026-11-22T12:00:00Z")
 
     def now_us(self):
         """The same until the test says otherwise."""

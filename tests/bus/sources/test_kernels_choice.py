@@ -1,11 +1,26 @@
 """Which pods are notebooks, how they are reached, and what is asked of them."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
 from bus.clock import parse_stamp
-from bus.sources.kernels.choice import kinds_of, peer_of
+from bus.sources.kernels import PROBES
+from bus.sources.kernels.choice import (
+    BASE_PATH,
+    HUB_COMPONENTS,
+    HUB_SERVER,
+    HUB_USER,
+    PORT,
+    PROBE,
+    is_notebook,
+    kinds_of,
+    peer_of,
+)
+from bus.sources.kernels.contract import NOTEBOOK_NAME
+from bus.sources.labels import LabelPolicy, kept_labels
 from tests.bus.sources.notebooks import peer
 
 
@@ -99,3 +114,44 @@ def test_several_kinds_may_be_asked_for():
     assert ["jupyter", "code-server", "traffic", "gpu", "pod-cpu"] == [
         k.name for k in kinds_of(both)
     ]
+
+
+HUB = {"hub.jupyter.org/username": "ada@example.org", "hub.jupyter.org/servername": ""}
+
+
+@pytest.mark.parametrize("key", ["component", "app.kubernetes.io/component"])
+def test_a_single_user_server_of_jupyterhub_is_a_notebook_by_default(key):
+    labels, _ = kept_labels({key: "singleuser-server", "x": "y"}, LabelPolicy())
+    found = peer_of(pod(labels=labels, annotations=HUB))
+
+    assert is_notebook(labels, {})
+    assert found.base_path == "/user/ada@example.org/"
+    assert "jupyter" in {kind.name for kind in kinds_of(found)}
+
+
+@pytest.mark.parametrize(
+    ("user", "server", "path"),
+    [
+        ("ada", "gpu", "/user/ada/gpu/"),
+        ("a b/ü", "", "/user/a%20b%2F%C3%BC/"),
+        ("", "", "/"),
+        ("..", "", "/"),
+        ("ada", "..", "/"),
+        ("x" * 600, "", "/"),
+    ],
+)
+def test_the_address_of_a_hub_server_is_escaped_as_jupyterhub_does(user, server, path):
+    annotations = {"hub.jupyter.org/username": user, "hub.jupyter.org/servername": server}
+    labels = {"component": "singleuser-server"}
+
+    assert peer_of(pod(labels=labels, annotations=annotations)).base_path == path
+
+
+def test_every_key_that_the_page_names_is_read():
+    page = (Path(__file__).parents[3] / "docs" / "culling.md").read_text()
+
+    for key in (NOTEBOOK_NAME, PROBE, PORT, BASE_PATH, HUB_USER, *HUB_COMPONENTS, HUB_SERVER):
+        assert key in page
+    assert {kind.name for kind in PROBES if not kind.everywhere} <= set(
+        re.findall(r"[a-z-]+", page)
+    )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bus.amounts import charged_bytes
+from bus.charges import charged_bytes
 from bus.clock import SECOND_US, parse_stamp
 from bus.errors import ObservationError
 from bus.events.nodes import NodeObserved

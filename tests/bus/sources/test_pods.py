@@ -5,7 +5,7 @@ import json
 import msgspec
 import pytest
 
-from bus.amounts import charged_bytes
+from bus.charges import charged_bytes
 from bus.errors import BursarError, MalformedJsonError, ObservationError
 from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
 from bus.kinds import QUOTA_LABELS
@@ -144,7 +144,8 @@ def ended(at):
 def test_what_a_record_says_stands_in_the_fact(thing, want):
     plain = {"uid": "u1", "namespace": "team-a", "name": "p", "resource_version": "7"}
     actual = body(pods.translate(record(thing), POLICY))
-    actual.pop("resources")
+    for amounts in ("resources", "limits"):
+        actual.pop(amounts)
 
     assert plain | want == actual
 
@@ -260,7 +261,7 @@ def test_a16_a_large_object_becomes_a_small_fact():
     assert len(event.body) < 8 * 1024
 
 
-def test_a16_a_fact_that_stays_too_large_is_parked():
+def test_a16_a_pod_of_thousands_of_resources_is_told_by_what_it_asks_for_as_a_whole():
     containers = [
         {
             "name": str(n),
@@ -269,8 +270,9 @@ def test_a16_a_fact_that_stays_too_large_is_parked():
         for n in range(500)
     ]
 
-    with pytest.raises(ObservationError, match="larger"):
-        observed(pod({"containers": containers}))
+    found = observed(pod({"containers": containers}))
+
+    assert found.notes == ("containers_folded", "resources_cut")
 
 
 RAW = json.dumps(pod()).encode()
@@ -300,7 +302,7 @@ RAW = json.dumps(pod()).encode()
         (RAW.replace(b'"status": {}', b'"x":' + b"[" * 5000 + b"]" * 5000), MalformedJsonError),
         (RAW.replace(b"team-a", b"team-\xff"), MalformedJsonError),
         (RAW.replace(b"team-a", b"team-\\ud800"), MalformedJsonError),
-        (RAW + b" " * 5_000_000, MalformedJsonError),
+        (RAW + b" " * 13_000_000, MalformedJsonError),
         (json.dumps(pod(labels={"a": 1})).encode(), ObservationError),
         (json.dumps(pod({"nodeName": "n" * 300})).encode(), ObservationError),
     ],
@@ -326,7 +328,7 @@ RAW = json.dumps(pod()).encode()
         "5,000 levels",
         "invalid UTF-8",
         "half a character",
-        "five megabytes",
+        "thirteen megabytes",
         "a label that is no text",
         "a node name too long for one",
     ],
@@ -439,3 +441,32 @@ def test_two_lists_of_one_version_are_two_events():
         lists.listed(PodsListed, [], time_us=1, **place)[0].id
         != lists.listed(PodsListed, [], time_us=2, **place)[0].id
     )
+
+
+def test_limits_are_said_whole_beside_the_requests():
+    """What a quota bounds may be the limits, which an owner's template may not say any more while the pod lives."""
+    main = {"name": "main", "resources": {"requests": {"cpu": "1m"}, "limits": {"cpu": "5"}}}
+    gpu = {
+        "name": "gpu",
+        "resources": {"limits": {"cpu": "250m", "memory": "1Gi", "x.io/gpu": "1"}},
+    }
+    setup = {"name": "setup", "resources": {"limits": {"cpu": "7", "memory": "1Mi"}}}
+    spec = {"containers": [main, gpu], "initContainers": [setup]}
+
+    assert observed(pod(spec)).limits == {"cpu": 7000, "memory": 2**30}
+    assert observed(pod({"containers": [{"name": "free"}]})).limits == {}
+    assert observed(pod(spec | {"resources": {"limits": {"cpu": "3"}}})).limits["cpu"] == 3000
+
+
+def test_limits_of_a_pod_that_is_being_made_smaller_are_those_that_hold_until_then():
+    main = {"name": "main", "resources": {"limits": {"cpu": "1"}}}
+    actual = {"name": "main", "resources": {"limits": {"cpu": "4"}, "requests": {"cpu": "4"}}}
+    smaller = pod({"containers": [main]}, {"containerStatuses": [actual]})
+
+    assert observed(smaller).limits == {"cpu": 4000}
+
+
+def test_limits_that_cannot_be_read_are_not_said_and_hide_no_pod():
+    main = {"name": "main", "resources": {"limits": {"cpu": "much"}}}
+
+    assert observed(pod({"containers": [main]})).limits is None

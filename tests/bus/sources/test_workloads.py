@@ -39,11 +39,13 @@ def test_a_workload_says_what_it_asks_for_and_nothing_else_of_its_template():
     event = DEPLOYMENTS.translate(record(deployment()), POLICY)
     one = {"requests.cpu": 500, "requests.nvidia.com/gpu": 1, "limits.cpu": 2000}
     one |= {"limits.nvidia.com/gpu": 1}
+    bounded = ("ephemeral-storage", "memory")
 
     assert {
         "uid": "u", "kind": "Deployment", "namespace": "ns", "name": "n", "resource_version": "7",
         "labels": {QUOTA_LABELS[0]: "vision"}, "pods": 3, "per_replica": one, "replicas": 3,
         "demand": {name: 3 * amount for name, amount in one.items()},
+        "unstated": {f"{part}.{name}": ["1 container"] for part in ("limits", "requests") for name in bounded},
     } == body(event)  # fmt: skip
     assert b"canary" not in event.body
 
@@ -97,8 +99,8 @@ def test_a_workload_whose_demand_cannot_be_read_is_there_with_a_note(spec):
 def test_a_recorded_job_asks_for_its_pods_until_it_is_complete():
     facts = [WorkloadObserved.read(JOBS.translate(one, POLICY)) for one in recorded("jobs")]
     amounts = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 1}
-    demand = {f"requests.{name}": amount for name, amount in amounts.items()}
-    demand["limits.nvidia.com/gpu"] = 1
+    # It states no limits of cpu and memory: they count as its requests.
+    demand = {f"{part}.{name}": n for name, n in amounts.items() for part in ("requests", "limits")}
 
     assert [(demand, False)] * 3 + [({}, True)] == [(f.demand, f.suspended) for f in facts]
 

@@ -1,5 +1,7 @@
 """The same recovery on a real JetStream: the condition on the stream's end, ids in its window, a stream made anew."""
 
+import asyncio
+
 import msgspec
 import pytest
 
@@ -14,6 +16,7 @@ from projections.engine.checkpoint import confirm
 from projections.engine.recover import recover
 from projections.engine.verify import verify
 from tests import factories as given
+from tests.bus.damage import DAMAGES
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
 
 pytestmark = pytest.mark.nats
@@ -48,6 +51,21 @@ async def store(tmp_path):
     made.close()
 
 
+def _renewing(server, transport):
+    """What only an administrator may do: delete the stream, and make it anew."""
+
+    async def renew(last):
+        assert last == (await transport.head()).last_sequence
+        door = await Connection.open(server.url, credentials=server.address.recovery_credentials)
+        await door.ask("STREAM.DELETE.HISTORY", msgspec.json.encode({}))
+        await door.close()
+        made = await _connect(server)
+        await made.close()
+        return transport
+
+    return renew
+
+
 async def events_of(transport):
     return [event async for part in transport.read(after=0, live=False) for event in part]
 
@@ -72,19 +90,43 @@ async def test_other_events_are_taken_behind_the_archive(store, bus):
     server, transport = bus
     await transport.publish([TWICE, *OTHERS])
 
-    async def renew(last):
-        assert last == 1 + len(OTHERS)
-        door = await Connection.open(server.url, credentials=server.address.recovery_credentials)
-        await door.ask("STREAM.DELETE.HISTORY", msgspec.json.encode({}))
-        await door.close()
-        made = await _connect(server)
-        await made.close()
-        return transport
-
-    found = await recover(store, transport, renew)
+    found = await recover(store, transport, _renewing(server, transport))
 
     stored = await events_of(transport)
     assert (found.taken, found.published) == (len(OTHERS), len(LIVES) + len(OTHERS))
     assert [event.id for event in stored[-3:]] == [event.id for event in OTHERS]
     assert await confirm(store.checkpoint(VERSION), transport) == store.checkpoint(VERSION)
     assert verify(store).ok
+
+
+@pytest.mark.parametrize(
+    "folded", [len(lives(10)), len(lives(10)) - 1, 3], ids=["all", "all-but-one", "few"]
+)
+@pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
+async def test_a_stream_whose_end_is_damaged_is_made_anew_from_what_anybody_has(
+    tmp_path, monkeypatch, damage, folded
+):
+    """The damaged messages come back from the archive; those that it never saw are counted, and what is whole is kept."""
+    monkeypatch.setattr("bus.jetstream.reader.HEARTBEAT_SECONDS", 0.2)
+    said = lives(10)
+    made = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    fill(made, said[:folded])
+    async with EmbeddedServer(tmp_path / "bus") as server:
+        transport = await _connect(server)
+        await transport.publish(said)
+        await transport.close()
+    damage(tmp_path / "bus")
+
+    async with EmbeddedServer(tmp_path / "bus") as server, asyncio.timeout(60):
+        transport = await _connect(server)
+        found = await recover(made, transport, _renewing(server, transport))
+        again = await recover(made, transport)
+        stored = await events_of(transport)
+        await transport.close()
+
+    kept = {event.id for event in stored}
+    assert [event.id for event in said if event.id in kept] == [event.id for event in stored]
+    assert (len(stored), again.published) == (len(said) - found.lost, 0)
+    assert {event.id for event in said[:folded]} <= kept
+    assert (found.lost > 0) == (folded < len(said))
+    made.close()

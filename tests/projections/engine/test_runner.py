@@ -1,15 +1,19 @@
 """The runner stops where going on would be wrong, and says so."""
 
+import asyncio
+import threading
+
 import msgspec
 import pytest
 import sqlalchemy as sa
 
-from bus.errors import LedgerNewerError
+from bus.errors import BusUnavailableError, LedgerNewerError
 from bus.memory import MemoryTransport
+from bus.waiting import ended
 from migrations.schema import upgrade
 from projections.books import Books
 from projections.catalogue import VERSION
-from projections.engine.runner import Runner
+from projections.engine.runner import MOST_BYTES, Arrived, Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import parked
 from tests import factories as f
@@ -28,4 +32,99 @@ async def test_an_event_of_a_newer_version_is_parked_and_stops_the_runner_e2(tmp
 
     found = store.select(sa.select(parked.c.sequence))
     assert ([(2,)], 2) == (found, store.checkpoint(VERSION).sequence)
+    store.close()
+
+
+class Slow(Store):
+    """A ledger whose first commit takes until ``go`` is set; it remembers how many events each commit held."""
+
+    def __init__(self, made):
+        super().__init__(made)
+        self.commits, self.begun, self.go = [], threading.Event(), threading.Event()
+
+    def commit(self, batch, changes, checkpoint):
+        self.begun.set()
+        assert self.go.wait(20)
+        self.commits.append(len(batch))
+        return super().commit(batch, changes, checkpoint)
+
+
+@pytest.fixture
+def slow(tmp_path):
+    store = Slow(engine(f"sqlite:///{tmp_path}/ledger.db"))
+    upgrade(store.engine)
+    yield store
+    store.go.set()
+    store.close()
+
+
+async def test_what_arrives_while_a_batch_is_written_is_one_transaction(slow):
+    """A million events in commits of a thousand wrote 18 KB to disk for each event, and flushed for each thousand."""
+    transport = MemoryTransport()
+    await transport.publish([f.pod_observed("a", 1)])
+    runner = Runner(slow, Books(slow), transport, VERSION, batch=10)
+    running = asyncio.create_task(runner.run())
+    await asyncio.to_thread(slow.begun.wait, 20)
+    for number in range(2, 62):
+        await transport.publish([f.pod_observed("a", number)])
+        await asyncio.sleep(0)
+    await asyncio.sleep(0.1)
+    slow.go.set()
+    async with asyncio.timeout(20):
+        while runner.checkpoint.sequence < 61:
+            await asyncio.sleep(0.01)
+    await ended(running)
+
+    assert slow.commits == [1, 60]
+
+
+async def test_a_reader_is_held_back_where_the_ledger_is_slow():
+    """Memory is bounded in events and in bytes."""
+    for most, size, taken in ((5, 1, 5), (1000, MOST_BYTES // 2, 2)):
+        arrived = Arrived(most)
+        event = msgspec.structs.replace(f.pod_observed("a"), body=b"x" * size)
+        putting = [asyncio.create_task(arrived.put([event])) for _ in range(8)]
+        done, waiting = await asyncio.wait(putting, timeout=0.05)
+
+        assert len(done) == taken - 1
+        assert len(await arrived.taken(gather=False)) == 8
+        async with asyncio.timeout(5):
+            await asyncio.gather(*waiting)
+
+
+async def test_one_event_is_written_at_once_and_a_flood_is_gathered(slow):
+    arrived = Arrived(1000)
+    event = f.pod_observed("a")
+
+    async def flood():
+        for _ in range(20):
+            await arrived.put([event])
+            await asyncio.sleep(0.01)
+
+    flooding = asyncio.create_task(flood())
+    assert len(await arrived.taken(gather=False)) == 1
+    assert len(await arrived.taken(gather=True)) == 19
+    await flooding
+    arrived.end()
+    assert await arrived.taken(gather=True) == []
+
+
+async def test_what_was_read_before_the_bus_failed_is_written_and_the_failure_told(tmp_path):
+    store = Store(engine(f"sqlite:///{tmp_path}/ledger.db"))
+    upgrade(store.engine)
+    transport = MemoryTransport()
+    await transport.publish([f.pod_observed("a", 1)])
+
+    class Failing:
+        head, at = transport.head, transport.at
+
+        async def read(self, **options):
+            async for events in transport.read(**{**options, "live": False}):
+                yield events
+            raise BusUnavailableError(reason="gone")
+
+    with pytest.raises(BusUnavailableError, match="gone"):
+        await Runner(store, Books(store), Failing(), VERSION).run()
+
+    assert store.checkpoint(VERSION).sequence == 1
     store.close()

@@ -24,7 +24,7 @@ def test_an_untouched_ledger_is_verified_to_its_end(store, signer, tmp_path):
     keeper = HeadKeeper(store, signer, tmp_path / "heads")
     keeper.keep(fill(store, LIVES))
 
-    found = verify(store, tmp_path / "heads", public_key=signer.public_key)
+    found = verify(store, tmp_path / "heads", keys=[signer.public_key])
 
     assert (found.ok, found.findings) == (True, ())
     assert (found.events, found.sequence, found.signed_until) == (len(LIVES),) * 3
@@ -60,8 +60,8 @@ def test_a_head_is_valid_for_its_own_event_and_key_only(tmp_path, signer):
     head = signer.sign(5, GENESIS)
     other = Signer(tmp_path / "other")
 
-    assert verify_head(head, signer.public_key)
-    assert not verify_head(head, other.public_key)
+    assert verify_head(head, [signer.public_key])
+    assert not verify_head(head, [other.public_key])
     assert not verify_head(type(head)(6, head.chain, head.signature, head.public_key))
     assert not verify_head(type(head)(5, head.chain, b"short", head.public_key))
 
@@ -72,6 +72,35 @@ def test_a_damaged_or_missing_file_of_heads_is_said(store, tmp_path):
     for path in (tmp_path / "heads", tmp_path / "none"):
         with pytest.raises(LedgerError):
             verify(store, path)
+
+
+@pytest.mark.parametrize("kept", [0, 1, 40, 150, -1])
+def test_a_head_that_a_crash_cut_off_is_cut_back_before_the_next_one(
+    store, signer, tmp_path, caplog, kept
+):
+    """Killed anywhere in a head's one write: the heads before it and after it are there, and `verify` reads them."""
+    file, checkpoint = tmp_path / "heads", fill(store, LIVES)
+    keeper = HeadKeeper(store, signer, file)
+    keeper.keep(checkpoint)
+    whole = file.read_bytes()
+    file.write_bytes(whole + whole[: kept % len(whole)])
+    torn = [head.sequence for head in read_heads(file)]
+    keeper.keep(checkpoint)
+
+    assert (torn, file.read_bytes()) == ([checkpoint.sequence], whole * 2)
+    assert verify(store, file, keys=[signer.public_key]).ok
+    assert ("cut off" in caplog.text) == (kept != 0)
+
+
+def test_a_head_behind_one_that_was_cut_off_counts(store, signer, tmp_path):
+    """An earlier version went on writing on the same line, and no `verify` read that file again."""
+    file = tmp_path / "heads"
+    HeadKeeper(store, signer, file).keep(fill(store, LIVES))
+    whole = file.read_bytes()
+    file.write_bytes(whole[:50] + whole + whole)
+
+    assert [head.sequence for head in read_heads(file)] == [len(LIVES)] * 2
+    assert verify(store, file).ok
 
 
 def test_a_parked_event_that_is_not_archived_is_found(store):
@@ -166,7 +195,7 @@ def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
         mutated = mutation(rows, rng)
         with store.engine.begin() as connection:
             _forge(connection, _mended(mutated, level), level)
-        is_found = not verify(store, tmp_path / "heads", public_key=signer.public_key).ok
+        is_found = not verify(store, tmp_path / "heads", keys=[signer.public_key]).ok
         if not is_found and [row[1:10] for row in mutated] != [row[1:10] for row in rows]:
             missed.append(number)
 

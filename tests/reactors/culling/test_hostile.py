@@ -5,7 +5,7 @@ import pytest
 from bus.events.decisions import Restore, Target
 from bus.resources.culling import CULLED_BY, REPLICAS_BEFORE
 from reactors.effectors.cull import StampWriter
-from reactors.effectors.cull.patches import restoration
+from reactors.effectors.cull.patches import restoration, scale
 from tests.factories import owner, pod_observed, pod_vanished, workload_observed
 from tests.reactors.culling.scene import Notebooks
 
@@ -56,9 +56,11 @@ def test_a_count_of_replicas_that_is_none_is_not_given_back(before):
         target=target, reason="asked", numbers={}, expires_us=1,
     )  # fmt: skip
     found = {
+        "kind": "Deployment",
         "metadata": {
             "uid": "u",
             "resourceVersion": "1",
+            "generation": 4,
             "annotations": {CULLED_BY: "c", REPLICAS_BEFORE: before},
         },
         "spec": {"replicas": 0},
@@ -66,4 +68,9 @@ def test_a_count_of_replicas_that_is_none_is_not_given_back(before):
 
     assert restoration(restore, found) is None
     found["metadata"]["annotations"][REPLICAS_BEFORE] = "3"
-    assert {"replicas": 3} == restoration(restore, found)["spec"]
+    marked = restoration(restore, found)["metadata"]["annotations"]
+    found["metadata"]["annotations"] |= marked
+    found["metadata"]["generation"] = 5
+    assert {"replicas": 3} == scale(restore, found)["spec"]
+    found["metadata"]["annotations"][REPLICAS_BEFORE] = before
+    assert scale(restore, found) is None

@@ -5,7 +5,8 @@ import json
 import pytest
 
 from bus.sources.kernels.go_json import Kernel, kernels_in
-from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Reply, Stamp, reconcile
+from reactors.culling import kubeflow
+from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Reply, Stamp
 from reactors.culling.kubeflow import reconcile_with_terminals as fork
 
 NOON = Stamp.parse("2024-08-14T12:00:00.5Z")
@@ -64,6 +65,10 @@ def test_a_reply_is_read_as_go_reads_it(body, kernels):
 
 def idle_at(text):
     return Reply(200, json.dumps([{"execution_state": "idle", "last_activity": text}]).encode())
+
+
+def reconcile(notebook, *, kernels, **more):
+    return kubeflow.reconcile(notebook, kernels=kernels_in(kernels), **more)
 
 
 def notebook(last):

@@ -1,10 +1,15 @@
 """Journals of several clusters and processes in one history."""
 
+from importlib import import_module
+
 from bus.clock import SystemClock
 from bus.events.admissions import QuotaDeclared, QuotaSpec
 from bus.memory import MemoryTransport
 from projections.admissions import Draft
 from reactors.engine.journals import Journals
+
+#: The module; a function of the package has its name.
+vocabulary = import_module("bus.events.vocabulary")
 
 
 def declared(uid):
@@ -38,3 +43,28 @@ async def test_what_a_process_appended_itself_is_not_taken_in_twice():
 
     assert (journals.tree("biz/q").number, journals.parked) == (1, 0)
     assert journals.sequence == 1
+
+
+async def test_what_a_process_appended_itself_is_not_decoded_by_those_who_listen(monkeypatch):
+    """Several folds read each entry, and every review makes one."""
+    transport, said = MemoryTransport(), []
+    journals = await appended(transport, "c1", "a")
+    journals.listen(lambda event: said.append(QuotaDeclared.read(event)))
+    monkeypatch.setattr(vocabulary, "_decoder", None)
+    journals.take(transport.events)
+
+    assert said == [declared("a")]
+
+
+async def test_what_another_process_appended_is_decoded_once(monkeypatch):
+    transport, said, decoded = MemoryTransport(), [], []
+    await appended(transport, "c1", "a")
+    journals = Journals(transport, SystemClock(), cluster="c1", source="webhook")
+    for _ in range(3):
+        journals.listen(lambda event: said.append(QuotaDeclared.read(event)))
+    decoder = vocabulary._decoder
+    monkeypatch.setattr(vocabulary, "_decoder", lambda fact: decoded.append(fact) or decoder(fact))
+    journals.take(transport.events)
+
+    assert said == [declared("a")] * 3
+    assert decoded == [QuotaDeclared]

@@ -17,7 +17,8 @@ from reactors.evictions import NAME
 from reactors.evictions.decide import decide, reactor
 from reactors.evictions.figures import figures
 from reactors.evictions.view import EvictionView
-from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
+from tests.reactors.cluster import job
+from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
 
 
 @pytest.fixture
@@ -185,6 +186,31 @@ async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(clus
     assert [("budget-grace-over", 100, 90)] == [
         (d.reason, d.numbers["spent"], d.numbers["limit"]) for d in cluster.decisions()
     ]
+
+
+async def test_who_borrowed_gives_back_what_was_refused_to_another_quota(cluster):
+    """30 cards: `c` ends its 10, so the share of what was refused to `other` grows beyond the 13 that it wants."""
+    await cluster.nodes(30)
+    for name, least in (("c", 10), ("q", 0), ("other", 0)):
+        await cluster.see_elastic(name, least, 30)
+    for number in range(10):
+        await cluster.run_pod(f"c{number}", quota="c")
+    for number in range(20):
+        await cluster.run_pod(f"q{number:02}")
+    await cluster.settled()
+    made = job("j", 1, "")
+    made["metadata"]["labels"] = {ELASTIC: "other"}
+    made["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"] = {CARD: "13"}
+    assert (await cluster.review(made)).reason == "over-quota"
+    for number in range(10):
+        await cluster.evict("ns", f"c{number}", uid=f"uid-c{number}")
+    cluster.evicted.clear()
+    for _ in range(6):
+        await cluster.tick(10)
+
+    first = cluster.decisions()[0]
+    assert (first.numbers[f"used_{CARD}"], first.numbers[f"runtime_{CARD}"]) == (20, 17)
+    assert ["q19", "q18"] == cluster.evicted
 
 
 async def test_a_new_period_of_the_budget_ends_its_evictions(cluster):

@@ -9,7 +9,9 @@ import pytest
 from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
+from bus.events.pods import Owner
 from bus.metrics import lines as written
+from deploy.blocked import held_back
 from reactors.queue import lines, plan, releasing
 from reactors.queue.figures import figures
 from reactors.queue.rederive import rederived
@@ -171,6 +173,22 @@ async def test_a_start_that_fails_is_tried_again(cluster):
     assert (2, ["a"]) == (cluster.patches, cluster.released())
 
 
+async def test_a_start_that_somebody_refuses_is_told_while_it_is_not_done(cluster):
+    """Also a missing permission and an API server that is away: what was released and does not run is not silent."""
+    cluster.fails = [PermissionDeniedError(permission="patch jobs.batch")]
+    await cluster.create("a", 1)
+    stuck = cluster.admission.releasing.stuck
+    await until(stuck)
+    (told,) = held_back(None, cluster.admission.releasing)
+
+    assert ("ns/a", 1) == (told["first"], told["count"])
+    assert "its start is decided and not done" in told["sentence"]
+    assert "patch jobs.batch" in told["sentence"]
+    cluster.clock.after(60)
+    await until(lambda: cluster.running() == ["a"])
+    assert stuck() == []
+
+
 async def test_a_start_that_somebody_refuses_is_tried_again_later(cluster):
     cluster.fails = [PermissionDeniedError(permission="patch jobs.batch", message="not now")]
     await cluster.create("a", 1)
@@ -209,6 +227,29 @@ async def test_a_start_is_tried_only_on_the_one_that_waits(cluster):
     await quiet(cluster)
 
     assert ([], ["a"]) == (cluster.running(), cluster.released())
+
+
+async def test_what_is_to_wait_again_holds_what_its_pods_hold_until_they_have_ended(cluster):
+    """A suspended Job's pods have their grace; who starts in their place would run beside them."""
+    await cluster.see_team(4, delay=60)
+    await cluster.create("first", 3)
+    await until(lambda: cluster.running() == ["first"])
+    cluster.clock.after(1)
+    await cluster.create("head", 4)
+    cluster.clock.after(1)
+    await cluster.create("small", 1)
+    await until(lambda: cluster.running() == ["first", "small"])
+    by = Owner(kind="Job", name="small", uid=cluster.objects["small"]["metadata"]["uid"])
+    await cluster.see_pod("small-0", 1, owner=by)
+    await cluster.delete("first")
+    await quiet(cluster)
+    cluster.clock.after(60)
+    await until(lambda: cluster.running() == [])
+    await quiet(cluster)
+    assert ([], 1000) == (cluster.running(), cluster.used())
+    await cluster.lose_pod("small-0", by)
+
+    await until(lambda: cluster.running() == ["head"])
 
 
 async def test_what_passed_the_head_waits_again_when_the_head_has_waited_long_enough(cluster):

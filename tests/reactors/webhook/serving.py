@@ -40,13 +40,13 @@ class Clock:
 class Webhook:
     """What :func:`serving` gives: the server, its rotation, and the authorities that were told so far."""
 
-    def __init__(self, folder: Path, app, clock, client_ca=None):
+    def __init__(self, folder: Path, app, clock, client_ca=None, **settings):
         certificates = OwnCertificates(folder / "certificates", ("127.0.0.1",), clock)
         self.clock = clock
         self.ca_file = folder / "trusted.pem"
         self.rotation = Rotation(certificates, self.trust, client_ca)
-        settings = ServerSettings("127.0.0.1", 0, drain_seconds=0.5)
-        self.server = WebhookServer(app, settings, self.rotation.begin())
+        where = ServerSettings("127.0.0.1", 0, drain_seconds=0.5, **settings)
+        self.server = WebhookServer(app, where, self.rotation.begin())
         self.bundles = []
         #: Called with each bundle, as an API server is told.
         self.tell = None
@@ -76,9 +76,9 @@ class Webhook:
 
 
 @contextlib.asynccontextmanager
-async def serving(folder, app, *, client_ca=None):
-    """A running webhook, whose first authority has been told."""
-    webhook = Webhook(folder, app, Clock(), client_ca)
+async def serving(folder, app, *, client_ca=None, **settings):
+    """A running webhook, whose first authority has been told. More settings are those of its server."""
+    webhook = Webhook(folder, app, Clock(), client_ca, **settings)
     await webhook.server.start()
     try:
         await webhook.rotation.turn()
@@ -87,8 +87,11 @@ async def serving(folder, app, *, client_ca=None):
         await webhook.server.stop()
 
 
-def client_certificate(path):
-    """Writes a client's certificate and key, which is its own authority; the path again."""
+def client_certificate(path, *alternatives):
+    """Writes a client's certificate and key, which is its own authority; the path again.
+
+    It is for the file's name, and for these alternative names.
+    """
     key = ec.generate_private_key(ec.SECP256R1())
     name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, path.stem)])
     now = datetime.datetime.now(datetime.UTC)
@@ -101,6 +104,9 @@ def client_certificate(path):
         .not_valid_before(now - datetime.timedelta(hours=1))
         .not_valid_after(now + datetime.timedelta(hours=1))
         .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.DNSName(one) for one in alternatives]), False
+        )
         .sign(key, hashes.SHA256())
     )
     pem = serialization.Encoding.PEM

@@ -3,12 +3,16 @@
 import asyncio
 import json
 import logging
+import threading
 import time
 
 import pytest
 
+from bus.strict import LARGE_BYTES
 from reactors.webhook import Answer
-from reactors.webhook.review import MAX_BYTES
+from reactors.webhook import application as module
+from reactors.webhook.health import HealthApplication
+from reactors.webhook.review import MAX_BYTES, parse
 from tests.reactors.webhook.reviews import application, deployment, encoded, review
 
 DEADLINE = 0.05
@@ -241,11 +245,20 @@ async def test_the_benchmarks_control_allows_everything_where_it_is_asked_for():
     assert asker.response["allowed"] is True
 
 
+async def test_health_and_figures_are_not_on_the_port_of_the_reviews():
+    seen = [
+        (await ask(application(), b"", path=path, method="GET")).status
+        for path in ("/healthz", "/readyz", "/metrics")
+    ]
+
+    assert [404, 404, 404] == seen
+
+
 @pytest.mark.parametrize(
     ("ready", "draining", "status"), [(True, False, 200), (False, False, 503), (True, True, 503)]
 )
 async def test_readiness_follows_the_caller_and_ends_with_draining(ready, draining, status):
-    app = application(ready=lambda: ready)
+    app = HealthApplication(lambda: ready)
     app.draining = draining
     asker = await ask(app, b"", path="/readyz", method="GET")
 
@@ -253,7 +266,7 @@ async def test_readiness_follows_the_caller_and_ends_with_draining(ready, draini
 
 
 async def test_health_is_answered_also_while_not_ready():
-    asker = await ask(application(ready=lambda: False), b"", path="/healthz", method="GET")
+    asker = await ask(HealthApplication(lambda: False), b"", path="/healthz", method="GET")
 
     assert asker.status == 200
 
@@ -265,3 +278,45 @@ async def test_a_draining_server_asks_to_connect_anew():
     after = await ask(app)
 
     assert (before.closes, after.closes) == (False, True)
+
+
+async def test_a_large_review_is_read_beside_the_event_loop(monkeypatch):
+    """While a large one is read, others are answered; so no shape of 3 MiB can hold them up."""
+    reading, go_on = threading.Event(), threading.Event()
+    loop_thread = threading.get_ident()
+
+    def read(raw):
+        if threading.get_ident() != loop_thread:
+            reading.set()
+            assert go_on.wait(10)
+        return parse(raw)
+
+    monkeypatch.setattr(module, "parse", read)
+    app = application(deadline_seconds=20)
+    large = encoded(object=deployment(annotations={"a": "x" * LARGE_BYTES}))
+    first = asyncio.create_task(ask(app, large))
+    while not reading.is_set():
+        await asyncio.sleep(0.01)
+    small = await ask(app)
+    go_on.set()
+
+    assert small.response["allowed"] is True
+    assert (await first).response["allowed"] is True
+
+
+async def test_only_a_few_large_bodies_are_taken_into_memory_at_once():
+    """The ninth waits with 64 KiB, until its deadline; a small one is answered."""
+    app = application(deadline_seconds=0.5)
+    large = encoded(object=deployment(annotations={"a": "x" * LARGE_BYTES * 2}))
+    pieces = [large[: LARGE_BYTES + 1], large[LARGE_BYTES + 1 :]]
+    slow = [Asker(pieces[0], ...) for _ in range(8)]
+    waiting = [asyncio.create_task(app(one.scope, one.receive, one.send)) for one in slow]
+    await asyncio.sleep(0)
+    ninth = Asker(*pieces)
+    waiting.append(asyncio.create_task(app(ninth.scope, ninth.receive, ninth.send)))
+    await asyncio.sleep(0.05)
+    unread, small = len(ninth._chunks), await ask(app)
+    await asyncio.gather(*waiting)
+
+    assert (unread, small.response["allowed"]) == (1, True)
+    assert {one.status for one in slow} == {408}

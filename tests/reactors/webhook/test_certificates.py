@@ -7,6 +7,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from bus.errors import ForeignFileError
 from reactors.webhook.certificates import (
     LIFE_SECONDS,
     SETTLE_SECONDS,
@@ -175,3 +176,14 @@ def test_only_tls_1_2_and_newer_is_spoken(own):
 
     assert context.minimum_version == ssl.TLSVersion.TLSv1_2
     assert context.verify_mode == ssl.CERT_NONE
+
+
+def test_a_folder_that_others_may_write_holds_no_key(tmp_path, clock):
+    """Who may write it could exchange the key of the webhook, and answer reviews in its place."""
+    folder = tmp_path / "certificates"
+    folder.mkdir()
+    folder.chmod(0o777)
+    with pytest.raises(ForeignFileError, match="others may write"):
+        OwnCertificates(folder, NAMES, clock).renew()
+
+    assert not list(folder.iterdir())

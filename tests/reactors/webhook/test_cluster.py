@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from bus import kinds
+from bus.kinds import table
 from bus.resources.manifests import manifest
 from reactors.webhook import Answer
 from reactors.webhook.certificates import SETTLE_SECONDS
@@ -174,16 +176,26 @@ async def test_an_autoscaler_of_an_older_version_is_converted(asked, team):
     assert (review.version, review.object["spec"]["maxReplicas"]) == ("v2", 7)
 
 
-async def test_pods_that_a_controller_makes_are_left_to_their_owner(asked, team):
+async def test_pods_that_a_controller_makes_are_asked_about_when_they_are_made_and_never_again(
+    asked, team
+):
+    """Each has to fit what its owner is charged with. Its end, and a finalizer of its Job, ask for nothing."""
     await asked.create(team, deployment("service", replicas=3))
     path = f"/api/v1/namespaces/{team}/pods"
     async with asyncio.timeout(30):
         while len((await asked.request("GET", path))["items"]) < 3:
             await asyncio.sleep(0.1)
+    await asked.request("DELETE", f"/apis/apps/v1/namespaces/{team}/deployments/service")
+    async with asyncio.timeout(30):
+        while any(
+            "deletionTimestamp" not in pod["metadata"]
+            for pod in (await asked.request("GET", path))["items"]
+        ):
+            await asyncio.sleep(0.1)
 
-    kinds = {review.kind for review in asked.admission.asked if review.namespace == team}
-
-    assert kinds == {"Deployment", "ReplicaSet"}
+    reviews = [review for review in asked.admission.asked if review.namespace == team]
+    assert {"Deployment", "ReplicaSet", "Pod"} == {review.kind for review in reviews}
+    assert {"CREATE"} == {review.operation for review in reviews if review.kind == "Pod"}
 
 
 async def test_a_pod_that_only_claims_an_owner_is_asked_about(asked, team):
@@ -379,3 +391,28 @@ def admission_configuration(folder, client):
         )
     )
     return path
+
+
+async def test_a_limit_range_is_in_the_pod_that_is_reviewed_and_not_in_a_template(asked, team):
+    """What states no limits: defaults of a LimitRange count where they are, in pods."""
+    limits = [{"type": "Container", "default": {"cpu": "2", "memory": "1Gi"}}]
+    path = f"/api/v1/namespaces/{team}/limitranges"
+    await asked.request(
+        "POST", path, {"metadata": {"name": "defaults"}, "spec": {"limits": limits}}
+    )
+    async with asyncio.timeout(20):
+        # The API server's own LimitRanger reads them a moment later.
+        while True:
+            await asked.request("POST", f"/api/v1/namespaces/{team}/pods?dryRun=All", pod("p"))
+            reviewed = kinds.asked(table.POD, asked.admission.of("pods", name="p")[-1].object)
+            if reviewed.demand:
+                break
+            await asyncio.sleep(0.2)
+    await asked.create(team, deployment("service"))
+    [review] = asked.admission.of("deployments", name="service")
+    template = kinds.asked(table.DEPLOYMENT, review.object)
+
+    assert (reviewed.demand["limits.cpu"], reviewed.demand["requests.cpu"]) == (2000, 2000)
+    assert "limits.cpu" not in reviewed.unstated
+    assert template.demand == {}
+    assert template.unstated["limits.cpu"] == ("main",)

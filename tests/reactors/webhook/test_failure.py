@@ -21,6 +21,14 @@ ASKS_FOR_MORE = {
     "an update of the spec": update(deployment(2), deployment(1)),
     "an update of the labels": update(deployment(labels={"quota": "b"}), deployment()),
     "an update whose old object is not told": update(deployment(), None),
+    "a change of its controller": update(
+        deployment(ownerReferences=[{"kind": "Rollout", "uid": "a", "controller": True}]),
+        deployment(),
+    ),
+    "an orphan": update(
+        deployment(),
+        deployment(ownerReferences=[{"kind": "Rollout", "uid": "a", "controller": True}]),
+    ),
     "a scale up": update(scale(3), scale(2), subResource="scale"),
 }
 ASKS_FOR_NO_MORE = {
@@ -54,3 +62,30 @@ def test_an_error_is_told_apart_from_a_late_decision():
 
     assert failure(asked, None).message != failure(asked, RuntimeError("secret")).message
     assert "secret" not in failure(asked, RuntimeError("secret")).message
+
+
+def notebook(**annotations):
+    """A Notebook as Kubeflow has it."""
+    container = {"name": "nb", "resources": {"limits": {"cpu": "1"}}}
+    return {
+        "metadata": {"name": "nb", "namespace": "team", "uid": "u", "annotations": annotations},
+        "spec": {"template": {"spec": {"containers": [container]}}},
+    }
+
+
+def test_the_start_of_a_stopped_notebook_asks_for_more_and_its_other_annotations_do_not():
+    of_notebook = {"resource": {"group": "kubeflow.org", "version": "v1", "resource": "notebooks"}}
+    failure = closed_for([("kubeflow.org", "notebooks")])
+    stopped = notebook(**{"kubeflow-resource-stopped": "2026-01-01T00:00:00Z"})
+    started = parse(encoded(**update(notebook(), stopped), **of_notebook))
+    noted = parse(encoded(**update(notebook(note="mine"), notebook()), **of_notebook))
+
+    assert not failure(started, None).allowed
+    assert failure(noted, None).allowed
+
+
+def test_nothing_is_said_of_what_was_charged_as_nobody_knows():
+    answer = closed_for(CHARGED)(parse(encoded()), None)
+
+    assert "unknown, ask again" in answer.message
+    assert "charged" not in answer.message

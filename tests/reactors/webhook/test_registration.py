@@ -27,12 +27,12 @@ def rules(settings=SETTINGS):
 
 def matched():
     """(group, resource) to the operations that are asked about."""
-    return {
-        (group, resource): set(rule["operations"])
-        for rule in rules()
-        for group in rule["apiGroups"]
-        for resource in rule["resources"]
-    }
+    found = {}
+    for rule in rules():
+        for group in rule["apiGroups"]:
+            for resource in rule["resources"]:
+                found.setdefault((group, resource), set()).update(rule["operations"])
+    return found
 
 
 def test_nothing_is_matched_by_a_wildcard():
@@ -114,14 +114,26 @@ def test_the_system_s_and_bursar_s_own_namespaces_are_exempt():
 
 
 def test_no_label_of_a_workload_opens_a_way_around():
-    assert [{}] * 2 == [webhook["objectSelector"] for webhook in webhooks()]
+    assert [{}] * 3 == [webhook["objectSelector"] for webhook in webhooks()]
 
 
 def test_an_absent_webhook_lets_everything_pass_unless_chosen_otherwise():
     closed = RegistrationSettings("bursar", failure_policy="Fail")
 
     assert {"Ignore"} == {webhook["failurePolicy"] for webhook in webhooks()}
-    assert {"Fail"} == {webhook["failurePolicy"] for webhook in webhooks(closed)}
+    assert ["Fail", "Fail", "Ignore"] == [one["failurePolicy"] for one in webhooks(closed)]
+
+
+def test_pods_of_controllers_are_asked_about_when_they_are_made_and_pass_while_nobody_answers():
+    """Each pod below an owner has to fit the owner's charge. An outage of Bursar keeps no pod from being replaced."""
+    children = webhooks(RegistrationSettings("bursar", failure_policy="Fail"))[2]
+
+    [rule] = children["rules"]
+    assert (rule["resources"], rule["operations"]) == (["pods"], ["CREATE"])
+    assert children["failurePolicy"] == "Ignore"
+    [condition] = children["matchConditions"]
+    assert "system:serviceaccounts:kube-system" in condition["expression"]
+    assert "apps/DaemonSet" in condition["expression"]
 
 
 def test_the_api_server_waits_longer_than_the_internal_deadline_and_not_for_long():

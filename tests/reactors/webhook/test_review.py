@@ -192,3 +192,27 @@ def test_a_denied_answer_tells_code_reason_and_message():
 @pytest.mark.parametrize("function", [parse, render], ids=str)
 def test_reading_and_writing_reviews_is_pure(function):
     assert [] == faults(function, PACKAGES)
+
+
+def around(inner, uid="review-1"):
+    """A review as an API server writes it, whose object has these bytes in an annotation's place."""
+    whole = encoded(uid=uid, object=deployment(annotations="HERE"))
+    return whole.replace(b'"HERE"', inner)
+
+
+@pytest.mark.parametrize("depth", [65, 900, 1_100, 9_999])
+def test_an_object_of_any_depth_is_denied_and_does_not_fall_under_the_failure_policy(depth):
+    """From a thousand levels on no decoder could read the review's uid: HTTP 400, and with Ignore it passed unseen."""
+    with pytest.raises(UnreadableObjectError) as caught:
+        parse(around(b"[" * depth + b"]" * depth))
+
+    assert (caught.value.uid, caught.value.reason) == ("review-1", "too deep")
+
+
+def test_an_object_of_very_many_values_is_denied_before_it_is_decoded():
+    row = b"[" * 60 + b"]" * 60
+    raw = around(b"[" + b",".join([row] * 24_000) + b"]")
+    with pytest.raises(UnreadableObjectError) as caught:
+        parse(raw)
+
+    assert (caught.value.uid, caught.value.reason) == ("review-1", "too many values")

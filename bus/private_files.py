@@ -1,0 +1,81 @@
+"""DOOR: files that only their owner may read, made where nothing was: no link is followed, nothing of another's is used.
+
+Whoever may write a folder can put a link where a file is about to be made, and have it written somewhere else. So a new file
+is made exclusively, under a name that nobody can guess where it is replaced by renaming.
+
+Source: ``man 2 open`` (``O_EXCL``, ``O_NOFOLLOW``); ``docs/operating.md``.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import secrets
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from bus.errors import ForeignFileError
+
+_OWN = 0o600
+
+
+def create(path: Path) -> BinaryIO:
+    """A new, empty file. Raises FileExistsError where anything is there, a link to nowhere included."""
+    flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    return os.fdopen(os.open(path, flags, _OWN), "wb")
+
+
+def draft(path: Path) -> Path:
+    """A name beside ``path`` that nobody can know before: for a file that will be renamed to it."""
+    return path.with_name(f"{path.name}.{secrets.token_hex(8)}.new")
+
+
+def replace(path: Path, content: bytes) -> None:
+    """Write a whole file in one step: no reader sees half of it, and a link of this name is replaced, not followed."""
+    new = draft(path)
+    try:
+        with create(new) as file:
+            file.write(content)
+        new.replace(path)
+    finally:
+        new.unlink(missing_ok=True)
+
+
+def descriptor(path: Path, *, appends: bool = False) -> int:
+    """A file to read and write, or to read and extend, made if it is not there.
+
+    Raises ForeignFileError for a link, and for what is no file.
+    """
+    try:
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
+        found = os.open(path, flags | (os.O_APPEND if appends else 0), _OWN)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise ForeignFileError("this is a link: remove it", path=str(path)) from None
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise ForeignFileError("this is no file: remove it", path=str(path))
+    return found
+
+
+def own_folder(folder: Path) -> None:
+    """Make ``folder`` if it is not there, for its owner alone.
+
+    Raises ForeignFileError where it belongs to another user, or where others may write it: they could exchange what is in
+    it, keys and locks included.
+    """
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    found = folder.stat()
+    below = folder / "bursar"
+    if found.st_uid != os.geteuid():
+        raise ForeignFileError(
+            f"{folder} belongs to user {found.st_uid}, and this process runs as user {os.geteuid()}: name a folder "
+            f"that does not exist yet, such as {below}, or give this one over with chown"
+        )
+    if found.st_mode & 0o022:
+        raise ForeignFileError(
+            f"others may write {folder} (mode {found.st_mode & 0o7777:o}): `chmod go-w {folder}`, or name a folder that "
+            f"does not exist yet, such as {below}"
+        )

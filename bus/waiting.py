@@ -1,0 +1,79 @@
+"""Waits that end: a cancellation is never lost, and what does not move is said instead of waited for.
+
+Until Python 3.12 ``asyncio.wait_for`` returns the result, and forgets that its task was cancelled, where both come in one
+pass of the loop; libraries that use it, or that pass over a CancelledError, then keep a task running that everybody
+waits for. So calls into them go through :func:`heeded`, and whoever ends a task does it by :func:`ended`.
+
+Source: https://github.com/python/cpython/issues/86296 (``wait_for`` suppresses a cancellation), fixed in 3.12.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+from bus.errors import StalledError
+
+#: How long something may stay where it is while it is waited for.
+STALL_SECONDS = 60.0
+
+#: How long a cancelled task may take to end before it is cancelled again.
+PATIENCE_SECONDS = 5.0
+
+#: How often it is looked whether what is waited for moved.
+LOOK_SECONDS = 0.02
+
+T = TypeVar("T")
+
+_log = logging.getLogger(__name__)
+
+
+async def heeded(work: Awaitable[T]) -> T:
+    """The result of ``work``. Raises CancelledError where this task was cancelled meanwhile, also if ``work`` hid that."""
+    task = asyncio.current_task()
+    assert task is not None
+    before = task.cancelling()
+    try:
+        return await work
+    finally:
+        if task.cancelling() > before:
+            raise asyncio.CancelledError
+
+
+async def ended(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel the tasks and return when each has ended, with whatever result. One that lost it is cancelled again."""
+    for task in tasks:
+        task.cancel()
+    while left := [task for task in tasks if not task.done()]:
+        _, left_over = await asyncio.wait(left, timeout=PATIENCE_SECONDS)
+        for task in left_over:
+            _log.warning("%s has not ended: it is cancelled again", task.get_name())
+            task.cancel()
+
+
+async def reached(
+    position: Callable[[], int],
+    goal: int,
+    what: str,
+    told: Callable[[int], None] | None = None,
+) -> None:
+    """Return when ``position`` is at ``goal`` or beyond. ``told`` hears of every look.
+
+    Raises StalledError, naming ``what``, where the position stays the same for a minute: a long way is no reason, a
+    standstill is. A moment in which this process was stopped counts for a second.
+    """
+    loop = asyncio.get_running_loop()
+    last, looked, still = position(), loop.time(), 0.0
+    while (at := position()) < goal:
+        if told is not None:
+            told(at)
+        now = loop.time()
+        still = still + min(now - looked, 1.0) if at == last else 0.0
+        if still > STALL_SECONDS:
+            raise StalledError(waited_for=what, goal=goal, at=at, seconds=int(still))
+        last, looked = at, now
+        await asyncio.sleep(LOOK_SECONDS)
+    if told is not None:
+        told(position())

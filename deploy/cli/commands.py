@@ -1,0 +1,188 @@
+"""The list of commands: where each is, and its help's first sentences. Plain data, so that help and completion import no command.
+
+A command is added by an entry here and by ``register`` in its module. A test compares the texts with the commands' own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A command: the module of this package whose ``register`` declares it, and what it is for."""
+
+    module: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Group:
+    """A group of commands, and what it is about."""
+
+    help: str
+    commands: Mapping[str, Entry]
+
+
+COMMANDS: Mapping[str, Entry | Group] = {
+    "up": Entry(
+        "up",
+        "Follow the cluster there is and keep its books.",
+    ),
+    "webhook": Entry(
+        "webhook",
+        "Answer admission reviews in one more process.",
+    ),
+    "status": Entry(
+        "status",
+        "How far the ledger is, what is parked, and how safe the bus is.",
+    ),
+    "report": Entry("asking", "Who used how much: exact sums of what pods held, by any groups."),
+    "acct": Entry(
+        "asking",
+        "What is on each pod's account.",
+    ),
+    "get": Group(
+        "What there is, one line each.",
+        {
+            "quotas": Entry(
+                "quotas.listing",
+                "Every quota in one line: what is used and allowed of each key.",
+            ),
+        },
+    ),
+    "quota": Group(
+        "Quotas: the tree, one of them, what counts against it, and what would be admitted.",
+        {
+            "tree": Entry(
+                "quotas.listing",
+                "All quotas as the tree that they are: each below its parent.",
+            ),
+            "show": Entry(
+                "quotas.show",
+                "One quota: each key with its limit, who holds how much, its conditions.",
+            ),
+            "explain": Entry(
+                "quotas.explain",
+                "What counts against a quota, item by item, and why.",
+            ),
+            "check": Entry(
+                "quotas.check",
+                "Would these objects be admitted now.",
+            ),
+        },
+    ),
+    "budget": Group(
+        "Budgets: what is spent and left, and credits beside them.",
+        {
+            "list": Entry(
+                "budgets",
+                "What is left of each budget at the ledger's moment, in hours.",
+            ),
+            "credit": Entry(
+                "budgets",
+                "Give a quota more budget for one period, or take some back.",
+            ),
+        },
+    ),
+    "queue": Group(
+        "Workloads that wait for their quota.",
+        {
+            "show": Entry(
+                "queue",
+                "Who waits in which place, for how much of what.",
+            ),
+            "move": Entry(
+                "queue",
+                "Give what waits another place.",
+            ),
+            "hold": Entry(
+                "queue",
+                "Keep what waits from starting.",
+            ),
+            "release": Entry(
+                "queue", "Let what was held by `bursar queue hold` come in its turn again."
+            ),
+        },
+    ),
+    "why": Entry(
+        "why",
+        "What was decided and why, with the numbers of each decision.",
+    ),
+    "evictions": Entry(
+        "evictions",
+        "The newest evictions: which pod, for which quota, why, on which numbers.",
+    ),
+    "notebooks": Entry(
+        "culling",
+        "Every running notebook: is it used, since when not, when is it stopped.",
+    ),
+    "cull": Group(
+        "Culling of idle notebooks: simulate it, undo it.",
+        {
+            "simulate": Entry(
+                "culling",
+                "What culling would have done by recorded evidence: who is stopped.",
+            ),
+            "undo": Entry(
+                "culling",
+                "Give back what a cull stopped, by the object's own means.",
+            ),
+        },
+    ),
+    "pause": Entry(
+        "reactors",
+        "Stop every reactor at once.",
+    ),
+    "resume": Entry(
+        "reactors",
+        "Let the reactors go on.",
+    ),
+    "events": Entry("history", "What was said: the newest events, the history of one thing."),
+    "sql": Entry("history", "Ask the ledger in SQL, read-only."),
+    "export": Entry(
+        "history",
+        "Write the history to files that `bursar import events` reads.",
+    ),
+    "import": Group(
+        "Take recorded events in. Importing the same again changes nothing.",
+        {
+            "openb": Entry(
+                "imports", "Play the GPU cluster trace openb (8,152 pods) as if it were watched."
+            ),
+            "events": Entry(
+                "imports",
+                "Import events in the documented envelope, as `bursar export` writes them.",
+            ),
+        },
+    ),
+    "verify": Entry(
+        "keeping",
+        "Recompute the hash chain of all events and hold it against checkpoint and signed heads.",
+    ),
+    "replay": Entry(
+        "keeping",
+        "Rebuild every row from the archive beside the live ones, and compare.",
+    ),
+    "recover": Entry(
+        "keeping",
+        "Bring bus and ledger together after one of them lost something.",
+    ),
+    "parked": Group(
+        "Events that could not be read or folded. They are kept, and in no figure.",
+        {
+            "list": Entry("keeping", "Every parked event and why it was parked."),
+            "show": Entry("keeping", "One parked event as it was said."),
+            "redrive": Entry(
+                "keeping",
+                "Fold parked events once more, after a fix.",
+            ),
+        },
+    ),
+    "config": Group(
+        "Settings: which are in force, and where each comes from.",
+        {"show": Entry("config", "Every setting in force, and where it comes from.")},
+    ),
+    "version": Entry("version", "The version of this program."),
+}

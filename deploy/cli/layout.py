@@ -1,0 +1,126 @@
+"""Texts in columns: how wide each column is, what is shortened, what is broken, and what has no room. Pure."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+#: Columns that a name, or a sentence, keeps at least; and less, before a line becomes too long.
+ROOMY = {"name": 18, "words": 26}
+LONGEST_LINE = 44
+TIGHT = {"name": 10, "words": 12}
+
+
+class Cell(str):
+    """A text to show, what it is, and how it looks.
+
+    ``figure``: stands on the right, whole; ``fixed``: whole; ``name``: may be shortened in its middle; ``words``: may be broken
+    between words.
+    """
+
+    kind: str
+    style: str
+
+    def __new__(cls, text: str, kind: str = "name", style: str = "") -> Cell:
+        """A cell of a kind."""
+        made = super().__new__(cls, text)
+        made.kind, made.style = kind, style
+        return made
+
+
+@dataclass(frozen=True)
+class Texts:
+    """One column: its head and cells. Of those with ``drop``, the largest goes first."""
+
+    head: str
+    cells: Sequence[Cell]
+    drop: int = 0
+
+    @property
+    def kind(self) -> str:
+        """What its cells are; those that say nothing say nothing about it."""
+        kinds = {cell.kind for cell in self.cells}
+        return next(
+            (kind for kind in ("words", "name", "fixed", "figure") if kind in kinds), "name"
+        )
+
+    @property
+    def natural(self) -> int:
+        """The width at which all of it is seen."""
+        return max([length(self.head), *map(length, self.cells)])
+
+    def least(self, rooms: dict[str, int]) -> int:
+        """The width below which it must not be."""
+        room = rooms.get(self.kind, self.natural)
+        if self.kind == "words" and rooms is ROOMY:
+            # A long sentence needs more, or its row becomes a tower.
+            room = max(room, min(self.natural // 4, LONGEST_LINE))
+        return min(self.natural, max(room, length(self.head)))
+
+
+def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
+    """The width of each column; 0 for those that have no room. Without ``room`` all is shown."""
+    if room is None:
+        return [one.natural for one in columns]
+    going = sorted((p for p, c in enumerate(columns) if c.drop), key=lambda p: -columns[p].drop)
+    tries = [(ROOMY, going[:count]) for count in range(len(going) + 1)] + [(TIGHT, going)]
+    for rooms, gone in tries:
+        found = [0 if p in gone else one.least(rooms) for p, one in enumerate(columns)]
+        spare = room - sum(found) - gap * (sum(map(bool, found)) - 1)
+        if spare >= 0:
+            break
+    for kind in ("name", "words"):
+        short = [p for p, one in enumerate(columns) if found[p] and one.kind == kind]
+        while spare > 0 and (short := [p for p in short if found[p] < columns[p].natural]):
+            narrowest = min(short, key=lambda p: found[p])
+            found[narrowest] += 1
+            spare -= 1
+    return found
+
+
+def length(text: str) -> int:
+    """Columns of a terminal that a text takes."""
+    if text.isascii():
+        return len(text)
+    return sum(
+        0 if unicodedata.combining(c) else 2 if unicodedata.east_asian_width(c) in "WF" else 1
+        for c in text
+    )
+
+
+def fitted(cell: Cell, width: int) -> list[str]:
+    """The lines of a cell in a column of this width."""
+    if cell.kind == "words":
+        return [cut(line, width) for line in wrapped(cell, width)]
+    return [cut(cell, width) if cell.kind == "name" else cell]
+
+
+def cut(text: str, width: int) -> str:
+    """A text shortened in its middle, where it is too long: both ends of a name tell it from others."""
+    if length(text) <= width:
+        return text
+    head, tail = text[: (width + 1) // 2 - 1], text[len(text) - width // 2 :]
+    while length(head) + length(tail) + 1 > width and (head or tail):
+        head, tail = (head[:-1], tail) if len(head) >= len(tail) else (head, tail[1:])
+    return f"{head}…{tail}"
+
+
+def wrapped(text: str, width: int | None) -> list[str]:
+    """A text in lines of this width, broken between words; a longer word has a line to itself."""
+    if width is None or length(text) <= width:
+        return [text]
+    lines = [""]
+    for word in text.split(" "):
+        line = f"{lines[-1]} {word}" if lines[-1] else word
+        if length(line) <= width or not lines[-1]:
+            lines[-1] = line
+        else:
+            lines.append(word)
+    return lines
+
+
+def pad(text: str, width: int, is_right: bool) -> str:
+    """A text with blanks on one side."""
+    blanks = " " * (width - length(text))
+    return blanks + text if is_right else text + blanks

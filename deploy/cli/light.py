@@ -1,0 +1,66 @@
+"""Commands whose plain values are read without pydantic.
+
+The library builds a pydantic adapter for each option, also for those that were not given: a tenth of a second for a
+command of ours. Here text, paths, choices and defaults are read as they are. All else is left to the library's own reader,
+and so are its messages.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from typer._coercion import RuntimeParam, build_runtime_param
+from typer.core import TyperCommand
+
+if TYPE_CHECKING:
+    from typer._click import Context
+
+
+class Light:
+    """A command of the library, lightened."""
+
+    def get_params(self, ctx: Context) -> list[Any]:
+        """Its parameters, the one for help included."""
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for parameter in found:
+            descriptor = getattr(parameter, "type_descriptor", None)
+            if descriptor is not None and not isinstance(parameter._runtime_param, _Plain):
+                parameter._runtime_param = _Plain(
+                    annotation=descriptor.annotation,
+                    parameter_info=descriptor.parameter_info,
+                    descriptor=descriptor,
+                    default=getattr(parameter, "default", None),
+                )
+        return found
+
+
+class LightCommand(Light, TyperCommand):
+    """A single command."""
+
+
+@dataclass(frozen=True)
+class _Plain(RuntimeParam):
+    """Reads what needs no rule; all else is left to the library's own reader, and so are its messages."""
+
+    descriptor: Any = None
+    default: Any = None
+
+    def _coerce_value(self, value: Any, param: Any, ctx: Context) -> Any:
+        wanted = self.annotation
+        if isinstance(value, str) and not self.descriptor.is_choice:
+            if wanted is str:
+                return value
+            if wanted is Path:
+                return Path(value)
+        if isinstance(value, str) and isinstance(wanted, type) and issubclass(wanted, Enum):
+            for member in wanted:
+                if member.value == value:
+                    return member
+        if isinstance(wanted, type) and isinstance(value, wanted) and value == self.default:
+            return value
+        if wanted == list[str] and isinstance(value, list | tuple):
+            return list(value)
+        return build_runtime_param(self.descriptor)._coerce_value(value, param, ctx)

@@ -1,0 +1,29 @@
+"""Which objects of the cluster are in no row of the ledger, since what the API server said of them was refused?"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+
+def unread(sources: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Every refused object of each source's newest list, by source and name; those beyond the first hundred as one row."""
+    found = []
+    for source, state in sorted(sources.items()):
+        named: Mapping[str, str] = state.get("unread") or {}
+        found += [
+            {"source": source, "object": name, "reason": reason}
+            for name, reason in sorted(named.items())
+        ]
+        others = state.get("unread_count", 0) - len(named)
+        if others > 0:
+            found.append({"source": source, "object": f"{others:,} more", "reason": ""})
+    return found
+
+
+def unread_lines(found: list[dict[str, Any]]) -> list[str] | str:
+    """The same for people."""
+    return [
+        f"{row['source']} {row['object']}" + (f": {row['reason']}" if row["reason"] else "")
+        for row in found
+    ] or "none"

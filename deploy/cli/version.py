@@ -1,0 +1,24 @@
+"""``bursar version``."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import typer
+
+from deploy.cli.options import Asked, command
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "version")(version)
+
+
+def version(asked: Asked) -> None:
+    """The version of this program."""
+    print(told())
+
+
+def told() -> str:
+    """Name and version."""
+    return f"bursar {metadata.version('bursar')}"

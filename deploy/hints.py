@@ -1,0 +1,26 @@
+"""How this program is called here: a hint names a command that works when it is typed."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+
+def program() -> str:
+    """``bursar`` where the shell finds this one under that name, else its path as it can be typed here."""
+    started = Path(sys.argv[0])
+    if started.name != "bursar" or not started.exists():
+        return "bursar"
+    found = shutil.which("bursar")
+    if found is not None and Path(found).resolve() == started.resolve():
+        return "bursar"
+    whole = Path(os.path.abspath(started))
+    here = Path.cwd()
+    return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
+
+
+def hint(words: str) -> str:
+    """A command to type, from its words after the program's name."""
+    return f"{program()} {words}"

@@ -1,0 +1,43 @@
+"""Where each task of this process waits, for whoever asks why nothing moves: ``kill -USR1 PID``.
+
+Source: ``docs/operating.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Iterator
+from types import AsyncGeneratorType, FrameType
+from typing import Any
+
+
+def tasks() -> str:
+    """One block for each task: its name, and a line for each function it is in, outermost first."""
+    found = sorted(asyncio.all_tasks(), key=lambda task: task.get_name())
+    return "\n".join(line for task in found for line in _block(task))
+
+
+def _block(task: asyncio.Task[Any]) -> Iterator[str]:
+    asked = " (asked to end)" if task.cancelling() else ""
+    yield f"task {task.get_name()}{asked}"
+    for frame in _frames(task.get_coro()):
+        code = frame.f_code
+        yield f"  {code.co_qualname} ({code.co_filename}:{frame.f_lineno})"
+
+
+def _frames(waiting: Any) -> Iterator[FrameType]:
+    """The frames from a coroutine down to what it waits for."""
+    while waiting is not None:
+        frame = _first(waiting, "cr_frame", "ag_frame", "gi_frame")
+        if frame is not None:
+            yield frame
+            waiting = _first(waiting, "cr_await", "ag_await", "gi_yieldfrom")
+        else:
+            # One step of an asynchronous generator tells of its generator to the collector only.
+            inside = gc.get_referents(waiting)
+            waiting = next((one for one in inside if isinstance(one, AsyncGeneratorType)), None)
+
+
+def _first(waiting: Any, *names: str) -> Any:
+    return next((found for name in names if (found := getattr(waiting, name, None))), None)

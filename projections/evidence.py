@@ -1,0 +1,128 @@
+"""How far has each cluster been observed, by kind of object, and so up to when is it known what is open?
+
+One row for each cluster and kind: the newest time of an observation. The greatest of a cluster's rows is *the moment* up
+to which its open runs are valued; what came after it is unknown. Only what sources saw moves it: objects, complete lists,
+and the word that a source is still being told (``source.heard``). A command, a tick, a decision or a credit says nothing
+of whether a pod was still there, whatever the time at which it was said. Samples of notebooks have a row of their own,
+which moves no moment: a server that answers shows no other pod.
+
+A row is the maximum over the set of observations, so their order does not matter.
+
+Source: docs/accounting.md, "Time".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import floor_seconds
+from bus.envelope import Event
+from bus.events.namespaces import NamespaceObserved, NamespaceVanished
+from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.notebooks import NotebookSampled
+from bus.events.observations import ObjectsListed, SourceHeard
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+
+PODS, NOTEBOOKS, OTHERS = "pods", "notebooks", "objects"
+
+#: What each fact is an observation of; :class:`SourceHeard` names it itself.
+_KINDS: dict[type[Fact], str] = {
+    PodObserved: PODS,
+    PodVanished: PODS,
+    PodsListed: PODS,
+    NodeObserved: "nodes",
+    NodeVanished: "nodes",
+    NamespaceObserved: "namespaces",
+    NamespaceVanished: "namespaces",
+    PriorityClassObserved: "priorityclasses",
+    PriorityClassVanished: "priorityclasses",
+    WorkloadObserved: "workloads",
+    WorkloadVanished: "workloads",
+    QuotaObserved: "quotas",
+    QuotaVanished: "quotas",
+    ObjectsListed: OTHERS,
+    NotebookSampled: NOTEBOOKS,
+}
+FACTS: tuple[type[Fact], ...] = (*_KINDS, SourceHeard)
+#: Facts that move the moment.
+MOVING: tuple[type[Fact], ...] = tuple(fact for fact in FACTS if fact is not NotebookSampled)
+
+
+class Evidence(msgspec.Struct, frozen=True):
+    """The newest observation of one kind of object of one cluster."""
+
+    cluster: str
+    kind: str
+    observed_us: int
+    sequence: int
+
+
+evidence = row_table(
+    "evidence",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, primary_key=True),
+    sa.Column("observed_us", Integer, nullable=False),
+)
+
+
+def keys(fact: Fact, event: Event) -> tuple[Key]:
+    """One row: (cluster, kind)."""
+    kind = fact.resource if isinstance(fact, SourceHeard) else _KINDS[type(fact)]
+    return ((event.cluster, kind),)
+
+
+def fold(row: Evidence | None, fact: Fact, event: Event) -> Evidence:
+    """The row after one more observation; an older one changes nothing."""
+    if row is not None and event.time_us <= row.observed_us:
+        return row
+    ((cluster, kind),) = keys(fact, event)
+    return Evidence(cluster, kind, event.time_us, event.sequence)
+
+
+def to_columns(row: Evidence) -> tuple[Any, ...]:
+    """The row as columns."""
+    return (row.cluster, row.kind, row.observed_us, row.sequence)
+
+
+def from_columns(columns: tuple[Any, ...]) -> Evidence:
+    """The row that was stored."""
+    return Evidence(*columns)
+
+
+def moments(select: Select) -> dict[str, int]:
+    """Cluster to the moment up to which its open runs are valued, microseconds; a cluster that nobody observed has none."""
+    columns = evidence.c
+    query = (
+        sa.select(columns.cluster, sa.func.max(columns.observed_us))
+        .where(columns.kind != NOTEBOOKS)
+        .group_by(columns.cluster)
+    )
+    return {cluster: int(us) for cluster, us in select(query)}
+
+
+def moments_s(select: Select) -> dict[str, int]:
+    """As :func:`moments`, in whole seconds."""
+    return {cluster: floor_seconds(us) for cluster, us in moments(select).items()}
+
+
+projection = Projection(
+    name="evidence",
+    version=1,
+    table=evidence,
+    facts=FACTS,
+    keys=keys,
+    fold=fold,
+    to_columns=to_columns,
+    from_columns=from_columns,
+)

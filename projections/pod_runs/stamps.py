@@ -1,0 +1,100 @@
+"""Which stamps of one observation of a pod can be true, and which moments follow from them. Pure.
+
+Stamps come from the API server and the kubelets, the observation's time from the watcher: any of their clocks may be
+wrong. A stamp is plausible from June 2014 on, when Kubernetes began, until one year after the greatest of the
+observation's other stamps and its time. One that is not counts as absent. What is plausible is decided from this one
+observation alone, so that rows stay a function of the set of observations.
+
+An observation's time stands in for a stamp that is missing, and never enters a minimum with stamps: a wrong clock would
+win there for ever.
+
+Source: docs/accounting.md, "Time".
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.clock import SECOND_US, parse_stamp
+from bus.errors import TimestampError
+from bus.events.pods import PodState
+
+#: The first commit of Kubernetes is of 2014-06-06.
+FIRST_US = parse_stamp("2014-06-01T00:00:00Z")
+YEAR_US = 365 * 86_400 * SECOND_US
+
+#: What flags a stamp that cannot be read or cannot be true, and a watcher whose clock is proven wrong.
+ABSENT, WRONG_CLOCK = "clamped", "clock"
+
+
+class Stamps(msgspec.Struct, frozen=True):
+    """The plausible stamps of one observation, microseconds UTC; None where there is none. ``flags``: what was wrong with
+    the others.
+
+    ``at_us`` is when it was observed: its own time, or where that is before June 2014 the greatest of its stamps, which
+    it cannot precede.
+    """
+
+    at_us: int
+    created_us: int | None
+    scheduled_us: int | None
+    deletion_us: int | None
+    disrupted_us: int | None
+    finished_us: int | None
+    flags: frozenset[str]
+
+
+def read(fact: PodState, time_us: int) -> Stamps:
+    """The stamps of ``fact``, observed at ``time_us``. ``finished_us`` is the latest of its finishes."""
+    flags: set[str] = set()
+    # The usual case: few stamps, all of them good.
+    texts = (fact.created, fact.scheduled, fact.deletion, fact.disrupted, *fact.finished)
+    known = [None if text is None else _parsed(text, flags) for text in texts]
+    greatest = sorted(us for us in (*known, time_us) if us is not None and us >= FIRST_US)[-2:]
+    found: list[int | None] = []
+    for us in known:
+        if us is not None and not _is_plausible(us, greatest):
+            flags.add(ABSENT)
+            us = None
+        found.append(us)
+    created, scheduled, deletion, disrupted, *finished = found
+    ends = [us for us in finished if us is not None]
+    at_us = time_us
+    if time_us < FIRST_US:
+        at_us = max((us for us in found if us is not None), default=time_us)
+    return Stamps(
+        at_us, created, scheduled, deletion, disrupted, max(ends, default=None), frozenset(flags)
+    )
+
+
+def _parsed(text: str, flags: set[str]) -> int | None:
+    try:
+        return parse_stamp(text)
+    except TimestampError:
+        flags.add(ABSENT)
+        return None
+
+
+def _is_plausible(us: int, greatest: list[int]) -> bool:
+    """``greatest``: the two greatest of all that is known, none of them before June 2014."""
+    if us < FIRST_US:
+        return False
+    # The others of the greatest one begin at the second.
+    others = greatest[:-1] if us == greatest[-1] else greatest[-1:]
+    return not others or us <= others[-1] + YEAR_US
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """The smaller of two moments; None is no moment."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+def earlier_seen(one: int | None, other: int) -> int:
+    """The smaller of two times of observations; one before June 2014 counts only where there is no other."""
+    if one is None or (one < FIRST_US <= other):
+        return other
+    if other < FIRST_US <= one:
+        return one
+    return min(one, other)

@@ -1,0 +1,169 @@
+"""Reviews of what hangs below an owner: who answers for it, and what the owner has to be charged with. Pure but for its state.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus import kinds
+from bus.clock import Clock
+from bus.events.admissions import Child
+from bus.events.pods import Owner
+from projections.admissions.keys import counted, summed
+from reactors.admission.coverage import POD
+from reactors.admission.lives import DEPTH, Undo
+from reactors.admission.mapping import Place, types_of
+from reactors.admission.owners import Controllers, collects, controller_of, is_open
+from reactors.admission.view import View
+from reactors.webhook.review import Answer, Review
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The object that is charged for what hangs below it."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    demand: dict[str, int]
+    types: dict[str, str]
+    #: None = it belongs to no quota.
+    where: Place | None
+
+
+class Below(msgspec.Struct, frozen=True):
+    """A reviewed object below an owner, as it would be."""
+
+    owner: Owner
+    child: Child
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether it runs itself."""
+        return self.child.kind == POD
+
+
+class Children:
+    """Reads a view, and tells it what was let pass."""
+
+    def __init__(self, view: View, clock: Clock, controllers: Controllers) -> None:
+        self._view = view
+        self._clock = clock
+        self._controllers = controllers
+
+    def below(
+        self, review: Review, kind: str, uid: str, name: str, owner: Owner, ask: kinds.Ask
+    ) -> Below | None:
+        """The object as its owner's; None where it is charged in its own right."""
+        if not self._is_owners(review, kind, uid, owner):
+            return None
+        metadata = (review.object or {}).get("metadata") or {}
+        version = str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
+        counts = counted(ask.demand, types_of(ask.labels))
+        return Below(owner, Child(kind, name, uid, version, owner.uid, counts))
+
+    def _is_owners(self, review: Review, kind: str, uid: str, owner: Owner) -> bool:
+        coverage = self._view.coverage
+        answers = coverage.answers(owner, review.namespace)
+        if answers is False or coverage.is_own(uid, kind, owner):
+            return False
+        if self._controllers.wrote(review):
+            return True
+        is_there = review.operation == "UPDATE" and _is_same(review, owner)
+        return bool(answers) and (is_open(owner.kind, kind) or is_there)
+
+    def rises(self, below: Below) -> bool:
+        """Whether it would count more than what was seen of it."""
+        uid, coverage = below.child.uid, self._view.coverage
+        if not below.child.version:
+            return True
+        if below.is_pod:
+            known = coverage.lives.pod(uid)
+        else:
+            found = self._view.objects.get(uid)
+            known = counted(found.ask.demand, types_of(found.labels)) if found else None
+        return known is None or any(n > known.get(key, 0) for key, n in below.child.counts.items())
+
+    def holder(self, uid: str) -> Holder | None:
+        """Who is charged for what hangs below ``uid``; None where that was not seen, or is gone."""
+        if self._is_gone(uid):
+            return None
+        uid = self._view.coverage.holder(uid)
+        found = self._view.objects.get(uid)
+        if found is not None:
+            labels, namespace = found.labels, found.namespace
+            # Where it is charged; one that may be charged nowhere gets no more.
+            where = self._view.counted(labels, namespace) or self._view.place(labels, namespace)
+            return Holder(
+                uid, found.kind, found.namespace, found.name, found.ask.demand,
+                types_of(found.labels), where,
+            )  # fmt: skip
+        granted = self._view.coverage.grant(uid)
+        if granted is None:
+            return None
+        node, grant = granted
+        return Holder(
+            uid, grant.kind, grant.namespace, grant.name, grant.demand, grant.types,
+            Place(node.kind, node.name, "", node.name),
+        )  # fmt: skip
+
+    def unheld(self, below: Below, review: Review) -> Answer | None:
+        """The refusal of what hangs below an owner for which nobody is charged; None where it may pass.
+
+        The owner is gone, and its controller has not heard of it; or it was not seen, and no controller asks.
+        """
+        what = f"{below.owner.kind} {below.owner.name!r}"
+        if self._is_gone(below.owner.uid):
+            said = f"{what}, or what stands above it, is gone (owner-gone)"
+            return Answer(False, "owner-gone", said, code=409)
+        if self._controllers.wrote(review):
+            return None
+        said = f"{what} was not seen yet: try again in a moment (owner-unseen)"
+        return Answer(False, "owner-unseen", said, code=409)
+
+    def _is_gone(self, uid: str) -> bool:
+        """Whether an object, or one that answers for it, was deleted."""
+        for _ in range(DEPTH):
+            if not uid or uid in self._view.gone:
+                break
+            uid = self._view.coverage.parent_of(uid)
+        return uid in self._view.gone
+
+    def expect(self, below: Below) -> Undo:
+        """Let it count from now on; gives what undoes that."""
+        now_us = self._clock.now_us()
+        self._view.coverage.expire(now_us)
+        return self._view.coverage.expect(below.child, now_us)
+
+    def need(self, below: Below, holder: Holder) -> dict[str, int]:
+        """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""
+        lives = self._view.coverage.lives
+        sums = lives.pods(holder.uid) if below.is_pod else lives.total(holder.uid)
+        return summed(sums, holder.types)
+
+    def orphaned(self, review: Review, kind: str, uid: str) -> Holder | None:
+        """The owner from which the garbage collector takes its children, before it is deleted without them.
+
+        Only where that owner is charged itself: one that goes while its own owner stays is made anew, pods and all.
+        """
+        old = (review.old_object or {}).get("metadata") or {}
+        owner = kinds.governing_owner(old) if review.operation == "UPDATE" else None
+        if owner is None or not (self._controllers.wrote(review) and collects(review)):
+            return None
+        if self._view.coverage.is_own(uid, kind, owner):
+            return None
+        holder = self.holder(owner.uid)
+        return holder if holder is not None and holder.uid == owner.uid else None
+
+    def weighs(self, uid: str, ask: kinds.Ask) -> dict[str, int]:
+        """What an object, with all that lives below it, is charged at least."""
+        types = types_of(ask.labels)
+        return summed(self._view.coverage.lives.total(uid), types)
+
+
+def _is_same(review: Review, owner: Owner) -> bool:
+    """Whether the object has had this controller before."""
+    old = (review.old_object or {}).get("metadata") or {}
+    return controller_of(old) == (owner.kind, owner.uid)

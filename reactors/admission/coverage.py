@@ -1,0 +1,277 @@
+"""What hangs below what: which objects an owner answers for, and what lives below it. Pure but for its state.
+
+An object is covered by its controller if that was seen with this uid, kind and namespace, unless the object was admitted
+in its own right. While the controller was not seen, an object waits :data:`RESOLVE_US` for it, as kinds are listed one
+after the other; then it is charged itself, and gives that back if the controller is seen after all.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from functools import lru_cache
+from typing import TYPE_CHECKING, Protocol
+
+import msgspec
+
+from bus.amounts import NANO, PodResources
+from bus.charges import effective
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.errors import EnvelopeError
+from bus.events.admissions import AdmissionDecided, Child
+from bus.events.pods import Owner, PodObserved
+from projections.admissions.keys import counted
+from projections.admissions.shape import Grant, Node
+from reactors.admission.lives import DEPTH, Lives, Undo
+from reactors.admission.mapping import types_of
+from reactors.admission.objects import Object
+from reactors.admission.owners import NODE, is_covering, is_open
+
+if TYPE_CHECKING:
+    from reactors.admission.view import View
+
+POD = "Pod"
+
+#: So long an object waits for its controller to be seen.
+RESOLVE_US = 15 * SECOND_US
+
+
+class Charges(Protocol):
+    """What the journals say of objects."""
+
+    def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
+        """What is held for an object, by quota."""
+        ...
+
+
+class Coverage:
+    """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
+
+    def __init__(self, view: View, charges: Charges | None) -> None:
+        self._view = view
+        self._charges = charges
+        self.lives = Lives(self.parent_of, view.changed.add)
+        #: By the uid of a controller that was not seen: what waits for it.
+        self._waiting: dict[str, set[str]] = {}
+        #: Since when each waits, oldest first.
+        self._since_us: dict[str, int] = {}
+
+    # what is seen
+
+    def seen(self, found: Object) -> None:
+        """An object was seen, and kept by the view."""
+        if self._charges is None:
+            return
+        if is_covering(found.owner) and self.answers(found.owner, found.namespace) is None:
+            self._wait(found.uid, found.owner, found.seen_us)
+        if found.kind != POD:
+            is_below = is_covering(found.owner)
+            ask = counted(found.ask.demand, types_of(found.labels)) if is_below else {}
+            self.lives.see(found.uid, ask, found.version)
+            self.arrived(found.uid)
+
+    def decided(self, fact: AdmissionDecided, time_us: int) -> None:
+        """A decision was stored: a child for which it raised its owner's charge may land, whoever reviewed it."""
+        self.charged(fact.uid)
+        if fact.left is not None and fact.kind == POD:
+            # It counts for itself before it is seen without its owner.
+            self.lives.drop_pod(fact.uid)
+        if fact.child is not None and fact.verdict == "admitted" and self._charges is not None:
+            self.expect(fact.child, time_us)
+
+    def expect(self, child: Child, now_us: int) -> Undo:
+        """Count a child that was let pass; gives what undoes that."""
+        put = self.lives.expect_pod if child.kind == POD else self.lives.expect
+        return put(child.uid, child.owner, child.counts, child.version, now_us)
+
+    def charged(self, uid: str) -> None:
+        """A journal says something new of an object: it may be charged in its own right now, or not any more."""
+        if (found := self._view.objects.get(uid)) is not None and is_covering(found.owner):
+            self.lives.relink(uid)
+
+    def pod(self, fact: PodObserved, *, has_ended: bool, time_us: int) -> bool:
+        """A pod was seen. Whether it is kept as an object: nobody answers for it, or it is not known yet who does."""
+        owner, uid = fact.owner, fact.uid
+        if owner is None or not (is_covering(owner) or owner.kind == NODE):
+            self.lives.drop_pod(uid)
+            return True
+        if self._charges is None:
+            return False
+        answers = self.answers(owner, fact.namespace, fact.name)
+        if answers is False or self.is_own(uid, POD, owner):
+            self.lives.drop_pod(uid)
+            return True
+        if has_ended:
+            self.lives.end_pod(uid)
+        elif owner.kind != NODE:
+            self.lives.see_pod(uid, owner.uid, _counts(fact), fact.resource_version, time_us)
+        if answers is None:
+            self._wait(uid, owner, time_us)
+        return answers is None
+
+    def _wait(self, uid: str, owner: Owner | None, time_us: int) -> None:
+        assert owner is not None
+        waiting = self._waiting.setdefault(owner.uid, set())
+        if uid not in waiting:
+            waiting.add(uid)
+            self._since_us[uid] = time_us
+
+    def arrived(self, uid: str) -> None:
+        """Something was seen: what waits for it has a controller now, or a reference that is made up."""
+        for child in sorted(self._waiting.pop(uid, ())):
+            self._since_us.pop(child, None)
+            found = self._view.objects.get(child)
+            if found is None:
+                continue
+            if found.kind != POD:
+                self.lives.relink(child)
+            elif self.covered(found):
+                self._view.drop(child)
+            else:
+                self.lives.drop_pod(child)
+            self._view.changed.add(child)
+
+    def lost(self, found: Object) -> None:
+        """An object is gone, or is not kept any more."""
+        self._since_us.pop(found.uid, None)
+        if found.owner is not None and (waiting := self._waiting.get(found.owner.uid)):
+            waiting.discard(found.uid)
+            if not waiting:
+                del self._waiting[found.owner.uid]
+
+    def expire(self, now_us: int) -> None:
+        """Mark what waited long enough for its controller, and drop what cannot land any more."""
+        self.lives.expire(now_us)
+        while self._since_us:
+            uid = next(iter(self._since_us))
+            if self._since_us[uid] + RESOLVE_US > now_us:
+                break
+            del self._since_us[uid]
+            self._view.changed.add(uid)
+
+    # questions
+
+    def covered(self, found: Object) -> bool | None:
+        """Whether its controller answers for an object; None while it is not known who that is."""
+        owner = found.owner
+        if owner is None or not (is_covering(owner) or owner.kind == NODE):
+            return False
+        if self.is_own(found.uid, found.kind, owner):
+            return False
+        answers = self.answers(owner, found.namespace, found.name)
+        if answers is None:
+            return None if found.uid in self._since_us else False
+        return answers
+
+    def parent_of(self, uid: str) -> str:
+        """The uid of the controller that answers for an object, or will once it is seen; "" for none."""
+        found = self._view.objects.get(uid)
+        if found is None:
+            # Reviewed and not seen yet, or gone: as it was said then.
+            return self.lives.above(uid)
+        owner = found.owner
+        if owner is None or not is_covering(owner) or self.is_own(uid, found.kind, owner):
+            return ""
+        return "" if self.answers(owner, found.namespace) is False else owner.uid
+
+    def holder(self, uid: str) -> str:
+        """The uid of the object that is charged for ``uid`` and what is below it; "" while the chain was not seen to its end."""
+        for _ in range(DEPTH):
+            if not self.is_known(uid):
+                return ""
+            above = self.parent_of(uid)
+            if not above or (not self.is_known(above) and uid not in self._since_us):
+                return uid
+            uid = above
+        return ""
+
+    def is_known(self, uid: str) -> bool:
+        """Whether an object was seen, or reviewed a moment ago."""
+        return uid in self._view.objects or uid in self._view.gone or self._is_reviewed(uid)
+
+    def grant(self, uid: str) -> tuple[Node, Grant] | None:
+        """What is held for an object that may not have been seen yet."""
+        return next(self._charges.grants(uid), None) if self._charges is not None else None
+
+    def _is_reviewed(self, uid: str) -> bool:
+        return self.grant(uid) is not None or self.lives.is_expected(uid)
+
+    def is_own(self, uid: str, kind: str, owner: Owner) -> bool:
+        """Whether an object answers for itself, although it names this controller: it was admitted so.
+
+        What had none then was adopted by a controller since, which makes one less for it.
+        """
+        if self._charges is None or is_open(owner.kind, kind):
+            return False
+        return any(g.number and g.owner == owner.uid for _, g in self._charges.grants(uid))
+
+    def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
+        """Whether there is such a controller; None where nothing is known of its uid."""
+        assert owner is not None
+        if owner.kind == NODE:
+            # A mirror pod carries the name of the node that runs it. What a user writes so is charged by its review.
+            node = self._view.node_names.get(owner.uid)
+            return None if node is None else name.endswith(f"-{node}")
+        known = self._view.objects.get(owner.uid) or self._view.gone.get(owner.uid)
+        if known is not None:
+            return (known.kind, known.namespace) == (owner.kind, namespace)
+        if (granted := self.grant(owner.uid)) is not None:
+            return (granted[1].kind, granted[1].namespace) == (owner.kind, namespace)
+        return True if self.lives.is_expected(owner.uid) else None
+
+
+def names_owner(event: Event) -> bool:
+    """Whether a decision may concern an owner or what hangs below one. Most do not, and need not be decoded for that."""
+    # In texts quotes are escaped, so these stand only where a field has them.
+    return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
+
+
+def _counts(fact: PodObserved) -> Mapping[str, int]:
+    """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
+    limits = None if fact.limits is None else tuple(fact.limits.items())
+    return _known(bytes(fact.resources), limits, tuple(types_of(fact.labels).items()))
+
+
+@lru_cache(maxsize=8_192)
+def _known(
+    resources: bytes, limits: tuple[tuple[str, int], ...] | None, types: tuple[tuple[str, str], ...]
+) -> Mapping[str, int]:
+    found = _demand(_requests(resources), None if limits is None else dict(limits))
+    return counted(found, dict(types))
+
+
+def demand_of(fact: PodObserved) -> dict[str, int]:
+    """What a pod asks for, as its facts say: its requests and its limits.
+
+    Older histories do not say the limits: they are at least as high as the requests. An amount that cannot be read counts
+    nothing.
+
+    Raises EnvelopeError where these are no resources.
+    """
+    return _demand(_requests(bytes(fact.resources)), fact.limits)
+
+
+def _demand(requests: dict[str, int], limits: dict[str, int] | None) -> dict[str, int]:
+    demand = {f"requests.{name}": amount for name, amount in requests.items()}
+    for name, amount in requests.items():
+        if limits is None or "/" in name or name.startswith("hugepages-"):
+            demand[f"limits.{name}"] = amount
+    for name, amount in (limits or {}).items():
+        demand[f"limits.{name}"] = amount
+    return demand
+
+
+# Most pods of a cluster are written alike, and are seen several times.
+@lru_cache(maxsize=8_192)
+def _requests(resources: bytes) -> dict[str, int]:
+    try:
+        found, _ = effective(msgspec.json.decode(resources, type=PodResources))
+    except msgspec.DecodeError as error:
+        raise EnvelopeError("the pod's resources do not fit", reason=str(error)) from error
+    amounts = {}
+    for name, nano in sorted(found.items()):
+        if amount := -(-nano // (NANO // 1000 if name == "cpu" else NANO)):
+            amounts[name] = amount
+    return amounts

@@ -1,0 +1,29 @@
+"""How many nodes a DaemonSet would run on, as far as nodes were seen. Pure.
+
+Its pods are reviewed one by one, so this decides only whether a new one is refused as a whole at once. Of node labels some
+are known (``docs/admission.md``); a DaemonSet that selects by others, or by affinity, is charged by its pods alone.
+
+Source: Kubernetes, "DaemonSet" (how daemon pods are scheduled).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from bus.events.nodes import NodeObserved
+
+DAEMON_SET = "DaemonSet"
+
+#: Clusters with one value of these are the rule; they are not said of nodes.
+_EVERYWHERE = ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch")  # fmt: skip
+
+
+def matching(object: Mapping[str, Any], nodes: Collection[NodeObserved]) -> int:
+    """How many of ``nodes`` a DaemonSet as it was sent selects; 0 where that cannot be told."""
+    spec = object["spec"]["template"]["spec"]
+    selector = spec.get("nodeSelector") or {}
+    if spec.get("affinity") or not isinstance(selector, dict):
+        return 0
+    asked = {key: value for key, value in selector.items() if key not in _EVERYWHERE}
+    return sum(all(node.labels.get(key) == value for key, value in asked.items()) for node in nodes)

@@ -1,0 +1,29 @@
+"""The elastic quotas of a cluster as admission asks for them. Pure.
+
+Which of one name counts, and which serves a namespace, is the ledger's rule: :mod:`projections.elastic.served`.
+"""
+
+from __future__ import annotations
+
+from projections.admissions.shape import ELASTIC
+from projections.elastic import served
+from reactors.admission.keep import SeenQuota
+from reactors.admission.mapping import Place
+
+#: Why workloads of a namespace may not use its quota: one of another namespace has its name.
+NAMESAKE = "quota-namesake"
+
+
+class ElasticQuotas(served.ElasticQuotas[SeenQuota]):
+    """Every ElasticQuota that was seen and not seen to be gone."""
+
+    def place(self, namespace: str) -> Place | None:
+        """The quota of a namespace whose workloads name none; None for none.
+
+        What exists in a namespace whose quota does not count is charged to nobody's.
+        """
+        found = self.serving(namespace)
+        if found is None:
+            return None
+        name, may_hold = found
+        return Place(ELASTIC, name, "", name) if may_hold else Place(ELASTIC, name, NAMESAKE)

@@ -1,0 +1,351 @@
+"""The live pods below every owner, and what its children ask for, summed as they come and go. Pure but for its state.
+
+A pod lives until it has ended or is gone, whatever its owner's template says now. Each object that controls others is a
+node of a chain; a node knows what the live pods below it ask for, and what its children ask for: of each the larger of
+what it says itself and what lives below it, so that pods which still end count beside those that take their places.
+What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
+key :data:`projections.admissions.keys.EXPECTED`.
+
+A change costs as many steps as the chain is long, never a walk over pods.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from projections import histories
+from projections.admissions.keys import EXPECTED
+from projections.admissions.shape import LANDED_US
+
+Amounts = Mapping[str, int]
+Undo = Callable[[], None]
+_NOTHING: Amounts = {}
+
+#: Longest chain of controllers that is followed (``reliability.md`` A26).
+DEPTH = 8
+
+#: Ended pods that are remembered, so that a late observation does not bring one back.
+ENDED_KEPT = 10_000
+
+
+class _Node(msgspec.Struct, gc=False, eq=False):
+    """An object that controls others, or is controlled; by :func:`_grown` its sums are never changed in place."""
+
+    uid: str
+    parent: str = ""
+    #: What it was last seen to ask for, and what reviews let it ask for that was not seen yet.
+    ask: Amounts = _NOTHING
+    expected: Amounts = _NOTHING
+    #: The version that the expected change would change, and until when it may land.
+    version: str = ""
+    until_us: int = 0
+    #: Of the live pods below it; of its children, see the module.
+    pods: Amounts = _NOTHING
+    total: Amounts = _NOTHING
+    children: int = 0
+
+    @property
+    def weight(self) -> Amounts:
+        """What it counts for its parent."""
+        return largest(self.ask, self.expected, self.total)
+
+
+class _Pod(msgspec.Struct, gc=False, eq=False):
+    node: _Node
+    #: What it counts, and what it was seen to ask for; more counts while a review may still land.
+    amounts: Amounts
+    seen: Amounts
+    #: Of the newest observation, or of the review that is behind it.
+    version: str = ""
+    seen_us: int = 0
+    #: Until when what a review let pass may land; 0 = nothing is on its way.
+    until_us: int = 0
+    #: The newest complete list that showed it so; 0 = none did.
+    listed_us: int = 0
+
+
+class Lives:
+    """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+
+    def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
+        """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
+        self._parent_of = parent_of
+        self._mark = mark
+        self._nodes: dict[str, _Node] = {}
+        #: By the first two characters of the uid: a complete list comes in parts by uid.
+        self._pods: dict[str, dict[str, _Pod]] = {}
+        #: (until, uid, is a pod) of what is expected, oldest first.
+        self._expected: deque[tuple[int, str, bool]] = deque()
+        #: Ended pods to the moment of a list without them; 0 = their end was seen, and is certain.
+        self._ended: dict[str, int] = {}
+
+    # questions
+
+    def total(self, uid: str) -> Amounts:
+        """What the children of an object ask for."""
+        node = self._nodes.get(uid)
+        return node.total if node is not None else _NOTHING
+
+    def pods(self, uid: str) -> Amounts:
+        """What the live pods below an object ask for."""
+        node = self._nodes.get(uid)
+        return node.pods if node is not None else _NOTHING
+
+    def pod(self, uid: str) -> Amounts | None:
+        """What a live pod below an owner asks for; None for no such pod."""
+        found = self._pods.get(uid[:2], {}).get(uid)
+        return found.amounts if found is not None else None
+
+    def shown(self, uid: str) -> tuple[str, int]:
+        """The version of the newest observation of a pod below an owner, and the newest complete list that showed it so."""
+        found = self._pods.get(uid[:2], {}).get(uid)
+        return (found.version, found.listed_us) if found is not None else ("", 0)
+
+    def above(self, uid: str) -> str:
+        """The parent of an object, or of a pod; "" for none."""
+        node = self._nodes.get(uid)
+        if node is not None:
+            return node.parent
+        pod = self._pods.get(uid[:2], {}).get(uid)
+        return pod.node.uid if pod is not None else ""
+
+    def is_expected(self, uid: str) -> bool:
+        """Whether a review let an object be created that was not seen yet."""
+        node = self._nodes.get(uid)
+        return node is not None and bool(node.until_us) and not node.version
+
+    def has(self, uid: str) -> bool:
+        """Whether anything counts below an object."""
+        return uid in self._nodes
+
+    # objects
+
+    def see(self, uid: str, ask: Amounts, version: str) -> None:
+        """An object was seen to ask for this, below the parent that ``parent_of`` names now."""
+        node = self._nodes.get(uid)
+        if node is None:
+            if not ask:
+                return
+            node = self._node(uid)
+        self._link(node, self._parent_of(uid))
+        is_landed = not node.version or histories.precedes(node.version, 0, version, 0)
+        expected = _NOTHING if is_landed else node.expected
+        self._say(node, ask, expected)
+
+    def relink(self, uid: str) -> None:
+        """Ask anew who answers for an object."""
+        node = self._nodes.get(uid)
+        if node is not None:
+            self._link(node, self._parent_of(uid))
+
+    def leave(self, uid: str) -> None:
+        """An object is gone. What lives below it goes on to count for its parent."""
+        node = self._nodes.get(uid)
+        if node is not None:
+            self._say(node, _NOTHING, _NOTHING)
+
+    def expect(self, uid: str, parent: str, ask: Amounts, version: str, now_us: int) -> Undo:
+        """A review lets an object below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+
+        Gives what undoes it.
+        """
+        node = self._nodes.get(uid) or self._node(uid)
+        self._link(node, self._parent_of(uid) or parent)
+        before = (node.expected, node.version, node.until_us)
+        node.version, node.until_us = version, now_us + LANDED_US
+        self._expected.append((node.until_us, uid, False))
+        self._say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
+
+        def undo() -> None:
+            found = self._nodes[uid]
+            expected, found.version, found.until_us = before
+            self._say(found, found.ask, expected)
+
+        return undo
+
+    # pods
+
+    def see_pod(self, uid: str, parent: str, amounts: Amounts, version: str, time_us: int) -> None:
+        """A live pod below ``parent`` was seen."""
+        before = self._pods.get(uid[:2], {}).get(uid)
+        if before is None:
+            listed_us = self._ended.get(uid)
+            if listed_us is not None and not 0 < listed_us < time_us:
+                return
+            self._ended.pop(uid, None)
+        elif before.version or before.seen_us:
+            if not histories.precedes(before.version, before.seen_us, version, time_us):
+                return
+        node = self._nodes.get(parent) or self._node(parent)
+        self._put(uid, _Pod(node, amounts, amounts, version, time_us))
+
+    def end_pod(self, uid: str, *, listed_us: int = 0) -> None:
+        """A pod has ended or is gone for certain; or a list that was asked for at ``listed_us`` was without it."""
+        self._ended[uid] = listed_us
+        if len(self._ended) > ENDED_KEPT:
+            del self._ended[next(iter(self._ended))]
+        self.drop_pod(uid)
+
+    def drop_pod(self, uid: str) -> None:
+        """A pod counts below no owner from now on."""
+        self._put(uid, None)
+
+    def expect_pod(
+        self, uid: str, parent: str, amounts: Amounts, version: str, now_us: int
+    ) -> Undo:
+        """A review lets a pod below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
+
+        Gives what undoes it.
+        """
+        before = self._pods.get(uid[:2], {}).get(uid)
+        until_us = now_us + LANDED_US
+        self._expected.append((until_us, uid, True))
+        amounts = {**amounts, EXPECTED: 1}
+        if before is None:
+            node = self._nodes.get(parent) or self._node(parent)
+            self._put(uid, _Pod(node, amounts, _NOTHING, until_us=until_us))
+        else:
+            # It lands behind that version: what was written before says nothing of it.
+            after = largest(before.amounts, amounts)
+            known = version or before.version
+            self._put(uid, _Pod(before.node, after, before.seen, known, before.seen_us, until_us))
+
+        def undo() -> None:
+            self._put(uid, before)
+
+        return undo
+
+    def expire(self, now_us: int) -> None:
+        """Drop what was expected and can no longer land."""
+        while self._expected and self._expected[0][0] <= now_us:
+            until_us, uid, is_pod = self._expected.popleft()
+            pod, node = self._pods.get(uid[:2], {}).get(uid), self._nodes.get(uid)
+            # A later review of the same object has its own time.
+            if is_pod and pod is not None and pod.until_us == until_us:
+                seen = _Pod(pod.node, pod.seen, pod.seen, pod.version, pod.seen_us)
+                self._put(uid, seen if pod.seen_us else None)
+            elif not is_pod and node is not None and node.until_us == until_us:
+                self._say(node, node.ask, _NOTHING)
+
+    def listed(self, first: str, until: str, present: set[str], listed_us: int) -> None:
+        """A complete list of the pods whose uid lies in [``first``, ``until``) was asked for at ``listed_us``."""
+        for start, bucket in self._pods.items():
+            if start < first[:2] or (until and start > until[:2]):
+                continue
+            for uid, pod in list(bucket.items()):
+                is_covered = first <= uid and (not until or uid < until)
+                if is_covered and uid in present:
+                    pod.listed_us = max(pod.listed_us, listed_us)
+                # What was seen, or let pass, since the list was asked for may be younger than it.
+                known_us = max(pod.seen_us, pod.until_us)
+                if is_covered and uid not in present and known_us < listed_us:
+                    self.end_pod(uid, listed_us=listed_us)
+
+    # sums
+
+    def _node(self, uid: str) -> _Node:
+        node = self._nodes[uid] = _Node(uid)
+        self._link(node, self._parent_of(uid))
+        return node
+
+    def _link(self, node: _Node, parent: str) -> None:
+        if node.parent == parent or self._is_above(node.uid, parent):
+            return
+        weight, pods = node.weight, node.pods
+        before, node.parent = node.parent, parent
+        if before:
+            self._add(before, weight, _NOTHING, pods, _NOTHING, -1)
+        if parent:
+            if parent not in self._nodes:
+                self._node(parent)
+            self._add(parent, _NOTHING, weight, _NOTHING, pods, 1)
+
+    def _is_above(self, uid: str, parent: str) -> bool:
+        """Whether ``uid`` stands above ``parent``, or the chain would be too long: references may be made up."""
+        for _ in range(DEPTH):
+            if parent == uid:
+                return True
+            node = self._nodes.get(parent)
+            if node is None or not node.parent:
+                return parent == uid
+            parent = node.parent
+        return True
+
+    def _say(self, node: _Node, ask: Amounts, expected: Amounts) -> None:
+        before = node.weight
+        node.ask, node.expected = ask, expected
+        if not expected:
+            node.version, node.until_us = "", 0
+        if node.parent and before != node.weight:
+            self._add(node.parent, before, node.weight, _NOTHING, _NOTHING, 0)
+        self._tidy(node)
+
+    def _put(self, uid: str, pod: _Pod | None) -> None:
+        """A pod is this from now on; None: it counts nowhere."""
+        bucket = self._pods.setdefault(uid[:2], {})
+        before = bucket.pop(uid, None)
+        if pod is not None:
+            bucket[uid] = pod
+            self._nodes.setdefault(pod.node.uid, pod.node)
+        held = before.amounts if before is not None else _NOTHING
+        if before is not None and pod is not None and before.node is pod.node:
+            if held != pod.amounts:
+                self._add(pod.node.uid, held, pod.amounts, held, pod.amounts, 0)
+            return
+        if pod is not None:
+            self._add(pod.node.uid, _NOTHING, pod.amounts, _NOTHING, pod.amounts, 1)
+        if before is not None:
+            self._add(before.node.uid, held, _NOTHING, held, _NOTHING, -1)
+
+    def _add(
+        self, uid: str, before: Amounts, after: Amounts, pods: Amounts, live: Amounts, count: int
+    ) -> None:
+        """A child of ``uid`` counts ``after`` in place of ``before``, and ``live`` of pods in place of ``pods``."""
+        node = self._nodes[uid]
+        node.children += count
+        for _ in range(DEPTH):
+            weight = node.weight
+            node.total = _replaced(node.total, before, after)
+            node.pods = _replaced(node.pods, pods, live)
+            self._mark(node.uid)
+            before, after = weight, node.weight
+            if not node.parent or (before == after and pods == live):
+                break
+            node = self._nodes[node.parent]
+        self._tidy(self._nodes[uid])
+
+    def _tidy(self, node: _Node) -> None:
+        """Hold nothing of an object that counts nothing."""
+        if node.children or node.ask or node.expected:
+            return
+        del self._nodes[node.uid]
+        if node.parent:
+            self._add(node.parent, _NOTHING, _NOTHING, _NOTHING, _NOTHING, -1)
+
+
+def largest(*amounts: Amounts) -> Amounts:
+    """The largest amount of each key."""
+    given = [one for one in amounts if one]
+    if len(given) < 2:
+        return given[0] if given else _NOTHING
+    found = dict(given[0])
+    for one in given[1:]:
+        for key, amount in one.items():
+            if amount > found.get(key, 0):
+                found[key] = amount
+    return found
+
+
+def _replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
+    if before == after:
+        return total
+    found = dict(total)
+    for sign, amounts in ((-1, before), (1, after)):
+        for key, amount in amounts.items():
+            found[key] = found.get(key, 0) + sign * amount
+    return {key: amount for key, amount in found.items() if amount}

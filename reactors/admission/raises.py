@@ -1,0 +1,97 @@
+"""For which children an owner's charge was raised that were not seen yet: until then it does not fall. Pure but for its state.
+
+The decision stands in the history before the child can: so a child is settled by the first observation behind it, or by a
+complete list that was asked for when it could no longer land.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections import histories
+from projections.admissions.shape import LANDED_US
+
+_SEEN = {PodObserved.wire_type, WorkloadObserved.wire_type}
+_GONE = {PodVanished.wire_type, WorkloadVanished.wire_type}
+
+
+class _Raise(msgspec.Struct, frozen=True):
+    holder: str
+    kind: str
+    version: str
+    asked_us: int
+
+
+class _Seen(msgspec.Struct):
+    resource_version: str
+
+
+_seen = msgspec.json.Decoder(_Seen)
+
+
+class Raises:
+    """Follows one cluster."""
+
+    def __init__(self) -> None:
+        self._by_child: dict[str, _Raise] = {}
+        self._holders: Counter[str] = Counter()
+
+    def waits(self, holder: str) -> bool:
+        """Whether a child of ``holder`` may still land."""
+        return self._holders[holder] > 0
+
+    def decided(self, fact: AdmissionDecided, time_us: int) -> None:
+        """A decision was stored."""
+        if fact.child is not None and fact.verdict == "admitted":
+            self._settle(fact.child.uid)
+            self._by_child[fact.child.uid] = _Raise(
+                fact.uid, fact.child.kind, fact.child.version, time_us
+            )
+            self._holders[fact.uid] += 1
+
+    def seen(self, event: Event) -> str | None:
+        """An event of the history; the uid of the holder whose child it settles."""
+        raised = self._by_child.get(event.key)
+        if raised is None:
+            return None
+        if event.type in _SEEN:
+            version = _seen.decode(event.body).resource_version
+            if raised.version and not histories.precedes(raised.version, 0, version, 0):
+                return None
+        elif event.type not in _GONE:
+            return None
+        return self._settle(event.key)
+
+    def listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> set[str]:
+        """A complete list; the holders whose children it settles."""
+        late = [
+            uid
+            for uid, one in self._by_child.items()
+            if one.kind == kind
+            and fact.first <= uid
+            and (not fact.until or uid < fact.until)
+            and listed_us >= one.asked_us + LANDED_US
+        ]
+        return {holder for uid in late if (holder := self._settle(uid)) is not None}
+
+    def due(self, late_us: int) -> set[str]:
+        """The kinds of which a complete list would settle something that was decided before ``late_us``."""
+        return {one.kind for one in self._by_child.values() if one.asked_us <= late_us}
+
+    def _settle(self, uid: str) -> str | None:
+        raised = self._by_child.pop(uid, None)
+        if raised is None:
+            return None
+        self._holders[raised.holder] -= 1
+        if not self._holders[raised.holder]:
+            del self._holders[raised.holder]
+        return raised.holder

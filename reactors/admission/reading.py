@@ -1,0 +1,123 @@
+"""What a review says beside the demand: which version it changes, and in which way. Pure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from bus import kinds
+from bus.errors import DemandError, MalformedJsonError, ObservationError
+from bus.events.pods import Owner
+from bus.events.quotas import QuotaObserved
+from bus.sources import quotas
+from bus.sources.labels import LabelPolicy
+from bus.sources.records import Record
+from reactors.admission.coverage import POD
+from reactors.admission.owners import controller_of
+from reactors.admission.view import spec_of
+from reactors.webhook.review import Review
+
+
+def version_of(review: Review) -> str:
+    """The version that an update would change."""
+    metadata = (review.object or {}).get("metadata") or {}
+    # "?" is later than every version: then only a complete list can settle the ask.
+    return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
+
+
+def reshapes(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
+    """Whether it changes anything that a scale is reckoned with but the replicas."""
+    if not kind.scales or review.old_object is None:
+        return False
+    try:
+        before = kinds.asked(kind, review.old_object)
+    except DemandError:
+        return True
+    return _shape(before) != _shape(ask)
+
+
+def comes(kind: kinds.Kind, ask: kinds.Ask, owner: Owner | None, review: Review) -> bool:
+    """Whether it is charged elsewhere from now on: by another label, or no more by its owner. Its pods come along."""
+    if review.old_object is None:
+        return False
+    try:
+        before = kinds.asked(kind, review.old_object)
+    except DemandError:
+        return True
+    former = kinds.governing_owner(review.old_object.get("metadata") or {})
+    return (before.labels, former) != (ask.labels, owner)
+
+
+def _shape(ask: kinds.Ask) -> tuple[object, ...]:
+    rest = kinds.scaled(ask, 0).demand if ask.per_replica is not None else ask.demand
+    return rest, ask.per_replica, ask.labels, ask.suspended, ask.unstated
+
+
+def name_of(review: Review, metadata: dict[str, Any]) -> str:
+    """Its name, or the beginning of it while it has none."""
+    return review.name or str(metadata.get("name") or metadata.get("generateName") or "")
+
+
+def is_going(kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review: Review) -> bool:
+    """Whether it is being deleted and asks for no more than before: its controller makes nothing for it any more.
+
+    What is charged for it falls when it is gone; refused, its finalizers could never be taken away.
+    """
+    is_known = kind.is_native or kind.kind == POD
+    if not metadata.get("deletionTimestamp") or review.old_object is None or not is_known:
+        return False
+    try:
+        before = kinds.asked(kind, review.old_object)
+    except DemandError:
+        return False
+    is_less = all(n <= before.demand.get(key, 0) for key, n in ask.demand.items())
+    return is_less and before.labels == ask.labels
+
+
+def is_unchanged(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
+    """Whether an update leaves alone all that is charged for: demand, labels of quotas, and who controls the object.
+
+    What is charged for the stored object is enough for this one: an update is reviewed for one stored version, and lands
+    on that one or is reviewed again. So nothing is written down for an annotation, or for a label of somebody else.
+    """
+    before = review.old_object
+    if review.operation != "UPDATE" or before is None:
+        return False
+    owners = [controller_of(one.get("metadata") or {}) for one in (before, review.object or {})]
+    try:
+        return owners[0] == owners[1] and kinds.asked(kind, before) == ask
+    except DemandError:
+        return False
+
+
+def rested(kind: kinds.Kind, review: Review) -> bool:
+    """Whether the object was suspended before this change."""
+    before = review.old_object
+    return before is not None and bool(kinds.asked(kind, before).wanted)
+
+
+def limits_of(quota: QuotaObserved | None) -> object:
+    """What an ElasticQuota says of limits, and where it stands."""
+    if quota is None:
+        return None
+    flags = (quota.tree_root, quota.force_update, quota.strict_max_keys)
+    return (quota.parent, quota.tree, *flags, spec_of(quota))
+
+
+def observed(object: dict[str, Any] | None, kind: str) -> QuotaObserved | None:
+    """A quota's object as the source would say it; None where there is none.
+
+    Raises DemandError for one that no source could say.
+    """
+    if object is None:
+        return None
+    # What is being created has no version yet.
+    metadata = {"resourceVersion": "0", **object.get("metadata", {})}
+    raw = msgspec.json.encode({**object, "metadata": metadata})
+    record = Record("ADDED", raw, 0, "webhook", "webhook")
+    try:
+        event = quotas.translate(record, LabelPolicy(), kind=kind)
+    except (MalformedJsonError, ObservationError) as error:
+        raise DemandError(path="", reason=str(error)) from error
+    return QuotaObserved.read(event)

@@ -1,0 +1,52 @@
+"""What a workload has to state before it is admitted: limits of what its quota limits. Pure.
+
+A quota of ``limits.cpu`` bounds nothing where containers state no limit: they may use the whole node. So they are refused,
+as by Kubernetes' ResourceQuota, or charged by their requests where the quota says so. What is there without limits
+may be edited and scaled down, and not grown.
+
+Source: Kubernetes, "Resource Quotas" (must specify); ``docs/admission.md``.
+"""
+
+from __future__ import annotations
+
+from bus import kinds
+from bus.errors import DemandError
+from bus.kinds import Ask, Kind
+from projections.admissions import Draft, Tree
+from reactors.admission.decide import Request, decide
+from reactors.admission.messages import sentence
+from reactors.webhook.review import Answer, Review
+
+
+def to_state(kind: Kind, ask: Ask, review: Review) -> dict[str, tuple[str, ...]]:
+    """The containers that state no limit, as :class:`bus.kinds.Ask` has them; nothing where a change makes that no worse."""
+    if not ask.unstated or review.operation != "UPDATE" or review.old_object is None:
+        return ask.unstated
+    try:
+        before = kinds.asked(kind, review.old_object)
+    except DemandError:
+        return ask.unstated
+    is_grown = (
+        ask.pods > before.pods
+        or ask.labels != before.labels
+        or any(amount > before.demand.get(key, 0) for key, amount in ask.demand.items())
+        or any(set(names) - set(before.unstated.get(k, ())) for k, names in ask.unstated.items())
+    )
+    return ask.unstated if is_grown else {}
+
+
+def waits(tree: Tree, request: Request, now_us: int) -> Answer:
+    """The answer to what waits in a queue: it asks for nothing until it starts, and that it waits is seen.
+
+    What could not be charged then may not wait.
+    """
+    decision = decide(Draft(tree), request, now_us)
+    if decision.reason == "must-specify":
+        return Answer(False, decision.reason, sentence(decision, tree))
+    return Answer(True, "held")
+
+
+def is_up(scale: kinds.Scale, review: Review) -> bool:
+    """Whether a scale asks for more replicas than there are, as far as it is told."""
+    before = review.old_object
+    return before is None or scale.replicas > kinds.scale_of(before).replicas

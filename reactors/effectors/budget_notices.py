@@ -1,0 +1,201 @@
+"""DOOR: tells of budgets that run out: an Event on the quota's object, and the address of the operator, where there is one.
+
+A judgement is news when its phase is ``Warned``, ``Exhausted`` or ``GraceOver``. What became of telling is a fact of the
+history, so after a restart nobody is told twice of what was settled; who was told right before a crash may be told again,
+with the same id. Nothing waits for it: what a spent budget refuses or evicts is decided elsewhere.
+
+``record`` and ``body_of`` are pure. Source: ``docs/admission.md``; Kubernetes API reference, events.k8s.io/v1.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from bus.clock import SECOND_US, Clock, format_stamp
+from bus.envelope import Event
+from bus.errors import (
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+    RetryableError,
+    WrongExpectationError,
+)
+from bus.events.budgets import BudgetJudged
+from bus.events.decisions import NoticeSettled
+from bus.notify import Told
+from bus.resources.keys import CASH, key_text
+from bus.resources.quotas import API_VERSION, KIND
+from bus.transport import Expectation, Transport
+from reactors.effectors.events import LONGEST_NOTE, Writes, micro_time
+
+Json = dict[str, Any]
+
+#: Who says what became of it.
+NAME = "budgets"
+CONTROLLER = "bursar.io/budgets"
+#: Events about objects of the cluster stand in this namespace.
+EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
+#: A judgement that is older is no news.
+FRESH_US = 86_400 * SECOND_US
+#: Between two rounds.
+ROUND_SECONDS = 2.0
+
+_REASONS = {
+    "Warned": "BudgetWarned", "Exhausted": "BudgetExhausted", "GraceOver": "BudgetGraceOver",
+}  # fmt: skip
+
+_log = logging.getLogger(__name__)
+
+Tell = Callable[[Mapping[str, Any]], Awaitable[Told]]
+
+
+def sentence(fact: BudgetJudged) -> str:
+    """What a person reads of it."""
+    key = CASH + fact.key
+    spent, limit = key_text(key, fact.spent), key_text(key, fact.limit)
+    said = f"{spent} of {limit} hours of {fact.key} are spent"
+    if fact.phase == "Warned":
+        return said
+    if fact.exhausted_s is not None:
+        said += f", the last at {format_stamp(fact.exhausted_s * SECOND_US)}"
+    follows = {
+        "Warn": "workloads are admitted with a warning",
+        "DenyNew": "what asks for more is refused, what runs goes on",
+        "GraceThenEvict": "what asks for more is refused, and what runs is evicted after a grace",
+    }
+    if fact.phase == "GraceOver":
+        return f"{said}; the grace is over: what runs is evicted"
+    return f"{said}; {follows.get(fact.rule, fact.rule)}"
+
+
+def body_of(event: Event, fact: BudgetJudged) -> Json:
+    """What is said to an address, as JSON values; stamps RFC 3339 UTC in whole seconds, hours as text."""
+    key = CASH + fact.key
+    return {
+        "decision": event.id,
+        "quota": fact.quota,
+        "key": fact.key,
+        "phase": fact.phase,
+        "spent_hours": key_text(key, fact.spent),
+        "limit_hours": key_text(key, fact.limit),
+        "exhausted_at": _stamp(fact.exhausted_s),
+        "period_ends": _stamp(fact.period_end_s),
+        "message": f"quota {fact.quota}: {sentence(fact)}",
+    }
+
+
+def record(event: Event, fact: BudgetJudged, uid: str, instance: str) -> Json:
+    """The Event on the quota's object; its name is that of the judgement, so it is made once."""
+    digest = hashlib.blake2b(event.id.encode(), digest_size=8).hexdigest()
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": f"bursar.budget.{digest}", "namespace": "default"},
+        "eventTime": micro_time(event.time_us),
+        "reportingController": CONTROLLER,
+        "reportingInstance": instance[:128] or "bursar",
+        "action": "Judge",
+        "reason": _REASONS[fact.phase],
+        "regarding": {"apiVersion": API_VERSION, "kind": KIND, "name": fact.quota, "uid": uid},
+        "note": sentence(fact).encode()[:LONGEST_NOTE].decode(errors="ignore"),
+        "type": "Warning",
+    }
+
+
+class BudgetNotices:
+    """One for a cluster, in the process that keeps. ``tell`` None: there is no address."""
+
+    def __init__(
+        self,
+        cluster: Writes,
+        transport: Transport,
+        clock: Clock,
+        *,
+        name: str,
+        instance: str,
+        tell: Tell | None = None,
+    ) -> None:
+        """``name`` is the cluster's in the history."""
+        self._cluster = cluster
+        self._transport = transport
+        self._clock = clock
+        self._name = name
+        self._instance = instance
+        self._tell = tell
+        #: By id: judgements that nobody was told of.
+        self._waiting: dict[str, tuple[Event, BudgetJudged]] = {}
+        self._settled: set[str] = set()
+
+    def take(self, event: Event) -> None:
+        """See one event of the history; tells nobody."""
+        if event.cluster != self._name or event.defect:
+            return
+        if event.type == NoticeSettled.wire_type:
+            fact = NoticeSettled.read(event)
+            if fact.reactor == NAME:
+                self._settled.add(fact.decision)
+                self._waiting.pop(fact.decision, None)
+        elif event.type == BudgetJudged.wire_type and event.id not in self._settled:
+            judged = BudgetJudged.read(event)
+            if judged.phase in _REASONS:
+                self._waiting[event.id] = (event, judged)
+
+    async def round(self, uids: Mapping[str, str]) -> None:
+        """Tell of everything that nobody was told of. ``uids`` are those of the quotas, by name.
+
+        Raises RetryableError where it cannot be said now.
+        """
+        now_us = self._clock.now_us()
+        for id, (event, fact) in list(self._waiting.items()):
+            if event.time_us >= now_us - FRESH_US and fact.quota in uids:
+                await self._write(record(event, fact, uids[fact.quota], self._instance))
+                told = Told("", 0)
+                if self._tell is not None:
+                    told = await self._tell(body_of(event, fact))
+                if told.fault:
+                    _log.warning("nobody could be told of %s: %s", id, told.fault)
+                await self._settle(id, told)
+            self._settled.add(id)
+            self._waiting.pop(id, None)
+
+    async def _write(self, body: Json) -> None:
+        try:
+            await self._cluster.create(EVENTS_PATH, body)
+        except (ConflictError, NotFoundError):
+            # It was written before a crash, or this API server keeps no such Events.
+            pass
+        except (PermissionDeniedError, RequestRefusedError) as error:
+            _log.warning("no Event tells of quota %s: %s", body["regarding"]["name"], error)
+
+    async def _settle(self, id: str, told: Told) -> None:
+        fact = NoticeSettled(
+            decision=id, reactor=NAME, result="failed" if told.fault else "told",
+            message=told.fault, attempts=told.attempts,
+        )  # fmt: skip
+        event = fact.event(
+            cluster=self._name, key=id, id=f"{id}/notice", source=f"effector/{NAME}",
+            time_us=self._clock.now_us(),
+        )  # fmt: skip
+        try:
+            await self._transport.publish([event], expect=Expectation(event.subject, 0))
+        except WrongExpectationError:
+            _log.info("who was told of %s was said by another process", id)
+
+
+async def telling(notices: BudgetNotices, uids: Callable[[], Mapping[str, str]]) -> None:
+    """Round after round, for ever. A slow receiver holds up nothing but this."""
+    while True:
+        try:
+            await notices.round(uids())
+        except RetryableError as error:
+            _log.warning("who is to be told of budgets waits: %s", error)
+        await asyncio.sleep(ROUND_SECONDS)
+
+
+def _stamp(second: int | None) -> str | None:
+    return None if second is None else format_stamp(second * SECOND_US)

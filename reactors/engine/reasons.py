@@ -1,0 +1,49 @@
+"""Why a due action is not done yet, in a sentence for each token. Source: docs/culling.md, "What holds it back"."""
+
+from __future__ import annotations
+
+from bus.clock import format_stamp
+from reactors.engine.replica import Blocked
+
+SENTENCES = {
+    "paused": "reactors are paused; `bursar resume` lets them go on",
+    "clock_jumped": "the clock jumped, or Bursar was away for more than a minute",
+    "objects_lost": "a list was without more than a fifth of the objects that were known",
+    "history_recovered": "the history was recovered",
+    "blast_radius": "the limit of all stops and evictions in five minutes is reached",
+    "per_minute": "its policy's limit of a minute is reached (pace.per_minute)",
+    "per_namespace": "its namespace's limit of five minutes is reached (pace.per_namespace)",
+    "per_node": "its node's limit of five minutes is reached (pace.per_node)",
+    "per_workload": "its workload's limit of five minutes is reached (pace.per_workload)",
+    "evidence_old": "the evidence is too old",
+    "no_fresh_evidence": "there is no evidence that is new enough",
+    "outstanding": "what was decided before is not done yet",
+    "refused": "it was refused, and rests",
+    "no_target": "what controls the pod was not seen, cannot be stopped, or has other pods",
+}
+
+_VERBS = {
+    "decision.warn": "warning",
+    "decision.withdraw": "taking the warning back",
+    "decision.cull": "stop",
+    "decision.evict": "eviction",
+    "decision.restore": "giving back",
+}
+
+
+def explained(one: Blocked) -> str:
+    """What is due, why it is not done, and until when: one sentence."""
+    verb = _VERBS.get(one.decision.wire_type, one.decision.wire_type)
+    until = f", until {format_stamp(one.until_us)}" if one.until_us else ""
+    return f"{verb} is due and not done: {sentence(one.reason)}{until}"
+
+
+def short(one: Blocked) -> str:
+    """The token of what holds it, and the time of day (UTC) until when: for a column."""
+    until = f" until {format_stamp(one.until_us)[11:16]}Z" if one.until_us else ""
+    return f"{one.reason.replace('_', ' ')}{until}"
+
+
+def sentence(reason: str) -> str:
+    """What a token means."""
+    return SENTENCES.get(reason, reason.replace("_", " "))

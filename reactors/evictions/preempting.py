@@ -1,0 +1,185 @@
+"""Who has to go so that a workload of higher priority fits into its own quota; pure.
+
+What was refused for want of room, or waits in a queue, wants something of a quota. The most important of them, if it does not
+fit, takes the room of less important pods of the same quota: as few as are enough, and none where all of
+them would not be enough. Only pods that are charged themselves go: what a controller makes anew holds its charge
+whoever of its pods goes, so to evict one would make no room.
+
+While a pod that had to go is still there nobody else goes for its quota: room is being made already. In shadow such a
+pod's room counts as made, as long as the one that it is for wants it.
+
+Source: Koordinator, ``preempt.go``; :mod:`reactors.reclaim.preemption` has the choice; ``docs/queues.md``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bus.events.decisions import Decision, Evict, Target
+from projections.admissions import Draft as Overlay
+from projections.admissions import Node, Tree
+from projections.admissions.unmet import OVER_QUOTA, Unmet
+from reactors import reclaim
+from reactors.admission.decide import Request, decide
+from reactors.engine.contract import Draft, Trigger
+from reactors.evictions.view import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView, Held
+from reactors.queue.demand import unmet
+from reactors.queue.plan import planned_in
+from reactors.queue.shape import ordered
+from reactors.reclaim import Pod
+
+
+class Asker(msgspec.Struct, frozen=True):
+    """Who wants something of a quota and does not hold it."""
+
+    unmet: Unmet
+    priority: int
+    #: Its priority class lets it take the room of others.
+    preempts: bool
+
+    @property
+    def place(self) -> tuple[int, tuple[int, str, str, str, str]]:
+        """What orders: the highest priority first, then who asked first."""
+        return -self.priority, self.unmet.place
+
+
+_Pods = dict[tuple[str, str], Held]
+
+
+def preempted(
+    view: EvictionView, trigger: Trigger, expires_us: int, *, is_shadow: bool
+) -> Iterator[Draft]:
+    """What follows at one tick, quota by quota, the least important pod first."""
+    for (name, quota), asker in sorted(heads(view).items()):
+        tree = view.trees[name]
+        node = tree.nodes[quota]
+        if not _is_eligible(view, node, asker, trigger.at_us):
+            continue
+        answer = decide(Overlay(tree), _request(asker), trigger.at_us)
+        if answer.reason != OVER_QUOTA:
+            continue
+        pods = _candidates(view, node, trigger.at_us)
+        found = _selected(view, tree, node, asker, pods)
+        numbers = {"for_priority": asker.priority}
+        for one in answer.deficits:
+            numbers |= {f"asked_{one.key}": one.asked, f"used_{one.key}": one.used}
+            numbers[f"limit_{one.key}"] = one.limit
+        for victim in reversed(found.victims):
+            fact = pods[(victim.namespace, victim.name)].fact
+            yield Draft(
+                verb=Evict,
+                key=fact.uid,
+                target=Target("Pod", fact.namespace, fact.name, fact.uid, fact.node or ""),
+                quota=quota,
+                reason=PREEMPTED,
+                numbers={"priority": fact.priority, **numbers},
+                expires_us=expires_us,
+                beneficiary=asker.unmet.title,
+                is_shadow=is_shadow,
+            )
+
+
+def heads(view: EvictionView) -> dict[tuple[str, str], Asker]:
+    """Who comes first of those that want something, by tree and quota."""
+    found: dict[tuple[str, str], Asker] = {}
+    for place, asker in wanted(view):
+        if place not in found or asker.place < found[place].place:
+            found[place] = asker
+    return found
+
+
+def wanted(view: EvictionView) -> Iterator[tuple[tuple[str, str], Asker]]:
+    """Everybody that was refused or waits, with tree and quota."""
+    lines = view.lines
+    for tree in view.trees.values():
+        for one in tree.refused:
+            if one.quota in tree.nodes:
+                named = one.priority_class
+                asker = Asker(one, lines.value(named), lines.may_preempt(named))
+                yield (tree.name, one.quota), asker
+    for name, queues in planned_in(view.trees, lines).queues.items():
+        for quota, line in queues.items():
+            for waiting in ordered(line.waiting):
+                named = view.seen.objects[waiting.uid].ask.priority_class
+                wants = unmet(view.trees[name], waiting)
+                yield (name, quota), Asker(wants, waiting.priority, lines.may_preempt(named))
+
+
+def overtaken(view: EvictionView, decision: Decision) -> str:
+    """Why a pod need not go any more by what is known since; "" = it must."""
+    for (name, _), asker in wanted(view):
+        if isinstance(decision, Evict) and asker.unmet.title == decision.beneficiary:
+            answer = decide(Overlay(view.trees[name]), _request(asker), decision.at_us)
+            return "" if answer.reason == OVER_QUOTA else "room_made"
+    return "not_wanted"
+
+
+def _request(asker: Asker) -> Request:
+    """What it wants beyond what it holds, as an ask of somebody who holds nothing."""
+    one = asker.unmet
+    return Request(one.quota, "", one.kind, one.namespace, one.name, one.wants)
+
+
+def _is_eligible(view: EvictionView, node: Node, asker: Asker, at_us: int) -> bool:
+    """Whether room may be made for it: not while a less important pod is going."""
+    going = [
+        Pod(one.target.name, quota=node.name, priority=one.numbers["priority"])
+        for uid, one in view.yielding.items()
+        if uid in node.grants and not one.is_shadow and at_us - one.at_us < LONGEST_REST_US
+    ]
+    return reclaim.is_eligible(
+        _asker(asker, node),
+        policy_never=not asker.preempts,
+        nominated=True,
+        unresolvable=False,
+        terminating=going,
+    )
+
+
+def _candidates(view: EvictionView, node: Node, at_us: int) -> _Pods:
+    """The bound pods that the quota charges by themselves and that may be tried now."""
+    found = (view.pods[uid] for uid in node.grants if uid in view.pods)
+    return {
+        (held.fact.namespace, held.fact.name): held
+        for held in found
+        if held.fact.uid not in view.yielding
+        and held.fact.uid not in view.awaited
+        and view.holder(held.fact) == held.fact.uid
+        and view.rests_until_us.get(held.fact.uid, 0) <= at_us
+    }
+
+
+def _selected(
+    view: EvictionView, tree: Tree, node: Node, asker: Asker, pods: _Pods
+) -> reclaim.Selection:
+    overlay, wants = Overlay(tree), asker.unmet.wants
+    used = {key: overlay.used(node, key) for key in wants}
+    for uid, decision in view.yielding.items():
+        grant = node.grants.get(uid)
+        if decision.is_shadow and grant is not None:
+            used = {key: amount - grant.charge.get(key, 0) for key, amount in used.items()}
+    limits = overlay.limits(node, wants)
+    candidates = [
+        Pod(
+            held.fact.name, held.fact.namespace, node.name, held.fact.priority, held.started_us,
+            node.grants[held.fact.uid].charge,
+            preemptible=held.fact.labels.get(PREEMPTIBLE) != "false",
+        )
+        for held in pods.values()
+    ]  # fmt: skip
+    return reclaim.select_victims(
+        _asker(asker, node),
+        candidates,
+        # The Eviction subresource asks the disruption budgets; who refuses rests.
+        (),
+        used=used,
+        limit={key: limit for key, limit in limits.items() if limit is not None},
+        fits=lambda kept: True,
+    )
+
+
+def _asker(asker: Asker, node: Node) -> Pod:
+    one = asker.unmet
+    return Pod(one.name, one.namespace, node.name, asker.priority, request=one.wants)

@@ -1,0 +1,72 @@
+"""What operators ask of the webhook, on a port of its own: whether it lives, whether it is ready, and its figures.
+
+The port of the reviews may ask for client certificates, which neither a kubelet nor Prometheus has; and who may read figures
+need not be able to send reviews. This port is plain HTTP and decides nothing.
+
+Source: Kubernetes, "Configure Liveness, Readiness and Startup Probes"; Prometheus, "Exposition formats".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from bus.metrics import CONTENT_TYPE, Metric, lines
+
+#: Characters of metrics that are made at once, about a millisecond's work.
+PART = 65_536
+
+
+class HealthApplication:
+    """``GET /healthz``, ``/readyz`` and ``/metrics``."""
+
+    def __init__(
+        self,
+        ready: Callable[[], bool] = lambda: True,
+        metrics: Callable[[], Iterable[Metric]] = tuple,
+    ) -> None:
+        #: The server of this port is about to stop.
+        self.draining = False
+        self._ready = ready
+        self._metrics = metrics
+        self._routes = Starlette(
+            routes=[
+                Route("/healthz", _healthy),
+                Route("/readyz", self._readiness),
+                Route("/metrics", self._exposition),
+            ]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        await self._routes(scope, receive, send)
+
+    async def _readiness(self, request: Request) -> PlainTextResponse:
+        if self.draining or not self._ready():
+            return PlainTextResponse("not ready\n", status_code=503)
+        return PlainTextResponse("ok\n")
+
+    async def _exposition(self, request: Request) -> Response:
+        return StreamingResponse(_in_parts(self._metrics()), media_type=CONTENT_TYPE)
+
+
+async def _in_parts(metrics: Iterable[Metric]) -> AsyncIterator[str]:
+    """The text in parts, between which reviews are answered: ten thousand quotas make 20 MB."""
+    part = ""
+    for line in lines(metrics):
+        part += line
+        if len(part) > PART:
+            yield part
+            part = ""
+            await asyncio.sleep(0)
+    yield part
+
+
+async def _healthy(request: Request) -> PlainTextResponse:
+    return PlainTextResponse("ok\n")

@@ -1,0 +1,268 @@
+"""What an ordinary tenant tries against a quota of 10 cores, on a real API server with real controllers.
+
+Whatever he does, the live pods by their own limits are never above the quota at any write of the API server's own record;
+and what is used comes back to what lives.
+"""
+
+import json
+import time
+
+import pytest
+
+from tests.acceptance.test_admission_cluster import LABEL, Site, workload
+from tests.cluster.api import MERGE, ApiError
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+
+PODS = "/api/v1/namespaces/default/pods"
+LIMIT = 10_000
+#: Most seconds that more may be charged than lives.
+SETTLES = 90
+
+
+def milli(quantity):
+    return int(quantity[:-1]) if quantity.endswith("m") else int(quantity) * 1000
+
+
+def asks(pod):
+    """What a pod is limited to; nothing once it has ended."""
+    if pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
+        return 0
+    limits = [c.get("resources", {}).get("limits", {}) for c in pod["spec"]["containers"]]
+    return sum(milli(one.get("cpu", "0")) for one in limits)
+
+
+class Attack:
+    """A tenant, and the record of what ran."""
+
+    def __init__(self, site):
+        self.site, self.api = site, site.plane.api
+        self.since = self.api.request("GET", PODS)["metadata"]["resourceVersion"]
+
+    def kubectl(self, *arguments, input=None):
+        """What kubectl prints; a refusal is text too."""
+        try:
+            return self.site.plane.kubectl(*arguments, input=input)
+        except RuntimeError as error:
+            return str(error)
+
+    def create(self, object):
+        return self.kubectl("create", "-f", "-", input=json.dumps(object))
+
+    def get(self, *what):
+        return json.loads(self.site.plane.kubectl("get", *what, "-o", "json"))
+
+    def pods(self):
+        return self.api.request("GET", PODS)["items"]
+
+    def live(self):
+        return sum(asks(pod) for pod in self.pods())
+
+    def used(self):
+        return milli(self.site.quota()["status"]["used"]["limits.cpu"])
+
+    def until_used(self, cpu, seconds=SETTLES):
+        self.site.until(lambda: self.used() == cpu, seconds)
+
+    def stays(self, cpu):
+        """The same is used all the time that a status takes to be written, and longer."""
+        deadline = time.monotonic() + 15
+        while time.monotonic() < deadline:
+            assert self.used() == cpu
+            time.sleep(0.5)
+
+    def until_running(self, count, of=""):
+        self.site.until(lambda: sum(of in pod["metadata"]["name"] for pod in self.pods()) == count)
+
+    def most(self):
+        """The most that ever lived at once, write for write."""
+        pods, most = {}, 0
+        for event in self.api.watch(PODS, self.since, seconds=2):
+            pod = event["object"]
+            uid = pod["metadata"]["uid"]
+            pods[uid] = 0 if event["type"] == "DELETED" else asks(pod)
+            most = max(most, sum(pods.values()))
+        return most
+
+
+@pytest.fixture
+def attack(start_plane, tmp_path):
+    plane = start_plane(controllers=True, scheduler=True, simulator=True)
+    plane.create_nodes(4)
+    site = Site(plane, tmp_path)
+    site.begin()
+    yield Attack(site)
+    site.stop()
+
+
+def owned(name, kind, uid, cpu=4, api="apps/v1", of="some"):
+    container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": str(cpu)}}}
+    reference = {"apiVersion": api, "kind": kind, "name": of, "uid": uid, "controller": True}
+    metadata = {"name": name, "labels": {LABEL: "team"}, "ownerReferences": [reference]}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": metadata,
+        "spec": {"containers": [container]},
+    }
+
+
+def cron_job(name, cpu):
+    template = workload("Job", name, cpu)["spec"]["template"]
+    metadata = {"name": name, "labels": {LABEL: "team"}}
+    template["metadata"]["labels"][LABEL] = "team"
+    job = {"metadata": {"labels": {LABEL: "team"}}, "spec": {"template": template}}
+    spec = {"schedule": "0 3 1 1 *", "jobTemplate": job}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": metadata, "spec": spec}
+
+
+def test_one_charged_owner_covers_no_more_than_it_is_charged_for(attack):
+    assert "created" in attack.create(workload("Deployment", "web", 4, 2))
+    attack.until_running(2)
+    attack.until_used(8000)
+    [replica_set] = attack.get("replicasets")["items"]
+    uid = replica_set["metadata"]["uid"]
+
+    for number in range(20):
+        said = attack.create(
+            owned(f"bare-{number}", "ReplicaSet", uid, of=replica_set["metadata"]["name"])
+        )
+        assert "over-quota" in said
+    rollout = owned("lost", "Rollout", "11111111-2222", 40, api="argoproj.io/v1alpha1")
+    assert "over-quota" in attack.create(rollout)
+    assert "over-quota" in attack.kubectl(
+        "scale", "rs", replica_set["metadata"]["name"], "--replicas=50"
+    )
+    attack.stays(8000)
+    assert attack.live() == 8000
+    attack.kubectl("delete", "deployment", "web")
+    attack.until_used(0)
+
+    assert "created" in attack.create(cron_job("night", 4))
+    answers = [
+        attack.kubectl("create", "job", f"again-{n}", "--from=cronjob/night") for n in range(6)
+    ]
+    assert ["created" in answer for answer in answers] == [True] + [False] * 5
+    attack.until_running(1, "again")
+    attack.until_used(8000)
+    assert attack.most() <= LIMIT
+
+
+def test_the_charge_stays_while_the_pods_run(attack):
+    assert "created" in attack.create(workload("Deployment", "web", 5, 2))
+    attack.until_running(2)
+    attack.until_used(10_000)
+    attack.kubectl("rollout", "pause", "deployment/web")
+    small = {"name": "main", "resources": {"limits": {"cpu": "1m"}, "requests": {"cpu": "1m"}}}
+    patch = json.dumps({"spec": {"template": {"spec": {"containers": [small]}}}})
+    assert "patched" in attack.kubectl("patch", "deployment", "web", "-p", patch)
+    assert "over-quota" in attack.create(workload("Job", "more", 8))
+    attack.stays(10_000)
+    assert "over-quota" in attack.create(workload("Job", "more", 8))
+    attack.kubectl("scale", "deployment", "web", "--replicas=0")
+    attack.until_used(0)
+
+    stateful = workload("StatefulSet", "db", 5, 2)
+    stateful["spec"]["updateStrategy"] = {"type": "OnDelete"}
+    stateful["spec"]["podManagementPolicy"] = "Parallel"
+    assert "created" in attack.create(stateful)
+    attack.until_running(2, "db")
+    one = {"name": "main", "resources": {"limits": {"cpu": "1"}, "requests": {"cpu": "1"}}}
+    patch = {"spec": {"replicas": 10, "template": {"spec": {"containers": [one]}}}}
+    attack.kubectl("patch", "statefulset", "db", "-p", json.dumps(patch))
+    time.sleep(5)
+    assert attack.live() <= LIMIT
+    assert attack.most() <= LIMIT
+
+
+def test_a_pod_that_a_controller_adopts_is_charged_once(attack):
+    lone = workload("Deployment", "web", 4, 1)
+    pod = {"apiVersion": "v1", "kind": "Pod", **lone["spec"]["template"]}
+    pod["metadata"] = {"name": "lone", "labels": {"app": "web", LABEL: "team"}}
+    assert "created" in attack.create(pod)
+    attack.until_used(4000)
+    replica_set = {**lone, "kind": "ReplicaSet"}
+    assert "created" in attack.create(replica_set)
+    attack.site.until(lambda: attack.get("pod", "lone")["metadata"].get("ownerReferences"))
+    attack.until_used(4000)
+    attack.kubectl("delete", "replicaset", "web")
+    attack.until_used(0)
+    assert attack.most() <= LIMIT
+
+
+def test_orphans_take_the_charge_along_and_the_delete_ends(attack):
+    deployment = workload("Deployment", "web", 4, 2)
+    # An orphan belongs to the quota that it names itself, and has the labels of the template.
+    deployment["spec"]["template"]["metadata"]["labels"][LABEL] = "team"
+    assert "created" in attack.create(deployment)
+    attack.until_running(2)
+    attack.until_used(8000)
+    attack.kubectl("delete", "deployment", "web", "--cascade=orphan", "--wait=false")
+    attack.site.until(lambda: not attack.get("deployments")["items"], 30)
+    attack.stays(8000)
+    assert attack.live() == 8000
+    assert "over-quota" in attack.create(workload("Job", "more", 4))
+    [replica_set] = attack.get("replicasets")["items"]
+    name = replica_set["metadata"]["name"]
+    attack.kubectl("delete", "replicaset", name, "--cascade=orphan", "--wait=false")
+    attack.site.until(lambda: not attack.get("replicasets")["items"], 30)
+    attack.stays(8000)
+    assert attack.live() == 8000
+    attack.kubectl("delete", "pods", "--all", "--wait=false")
+    attack.until_used(0)
+
+
+def test_daemon_sets_are_charged_and_made_up_owners_free_nothing(attack):
+    daemons = workload("Deployment", "agent", 4)
+    del daemons["spec"]["replicas"]
+    daemons["kind"] = "DaemonSet"
+    assert "over-quota" in attack.create(daemons), "four nodes"
+    daemons["spec"]["template"]["spec"]["containers"][0]["resources"]["limits"]["cpu"] = "2"
+    assert "created" in attack.create(daemons)
+    attack.until_running(4, "agent")
+    attack.until_used(8000)
+
+    [node, *_] = attack.get("nodes")["items"]
+    name, uid = node["metadata"]["name"], node["metadata"]["uid"]
+    for made_up in (
+        owned("evil", "DaemonSet", "no-such", api="evil.io/v1"),
+        owned(f"static-{name}", "Node", uid, api="v1", of=name),
+    ):
+        assert "over-quota" in attack.create(made_up)
+    attack.kubectl("delete", "daemonset", "agent")
+    attack.until_used(0)
+    assert attack.most() <= LIMIT
+
+
+def test_a_roll_out_with_room_goes_on_and_leaves_no_charge_behind(attack):
+    assert "created" in attack.create(workload("Deployment", "web", 2, 3))
+    attack.until_running(3)
+    patch = {"spec": {"template": {"metadata": {"annotations": {"again": "1"}}}}}
+    attack.api.request(
+        "PATCH", "/apis/apps/v1/namespaces/default/deployments/web", patch, content_type=MERGE
+    )
+
+    def is_new():
+        sets = attack.get("replicasets")["items"]
+        return len(sets) == 2 and sorted(one["status"].get("readyReplicas", 0) for one in sets) == [
+            0,
+            3,
+        ]
+
+    attack.site.until(is_new, 60)
+    attack.until_used(6000)
+    raised = [line for line in why(attack) if line["reason"] == "raised"]
+    assert raised and "ReplicaSet web-" in raised[0]["numbers"]
+    assert attack.most() <= LIMIT
+    with pytest.raises(ApiError, match="over-quota"):
+        scale = {"spec": {"replicas": 6}}
+        path = "/apis/apps/v1/namespaces/default/deployments/web/scale"
+        attack.api.request("PATCH", path, scale, content_type=MERGE)
+
+
+def why(attack):
+    """What `bursar why` says of the Deployment."""
+    process = attack.site.start("why", "default/web", "-o", "json")
+    process.wait(60)
+    text = (attack.site.folder / "why.log").read_text()
+    return json.loads(text[text.index("[") :])

@@ -1,0 +1,135 @@
+"""`enforce` enforces, and says so: by this machine's address and by a Service, or it does not start."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from tests.acceptance.test_admission_cluster import MANIFESTS, Site, free_port, workload
+from tests.reactors.webhook.serving import client_certificate
+from tests.reactors.webhook.test_cluster import admission_configuration
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow]
+
+
+@pytest.fixture
+def start_site(start_plane, tmp_path):
+    sites = []
+
+    def start(*flags):
+        sites.append(Site(start_plane(controllers=True, apiserver_flags=flags), tmp_path))
+        return sites[-1]
+
+    yield start
+    for site in sites:
+        site.stop()
+
+
+def status(site):
+    """Exit code and answer of `bursar status` beside the running `bursar up`."""
+    command = [str(pathlib.Path(sys.executable).parent / "bursar"), "status", "-o", "json"]
+    environment = {"PATH": os.environ["PATH"], "HOME": str(site.folder)}
+    environment |= {"BURSAR_DATA": str(site.folder / "data")}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    return done.returncode, json.loads(done.stdout)
+
+
+def log(site):
+    return (site.folder / "up.log").read_text()
+
+
+@pytest.mark.parametrize("way", ["Ignore", "Fail", "a Service that nobody made"])
+def test_enforce_does_not_start_where_no_review_arrives(start_site, way):
+    """It stood registered for a Service that no manifest made, enforced nothing, and said healthy."""
+    site = start_site()
+    nowhere = f"https://127.0.0.1:{free_port()}"
+    site.environment = {"BURSAR_ADMISSION__URL": "" if "Service" in way else nowhere}
+    if way == "Fail":
+        site.environment["BURSAR_ADMISSION__FAILURE_POLICY"] = "Fail"
+    process = site.start("up")
+    process.wait(120)
+
+    address = "https://bursar-webhook.bursar-system.svc:443" if "Service" in way else nowhere
+    assert process.returncode not in (0, None)
+    assert f"the API server calls {address}" in log(site)
+    assert "docs/webhook.md" in log(site).splitlines()[-1]
+
+
+def test_status_tells_when_reviews_cease_to_arrive(start_site):
+    """An administrator deletes the configuration: nothing is enforced, Bursar cannot make it anew, and says so."""
+    site = start_site()
+    site.begin()
+    site.until(lambda: status(site)[1]["admission"]["proven_us"])
+    before = status(site)
+    site.plane.kubectl("delete", "validatingwebhookconfiguration", "bursar")
+    site.until(lambda: status(site)[1]["admission"]["problem"], 90)
+    code, after = status(site)
+
+    assert (before[0], before[1]["healthy"], before[1]["admission"]["problem"]) == (0, True, "")
+    assert (code, after["healthy"]) == (7, False)
+    assert after["admission"]["problem"] == "a request passed without a review"
+
+
+def test_reviews_arrive_through_the_service_of_our_manifest(start_site, tmp_path):
+    """With client certificates, as in a cluster; the pods behind the Service are this machine's address."""
+    client = client_certificate(tmp_path / "apiserver.pem")
+    configuration = admission_configuration(tmp_path, client)
+    site = start_site(
+        "--enable-aggregator-routing=true", f"--admission-control-config-file={configuration}"
+    )
+    site.plane.kubectl("apply", "-f", str(MANIFESTS / "service.yaml"))
+    site.plane.kubectl("apply", "-f", "-", input=json.dumps(endpoints(site.port)))
+    site.environment = {
+        "BURSAR_ADMISSION__URL": "",
+        "BURSAR_ADMISSION__HOST": "0.0.0.0",
+        "BURSAR_ADMISSION__CLIENT_CA": str(client),
+        "BURSAR_ADMISSION__CLIENT_NAMES": json.dumps(["apiserver"]),
+    }
+    site.begin()
+
+    assert "created" in site.apply(workload("Job", "ten", 1, 10))
+    assert "over-quota" in site.apply(workload("Job", "one", 1, 1))
+    _, found = status(site)
+    assert found["admission"]["address"] == "https://bursar-webhook.bursar-system.svc:443"
+    assert (found["admission"]["problem"], found["healthy"]) == ("", True)
+
+
+def endpoints(port):
+    """What a pod behind the Service would be: an address of this machine that is not its loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but its loopback")
+        address = probe.getsockname()[0]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "bursar-webhook-1",
+            "namespace": "bursar-system",
+            "labels": {"kubernetes.io/service-name": "bursar-webhook"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "reviews", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
+
+
+def test_the_webhook_can_run_apart(start_site):
+    """`bursar up` keeps the quotas and registers; `bursar webhook` answers, and `up` proves that it does."""
+    site = start_site()
+    site.environment = {"BURSAR_ADMISSION__SERVES": "false"}
+    site.start("up")
+    site.until(lambda: "admission is enforce" in log(site))
+    # Its bus is the one of `up`.
+    site.start("webhook")
+    site.until(lambda: status(site)[1]["admission"] is not None, 60)
+    site.begin_quotas()
+
+    assert "over-quota" in site.apply(workload("Job", "eleven", 1, 11))
+    assert status(site)[1]["admission"]["problem"] == ""

@@ -1,0 +1,311 @@
+"""What the manifests grant is what the code uses, verb by verb, as a real API server's authorizer and admission see it.
+
+Used is what was asked of the API server in a run of everything that asks or writes: each source, each effector on each kind,
+registration, proof and Events, under the rights of the account that acts. A call that the code gains without a right is
+refused here; a right that no call uses any more is a difference of the two sets. Custom kinds that are not installed are asked for
+all the same: authorization comes before their absence.
+"""
+
+import asyncio
+import contextlib
+import json
+import pathlib
+
+import pytest
+import yaml
+
+from bus.clock import SystemClock
+from bus.errors import ClusterUnavailableError, NotFoundError
+from bus.events.decisions import Cull, Restore, Warn, Withdraw
+from bus.kinds import GOVERNED
+from bus.kube import Access, connect
+from bus.kube.refusals import resource_at
+from bus.resources.quotas import PATH as QUOTAS
+from bus.sources.catalogue import SOURCES
+from bus.sources.contract import NotInstalledError
+from deploy.proving import Prover
+from deploy.settings_admission import AdmissionSettings
+from projections.admissions import Tree
+from projections.elastic import Figures
+from reactors.effectors.cull import CullEffector
+from reactors.effectors.elastic_status import ElasticStatus
+from reactors.effectors.events import Recorder
+from reactors.effectors.evict import EvictEffector
+from reactors.effectors.quota_status import Status, StatusWriter
+from reactors.effectors.release import Starter
+from reactors.webhook.registration import (
+    MUTATING_PATH,
+    PATH,
+    RegistrationSettings,
+    configuration,
+    mutating_configuration,
+)
+from tests.cluster import notebooks, test_cull, test_evict
+from tests.cluster.api import MERGE, Api, ApiError
+from tests.deploy.test_manifests import ACTING, OBJECTS, ROLES, granted
+from tests.reactors.cluster import Clock
+from tests.reactors.effectors.test_events import World
+
+pytestmark = pytest.mark.kube
+
+MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
+CRDS = pathlib.Path(__file__).parent / "crds"
+KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
+
+
+@pytest.fixture
+def plane(start_plane):
+    """An API server with our manifests, and the kinds that they are about."""
+    plane = start_plane()
+    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", CRDS):
+        plane.kubectl("apply", "--server-side", "-f", str(path))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    return plane
+
+
+def token(plane, account):
+    return plane.kubectl("create", "token", account, "--namespace=bursar-system").strip()
+
+
+def noted(cluster):
+    """Has every request of `cluster` written down, as (verb, resource); the list."""
+    found, ask, get = set(), cluster._object, cluster._get
+
+    async def _object(method, verb, path, *arguments, **options):
+        found.add((resource_at(path), verb))
+        return await ask(method, verb, path, *arguments, **options)
+
+    async def _get(path, verb, *arguments, **options):
+        found.add((resource_at(path), verb))
+        return await get(path, verb, *arguments, **options)
+
+    cluster._object, cluster._get = _object, _get
+    return found
+
+
+async def follow(cluster):
+    """What sources do: lists, and watches."""
+    for source in SOURCES:
+        with contextlib.suppress(NotInstalledError, NotFoundError):
+            page = await cluster.page(source.path, limit=1)
+        lines = cluster.watch(source.path, version=page.version)
+        # A kind that was installed a moment ago may not be served yet (429).
+        late = (NotInstalledError, NotFoundError, TimeoutError, ClusterUnavailableError)
+        with contextlib.suppress(*late):
+            async with asyncio.timeout(0.3):
+                await anext(lines)
+        await lines.aclose()
+
+
+async def stop_and_give_back(plane, cluster):
+    """What culling does, with each kind: warn twice, withdraw, stop, give back."""
+    effector, outcomes = CullEffector(cluster, SystemClock()), {}
+    for kind in KINDS:
+        path = notebooks.PATHS[kind].format("default")
+        found = plane.api.request("POST", path, notebooks.notebook(kind))
+        warn, cull = test_cull.decision(Warn, found), test_cull.decision(Cull, found)
+        steps = [warn, test_cull.decision(Withdraw, found), warn, cull]
+        steps += [test_cull.decision(Restore, found, key=cull.id)] if kind != "Pod" else []
+        outcomes[kind] = [(await effector.act(step))[0] for step in steps]
+    return outcomes
+
+
+async def tell(plane, cluster):
+    """What is told: the status of quotas of both kinds, and refusals."""
+    plane.kubectl("apply", "-f", "-", input=json.dumps(QUOTA))
+    plane.kubectl("apply", "-f", "-", input=json.dumps(ELASTIC))
+    uid = plane.api.request("GET", f"{QUOTAS}/team")["metadata"]["uid"]
+    figures = Figures(*({"cpu": 1000} for _ in Figures.__struct_fields__))
+    status = ElasticStatus(name="team", namespace="default", uid="", figures=figures)
+    elastic = plane.api.request("GET", status.path)["metadata"]["uid"]
+    status = ElasticStatus(name="team", namespace="default", uid=elastic, figures=figures)
+    writer = StatusWriter(cluster)
+    written = [await writer.write(Status(name="team", uid=uid, moment_s=1, observed_sequence=1))]
+    written.append(await writer.write(status))
+    world = World()
+    world.clock = Clock()
+    world.recorder = Recorder(cluster, world.clock, Tree, instance="host-1")
+    for _ in range(2):
+        world.refuse(namespace="default")
+        await world.recorder.work()
+        world.clock.after(60)
+    return [one.result for one in written], world.recorder.counts
+
+
+QUOTA = {
+    "apiVersion": "bursar.io/v1alpha1",
+    "kind": "BizGroupResourceQuota",
+    "metadata": {"name": "team"},
+    "spec": {"hard": {"limits.cpu": "10"}},
+}
+ELASTIC = {
+    "apiVersion": "scheduling.sigs.k8s.io/v1alpha1",
+    "kind": "ElasticQuota",
+    "metadata": {"name": "team", "namespace": "default"},
+    "spec": {"min": {"cpu": 1}, "max": {"cpu": 2}},
+}
+
+
+async def register(cluster):
+    """What `bursar up` does when it enforces. Nobody listens: only the rights are asked here."""
+    settings = RegistrationSettings("bursar-system", url="https://127.0.0.1:1")
+    prover = Prover(cluster, AdmissionSettings(mode="enforce"), SystemClock())
+    await prover.prove()
+    problem = prover.proof.problem
+    await cluster.apply(PATH, configuration(settings, GOVERNED, b""))
+    await cluster.apply(MUTATING_PATH, mutating_configuration(settings, GOVERNED, b""))
+    return problem
+
+
+async def everything(plane, cluster):
+    """One run of all that asks the API server, and what came of it."""
+    await follow(cluster)
+    culled = await stop_and_give_back(plane, cluster)
+    written, events = await tell(plane, cluster)
+    pod = plane.api.request(
+        "POST", notebooks.PATHS["Pod"].format("default"), notebooks.notebook("Pod", "evicted")
+    )
+    evicted = await EvictEffector(cluster).act(test_evict.decision(pod))
+    starter = Starter(cluster)
+    waits = [kind for kind in GOVERNED if kind.queues]
+    started = {(await starter.start(kind, "default", "none", "u")).result for kind in waits}
+    with contextlib.suppress(NotFoundError):
+        await cluster.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
+    return culled, written, events, evicted[0], started, await register(cluster)
+
+
+@pytest.fixture
+async def cluster(plane, tmp_path):
+    """The API server as the account that acts sees it."""
+    kubeconfig = tmp_path / "actor.kubeconfig"
+    text = plane.kubeconfig.read_text().replace(plane.token, token(plane, "bursar-actor"))
+    kubeconfig.write_text(text)
+    opened = await connect(Access(str(kubeconfig)))
+    yield opened
+    await opened.close()
+
+
+async def test_what_is_granted_is_used_and_what_is_used_is_granted(plane, cluster):
+    used = noted(cluster)
+    done = await everything(plane, cluster)
+
+    all_done = {kind: ["done"] * (4 if kind == "Pod" else 5) for kind in KINDS}
+    expected = (all_done, ["written"] * 2, {"written": 2}, "done", {"superseded"})
+    assert done == (*expected, "a request passed without a review")
+    assert used == set().union(*map(granted, ROLES))
+
+
+def may(plane, account, resource, verb, namespace="default", name=""):
+    """What the API server's authorizer says."""
+    plain, _, subresource = resource.partition("/")
+    plain, _, group = plain.partition(".")
+    attributes = {"group": group, "resource": plain, "subresource": subresource, "verb": verb}
+    spec = {
+        "user": f"system:serviceaccount:bursar-system:{account}",
+        "groups": ["system:serviceaccounts", "system:authenticated"],
+        "resourceAttributes": {**attributes, "namespace": namespace, "name": name},
+    }
+    body = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+    path = "/apis/authorization.k8s.io/v1/subjectaccessreviews"
+    return plane.api.request("POST", path, body)["status"]["allowed"]
+
+
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+#: What nobody may touch, besides what is granted with fewer verbs.
+OTHERS = (
+    "secrets", "configmaps", "serviceaccounts", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "services",
+    "clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "replicasets.apps/scale",
+    "validatingadmissionpolicies.admissionregistration.k8s.io", "persistentvolumeclaims", "deployments.apps/status",
+)  # fmt: skip
+
+
+def test_the_authorizer_allows_each_account_its_roles_and_no_other_verb(plane):
+    """`bursar` may not act whatever is applied; neither may make a webhook configuration, or patch another one."""
+    acts = set().union(*map(granted, ACTING))
+    reads = set().union(*(granted(role) for role in ROLES if role not in ACTING))
+    reads -= granted("bursar-probe")
+    resources = {resource for resource, _ in acts | reads} | set(OTHERS)
+    named = {"name": "bursar"}
+    found = {
+        account: {
+            (resource, verb)
+            for resource in resources
+            for verb in VERBS
+            if may(plane, account, resource, verb, **(named if "webhookconf" in resource else {}))
+        }
+        for account in ("bursar", "bursar-actor", "default")
+    }
+
+    assert found == {"bursar": reads, "bursar-actor": reads | acts, "default": set()}
+    configurations = "validatingwebhookconfigurations.admissionregistration.k8s.io"
+    assert not may(plane, "bursar", configurations, "patch", name="other")
+    seen = [
+        may(plane, "bursar", "deployments.apps", "create", namespace)
+        for namespace in ("bursar-probe", "default")
+    ]
+    assert seen == [True, False]
+
+
+#: Patches of what the account may patch, and the words with which the policy refuses each.
+TAMPERING = {
+    "an image": ("Deployment", {"spec": {"template": {"spec": {"containers": [
+        {"name": "server", "image": "evil", "resources": {}}]}}}}, "nothing of a spec"),
+    "replicas of a workload itself": ("StatefulSet", {"spec": {"replicas": 9}}, "nothing of a spec"),
+    "a Notebook's pod": ("Notebook", {"spec": {"template": {"spec": {"hostNetwork": True}}}}, "nothing of a spec"),
+    "an image of a pod": ("Pod", {"spec": {"containers": [
+        {"name": "server", "image": "evil", "resources": {}}]}}, "nothing of a spec"),
+    "a label": ("Pod", {"metadata": {"labels": {"app": "other"}}}, "labels, finalizers or owners"),
+    "a finalizer": ("Notebook", {"metadata": {"finalizers": ["a.b/c"]}}, "labels, finalizers or owners"),
+    "another's annotation": ("Deployment", {"metadata": {"annotations": {"a": "b"}}}, "annotations of its own"),
+    "how many pods a Job has": ("Job", {"spec": {"parallelism": 7}}, "nothing of a spec"),
+    "a run policy": ("TFJob", {"spec": {"runPolicy": {"cleanPodPolicy": "All"}}}, "nothing of a run policy"),
+}  # fmt: skip
+PATHS = {
+    **notebooks.PATHS,
+    "Job": "/apis/batch/v1/namespaces/{}/jobs",
+    "TFJob": "/apis/kubeflow.org/v1/namespaces/{}/tfjobs",
+}
+
+
+def waiting(kind):
+    """One that waits in a queue."""
+    container = {"name": "main", "image": "x"}
+    template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
+    spec = {"suspend": True, "template": template}
+    if kind == "TFJob":
+        spec = {"runPolicy": {"suspend": True, "cleanPodPolicy": "None"}, "tfReplicaSpecs": {}}
+    return {"kind": kind, "metadata": {"name": "nb"}, "spec": spec} | {
+        "apiVersion": "batch/v1" if kind == "Job" else "kubeflow.org/v1"
+    }
+
+
+def test_the_accounts_change_only_the_fields_that_bursar_changes(plane):
+    """Rights cannot tell an annotation from an image. A policy can, and refuses each of these and no stop of a queue."""
+    for kind, path in PATHS.items():
+        item = waiting(kind) if kind in ("Job", "TFJob") else notebooks.notebook(kind)
+        plane.api.request("POST", path.format("default"), item)
+    actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
+
+    def said(kind, patch):
+        path = f"{PATHS[kind].format('default')}/nb"
+        try:
+            return actor.request("PATCH", path, patch, content_type=MERGE)["kind"]
+        except ApiError as error:
+            return str(error)
+
+    found = {name: said(kind, patch) for name, (kind, patch, _) in TAMPERING.items()}
+    wrong = {
+        name: found[name] for name, (*_, words) in TAMPERING.items() if words not in found[name]
+    }
+    assert wrong == {}
+    assert said("Job", {"spec": {"suspend": False}}) == "Job"
+    assert said("TFJob", {"spec": {"runPolicy": {"suspend": False}}}) == "TFJob"
+    assert said("Pod", {"metadata": {"annotations": {"bursar.io/notebook-culls-at": "x"}}}) == "Pod"
+
+
+def test_the_accounts_of_the_policy_are_those_of_the_manifests():
+    accounts = {one["metadata"]["name"] for one in OBJECTS if one["kind"] == "ServiceAccount"}
+    policy = yaml.safe_dump([one for one in OBJECTS if "AdmissionPolicy" in one["kind"]])
+
+    assert accounts == {"bursar", "bursar-actor"}
+    assert all(f"system:serviceaccount:bursar-system:{name}" in policy for name in accounts)

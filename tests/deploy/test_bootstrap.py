@@ -1,0 +1,125 @@
+"""How a process's parts end: together, in order, and never by waiting for ever."""
+
+import asyncio
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from bus import waiting
+from bus.errors import StalledError
+from bus.sources.events import read_lines
+from deploy.bootstrap import beside, reach
+from deploy.service import RECORDING
+from deploy.tasks import tasks
+from tests.deploy.ledgers import process
+
+(DAY,) = RECORDING.glob("*.ndjson.zst")
+DAY_EVENTS = len(list(read_lines(DAY)))
+
+
+async def deaf():
+    """Work that passes over its first cancellation."""
+    try:
+        await asyncio.sleep(3600)
+    except asyncio.CancelledError:
+        await asyncio.sleep(3600)
+
+
+@pytest.mark.parametrize("error", [None, ValueError])
+async def test_work_beside_a_body_ends_also_where_it_lost_its_cancellation(monkeypatch, error):
+    monkeypatch.setattr(waiting, "PATIENCE_SECONDS", 0.01)
+    async with asyncio.timeout(5):
+        try:
+            async with beside(deaf()):
+                await asyncio.sleep(0)
+                if error is not None:
+                    raise error
+        except* ValueError:
+            pass
+
+
+async def test_a_ledger_that_does_not_move_is_an_error_that_names_its_writer(monkeypatch):
+    monkeypatch.setattr(waiting, "STALL_SECONDS", 0.05)
+
+    class Keeper:
+        name = "bursar up, process 7"
+        sequence = 3
+
+    async with asyncio.timeout(5):
+        with pytest.raises(StalledError, match="written by bursar up, process 7' goal=5 at=3"):
+            await reach(Keeper(), 5)
+
+
+async def test_what_each_task_waits_for_is_told_down_to_generators():
+    async def numbers():
+        await asyncio.sleep(3600)
+        yield 1
+
+    async def reads():
+        async for _ in numbers():
+            pass
+
+    task = asyncio.create_task(reads(), name="reader")
+    await asyncio.sleep(0)
+    told = tasks()
+    await waiting.ended(task)
+
+    block = told.partition("task reader")[2].partition("\ntask")[0]
+    assert [name in block for name in ("reads", "numbers", "sleep")] == [True] * 3
+
+
+def started(*arguments, **environment):
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
+    return subprocess.Popen(
+        [Path(sys.executable).with_name("bursar"), *map(str, arguments)],
+        env={**clean, **environment}, stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True,
+    )  # fmt: skip
+
+
+@pytest.mark.nats
+def test_sigusr1_shows_where_a_process_waits_and_does_not_end_it(tmp_path):
+    up = started("up", "--data", tmp_path, HOME=str(tmp_path))
+    try:
+        while "waiting" not in up.stderr.readline():
+            pass
+        up.send_signal(signal.SIGUSR1)
+        while "OwnKeeper.run" not in (line := up.stderr.readline()):
+            assert line
+        up.send_signal(signal.SIGTERM)
+
+        assert "stopped" in up.communicate(timeout=30)[1]
+    finally:
+        up.kill()
+
+
+@pytest.mark.slow
+@pytest.mark.nats
+@pytest.mark.timeout(1200)
+def test_after_kill_9_the_next_run_ends_in_time_every_time(tmp_path):
+    """15 times each: `import` killed in mid-run and run again, and `up --once` after a killed `up`."""
+    rng = random.Random(10)
+    for number in range(30):
+        data = tmp_path / str(number)
+        first = again = ("import", "events", DAY, "--all")
+        if number % 2:
+            first, again = ("up",), ("up", "--once")
+        killed = started(*first, "--data", data, HOME=str(tmp_path))
+        stored = data / "bus/store/jetstream/$G/streams/HISTORY/msgs/1.blk"
+        while not (stored.exists() and stored.stat().st_size) and killed.poll() is None:
+            time.sleep(0.002)
+        time.sleep(rng.uniform(0, 6))
+        killed.kill()
+        killed.communicate()
+
+        ended = process(*again, "--data", data, HOME=str(tmp_path))
+        assert ended.returncode == 0, ended.stderr
+        said = "SELECT count(*) AS n FROM events WHERE type <> 'history.imported'"
+        found = json.loads(process("sql", said, "--data", data, "-o", "json").stdout)
+        assert found == [{"n": DAY_EVENTS}]

@@ -1,0 +1,160 @@
+"""Tables: on a terminal of 80 columns every one reads well; in a pipe nothing is left out, whatever the terminal.
+
+Each table of the program is asked for on a real terminal (a pseudo-terminal of its own width), with names as long as
+Kubernetes lets them be.
+"""
+
+import csv
+import fcntl
+import io
+import os
+import pty
+import re
+import struct
+import subprocess
+import sys
+import termios
+from pathlib import Path
+
+import pytest
+
+from deploy.cli.layout import Cell, Texts, cut, length, widths, wrapped
+from deploy.cli.words import duration, memory, moment, thousandths
+from tests import factories as said
+from tests.deploy.ledgers import EVENTS, make_ledger, process
+
+LONG = "inference-of-the-large-language-model-of-the-second-floor-58bb67445-fjftz"
+TEAM = "natural-language-understanding"
+EVENTS_LONG = [
+    *EVENTS,
+    said.namespace_observed("a-namespace-with-a-name-that-is-long", team=TEAM),
+    said.pod_observed(
+        "long", 3, 60, cpu="1500m", gpu=2, name=LONG, namespace="a-namespace-with-a-name-that-is-long"
+    ),
+]  # fmt: skip
+
+TABLES = [
+    ("report", "--by", "team,day"), ("report", "--by", "workload,model"), ("acct",), ("events",), ("get", "quotas"),
+    ("quota", "tree"), ("budget", "list"), ("budget", "list", "--entries"), ("queue", "show"), ("notebooks",),
+    ("evictions",), ("parked", "list"), ("cull", "simulate", "--idle", "1h"),
+]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_ledger(tmp_path_factory.mktemp("ledger"), EVENTS_LONG)
+
+
+def on_terminal(width, *arguments):
+    """What a command writes onto a terminal of this width, without its styles."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
+    clean = {
+        k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE", "COLUMNS"))
+    }
+    program = Path(sys.executable).with_name("bursar")
+    started = subprocess.Popen(
+        [program, *map(str, arguments)], stdout=theirs, stderr=subprocess.PIPE, env=clean
+    )
+    os.close(theirs)
+    found = b""
+    try:
+        while part := os.read(ours, 65_536):
+            found += part
+    except OSError:
+        pass  # the other end was closed: that is how a terminal ends
+    os.close(ours)
+    assert started.wait(60) == 0, started.stderr.read().decode()
+    started.stderr.close()
+    return re.sub(r"\x1b\[\d*m", "", found.decode()).replace("\r\n", "\n").splitlines()
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("arguments", TABLES, ids=" ".join)
+def test_every_table_fits_the_terminal(data, arguments, width):
+    lines = on_terminal(width, *arguments, "--data", data)
+
+    assert all(length(line) <= width for line in lines), lines
+    assert set(lines[1]) == {"─"}
+
+
+def test_a_long_name_is_shortened_in_the_middle_and_never_broken(data):
+    lines = on_terminal(80, "acct", "--data", data)
+    (row,) = (line for line in lines if "…" in line)
+
+    assert row.startswith("a-name")
+    assert row.split()[0].endswith("fjftz")
+    assert "no room for" in lines[-1] + lines[-2]
+    assert "NODE" in lines[-1] + lines[-2]
+
+
+def test_a_wide_table_has_every_column_whole_whatever_the_terminal(data):
+    head, _, *rows = on_terminal(80, "acct", "-o", "wide", "--data", data)
+
+    assert {"UID", "NODE", "TO", "WORKLOAD", "FLAGS"} <= set(head.split())
+    assert any(LONG in row for row in rows)
+
+
+def test_in_a_pipe_nothing_is_left_out_whatever_the_terminal(data):
+    narrow = process("acct", "--data", data, COLUMNS="40").stdout
+    broad = process("acct", "--data", data, COLUMNS="300").stdout
+
+    assert narrow == broad
+    assert f"a-namespace-with-a-name-that-is-long/{LONG}" in narrow
+    assert "…" not in narrow
+    assert "\x1b" not in narrow
+
+
+def test_amounts_are_in_words_for_people_and_exact_for_programs(data):
+    table = process("acct", "--pod", LONG, "--data", data).stdout.splitlines()[2].split("  ")
+    rows = csv.DictReader(
+        io.StringIO(process("acct", "--pod", LONG, "-o", "csv", "--data", data).stdout)
+    )
+    (row,) = rows
+
+    assert [cell.strip() for cell in table if cell.strip()][1:6] == [
+        "2026-10-26T08:00Z", "2h 00m", "1.5", "1 GiB", "2",
+    ]  # fmt: skip
+    assert (row["held_s"], row["cpu_milli"], row["memory_mib"]) == ("7200", "1500", "1024")
+
+
+@pytest.mark.parametrize(
+    ("found", "text"),
+    [
+        (duration(59), "59s"), (duration(60), "1m 00s"), (duration(7_500), "2h 05m"),
+        (duration(200_000), "2d 07h"), (duration(0), None), (thousandths(1_500), "1.5"),
+        (thousandths(100_000), "100"), (thousandths(1), "0.001"), (memory(512), "512 MiB"),
+        (memory(16 * 1024), "16 GiB"), (memory(1536 * 1024), "1.5 TiB"),
+        (moment("2026-11-21T09:00:59Z"), "2026-11-21T09:00Z"), (moment(None), None),
+    ],
+)  # fmt: skip
+def test_units_are_those_that_people_use(found, text):
+    assert found == text
+
+
+def test_the_least_important_column_goes_first():
+    columns = [
+        Texts("NAME", [Cell("x" * 40)]), Texts("A", [Cell("1" * 20, "figure")], 1),
+        Texts("B", [Cell("2" * 20, "figure")], 2), Texts("C", [Cell("3" * 20, "figure")]),
+    ]  # fmt: skip
+
+    assert widths(columns, 200, 2) == [40, 20, 20, 20]
+    assert widths(columns, 70, 2) == [26, 20, 0, 20]
+    assert widths(columns, 45, 2) == [23, 0, 0, 20]
+    assert widths(columns, None, 2) == [40, 20, 20, 20]
+
+
+def test_texts_are_cut_in_their_middle_and_sentences_between_words():
+    assert cut("training-1-d8vfl", 9) == "trai…8vfl"
+    assert [length(cut("日本語の名前です", n)) <= n for n in range(1, 18)] == [True] * 17
+    assert wrapped("spent 100 of 90 core-hours", 10) == ["spent 100", "of 90", "core-hours"]
+    assert wrapped("one", None) == ["one"]
+
+
+def test_a_free_query_with_no_room_stands_row_by_row(data):
+    query = "SELECT * FROM v1_pod_runs LIMIT 2"
+    lines = on_terminal(80, "sql", query, "--data", data)
+
+    assert [line for line in lines if line.startswith("row ")] == ["row 1", "row 2"]
+    assert all(length(line) <= 80 for line in lines if " " in line[30:])
+    assert len(process("sql", query, "--data", data).stdout.splitlines()) == 4

@@ -1,0 +1,139 @@
+"""The sums of what lives below owners are those that a count of every pod would give, whatever came in which order."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from projections.admissions.keys import counted, summed
+from projections.admissions.shape import LANDED_US
+from reactors.admission.lives import DEPTH, Lives, largest
+
+OBJECTS = ("d", "r1", "r2", "j")
+PODS = ("p1", "p2", "p3", "q1")
+SIZES = st.integers(0, 3)
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("see"), st.sampled_from(OBJECTS), st.sampled_from(("", *OBJECTS)), SIZES),
+        st.tuples(st.just("leave"), st.sampled_from(OBJECTS)),
+        st.tuples(st.just("pod"), st.sampled_from(PODS), st.sampled_from(OBJECTS), st.integers(1, 3)),
+        st.tuples(st.just("end"), st.sampled_from(PODS)),
+        st.tuples(st.just("drop"), st.sampled_from(PODS)),
+        st.tuples(st.just("list"), st.sets(st.sampled_from(PODS))),
+    ),
+    max_size=30,
+)  # fmt: skip
+
+
+class Plain:
+    """The same by counting anew."""
+
+    def __init__(self):
+        self.parents, self.asks, self.pods, self.ended = {}, {}, {}, {}
+
+    def total(self, uid):
+        below = [self.weight(child) for child, parent in self.parents.items() if parent == uid]
+        below += [{"cpu": n} for parent, n in self.pods.values() if parent == uid]
+        return {"cpu": total} if (total := sum(one.get("cpu", 0) for one in below)) else {}
+
+    def weight(self, uid):
+        return dict(largest(self.asks.get(uid, {}), self.total(uid)))
+
+    def running(self, uid):
+        own = sum(n for parent, n in self.pods.values() if parent == uid)
+        return own + sum(self.running(c) for c, parent in self.parents.items() if parent == uid)
+
+    def is_above(self, uid, parent):
+        for _ in range(DEPTH):
+            if parent == uid:
+                return True
+            parent = self.parents.get(parent, "")
+        return False
+
+
+@settings(max_examples=200, deadline=None)
+@given(STEPS)
+def test_sums_are_those_of_a_count(steps):
+    plain, marked = Plain(), set()
+    wanted = {}
+    lives = Lives(lambda uid: wanted.get(uid, ""), marked.add)
+    for version, step in enumerate(steps, 1):
+        apply(step, version, lives, plain, wanted)
+        for uid in OBJECTS:
+            assert dict(lives.total(uid)) == plain.total(uid), (step, uid)
+            assert lives.pods(uid).get("cpu", 0) == plain.running(uid), (step, uid)
+    for uid in PODS:
+        lives.end_pod(uid)
+    for uid in OBJECTS:
+        lives.leave(uid)
+    assert not any(lives.has(uid) for uid in OBJECTS), "nothing is held of what is gone"
+
+
+def apply(step, version, lives, plain, wanted):
+    what, *given = step
+    if what == "see":
+        uid, parent, size = given
+        is_cycle = plain.is_above(uid, parent)
+        if not is_cycle:
+            wanted[uid] = parent
+            plain.parents[uid] = parent
+        ask = {"cpu": size} if size else {}
+        plain.asks[uid] = ask
+        lives.see(uid, ask, str(version))
+        lives.relink(uid)
+    elif what == "leave":
+        plain.asks.pop(given[0], None)
+        lives.leave(given[0])
+    elif what == "pod":
+        uid, parent, size = given
+        listed = plain.ended.get(uid)
+        if listed is None or 0 < listed < version:
+            plain.ended.pop(uid, None)
+            plain.pods[uid] = (parent, size)
+        lives.see_pod(uid, parent, {"cpu": size}, str(version), version)
+    elif what in ("end", "drop"):
+        plain.pods.pop(given[0], None)
+        if what == "end":
+            plain.ended[given[0]] = 0
+        (lives.end_pod if what == "end" else lives.drop_pod)(given[0])
+    else:
+        for uid in PODS:
+            if uid not in given[0] and uid in plain.pods:
+                del plain.pods[uid]
+                plain.ended[uid] = version
+        lives.listed("", "", set(given[0]), version)
+
+
+def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undone():
+    lives = Lives(lambda uid: "", lambda uid: None)
+    undo = lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
+    assert (lives.pods("j")["cpu"], "#" in lives.pods("j")) == (4, True)
+    undo()
+    assert not lives.has("j")
+    lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
+    lives.see_pod("p1", "j", {"cpu": 3}, "7", 5)
+    assert dict(lives.pods("j")) == {"cpu": 3}
+    lives.expect_pod("p1", "j", {"cpu": 9}, "8", 10)
+    lives.see_pod("p1", "j", {"cpu": 3}, "8", 11)
+    assert lives.pods("j")["cpu"] == 9, "that was before"
+    lives.expire(10 + LANDED_US)
+    assert dict(lives.pods("j")) == {"cpu": 3}
+
+
+def test_a_chain_that_closes_in_itself_is_cut():
+    above = {"a": "b", "b": "c", "c": "a"}
+    lives = Lives(lambda uid: above.get(uid, ""), lambda uid: None)
+    for version, uid in enumerate("abc", 1):
+        lives.see(uid, {"cpu": 1}, str(version))
+    lives.see_pod("p", "a", {"cpu": 5}, "9", 9)
+
+    assert lives.pods("a")["cpu"] == 5
+
+
+def test_models_that_pods_do_not_name_are_their_owners():
+    plain, typed = counted({"limits.cpu": 4}, {}), counted({"limits.cpu": 2}, {"cpu": "A4"})
+    sums = {key: plain.get(key, 0) + typed.get(key, 0) for key in plain.keys() | typed.keys()}
+
+    assert summed(sums, {}) == {"limits.cpu": 6, "limits.cpu.A4": 2}
+    assert summed(sums, {"cpu": "A30.x"}) == {
+        "limits.cpu": 6, "limits.cpu.A4": 2, "limits.cpu.A30": 4, "limits.cpu.A30.x": 4,
+    }  # fmt: skip
