@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from tests.acceptance.test_admission_cluster import LABEL, Site, workload
+from tests.acceptance.admission_site import LABEL, Site, workload
 from tests.cluster.api import MERGE, ApiError
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.test_admission_cluster import Site
+from tests.acceptance.admission_site import Site
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 

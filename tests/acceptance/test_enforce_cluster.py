@@ -9,9 +9,9 @@ import sys
 
 import pytest
 
-from tests.acceptance.test_admission_cluster import MANIFESTS, Site, free_port, workload
+from tests.acceptance.admission_site import MANIFESTS, Site, free_port, workload
+from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import client_certificate
-from tests.reactors.webhook.test_cluster import admission_configuration
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 

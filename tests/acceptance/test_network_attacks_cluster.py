@@ -11,10 +11,10 @@ from collections import Counter
 
 import pytest
 
-from tests.acceptance.test_admission_cluster import Site, free_port, workload
+from tests.acceptance.admission_site import Site, free_port, workload
 from tests.benchmarks.reviews import create, deployment
+from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import client_certificate
-from tests.reactors.webhook.test_cluster import admission_configuration
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 

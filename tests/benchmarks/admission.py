@@ -39,7 +39,7 @@ from deploy.admission import following
 from tests.benchmarks import measure, reviews
 from tests.benchmarks.measure import Report
 from tests.benchmarks.reviews import Outcome, Target
-from tests.bus.test_jetstream_replicas import ThreeServers
+from tests.bus.replicas import ThreeServers
 
 QUOTA = "biz.group.resource.quota"
 #: Quotas below the root: more than one, as each may be asked only so often.

@@ -9,7 +9,6 @@ import msgspec
 import pytest
 
 from bus.embedded import EmbeddedServer
-from bus.envelope import Event
 from bus.errors import (
     BusUnavailableError,
     DuplicateIdError,
@@ -25,6 +24,7 @@ from bus.jetstream.door import configuration
 from bus.jetstream.publisher import windows
 from bus.streams import Stream, history
 from bus.transport import Expectation, Transport
+from tests.bus.observations import publish_on, read_until_last, said
 
 STREAM = history()
 INFO = {"config": configuration(STREAM), "cluster": {"leader": "a"}}
@@ -55,19 +55,6 @@ async def recovery(server):
 
 async def connect(server, **options) -> Transport:
     return await JetStream.connect(server.url, STREAM, credentials=server.credentials, **options)
-
-
-def said(number, **changes):
-    event = Event(
-        "c1",
-        "pod.observed",
-        f"pod-{number % 50}",
-        f"uid-{number}/1",
-        "watch",
-        1_700_000_000_000_000 + number,
-        b'{"n":%d,"pad":"%s"}' % (number, b"x" * 600),
-    )
-    return msgspec.structs.replace(event, **changes)
 
 
 def config(**changes):
@@ -295,28 +282,6 @@ async def test_an_address_where_nobody_listens_is_an_error():
 
 
 # --- a server that is killed or frozen -----------------------------------------------------------
-
-
-async def publish_on(bus, first, acked, enough):
-    """Publish `first`, `first` + 2 … in small batches until `enough`; what the bus answered goes to `acked`."""
-    while not enough.is_set():
-        part = [said(n) for n in range(first, first + 80, 2)]
-        first += 80
-        while True:
-            try:
-                acked.update(zip((e.id for e in part), await bus.publish(part), strict=True))
-                break
-            except (PublishUnknownError, BusUnavailableError):
-                await asyncio.sleep(0.05)
-
-
-async def read_until_last(bus):
-    seen = []
-    async for part in bus.read(after=0, batch=100):
-        seen += part
-        if part[-1].id == "last":
-            break
-    return seen
 
 
 @pytest.mark.nats

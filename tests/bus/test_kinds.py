@@ -9,6 +9,7 @@ from bus.errors import DemandError
 from bus.events.pods import Owner
 from bus.kinds import table, templates
 from bus.kinds.shape import Ask, Scale, Target
+from tests.bus.containers import resources
 
 BIG = 2**63 - 1
 
@@ -21,10 +22,6 @@ def template(cpu="1", labels=None, **more):
 
 def deployment(replicas=1, cpu="1", **metadata):
     return {"metadata": metadata, "spec": {"replicas": replicas, "template": template(cpu)}}
-
-
-def resources(requests=None, limits=None, **container):
-    return {"resources": {"requests": requests or {}, "limits": limits or {}}, **container}
 
 
 def of_pod(*containers, **spec):

@@ -1,50 +1,15 @@
 """Telling somebody outside: where the operator said, once if it is taken, and never for long. Against real little servers."""
 
 import asyncio
-import json
 import logging
 import time
-from contextlib import asynccontextmanager
 
 import pytest
 
-from bus.notify import Receiver, Told, tell
-from tests.bus.hostile import server
+from bus.notify import Told, tell
+from tests.bus.receiving import OK, receiver, receiving
 
 BODY = {"decision": "d", "name": "nb"}
-OK = b"HTTP/1.1 204 No Content\r\n\r\n"
-
-
-@asynccontextmanager
-async def receiving(*answers):
-    """A server that gives these answers, one a connection, the last again and again. An answer is bytes, or what to do."""
-    got = []
-
-    async def serve(reader, writer):
-        head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        length = next(
-            int(line[15:]) for line in head.lower().split("\r\n") if "content-length" in line
-        )
-        got.append((head, json.loads(await reader.readexactly(length))))
-        answer = answers[min(len(got), len(answers)) - 1]
-        try:
-            if callable(answer):
-                await answer(writer)
-            else:
-                writer.write(answer)
-                await writer.drain()
-        except ConnectionError:
-            return
-        finally:
-            writer.close()
-
-    async with server(serve) as port:
-        yield port, got
-
-
-def receiver(port, **fields):
-    hasty = {"deadline_seconds": 0.5, "wait_seconds": 0.01, "total_seconds": 3.0}
-    return Receiver(**{"url": f"http://127.0.0.1:{port}/hook?key=s3cret", **hasty, **fields})
 
 
 async def test_it_is_posted_once_as_json_with_the_token():

@@ -9,8 +9,8 @@ from bus.clock import BUILT_US, SECOND_US, ServerClock, parse_stamp
 from bus.errors import WrongClockError
 from bus.kube import Access, connect
 from bus.sources.catalogue import PODS
+from tests.bus.apiserver import PATH, Server
 from tests.bus.sources.fakes import Followed, StillClock, line, page, pod
-from tests.bus.test_kube import PATH, Server
 
 HOUR = 3600
 NOON_US = parse_stamp("2026-11-22T12:00:00Z")

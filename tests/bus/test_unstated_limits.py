@@ -4,7 +4,7 @@ import pytest
 
 from bus import kinds
 from bus.kinds import table
-from tests.bus.test_kinds import resources
+from tests.bus.containers import resources
 
 
 def lacking(*containers, kind=table.POD, **spec):

@@ -4,7 +4,6 @@ Runs the files in this folder, or with ``BURSAR_CASES=DIR`` every case file in D
 numbers). A case for which there is no runner fails with that reason.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -16,13 +15,11 @@ import pytest
 from projections.catalogue import METADATA
 from projections.engine.store import engine
 from tests.cases import bizrq, culling, elastic, openb_ledger, pod_accounting
+from tests.cases.files import FILES, FOLDER, HERE
 
-HERE = Path(__file__).parent
-FOLDER = Path(os.environ.get("BURSAR_CASES") or HERE)
 SHARED = Path(os.environ.get("BURSAR_SHARED") or HERE.parents[2] / "shared")
 OPENB = SHARED / "traces" / "openb"
 
-FILES = {path.stem: json.loads(path.read_bytes()) for path in sorted(FOLDER.glob("*.json"))}
 #: File to a function that runs one of its cases and asserts what the case expects.
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,

@@ -8,7 +8,7 @@ from bus.kube import Access, connect
 from projections.admissions import Tree
 from reactors.effectors.events import Recorder
 from tests.reactors.cluster import Clock
-from tests.reactors.effectors.test_events import World
+from tests.reactors.effectors.written import World
 
 pytestmark = pytest.mark.kube
 

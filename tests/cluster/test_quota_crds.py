@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import pathlib
 
 import pytest
 
@@ -11,7 +10,6 @@ from bus.events import VOCABULARY
 from bus.events.vocabulary import read
 from bus.kube import Access, connect
 from bus.memory import MemoryTransport
-from bus.resources.manifests import manifest
 from bus.resources.quotas import PATH
 from bus.sources.catalogue import BUSINESS_QUOTAS
 from bus.sources.contract import ReflectorSettings
@@ -19,43 +17,12 @@ from bus.sources.labels import LabelPolicy
 from bus.sources.quotas import PREFIX, translate
 from bus.sources.records import Record
 from bus.sources.reflector import Reflector
+from tests.cluster.quotas import quota
 
 pytestmark = pytest.mark.kube
 
 QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.05, longest_wait_seconds=0.5)
-ELASTIC = pathlib.Path(__file__).parent / "crds" / "elasticquotas.yaml"
 ELASTIC_PATH = "/apis/scheduling.sigs.k8s.io/v1alpha1/namespaces"
-
-
-@pytest.fixture(scope="module")
-def installed(plane):
-    """The shared control plane with the kinds of quotas."""
-    plane.kubectl(
-        "apply", "--server-side", "-f", "-", input=manifest() + "\n---\n" + ELASTIC.read_text()
-    )
-    plane.kubectl(
-        "wait", "--for=condition=Established", "--timeout=60s", "crd",
-        "bizgroupresourcequotas.bursar.io", "elasticquotas.scheduling.sigs.k8s.io",
-    )  # fmt: skip
-    return plane
-
-
-@pytest.fixture
-def name(installed, namespace):
-    """A quota name of this test; the quota goes with it."""
-    yield namespace
-    installed.kubectl("delete", "bgrq", namespace, "--ignore-not-found")
-
-
-def quota(name, version="v1alpha1", **spec):
-    return json.dumps(
-        {
-            "apiVersion": f"bursar.io/{version}",
-            "kind": "BizGroupResourceQuota",
-            "metadata": {"name": name},
-            "spec": spec,
-        }
-    )
 
 
 def complaint(plane, text):

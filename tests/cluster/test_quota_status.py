@@ -9,7 +9,7 @@ from bus.memory import MemoryTransport
 from bus.resources.quotas import PATH
 from reactors.effectors.budget_notices import BudgetNotices
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
-from tests.cluster.test_quota_crds import installed, name, quota
+from tests.cluster.quotas import installed, name, quota
 
 pytestmark = pytest.mark.kube
 

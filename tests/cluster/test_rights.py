@@ -42,9 +42,9 @@ from reactors.webhook.registration import (
 )
 from tests.cluster import notebooks, test_cull, test_evict
 from tests.cluster.api import MERGE, Api, ApiError
-from tests.deploy.test_manifests import ACTING, OBJECTS, ROLES, granted
+from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
 from tests.reactors.cluster import Clock
-from tests.reactors.effectors.test_events import World
+from tests.reactors.effectors.written import World
 
 pytestmark = pytest.mark.kube
 

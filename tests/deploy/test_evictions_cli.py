@@ -11,8 +11,7 @@ from deploy.cli.exits import Exit
 from deploy.settings_evictions import EvictionSettings, told_of
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.reactors.evictions.scene import CARD, QUOTA, Evicting
-from tests.reactors.evictions.test_evictions import PDB
+from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from bus.clock import format_stamp
 from bus.events.quotas import Budget
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.deploy.test_metering import living
+from tests.deploy.metered import living
 
 #: Two cores spend the core for 50 s of the budget in 25 s; the first judgement is made at second 30.
 SPENT, JUDGED, LATER = 25, 30, 5_000

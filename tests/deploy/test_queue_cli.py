@@ -10,7 +10,7 @@ from bus.kinds import QUEUE_ANNOTATION
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.test_releasing import quiet, until
+from tests.reactors.queue.settling import quiet, until
 
 
 @pytest.fixture(scope="module")

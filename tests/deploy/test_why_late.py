@@ -5,8 +5,7 @@ import json
 from tests.deploy.ledgers import bursar
 from tests.deploy.quota_ledger import make_quota_ledger
 from tests.reactors.cluster import Cluster, job
-from tests.reactors.test_outages import Away, body
-from tests.reactors.test_unanswered import late
+from tests.reactors.outages import Away, body, late
 
 
 async def told_late():

@@ -9,7 +9,7 @@ from bus.events.admissions import Meter, TreeMetered
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.test_releasing import quiet, until
+from tests.reactors.queue.settling import quiet, until
 
 
 @pytest.fixture(scope="module")

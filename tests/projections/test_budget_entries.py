@@ -5,22 +5,13 @@ import itertools
 import pytest
 
 from bus.errors import EnvelopeError
-from bus.events.budgets import MOST, BudgetCredited
+from bus.events.budgets import MOST
 from projections.budgets import Entry, Period, budget_entries, credited
 from projections.engine.reading import fact_in
 from projections.engine.tables import parked
 from tests import factories as f
+from tests.projections.entries import entry
 from tests.projections.ledger import folded, rows
-
-
-def entry(ref="r1", at=0, **fields):
-    """``budget.credited`` of quota ``q``: 100 on limits.cpu unless told otherwise."""
-    fields = {
-        "quota": "q", "key": "limits.cpu", "amount": 100, "reason": "promised", "author": "ann",
-        "since_us": f.us(at), **fields,
-    }  # fmt: skip
-    body = BudgetCredited(ref=ref, **fields)
-    return f.said(body, key=body.quota, id=f"budget.credited/{ref}/{at}", at=at)
 
 
 def stored(events, **options):

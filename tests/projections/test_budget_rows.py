@@ -9,8 +9,8 @@ from projections.attribution import attributed, names
 from projections.budgets import Period, Piece, budget_spends, committed
 from projections.budgets.queries import forecast, spends
 from tests import factories as f
+from tests.projections.entries import entry
 from tests.projections.ledger import folded, rows
-from tests.projections.test_budget_entries import entry
 from tests.projections.worlds import events_of, worlds
 
 HOUR, DAY = 3_600, 86_400

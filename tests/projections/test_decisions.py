@@ -1,25 +1,14 @@
 """Decisions and outcomes as rows, whatever their order."""
 
-import asyncio
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.events.decisions import Cull, EffectSettled, Target
 from projections import decisions
 from tests.factories import numbered, said, us
+from tests.projections.decided import EVENTS
 from tests.projections.ledger import folded, rows
-from tests.reactors.culling.scene import Notebooks
 
-
-async def _morning():
-    at = Notebooks()
-    await at.idle(2)
-    await at.pass_time(2_710)
-    return at.transport.events
-
-
-EVENTS = asyncio.run(_morning())
 OWN = [e for e in EVENTS if e.type.startswith(("decision.", "effect."))]
 
 

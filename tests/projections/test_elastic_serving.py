@@ -6,40 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.clock import format_stamp
 from bus.events.quotas import Serves
 from projections.budgets.rows import budget_spends
 from projections.pod_runs import held_segments
 from reactors.admission.view import View
 from tests import factories as f
+from tests.projections.elastic import elastic, gone, pod
 from tests.projections.ledger import folded, rows, tables
 
 BIZ, KOORDINATOR = "biz.group.resource.quota", "quota.scheduling.koordinator.sh/name"
-
-
-def elastic(name, namespace="ns", version=1, at=0, created=-1_000, uid="", **fields):
-    """An ElasticQuota was seen; ``created`` None: it does not say when it was made."""
-    stamp = None if created is None else format_stamp(f.us(created))
-    return f.quota_observed(
-        name, version, at, kind="ElasticQuota", namespace=namespace, uid=uid or f"{namespace}-{name}",
-        created=stamp, **fields,
-    )  # fmt: skip
-
-
-def gone(name, namespace="ns", version=9, at=100, uid=""):
-    return f.quota_vanished(
-        name,
-        version,
-        at,
-        kind="ElasticQuota",
-        namespace=namespace,
-        uid=uid or f"{namespace}-{name}",
-    )
-
-
-def pod(uid="p", namespace="ns", labels=None, **fields):
-    fields = {"created": 0, "scheduled": 0, **fields}
-    return f.pod_observed(uid, namespace=namespace, labels=labels or {}, **fields)
 
 
 def spent(*events, **options):

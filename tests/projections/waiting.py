@@ -3,7 +3,7 @@
 from bus.events.namespaces import NamespaceObserved
 from reactors.queue import releasing
 from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.test_releasing import quiet, until
+from tests.reactors.queue.settling import quiet, until
 
 
 async def lived(monkeypatch):

@@ -7,8 +7,8 @@ from reactors.webhook import Answer
 from reactors.webhook.application import reviewed
 from reactors.webhook.health import HealthApplication
 from tests.reactors.cluster import START_US, Cluster
+from tests.reactors.webhook.asking import ask
 from tests.reactors.webhook.reviews import application
-from tests.reactors.webhook.test_application import ask
 
 START_S = START_US // 1_000_000
 

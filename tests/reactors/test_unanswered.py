@@ -14,7 +14,7 @@ from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream
 from bus.streams import history
 from tests.reactors.cluster import Cluster, job
-from tests.reactors.test_outages import Away, answered, body
+from tests.reactors.outages import Away, answered, body, late
 
 
 @pytest.fixture
@@ -59,18 +59,6 @@ async def test_what_a_paused_bus_stores_late_is_taken_back(tmp_path):
         assert (await cluster.ask("b", 4)).allowed
     await transport.close()
     await server.stop()
-
-
-async def late(cluster, raw):
-    """The response to a review whose decision is stored after the deadline."""
-    cluster.transport.gate = "late"
-    response = await answered(cluster, raw)
-    cluster.transport.gate = ""
-    cluster.transport.opened.set()
-    await cluster.settled()
-    await asyncio.sleep(0.05)
-    await cluster.settled()
-    return response
 
 
 async def test_a_raise_that_is_stored_late_leaves_what_was_held_before(cluster):

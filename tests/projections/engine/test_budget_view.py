@@ -11,8 +11,8 @@ from projections.budgets.queries import forecast, standings
 from projections.engine.tables import parked
 from tests import factories as f
 from tests.projections.engine.archives import fill, sequenced
+from tests.projections.entries import entry
 from tests.projections.ledger import folded, rows, tables
-from tests.projections.test_budget_entries import entry
 from tests.projections.worlds import events_of, worlds
 
 HOUR, DAY = 3_600, 86_400

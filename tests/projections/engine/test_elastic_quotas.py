@@ -4,7 +4,7 @@ from projections.books import Books
 from projections.catalogue import VERSION
 from projections.reports import Question, report
 from tests import factories as f
-from tests.projections.test_elastic_serving import elastic, gone, pod
+from tests.projections.elastic import elastic, gone, pod
 
 HISTORY = [
     pod("runs", cpu="1", at=0),

@@ -20,8 +20,8 @@ from projections.engine.verify import verify
 from projections.views import VIEWS
 from tests import factories as given
 from tests.deploy.quota_ledger import lived
+from tests.projections.decided import EVENTS as DECISIONS
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
-from tests.projections.test_decisions import EVENTS as DECISIONS
 
 #: Columns that neither `verify` nor `replay` compares, and why changing them changes no answer.
 UNCOMPARED = {

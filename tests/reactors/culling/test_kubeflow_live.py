@@ -22,7 +22,7 @@ from reactors.engine.rederive import rederive
 from reactors.engine.replica import Replica
 from tests.bus.sources.notebooks import peer
 from tests.cases.culling import reply
-from tests.cases.test_cases import FILES
+from tests.cases.files import FILES
 from tests.factories import (
     CLUSTER,
     START_US,

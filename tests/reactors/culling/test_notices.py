@@ -13,7 +13,7 @@ from reactors.culling.decide import reactor
 from reactors.effectors.cull import Notices
 from reactors.effectors.cull.notices import AT_ONCE
 from reactors.engine.rederive import rederive
-from tests.bus.test_notify import OK, receiver, receiving
+from tests.bus.receiving import OK, receiver, receiving
 from tests.factories import CLUSTER, said, us
 from tests.reactors.culling.scene import Notebooks
 

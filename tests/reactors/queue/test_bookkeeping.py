@@ -16,7 +16,7 @@ from reactors.queue.outlook import outlooks
 from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request
 from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.test_releasing import differences_of, quiet, until
+from tests.reactors.queue.settling import differences_of, quiet, until
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,8 @@ from bus.metrics import lines as written
 from deploy.blocked import held_back
 from reactors.queue import lines, plan, releasing
 from reactors.queue.figures import figures
-from reactors.queue.rederive import rederived
 from tests.reactors.queue.jobs import Jobs
+from tests.reactors.queue.settling import checked, differences_of, quiet, until
 
 
 @pytest.fixture(autouse=True)
@@ -29,19 +29,6 @@ async def cluster():
     async with Jobs() as running:
         await running.see_team(4)
         yield running
-
-
-async def until(probe):
-    async with asyncio.timeout(5):
-        while not probe():
-            await asyncio.sleep(0.005)
-
-
-async def quiet(cluster):
-    """Until nothing is said any more."""
-    for _ in range(3):
-        await cluster.settled()
-        await asyncio.sleep(0.05)
 
 
 async def test_a_job_is_created_suspended_charged_with_nothing_and_started_by_the_queue(cluster):
@@ -362,17 +349,6 @@ async def finished(cluster, names):
 
 def first_of(error):
     return first_of(error.exceptions[0]) if isinstance(error, BaseExceptionGroup) else error
-
-
-def checked(cluster):
-    return rederived(
-        lambda: cluster.transport.events, cluster="c1", transport=cluster.transport,
-        clock=cluster.clock,
-    )  # fmt: skip
-
-
-def differences_of(cluster):
-    return list(checked(cluster).differences)
 
 
 async def test_every_release_follows_from_the_history(cluster):

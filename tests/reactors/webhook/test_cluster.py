@@ -23,6 +23,7 @@ from tests.reactors.webhook.clusters import (
     pod,
     registered,
 )
+from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import DUE, client_certificate
 
 pytestmark = pytest.mark.kube
@@ -365,32 +366,6 @@ async def test_only_the_api_server_gets_an_answer_where_clients_are_verified(
         await asked.create("default", deployment("service"))
 
         assert len(asked.admission.of("deployments", name="service")) == 1
-
-
-def admission_configuration(folder, client):
-    """Files that make an API server show a client's certificate to every webhook."""
-    user = {"client-certificate": str(client), "client-key": str(client)}
-    config = {"apiVersion": "v1", "kind": "Config", "users": [{"name": "*", "user": user}]}
-    kubeconfig, path = folder / "webhooks.json", folder / "admission.json"
-    kubeconfig.write_text(json.dumps(config))
-    plugin = {
-        "name": "ValidatingAdmissionWebhook",
-        "configuration": {
-            "apiVersion": "apiserver.config.k8s.io/v1",
-            "kind": "WebhookAdmissionConfiguration",
-            "kubeConfigFile": str(kubeconfig),
-        },
-    }
-    path.write_text(
-        json.dumps(
-            {
-                "apiVersion": "apiserver.config.k8s.io/v1",
-                "kind": "AdmissionConfiguration",
-                "plugins": [plugin],
-            }
-        )
-    )
-    return path
 
 
 async def test_a_limit_range_is_in_the_pod_that_is_reviewed_and_not_in_a_template(asked, team):

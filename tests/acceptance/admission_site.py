@@ -1,0 +1,123 @@
+"""bursar up with admission, beside a real API server."""
+
+import json
+import os
+import pathlib
+import socket
+import subprocess
+import sys
+import time
+
+MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
+
+
+LABEL = "biz.group.resource.quota"
+
+
+def quota(name, hard, parent="", **spec):
+    return {
+        "apiVersion": "bursar.io/v1alpha1",
+        "kind": "BizGroupResourceQuota",
+        "metadata": {"name": name},
+        "spec": {"parentBizGroup": parent, "hard": hard, **spec},
+    }
+
+
+def workload(kind, name, cpu, replicas=1, **labels):
+    container = {"name": "main", "image": "x", "resources": {"limits": {"cpu": str(cpu)}}}
+    template = {"metadata": {"labels": {"app": name}}, "spec": {"containers": [container]}}
+    labels = {LABEL: "team", **{f"{LABEL}/{key}": value for key, value in labels.items()}}
+    metadata = {"name": name, "namespace": "default", "labels": labels}
+    if kind == "Job":
+        template["spec"]["restartPolicy"] = "Never"
+        spec = {"parallelism": replicas, "completions": replicas, "template": template}
+        return {"apiVersion": "batch/v1", "kind": kind, "metadata": metadata, "spec": spec}
+    selector = {"matchLabels": {"app": name}}
+    spec = {"replicas": replicas, "selector": selector, "template": template}
+    return {"apiVersion": "apps/v1", "kind": kind, "metadata": metadata, "spec": spec}
+
+
+def free_port():
+    with socket.socket() as listening:
+        listening.bind(("127.0.0.1", 0))
+        return listening.getsockname()[1]
+
+
+class Site:
+    """A cluster, and Bursar beside it."""
+
+    def __init__(self, plane, folder):
+        self.plane, self.folder = plane, folder
+        self.port = free_port()
+        #: More settings of Bursar's processes, and the most files that they may open (0 = as many as we).
+        self.environment, self.files = {}, 0
+        self._processes = []
+        for file in ("crds/bursar.io.yaml", "rbac"):
+            plane.kubectl("apply", "-f", str(MANIFESTS / file))
+        token = plane.kubectl(
+            "create", "token", "bursar-actor", "--namespace=bursar-system"
+        ).strip()
+        self.kubeconfig = folder / "bursar.kubeconfig"
+        self.kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token))
+
+    def start(self, *arguments, port=None):
+        environment = {
+            "PATH": os.environ["PATH"], "HOME": str(self.folder), "BURSAR_DATA": str(self.folder / "data"),
+            "KUBECONFIG": str(self.kubeconfig), "BURSAR_ADMISSION__MODE": "enforce",
+            "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": str(port or self.port),
+            "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{self.port}",
+            "BURSAR_ADMISSION__HEALTH_PORT": "0", **self.environment,
+        }  # fmt: skip
+        command = [str(pathlib.Path(sys.executable).parent / "bursar"), *arguments]
+        if self.files:
+            command = ["/bin/sh", "-c", f'ulimit -n {self.files}; exec "$@"', "sh", *command]
+        with (self.folder / f"{arguments[0]}.log").open("ab") as log:
+            process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        self._processes.append(process)
+        return process
+
+    def stop(self):
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.wait(15)
+
+    def apply(self, *objects):
+        """What kubectl prints; what it complains of is the text too."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        try:
+            return self.plane.kubectl("apply", "-f", "-", input=json.dumps(items))
+        except RuntimeError as error:
+            return str(error)
+
+    def quota(self, name="team"):
+        return json.loads(self.plane.kubectl("get", "bgrq", name, "-o", "json"))
+
+    def until(self, holds, seconds=40):
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, (self.folder / "up.log").read_text()[-3000:]
+            time.sleep(0.2)
+
+    def begin(self):
+        """Bursar answers, and the quotas of these tests are seen."""
+        self.start("up")
+        self.begin_quotas()
+
+    def begin_quotas(self):
+        """The quotas of these tests are there, and seen by a webhook that answers."""
+        self.until(lambda: self.registered())
+        self.until(
+            lambda: (
+                "created" in self.apply(quota("org", {"limits.cpu": "20", "limits.cpu.A4": "8"}))
+            )
+        )
+        team = quota("team", {"limits.cpu": "10", "limits.cpu.A4": "4"}, parent="org")
+        self.until(lambda: "created" in self.apply(team) or "unchanged" in self.apply(team))
+        self.until(lambda: "status" in self.quota())
+
+    def registered(self):
+        """Whether the API server has somebody to ask; the configuration is shipped empty."""
+        kind = "validatingwebhookconfiguration"
+        found = json.loads(self.plane.kubectl("get", kind, "bursar", "-o", "json"))
+        return bool(found.get("webhooks"))

@@ -1,0 +1,41 @@
+"""The manifests of this repository, and the rights that they grant."""
+
+from pathlib import Path
+
+import yaml
+
+FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
+
+
+OBJECTS = [
+    found
+    for file in sorted(FOLDER.glob("rbac/*.yaml"))
+    for found in yaml.safe_load_all(file.read_text())
+]
+
+
+ROLES = {
+    found["metadata"]["name"]: found["rules"]
+    for found in OBJECTS
+    if found["kind"] in ("ClusterRole", "Role")
+}
+
+
+#: Roles that change what runs: theirs is an account of its own.
+ACTING = {"bursar-culler", "bursar-evictor", "bursar-queue"}
+
+
+def named(group, resource):
+    """As :func:`resource_of` names it."""
+    name, _, subresource = resource.partition("/")
+    return (f"{name}.{group}" if group else name) + (f"/{subresource}" if subresource else "")
+
+
+def granted(role):
+    return {
+        (named(group, resource), verb)
+        for rule in ROLES[role]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
