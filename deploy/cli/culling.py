@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+from collections.abc import Iterable
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
@@ -34,8 +35,10 @@ _FIELDS = (
 )  # fmt: skip
 _SIMULATED = (
     "idle_s", "culls", "saved_hours", "false_culls", "within_s", "notebooks", "looks", "gaps",
-    "unknown_hours",
+    "unknown_hours", "rules",
 )  # fmt: skip
+#: Bursar's own rules, among those of other cullers.
+OWN = "bursar"
 #: Longest wait for what becomes of an undo.
 UNDO_SECONDS = 30.0
 
@@ -133,21 +136,35 @@ def simulate(
     end: times.To = None,
     zone: times.Zone = "UTC",
     culls: Annotated[bool, typer.Option("--culls", help="Each cull, instead of sums.")] = False,
+    like: Annotated[
+        list[str],
+        typer.Option(
+            "--like",
+            metavar="CULLER",
+            help="Whose rules: bursar, kubeflow, opendatahub, jupyterhub or workspaces; again for more.",
+        ),
+    ] = [OWN],  # noqa: B006 - the program only reads it
     cluster: Cluster = None,
 ) -> None:
     """What culling would have done by recorded evidence: who is stopped, hours saved, and who came back soon.
 
-    A gap in the evidence starts idleness anew and saves nothing. Limits but these are those of the settings.
+    A gap in the evidence starts idleness anew and saves nothing. Limits but these are those of the settings. --like plays
+    the rules of another culler on the same evidence: Kubeflow's, its fork of Open Data Hub, jupyterhub-idle-culler,
+    or Kubeflow Notebooks 2.0 (workspaces). Those give no warning, and know no gap.
 
     \b
     bursar cull simulate --idle 30m --idle 2h --from 2026-11-01
+    bursar cull simulate --idle 1h --like bursar --like kubeflow
     bursar cull simulate --idle 1h --culls -o csv
     """
     from deploy.notebooks import samples
+    from reactors.culling.alike import simulate_like
     from reactors.culling.policy import Subject, limits_of
-    from reactors.culling.simulate import look_of
+    from reactors.culling.simulate import Simulation, look_of
     from reactors.culling.simulate import simulate as played
 
+    spans = {_seconds(text, "--idle"): None for text in idle}
+    _check_cullers(like, spans)
     policy, where = asked.settings.culling.policy, times.zone_of(zone)
     limits = msgspec.structs.replace(
         limits_of(policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
@@ -156,19 +173,33 @@ def simulate(
         moment_s = standing(connection).newest_s
         since_us, until_us = _period(begin, end, where, moment_s)
         name = cluster or asked.place.cluster
-        looks = [
-            look
-            for event, fact in samples(_select(connection), name, since_us, until_us)
-            if (look := look_of(fact, event.time_us, limits)) is not None
-        ]
+        looks, seen = [], []
+        for event, fact in samples(_select(connection), name, since_us, until_us):
+            look = look_of(fact, event.time_us, limits)
+            if look is not None:
+                looks.append(look)
+            if set(like) != {OWN}:
+                # A fact takes ten times the memory of what Bursar's own rules look at.
+                seen.append((event.time_us, fact))
     looks.sort(key=lambda look: look.at_us)
-    rows: list[dict[str, Any]] = []
-    for text in idle:
-        span_s = _seconds(text, "--idle")
-        found = played(looks, msgspec.structs.replace(limits, idle_seconds=span_s))
-        rows += (
-            _culls(found, span_s) if culls else [_sums(found, span_s, _seconds(within, "--within"))]
+    seen.sort(key=lambda one: one[0])
+
+    def found(rules: str, span_s: int) -> Simulation:
+        if rules == OWN:
+            return played(looks, msgspec.structs.replace(limits, idle_seconds=span_s))
+        return simulate_like(seen, rules, span_s, limits)
+
+    within_s = _seconds(within, "--within")
+    rows = [
+        row | {"rules": rules}
+        for span_s in spans
+        for rules in dict.fromkeys(like)
+        for row in (
+            _culls(found(rules, span_s), span_s)
+            if culls
+            else [_sums(found(rules, span_s), span_s, within_s)]
         )
+    ]
     if culls:
         answer(asked, rows, fields=_CULLS, columns=_CULL_COLUMNS)
     else:
@@ -176,6 +207,7 @@ def simulate(
 
 
 _SUM_COLUMNS = (
+    field("RULES"),
     field("IDLE", "idle_s", show=duration),
     field("CULLS"),
     field("SAVED HOURS"),
@@ -187,6 +219,7 @@ _SUM_COLUMNS = (
     field("LOOKS", wide=True),
 )
 _CULL_COLUMNS = (
+    field("RULES"),
     field("IDLE", "idle_s", show=duration),
     field("AT", show=moment),
     field("UID"),
@@ -195,7 +228,7 @@ _CULL_COLUMNS = (
     field("SAVED", "saved_s", show=duration),
     field("AGAIN AT", show=moment),
 )
-_CULLS = ("idle_s", "uid", "at", "reason", "idle_since", "saved_s", "again_at")
+_CULLS = ("idle_s", "uid", "at", "reason", "idle_since", "saved_s", "again_at", "rules")
 
 
 def _culls(found: Any, idle_s: int) -> list[dict[str, Any]]:
@@ -226,6 +259,17 @@ def _sums(found: Any, idle_s: int, within_s: int) -> dict[str, Any]:
         "gaps": found.gaps,
         "unknown_hours": round(found.unknown_us / hour_us, 2),
     }
+
+
+def _check_cullers(names: list[str], spans: Iterable[int]) -> None:
+    from reactors.culling.alike import CULLERS, IN_MINUTES
+
+    for name in names:
+        if name != OWN and name not in CULLERS:
+            known = ", ".join((OWN, *CULLERS))
+            raise typer.BadParameter(f"{name[:64]!r} is none of {known}", param_hint="--like")
+        if name in IN_MINUTES and any(span_s % 60 or not span_s for span_s in spans):
+            raise typer.BadParameter(f"{name} counts whole minutes", param_hint="--idle")
 
 
 def _period(

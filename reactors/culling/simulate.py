@@ -68,8 +68,8 @@ class Simulation(msgspec.Struct, frozen=True):
         )
 
 
-class _Run:
-    """One notebook while the recording is played."""
+class Run:
+    """One notebook while the recording is played. ``cull``: how it was stopped, while it stays so."""
 
     __slots__ = ("active_us", "cull", "judge_us", "last_us", "saved_us", "since_us", "warned")
 
@@ -89,14 +89,14 @@ class _Run:
 def simulate(looks: Iterable[Look], limits: Limits) -> Simulation:
     """The culls under ``limits``, by time and uid. ``looks`` must be in order of time for each notebook."""
     fresh_us = limits.fresh_seconds * SECOND_US
-    runs: dict[str, _Run] = {}
+    runs: dict[str, Run] = {}
     culls: list[Cull] = []
     count = gaps = unknown_us = 0
     for look in looks:
         count += 1
         run = runs.get(look.uid)
         if run is None:
-            run = runs[look.uid] = _Run(look.at_us)
+            run = runs[look.uid] = Run(look.at_us)
         span_us = look.at_us - run.last_us
         if span_us > fresh_us:
             gaps, unknown_us = gaps + 1, unknown_us + span_us
@@ -105,11 +105,11 @@ def simulate(looks: Iterable[Look], limits: Limits) -> Simulation:
         if look.active_us is not None and look.active_us > run.active_us:
             run.active_us = look.active_us
         if run.cull is not None:
-            _watched(run, look.at_us, 0 if span_us > fresh_us else span_us, culls)
+            watched(run, look.at_us, 0 if span_us > fresh_us else span_us, culls)
         elif look.at_us >= run.judge_us:
             _judged(run, look, limits)
         run.last_us = look.at_us
-    culls += [_ended(run.cull, run.saved_us) for run in runs.values() if run.cull is not None]
+    culls += [ended(run.cull, run.saved_us) for run in runs.values() if run.cull is not None]
     culls.sort(key=lambda cull: (cull.at_us, cull.uid))
     return Simulation(tuple(culls), len(runs), count, gaps, unknown_us)
 
@@ -135,7 +135,7 @@ def look_of(fact: NotebookSampled, at_us: int, limits: Limits) -> Look | None:
     return Look(fact.uid, at_us, active_us if source in sources else None)
 
 
-def _judged(run: _Run, look: Look, limits: Limits) -> None:
+def _judged(run: Run, look: Look, limits: Limits) -> None:
     """Take the verdict at this look, and remember from when on another one is possible."""
     verdict = judge(
         [Sample(source=RECORDED, observed_us=look.at_us, active_us=run.active_us)],
@@ -159,7 +159,7 @@ def _judged(run: _Run, look: Look, limits: Limits) -> None:
         run.cull = Cull(look.uid, look.at_us, verdict.reason, verdict.last_activity_us)
 
 
-def _watched(run: _Run, at_us: int, span_us: int, culls: list[Cull]) -> None:
+def watched(run: Run, at_us: int, span_us: int, culls: list[Cull]) -> None:
     """A stopped notebook at another look: time saved since the one before, up to the activity that ends it."""
     if run.cull is None:
         return
@@ -168,10 +168,11 @@ def _watched(run: _Run, at_us: int, span_us: int, culls: list[Cull]) -> None:
         return
     # A look tells of what was before it: what lies between was not saved.
     run.saved_us += max(0, span_us - max(0, at_us - run.active_us))
-    culls.append(_ended(run.cull, run.saved_us, run.active_us))
+    culls.append(ended(run.cull, run.saved_us, run.active_us))
     run.cull, run.saved_us = None, 0
     run.restart(run.active_us)
 
 
-def _ended(cull: Cull, saved_us: int, again_us: int | None = None) -> Cull:
+def ended(cull: Cull, saved_us: int, again_us: int | None = None) -> Cull:
+    """The cull with what it saved, and when somebody came back."""
     return msgspec.structs.replace(cull, saved_us=saved_us, again_us=again_us)

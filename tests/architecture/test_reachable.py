@@ -13,10 +13,6 @@ from tests.architecture.reachable import Product
 ENTRIES = {
     "migrations.versions": "alembic runs `upgrade` and `downgrade` of each step",
     "bus.crashpoints.install": "tests install what happens at a crash point; the product only passes them",
-    "reactors.culling.hub": "rules of jupyterhub-idle-culler, pinned by the numeric cases; no setting chooses them",
-    "reactors.culling.workspaces": "rules of Kubeflow Notebooks 2.0, pinned by the numeric cases; no setting chooses them",
-    "reactors.culling.kubeflow.reconcile.reconcile_with_terminals": "rules of Open Data Hub's fork, alike",
-    "bus.sources.kernels.go_json.terminals_in": "what that fork reads",
 }
 METHODS = {
     "bus.probe._Reading.on_header": "httptools calls it",

@@ -98,6 +98,29 @@ def test_a_simulation_tells_culls_and_hours(capsys, data):
     assert [(600, 1), (7_200, 0)] == [(row["idle_s"], row["culls"]) for row in rows]
 
 
+def test_a_simulation_plays_the_rules_of_other_cullers(capsys, data):
+    rows = answer(
+        capsys, "--data", data, "cull", "simulate", "--idle", "10m", "--like", "bursar",
+        "--like", "jupyterhub", *CLUSTER,
+    )  # fmt: skip
+
+    # The hub's also stops the notebook whose server gave no answer.
+    assert [("bursar", 1), ("jupyterhub", 2)] == [(row["rules"], row["culls"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--like", "kubflow", "--idle", "10m"), "is none of bursar, kubeflow, opendatahub"),
+        (("--like", "kubeflow", "--idle", "90s"), "kubeflow counts whole minutes"),
+    ],
+)
+def test_a_culler_that_cannot_be_played_is_refused(capsys, data, options, said):
+    code = bursar("--data", data, "cull", "simulate", *options, *CLUSTER)
+
+    assert (2, True) == (code, said in " ".join(capsys.readouterr().err.split()))
+
+
 @pytest.mark.parametrize("text", ["", "soon", "10"])
 def test_a_span_that_is_none_is_refused(capsys, data, text):
     code = bursar("--data", data, "cull", "simulate", "--idle", text, *CLUSTER)
