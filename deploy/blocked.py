@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from bus.clock import SystemClock
 from bus.errors import EnvelopeError
-from bus.events import VOCABULARY
 from projections.admissions.queries import Select, archived
 from reactors.catalogue import REACTORS
 from reactors.engine.reasons import explained
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
 def blocked(select: Select, cluster: str, now_us: int) -> list[Blocked]:
     """What every reactor of ``cluster`` holds back at ``now_us``. Reads the whole archive: 20 us an event or so."""
     replica = Replica(REACTORS, cluster)
-    for part in archived(select, cluster, VOCABULARY):
+    for part in archived(select, cluster, replica.reads):
         for event in part:
             try:
                 replica.take(event)

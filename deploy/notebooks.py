@@ -9,34 +9,17 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.events.clock import ClockTicked
-from bus.events.decisions import Cull, EffectSettled, Restore, RestoreAsked, Warn, Withdraw
-from bus.events.namespaces import NamespaceObserved
+from bus.events.decisions import Cull
 from bus.events.notebooks import NotebookSampled
-from bus.events.observations import ObjectsListed
-from bus.events.pods import PodObserved, PodsListed, PodVanished
-from bus.events.policies import PauseChanged, PolicyChanged
-from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections.activity import from_columns, notebook_activity
 from projections.admissions.queries import Select, archived
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
-from reactors.catalogue import REACTORS
-from reactors.culling.decide import Judged, judged
+from reactors.culling.decide import Judged, judged, reactor
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.view import NAME, CullingView
 from reactors.engine.policies import Current
 from reactors.engine.replica import Blocked, Replica
-
-#: What the view is folded from, but for samples: those are in the ledger's rows already.
-_TYPES = tuple(
-    fact.wire_type
-    for fact in (
-        ClockTicked, PolicyChanged, PauseChanged, NamespaceObserved, PodObserved, PodVanished,
-        PodsListed, WorkloadObserved, WorkloadVanished, ObjectsListed, Warn, Withdraw, Cull, Restore,
-        RestoreAsked, EffectSettled,
-    )
-)  # fmt: skip
 
 
 class Notebooks(msgspec.Struct, frozen=True):
@@ -53,11 +36,13 @@ class Notebooks(msgspec.Struct, frozen=True):
 
 def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
     """The notebooks of ``cluster`` as the ledger has them, the one that is stopped first before the others."""
-    replica = Replica(REACTORS, cluster)
-    for part in archived(select, cluster, _TYPES):
+    replica = Replica((reactor,), cluster)
+    # Samples are in the ledger's rows already.
+    types = [name for name in replica.reads if name != NotebookSampled.wire_type]
+    for part in archived(select, cluster, types):
         for event in part:
             replica.take(event)
-    view = replica.views[NAME]
+    view = replica.states[NAME]
     assert isinstance(view, CullingView)
     _know(select, cluster, view)
     current = replica.policies.of(NAME)

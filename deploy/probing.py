@@ -246,7 +246,7 @@ class LastLook:
         if self.prober is None or self.runner is None:
             return "unreadable"
         observed_us, evidence = await self.prober.look(decision.key)
-        view, current = self.runner.replica.views[NAME], self.runner.replica.policies.of(NAME)
+        view, current = self.runner.replica.states[NAME], self.runner.replica.policies.of(NAME)
         assert isinstance(view, CullingView)
         if current is None or decision.key not in view.notebooks:
             return "gone"
@@ -259,7 +259,7 @@ def prober_of(
     settings: Settings, runner: Runner, cluster: Objects, transport: Transport, clock: Clock
 ) -> Prober:
     """The prober as the settings have it. Samples are written by ``clock``."""
-    view = runner.replica.views[NAME]
+    view = runner.replica.states[NAME]
     assert isinstance(view, CullingView)
     wanted, policy = settings.culling, settings.culling_policy[1]
     return Prober(

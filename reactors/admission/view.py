@@ -9,6 +9,7 @@ Source: ``house.md`` sections 3.2, 5.
 from __future__ import annotations
 
 from collections import deque
+from typing import ClassVar
 
 import msgspec
 
@@ -17,7 +18,7 @@ from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaSpec
 from bus.events.observations import ObjectsListed
 from bus.events.pods import Owner
-from bus.events.vocabulary import read
+from bus.events.vocabulary import Fact, read
 from bus.kinds import Ask
 from projections import histories
 from projections.admissions import Node
@@ -32,31 +33,21 @@ from reactors.admission.mapping import LABEL, Place, counted, place, types_of
 from reactors.admission.objects import Object, covers, object_of
 from reactors.admission.owners import is_covering
 
-_OBSERVED = {
-    fact.wire_type
-    for fact in (
-        workloads.WorkloadObserved,
-        workloads.WorkloadVanished,
-        pods.PodObserved,
-        pods.PodVanished,
-        quotas.QuotaObserved,
-        quotas.QuotaVanished,
-        namespaces.NamespaceObserved,
-        nodes.NodeObserved,
-        nodes.NodeVanished,
-        ObjectsListed,
-        pods.PodsListed,
-        AdmissionDecided,
-        AdmissionReleased,
-    )
-}
-
 #: Deleted objects that are remembered, so that a late observation does not bring one back.
 GONE_KEPT = 10_000
 
 
 class View:
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
+
+    #: The facts that change it. The entries of a group of decisions are given to it one by one.
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved, pods.PodVanished,
+        quotas.QuotaObserved, quotas.QuotaVanished, namespaces.NamespaceObserved,
+        nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
+        AdmissionReleased,
+    )  # fmt: skip
+    _types: ClassVar[frozenset[str]] = frozenset(fact.wire_type for fact in reads)
 
     def __init__(
         self, cluster: str, charges: Charges | None = None, *, requires_namespaces: bool = False
@@ -86,7 +77,7 @@ class View:
 
     def take(self, event: Event) -> None:
         """Fold one event; those of other kinds and clusters change nothing."""
-        if event.type not in _OBSERVED or event.cluster != self.cluster or event.defect:
+        if event.type not in self._types or event.cluster != self.cluster or event.defect:
             return
         if event.type == AdmissionDecided.wire_type and not names_owner(event):
             return

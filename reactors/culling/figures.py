@@ -19,7 +19,7 @@ from reactors.engine.replica import Replica
 
 def figures(replica: Replica) -> Iterator[Metric]:
     """All of them, as of the newest tick."""
-    view, current = replica.views[NAME], replica.policies.of(NAME)
+    view, current = replica.states[NAME], replica.policies.of(NAME)
     assert isinstance(view, CullingView)
     running = Counter(view.pods[uid].namespace for uid in view.notebooks)
     yield Metric(

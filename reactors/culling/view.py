@@ -11,6 +11,7 @@ Source: ``house.md`` section 5; :mod:`reactors.culling.fusion` has the rules.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import ClassVar
 
 import msgspec
 from pydantic import ValidationError
@@ -94,7 +95,13 @@ class Standing(msgspec.Struct, frozen=True):
 
 
 class CullingView:
-    """Kept by :class:`reactors.engine.contract.View`. All maps are by pod uid unless they say otherwise."""
+    """Kept by :class:`reactors.engine.contract.State`. All maps are by pod uid unless they say otherwise."""
+
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        NotebookSampled, PodState, WorkloadObserved, WorkloadVanished, PodsListed, ObjectsListed,
+        NamespaceObserved, ClockTicked, PolicyChanged, Warn, Withdraw, Cull, Restore, EffectSettled,
+        NoticeSettled, RestoreAsked,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.pods: dict[str, Pod] = {}

@@ -1,4 +1,4 @@
-"""What a reactor is: a name, a view folded from the history, triggers, a policy, and a pure ``decide``.
+"""What a reactor is: a name, a state folded from the history, triggers, a policy, and a pure ``decide``.
 
 A reactor is a replicated state machine. Its state before a trigger is the fold of the history up to it, plus all
 decisions that were appended before its own. So it can be told afterwards, from the history alone, what must have been decided
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -76,17 +76,20 @@ class Rest(msgspec.Struct, frozen=True):
     until_us: int = 0
 
 
-class View(Protocol):
-    """What a reactor knows, held in memory. It shares nothing with other views."""
+class State(Protocol):
+    """What a reactor knows, held in memory. It shares nothing with other states."""
+
+    #: The facts that change it, or bases of them. It is given no others, and a process reads no others for it.
+    reads: ClassVar[tuple[type[Fact], ...]]
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event of this cluster; own decisions come once each, from the moment they are made. Total and pure
-        but for the view itself.
+        but for the state itself.
         """
 
 
 class Reactor(msgspec.Struct, frozen=True, kw_only=True):
-    """One activity. Everything here but ``view`` is a pure function of its arguments.
+    """One activity. Everything here but ``state`` is a pure function of its arguments.
 
     ``version`` grows when the same history would be decided differently.
     """
@@ -94,17 +97,17 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: int
     policy: type[ReactorPolicy]
-    #: Makes an empty view.
-    view: Callable[[], View]
+    #: Makes an empty state.
+    state: type[State]
     triggers: tuple[type[Fact], ...]
-    #: (view, trigger, policy) to drafts, the most urgent first: limits cut the rest off.
+    #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off.
     decide: Callable[[Any, Trigger, Any], Sequence[Draft]]
     #: How many objects are in its care: the interlocks' limit is a share of them.
     managed: Callable[[Any], int]
-    #: (view, decision, policy) to why it must not be done any more, a token; "" = it may.
+    #: (state, decision, policy) to why it must not be done any more, a token; "" = it may.
     overtaken: Callable[[Any, Decision, Any], str]
-    #: (view, trigger, policy) to what is due and not among the drafts, for people who ask why.
-    rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda view, trigger, policy: ()
+    #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.
+    rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda state, trigger, policy: ()
 
 
 def decision_id(reactor: str, sequence: int, key: str) -> str:

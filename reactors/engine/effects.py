@@ -10,6 +10,9 @@ Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
+from bus.envelope import Event
 from bus.events.decisions import Decision, EffectSettled, Result
 from bus.events.vocabulary import Fact
 from reactors.engine.policies import Current
@@ -18,10 +21,12 @@ from reactors.engine.policies import Current
 class Effects:
     """Every outstanding decision, by id, the oldest first."""
 
+    reads: ClassVar[tuple[type[Fact], ...]] = (Decision, EffectSettled)
+
     def __init__(self) -> None:
         self.outstanding: dict[str, Decision] = {}
 
-    def take(self, fact: Fact) -> None:
+    def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. An outcome without a decision changes nothing."""
         if isinstance(fact, Decision):
             if not fact.is_shadow:

@@ -14,9 +14,12 @@ Source: ``reliability.md`` P29; ``house.md`` section 5.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import msgspec
 
 from bus.clock import SECOND_US
+from bus.envelope import Event
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision
 from bus.events.histories import HistoryRecovered
@@ -46,7 +49,12 @@ class _List(msgspec.Struct):
 
 
 class Interlocks:
-    """Folded from every event of a cluster."""
+    """Folded from the events of a cluster."""
+
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        PodObserved, PodVanished, PodsListed, WorkloadObserved, WorkloadVanished, ObjectsListed,
+        HistoryRecovered, Decision, ClockTicked,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         #: The newest tick; 0 = none yet.
@@ -59,8 +67,9 @@ class Interlocks:
         self._lists: dict[str, _List] = {}
         self._recent: list[Decision] = []
 
-    def take(self, fact: Fact, at_us: int) -> None:
+    def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. A decision counts from the moment it is made."""
+        at_us = event.time_us
         if isinstance(fact, PodObserved):
             self._seen_us.setdefault(POD, {})[fact.uid] = at_us
         elif isinstance(fact, WorkloadObserved):

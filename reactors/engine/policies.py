@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from pydantic import BaseModel, ValidationError
 from pydantic_core import to_jsonable_python
 
+from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
@@ -30,13 +31,15 @@ class Current(msgspec.Struct, frozen=True):
 class Policies:
     """``types``: reactor to the class of its policy. Others are not known here, and left out."""
 
+    reads: ClassVar[tuple[type[Fact], ...]] = (PauseChanged, PolicyChanged)
+
     def __init__(self, types: Mapping[str, type[ReactorPolicy]]) -> None:
         self.is_paused = False
         self.pause_reason = ""
         self._types = types
         self._current: dict[str, Current] = {}
 
-    def take(self, fact: Fact) -> None:
+    def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. A policy that this program cannot read leaves its reactor without one, and raises EnvelopeError:
         going on by the old one would be what nobody wants any more.
         """

@@ -7,7 +7,7 @@ Source: ``house.md`` section 5.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -16,7 +16,7 @@ from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
-from reactors.engine.contract import Draft, Reactor, Trigger, View, decision_id
+from reactors.engine.contract import Draft, Reactor, State, Trigger, decision_id
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
 from reactors.engine.policies import Current, Policies
@@ -42,7 +42,7 @@ class Replica:
         self.policies = Policies({reactor.name: reactor.policy for reactor in reactors})
         self.interlocks = Interlocks()
         self.effects = Effects()
-        self.views: dict[str, View] = {one.name: one.view() for one in reactors}
+        self.states: dict[str, State] = {one.name: one.state() for one in reactors}
         #: What was let go at the newest trigger because of a limit: key to token.
         self.withheld: dict[str, str] = {}
         #: The newest event that was folded, and the newest decision, made here or read.
@@ -51,11 +51,22 @@ class Replica:
         #: Own decisions that were folded when they were made, and are still to be read.
         self._ahead: set[str] = set()
         self._triggers = {fact.wire_type for reactor in reactors for fact in reactor.triggers}
+        #: By wire type: who takes such a fact, in this order.
+        self._takers = {
+            name: takers
+            for name, fact in VOCABULARY.items()
+            if (takers := self._takers_of(fact)) or name in self._triggers
+        }
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that change it, as its parts declare them. Nothing else needs to be read for it."""
+        return tuple(self._takers)
 
     def take(self, event: Event) -> None:
         """Fold the next event. Raises EnvelopeError for one that cannot be read, UnsupportedVersionError for newer ones."""
         self.sequence = event.sequence
-        if event.cluster != self.cluster or event.type not in VOCABULARY:
+        if event.cluster != self.cluster or event.type not in self._takers:
             return
         if event.id in self._ahead:
             self._ahead.discard(event.id)
@@ -86,9 +97,9 @@ class Replica:
             current = self.policies.of(reactor.name)
             if current is None or not isinstance(trigger.fact, reactor.triggers):
                 continue
-            view = self.views[reactor.name]
-            managed = reactor.managed(view)
-            for draft in reactor.decide(view, trigger, current.policy):
+            state = self.states[reactor.name]
+            managed = reactor.managed(state)
+            for draft in reactor.decide(state, trigger, current.policy):
                 if current.mode == "off" and not draft.verb.is_asked:
                     continue
                 decision = _made(reactor, draft, trigger, current)
@@ -111,11 +122,11 @@ class Replica:
         gate = self.interlocks.gate(now_us)
         found: list[Blocked] = []
         for reactor in self.reactors.values():
-            current, view = self.policies.of(reactor.name), self.views[reactor.name]
+            current, state = self.policies.of(reactor.name), self.states[reactor.name]
             if current is None or current.mode == "off" or ClockTicked not in reactor.triggers:
                 continue
-            managed, pace = reactor.managed(view), current.policy.pace
-            for draft in reactor.decide(view, trigger, current.policy):
+            managed, pace = reactor.managed(state), current.policy.pace
+            for draft in reactor.decide(state, trigger, current.policy):
                 decision, until_us = _made(reactor, draft, trigger, current), 0
                 if self.policies.is_paused and not decision.is_asked:
                     reason = "paused"
@@ -124,7 +135,7 @@ class Replica:
                     until_us = gate.until_us(decision, reason, managed=managed, pace=pace)
                 if reason:
                     found.append(Blocked(decision, reason, until_us))
-            for rest in reactor.rests(view, trigger, current.policy):
+            for rest in reactor.rests(state, trigger, current.policy):
                 decision = _made(reactor, rest.draft, trigger, current)
                 found.append(Blocked(decision, rest.reason, rest.until_us))
         return found
@@ -135,16 +146,23 @@ class Replica:
         current = self.policies.of(decision.reactor)
         if reactor is None or current is None:
             return "no_policy"
-        return reactor.overtaken(self.views[reactor.name], decision, current.policy)
+        return reactor.overtaken(self.states[reactor.name], decision, current.policy)
 
     def _fold(self, fact: Fact, event: Event) -> None:
         if isinstance(fact, Decision):
             self.last_decision = max(self.last_decision, event.sequence)
-        self.interlocks.take(fact, event.time_us)
-        self.effects.take(fact)
-        for view in self.views.values():
-            view.take(fact, event)
-        self.policies.take(fact)
+        for take in self._takers[event.type]:
+            take(fact, event)
+
+    def _takers_of(self, fact: type[Fact]) -> tuple[Callable[[Fact, Event], None], ...]:
+        # A policy that cannot be read raises, so it comes last.
+        parts: tuple[State, ...] = (
+            self.interlocks,
+            self.effects,
+            *self.states.values(),
+            self.policies,
+        )
+        return tuple(part.take for part in parts if issubclass(fact, part.reads))
 
 
 def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) -> Decision:

@@ -12,7 +12,7 @@ from reactors.evictions.view import EvictionView
 
 def figures(replica: Replica) -> Iterator[Metric]:
     """All of them, over the whole history."""
-    view = replica.views[NAME]
+    view = replica.states[NAME]
     assert isinstance(view, EvictionView)
     yield Metric(
         "bursar_evictions_total", "counter", "Evictions that were decided, by reason and by what became of them.",

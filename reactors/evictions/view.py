@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from typing import ClassVar
 
 import msgspec
 
@@ -70,7 +71,12 @@ Placed = dict[tuple[str, str], list[Held]]
 
 
 class EvictionView:
-    """Kept by :class:`reactors.engine.contract.View`."""
+    """Kept by :class:`reactors.engine.contract.State`."""
+
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        *View.reads, *Lines.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
+        ClockTicked, PolicyChanged, Evict, EffectSettled,
+    )  # fmt: skip
 
     def __init__(self) -> None:
         # It takes the events of the one cluster that the replica is about.

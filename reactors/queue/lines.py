@@ -9,6 +9,7 @@ Source: issue 5, item 1; ``house.md`` section 5.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import ClassVar
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
@@ -17,6 +18,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.priorities import NEVER, PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
+from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Histogram
 from projections.admissions import Grant, Node
@@ -42,6 +44,12 @@ class Lines:
     Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
     what is gone.
     """
+
+    #: The facts that change it. The entries of a group of decisions are given to it one by one.
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        WorkloadObserved, WorkloadVanished, ObjectsListed, AdmissionDecided, AdmissionReleased,
+        PodObserved, PodVanished, PodsListed, PriorityClassObserved, PriorityClassVanished, QueueOrdered,
+    )  # fmt: skip
 
     def __init__(self, view: View) -> None:
         self._view = view

@@ -162,7 +162,7 @@ class Scene:
                 for where, one in asked
             )
         )
-        view = self.running.replica.views[NAME]
+        view = self.running.replica.states[NAME]
 
         def runs():
             phases = Counter(one.fact.phase for one in view.pods.values())

@@ -169,7 +169,7 @@ async def bursar(plane, transport, policy=POLICY):
             acting(transport, cluster, wanted, name="c", look=look)
         )
         look.runner, look.prober = running, Prober(
-            running.replica.views["culling"], Loopback(cluster), transport, SystemClock(),
+            running.replica.states["culling"], Loopback(cluster), transport, SystemClock(),
             name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
             kubeflow=policy.kubeflow is not None, heartbeat_us=1_000_000,
         )  # fmt: skip

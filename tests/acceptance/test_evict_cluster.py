@@ -77,7 +77,7 @@ async def shadowed(scene):
 
 async def given_back(scene):
     """Until the quota uses no more than its limit; then nobody else goes."""
-    view = scene.running.replica.views[evicting.NAME]
+    view = scene.running.replica.states[evicting.NAME]
     async with asyncio.timeout(200):
         while view.used()["team"]["cpu"] > LIMIT * 1000 or view.awaited:
             await asyncio.sleep(0.2)

@@ -54,7 +54,7 @@ def registered():
     for reactor in reactors():
         for part in ("decide", "managed", "overtaken"):
             found.append((f"{part} of {reactor.name}", getattr(reactor, part)))
-        found.append((f"view of {reactor.name}", reactor.view.take))
+        found.append((f"state of {reactor.name}", reactor.state.take))
     return found
 
 

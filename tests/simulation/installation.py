@@ -108,7 +108,7 @@ class Installation:
             acting(self.transport, self._api, self._wanted, name=NAME, clock=self._clock, look=look)
         )
         look.runner, look.prober = runner, Prober(
-            runner.replica.views[CULLING], self._api, self.transport, self._clock,
+            runner.replica.states[CULLING], self._api, self.transport, self._clock,
             name=NAME, ask=self._servers,
         )  # fmt: skip
         policy = self._wanted[CULLING][1]

@@ -99,7 +99,7 @@ class Notices:
 
     @property
     def _view(self) -> CullingView:
-        view = self._replica.views[NAME]
+        view = self._replica.states[NAME]
         assert isinstance(view, CullingView)
         return view
 

@@ -71,7 +71,7 @@ class StampWriter:
         return sum(await all_of(map(write, wanted[:MOST])))
 
     def _wanted(self, now_us: int) -> list[Stamping]:
-        policy, view = in_force(self._replica, NAME, now_us), self._replica.views[NAME]
+        policy, view = in_force(self._replica, NAME, now_us), self._replica.states[NAME]
         if policy is None:
             return []
         assert isinstance(view, CullingView) and isinstance(policy, CullingPolicy)

@@ -11,7 +11,7 @@ from tests.reactors.culling.scene import Notebooks
 
 
 def view_of(at):
-    return at.runner.replica.views["culling"]
+    return at.runner.replica.states["culling"]
 
 
 @pytest.mark.parametrize("others", [(), ("set",)], ids=["itself", "each other"])

@@ -99,7 +99,7 @@ def written(given, replica, decisions):
     if not given["notebook_exists"]:
         return None
     found = dict(given["annotations"] or {})
-    view = replica.views["culling"]
+    view = replica.states["culling"]
     for stamping in stampings(view, policy_of(given), now_us(given)):
         found = merged(found, changes(stamping, found))
     for decision in decisions:
@@ -192,7 +192,7 @@ class Kubeflow(Notebooks):
         current = self.runner.replica.policies.of("culling")
         if current.mode != "on":
             return
-        view = self.runner.replica.views["culling"]
+        view = self.runner.replica.states["culling"]
         for one in stampings(view, current.policy, self.clock.now_us()):
             await self.put(merged(self.annotations, changes(one, self.annotations)))
 
@@ -323,7 +323,7 @@ async def test_an_answer_after_the_decision_that_shows_activity_voids_it():
     replica = at.runner.replica
     policy = replica.policies.of("culling").policy
 
-    assert "active" == overtaken(replica.views["culling"], cull, policy)
+    assert "active" == overtaken(replica.states["culling"], cull, policy)
 
 
 async def test_a_warning_of_bursars_own_rules_is_taken_back():

@@ -106,10 +106,10 @@ async def test_a_process_that_was_paused_appends_nothing_when_others_decided_mea
     trigger = at.transport.events[at.decisions()[0].trigger - 1]
     await at.say(pod_observed("idle-2", at=2))
     # It knows more by now than it should, so it would decide something else.
-    sleeper.runner.replica.views["toy"].pods["idle-2"] = at.runner.replica.views["toy"].pods[
+    sleeper.runner.replica.states["toy"].pods["idle-2"] = at.runner.replica.states["toy"].pods[
         "idle-2"
     ]
-    sleeper.runner.replica.views["toy"].stopped.add("idle-1")
+    sleeper.runner.replica.states["toy"].stopped.add("idle-1")
     await sleeper.runner.take(trigger)
 
     assert ["idle-1"] == [decision.key for decision in at.decisions()]

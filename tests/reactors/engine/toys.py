@@ -20,6 +20,8 @@ class ToyPolicy(ReactorPolicy):
 
 
 class ToyView:
+    reads = (PodObserved, PodVanished, Cull, RestoreAsked, Restore)
+
     def __init__(self):
         self.pods = {}
         self.stopped = set()
@@ -63,7 +65,7 @@ def overtaken(view, decision, policy):
 
 def toy(version=1):
     return Reactor(
-        name="toy", version=version, policy=ToyPolicy, view=ToyView, triggers=(ClockTicked,),
+        name="toy", version=version, policy=ToyPolicy, state=ToyView, triggers=(ClockTicked,),
         decide=decide, managed=lambda view: len(view.pods), overtaken=overtaken,
     )  # fmt: skip
 

@@ -387,7 +387,7 @@ async def test_what_is_seen_after_a_list_without_it_is_believed(cluster, version
     cluster.clock.after(1)
     await cluster.say(PodsListed(resource_version="999999", uids=()), "999999-1")
     await cluster.tick()
-    assert {} == cluster.runner.replica.views["evictions"].pods
+    assert {} == cluster.runner.replica.states["evictions"].pods
     for fact in pods:
         if version == "a newer":
             newer = str(int(fact.resource_version) + 1_000_000)
@@ -455,7 +455,7 @@ async def test_an_observation_that_comes_after_the_end_of_its_pod_brings_nothing
     await cluster.transport.publish([msgspec.structs.replace(late, id="late")])
     await cluster.settled()
     await cluster.read()
-    view = cluster.runner.replica.views["evictions"]
+    view = cluster.runner.replica.states["evictions"]
     assert "uid-p00" not in view.pods
     cluster.clock.after(1)
     listed = PodsListed(resource_version="999999", uids=tuple(sorted(cluster.pods.values())))
@@ -502,8 +502,8 @@ async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monk
         replica = cluster.runner.replica
         trigger = Trigger(10**6, cluster.clock.us + 10**9, None)
         monkeypatch.setattr(EvictionView, "place", place)
-        replica.views[NAME].shadowed.clear()
-        drafts = decide(replica.views[NAME], trigger, replica.policies.of(NAME).policy)
+        replica.states[NAME].shadowed.clear()
+        drafts = decide(replica.states[NAME], trigger, replica.policies.of(NAME).policy)
 
     assert {"quota-overused"} == {draft.reason for draft in drafts}
     assert (15, {1}) == (len(placed), set(placed.values()))
@@ -518,7 +518,7 @@ async def test_while_no_budget_is_spent_and_nobody_monitors_no_pod_is_placed(clu
 
     monkeypatch.setattr(EvictionView, "place", place)
     await cluster.tick()
-    assert {} == cluster.runner.replica.views[NAME].watches
+    assert {} == cluster.runner.replica.states[NAME].watches
 
 
 async def test_what_begins_to_be_monitored_gets_its_whole_delay(cluster):
