@@ -44,10 +44,11 @@ from deploy.ledgers import ledger
 from deploy.metering import Metering
 from deploy.probing import LastLook, prober_of
 from deploy.proving import Proof, Prover
-from deploy.settings import Settings, cluster_access
+from deploy.settings import Settings
 from deploy.settings_admission import told_of as told_of_admission
 from deploy.settings_culling import told_of
 from deploy.settings_evictions import told_of as told_of_evictions
+from deploy.settings_load import cluster_access
 from deploy.source_metrics import source_metrics
 from projections.admissions.queries import archived
 from projections.admissions.shape import BUSINESS

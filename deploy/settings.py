@@ -10,11 +10,10 @@ Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, ClassVar
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -22,7 +21,6 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
-    ValidationError,
     field_validator,
 )
 from pydantic_settings import (
@@ -32,21 +30,17 @@ from pydantic_settings import (
     PydanticBaseSettingsSource,
     SettingsConfigDict,
 )
-from pydantic_settings import SettingsError as UnreadableVariable
 
 from bus.sources.labels import LabelPolicy
-from deploy.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, default_data, ledger_url
-from deploy.errors import SettingsError
-from deploy.kubeconfigs import check
+from deploy.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, ledger_url
 from deploy.settings_admission import AdmissionSettings
 from deploy.settings_culling import CullingSettings
 from deploy.settings_environment import environment
 from deploy.settings_evictions import EvictionSettings
-from deploy.settings_file import SettingsFile, read_settings_file
+from deploy.settings_file import SettingsFile
 from deploy.settings_warn import BudgetSettings
 
 if TYPE_CHECKING:
-    from bus import kube
     from bus.events.policies import Mode
     from bus.jetstream import Credentials
     from reactors.culling.policy import CullingPolicy
@@ -164,7 +158,7 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="BURSAR_", env_nested_delimiter="__", extra="forbid", frozen=True
     )
-    #: What the file says, and where; set for the time of :func:`load`.
+    #: What the file says, and where; set for the time of :func:`deploy.settings_load.load`.
     file: ClassVar[SettingsFile | None] = None
 
     #: Folder of everything embedded: the ledger, the bus, locks.
@@ -228,98 +222,3 @@ class _Environment(EnvSettingsSource):
             if (value := known.pop(short, None)) is not None:
                 known.setdefault(full, value)
         return known
-
-
-def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -> Settings:
-    """The settings of this process. ``options`` are nested as the model is; None in them means not given.
-
-    Raises SettingsError naming the option, variable, or file and line.
-    """
-    named = config or (Path(text) if (text := environment().get("BURSAR_CONFIG")) else None)
-    Settings.file = read_settings_file(named) if named is not None else None
-    _refuse_unknown_variables()
-    given = {name: value for name, value in (options or {}).items() if value is not None}
-    try:
-        if not ("data" in given or _says_data()):
-            given["data"] = default_data()
-        settings = Settings(**given)
-        data = settings.data.expanduser().absolute()
-        return settings.model_copy(update={"data": data})
-    except ValidationError as error:
-        raise _explained(error, Settings.file) from None
-    except UnreadableVariable as error:
-        raise _unreadable(error) from None
-    finally:
-        Settings.file = None
-
-
-def _says_data() -> bool:
-    return bool(environment().get("BURSAR_DATA")) or (
-        Settings.file is not None and "data" in Settings.file.values
-    )
-
-
-def cluster_access(settings: Settings) -> kube.Access | None:
-    """Where the cluster is; None where nothing points to one. Opens no connection.
-
-    Raises SettingsError for a kubeconfig or a context that was named and is not there.
-    """
-    check(environment(), settings.cluster.kubeconfig, settings.cluster.context)
-    # The Kubernetes client takes half a second to import, which no question to the ledger should pay.
-    from bus import kube
-
-    return kube.discover(environment(), settings.cluster.kubeconfig, settings.cluster.context)
-
-
-def _refuse_unknown_variables() -> None:
-    parts = {name for name in Settings.model_fields if name != "data"}
-    for name in environment():
-        if name.upper().startswith("BURSAR_") and "__" in name:
-            part = name[len("BURSAR_") :].lower().partition("__")[0]
-            if part not in parts:
-                raise SettingsError(f"{name}: there is no such setting")
-
-
-def _unreadable(error: UnreadableVariable) -> SettingsError:
-    """The variable of a list or mapping that is no JSON. The library names its part alone."""
-    part = str(error).partition('"')[2].partition('"')[0]
-    for name, value in environment().items():
-        if name.upper().startswith(f"BURSAR_{part.upper()}") and value:
-            try:
-                json.loads(value)
-            except ValueError:
-                if "__" not in name or value[0] in "[{" or name.upper() in _listed():
-                    return SettingsError(
-                        f'{name}: not JSON: a list is written ["a", "b"], a mapping {{"a": "b"}}'
-                    )
-    return SettingsError(f"a variable of {part} is not JSON")
-
-
-def _listed() -> set[str]:
-    """The variables that take lists or mappings."""
-    from deploy.settings_reference import keys
-
-    return {
-        name
-        for key in keys()
-        if key.takes.startswith(("list", "mapping"))
-        for name in key.variables
-    }
-
-
-def _explained(error: ValidationError, file: SettingsFile | None) -> SettingsError:
-    """The first problem, with the place it came from. Values are not repeated: they may be secret."""
-    first = error.errors(include_input=False, include_url=False)[0]
-    place = tuple(str(part) for part in first["loc"])
-    said = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
-    said = said.removeprefix("Value error, ")
-    # The environment is stronger than the file, so a wrong value of both is the environment's.
-    names = {name.upper() for name in environment()}
-    short = {full.upper(): name.upper() for name, full in SHORT_FORMS.items()}
-    variable = "BURSAR_" + "__".join(place).upper()
-    for name in (variable, short.get(variable, variable)):
-        if name in names:
-            return SettingsError(f"{name}: {said}")
-    if file is not None and (line := file.line(place)):
-        return SettingsError(f"{file.path}, line {line}: {'.'.join(place)}: {said}")
-    return SettingsError(f"{'.'.join(place)}: {said}")

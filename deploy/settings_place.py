@@ -37,10 +37,10 @@ class Place:
 
 
 def place(options: Mapping[str, Any], config: Path | None = None) -> Place:
-    """The place, as :func:`deploy.settings.load` has it with the same ``options``. Raises SettingsError as that does."""
+    """The place, as :func:`deploy.settings_load.load` has it with the same ``options``. Raises SettingsError as that does."""
     found = _usual(options, config)
     if found is None:
-        from deploy.settings import load
+        from deploy.settings_load import load
 
         settings = load(options, config)
         found = Place(settings.data, settings.ledger_url, settings.cluster.name)

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from deploy.cli.options import Asked, Format
-from deploy.cli.output import Row, write
-from deploy.cli.tables import Column, print_table
+from deploy.cli.output import write
+from deploy.cli.tables import Column, Row, print_table
 from deploy.cli.words import duration, memory, thousandths
 
 

@@ -18,11 +18,11 @@ from deploy.cli.answers import answer, field
 from deploy.cli.filters import require
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row, say, write
+from deploy.cli.output import say, write
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import exhausted, hours_text
 from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import moment
 from deploy.ledgers import reading
 from projections.budgets.entries import budget_entries

@@ -17,10 +17,10 @@ from deploy.cli.answers import answer, field
 from deploy.cli.exits import Exit
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row, say
+from deploy.cli.output import say
 from deploy.cli.reactors import Author
 from deploy.cli.standing import standing
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import duration, moment
 from deploy.errors import AbsentObjectError
 from deploy.ledgers import reading

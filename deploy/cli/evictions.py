@@ -12,9 +12,8 @@ from bus.clock import SECOND_US
 from deploy.cli.answers import answer, field
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row
 from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import moment
 from deploy.hints import hint
 from deploy.ledgers import reading

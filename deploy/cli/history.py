@@ -19,8 +19,8 @@ from bus.events.vocabulary import Fact
 from deploy.cli.answers import answer, field
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row, say, write
-from deploy.cli.tables import Column
+from deploy.cli.output import say, write
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import moment
 from deploy.ledgers import reading
 from deploy.near import absent

@@ -62,7 +62,7 @@ class Asked:
     @functools.cached_property
     def settings(self) -> Settings:
         """Options, environment, file, defaults. Raises SettingsError."""
-        from deploy.settings import load
+        from deploy.settings_load import load
 
         return load(self.given_options, self._given.config)
 

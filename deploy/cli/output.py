@@ -12,22 +12,18 @@ from __future__ import annotations
 
 import csv
 import json
-import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TextIO
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TextIO
 
+from deploy.cli.escapes import escaped_in, inert, inert_cell
 from deploy.cli.options import Format
 
-Row = Mapping[str, Any]
+if TYPE_CHECKING:
+    from deploy.cli.tables import Row
 
 #: What makes a spreadsheet read a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
-CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]")
-
-
-#: The same, but for what a quoted CSV cell may hold.
-_UNPRINTABLE = re.compile(r"(?![\t\n])" + CONTROL.pattern)
 
 
 def say(text: str) -> None:
@@ -35,23 +31,9 @@ def say(text: str) -> None:
     print(inert(text), file=sys.stderr)
 
 
-def inert(text: str) -> str:
-    """``text`` on one line, control and direction characters written as escapes."""
-    return CONTROL.sub(_escaped, text)
-
-
-def _escaped(found: re.Match[str]) -> str:
-    return f"\\x{ord(found[0]):02x}"
-
-
 def as_json(value: Any) -> str:
     """A value as indented JSON, control and direction characters as escapes."""
     return escaped_in(json.dumps(value, ensure_ascii=False, indent=2))
-
-
-def escaped_in(document: str) -> str:
-    """A JSON or YAML document whose writer has escaped line ends in texts already, so that those left are layout."""
-    return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", document)
 
 
 def write(
@@ -110,4 +92,4 @@ def cell(value: Any) -> Any:
     # Leading blanks do not keep a spreadsheet from reading what follows as a formula.
     if text.startswith(_FORMULA) or text.lstrip(" \n\u00a0\ufeff").startswith(_FORMULA):
         text = "'" + text
-    return _UNPRINTABLE.sub(_escaped, text)
+    return inert_cell(text)

@@ -15,11 +15,11 @@ from deploy.cli.answers import answer, field
 from deploy.cli.filters import require
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row, say
+from deploy.cli.output import say
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.reactors import Author
 from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import duration, moment
 from deploy.consulting import only_cluster
 from deploy.errors import SettingsError

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bus.clock import floor_seconds
 from deploy.cli import times
-from deploy.cli.output import inert
+from deploy.cli.escapes import inert
 from projections.engine.tables import checkpoints, parked
 from projections.evidence import moments_s
 

@@ -14,9 +14,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from deploy.cli.escapes import inert
 from deploy.cli.layout import Cell, Texts, fitted, length, pad, widths, wrapped
-from deploy.cli.output import Row, inert
 from deploy.settings_environment import environment
+
+Row = Mapping[str, Any]
 
 #: Between two columns.
 GAP = "  "

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from deploy.cli.output import inert
+from deploy.cli.escapes import inert
 from projections import reports
 from projections.pod_runs import UNASSIGNED, pod_runs
 

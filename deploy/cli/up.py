@@ -12,8 +12,9 @@ from rich.text import Text
 
 from bus.clock import SystemClock
 from deploy.cli.consoles import console
+from deploy.cli.escapes import inert
 from deploy.cli.options import Asked, command
-from deploy.cli.output import inert, say
+from deploy.cli.output import say
 from deploy.errors import StoppedError
 
 if TYPE_CHECKING:

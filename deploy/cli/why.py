@@ -19,11 +19,10 @@ from deploy.cli import why_queue, why_reactors
 from deploy.cli.answers import answer, field
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row
 from deploy.cli.quotas.finding import find, names
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.cli.words import moment
 from deploy.consulting import only_cluster
 from deploy.errors import AbsentObjectError

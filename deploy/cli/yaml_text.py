@@ -6,7 +6,7 @@ from typing import Any
 
 import yaml
 
-from deploy.cli.output import CONTROL, escaped_in
+from deploy.cli.escapes import CONTROL, escaped_in
 
 
 class _Dumper(yaml.SafeDumper):

@@ -14,7 +14,7 @@ import pytest
 from deploy.confined import Limits, confined
 from deploy.errors import ConfinedError, SettingsError
 from deploy.questions import ask
-from deploy.settings import load
+from deploy.settings_load import load
 from migrations.schema import upgrade
 from projections.engine.store import engine
 from tests.deploy.ledgers import make_ledger

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.errors import AbsentLedgerError, SettingsError
 from deploy.questions import ask
-from deploy.settings import load
+from deploy.settings_load import load
 from tests.deploy.ledgers import bursar, make_ledger
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from deploy.addresses import masked
 from deploy.errors import SettingsError
-from deploy.settings import load
+from deploy.settings_load import load
 
 
 @pytest.fixture

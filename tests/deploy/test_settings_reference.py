@@ -7,7 +7,7 @@ import pytest
 
 from deploy.cli.exits import Exit
 from deploy.errors import SettingsError
-from deploy.settings import cluster_access, load
+from deploy.settings_load import cluster_access, load
 from deploy.settings_reference import keys, page
 from tests.deploy.ledgers import process
 

@@ -19,7 +19,8 @@ from deploy.cli import commands
 from deploy.cli.lazy import Lazy
 from deploy.cli.program import program
 from deploy.errors import SettingsError
-from deploy.settings import Settings, load
+from deploy.settings import Settings
+from deploy.settings_load import load
 from deploy.settings_place import FIELDS, OTHERS, Place, place
 from tests.deploy.ledgers import make_ledger
 

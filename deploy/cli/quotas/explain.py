@@ -12,12 +12,11 @@ from bus.resources.keys import key_text
 from deploy.cli.answers import answer, field
 from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import Row
 from deploy.cli.quotas.finding import Found, find
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.standing import footer
-from deploy.cli.tables import Column
+from deploy.cli.tables import Column, Row
 from deploy.consulting import Consulted, consulting
 from projections import workloads
 from projections.admissions import Grant, Node, Tree, charged
