@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
 
 from bus.crashpoints import crashpoint
 from bus.envelope import Event, chain
@@ -102,6 +101,9 @@ def _write_ahead(connection: Any) -> None:
     SQLite does not wait its busy timeout for this change, since two connections that both read and want to write would
     wait for each other (``sqlite3_busy_handler``): of several that open a new file together the rest are refused.
     """
+    # Only writers wait, and no question to the ledger shall pay for the import.
+    from tenacity import Retrying, retry_if_exception_message, stop_after_delay, wait_random
+
     for attempt in Retrying(
         retry=retry_if_exception_message(match="database is locked"),
         stop=stop_after_delay(WAIT_SECONDS),
