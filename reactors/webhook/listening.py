@@ -2,7 +2,7 @@
 
 The accept is done here and not by the event loop's own server, for three reasons. A newcomer is counted before a
 handshake costs anything. A process without files to open pauses for a second and says so, instead of spinning or dropping
-what it cannot take. And the handshake has a deadline, which uvicorn does not set.
+what it cannot take. And the handshake has a deadline.
 
 Source: Linux manual, accept(2), "Error handling": what goes wrong with one connection is tried again with the next.
 """

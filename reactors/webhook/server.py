@@ -1,8 +1,8 @@
 """The webhook's two ports: reviews over TLS, and beside it health and figures in plain HTTP.
 
-uvicorn's protocol and its request cycle are used, its server is not: it has no bound on connections, none on the time of a
-handshake, and exits by itself. The caller chooses the event loop; `uvloop.new_event_loop` as the loop factory is the
-one that was measured. Signals belong to the composition root.
+Nobody else's server: they have no bound on connections, none on the time of a handshake, and exit by themselves. The caller
+chooses the event loop; `uvloop.new_event_loop` as the loop factory is the one that was measured. Signals belong to the
+composition root.
 """
 
 from __future__ import annotations
@@ -11,15 +11,13 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from functools import partial
-from typing import Any, Protocol
+from typing import Protocol
 
 import msgspec
-import uvicorn
 from starlette.types import Receive, Scope, Send
-from uvicorn.server import ServerState
 
 from bus.metrics import Metric
-from reactors.webhook.connections import Connection
+from reactors.webhook.connections import Connection, Traffic
 from reactors.webhook.gate import ConnectionLimits, Gate
 from reactors.webhook.listening import Listener, ListenError
 from reactors.webhook.tls import RotatingContext
@@ -63,13 +61,12 @@ class WebhookServer:
         self._application = application
         self._settings = settings
         self.gate = Gate(settings.limits, settings.client_names)
-        self._state = ServerState()
-        config = _config(application, settings)
+        self._traffic = Traffic()
         self._listener = Listener(
             settings.host,
             settings.port,
             self.gate,
-            partial(Connection, config, self._state, self.gate),
+            partial(Connection, application, self._traffic, self.gate),
             tls.listening if tls else None,
         )
 
@@ -91,40 +88,22 @@ class WebhookServer:
         self._application.draining = True
         await self._until_empty(self._settings.drain_seconds)
         self._listener.close()
-        for connection in list(self._state.connections):
-            connection.shutdown()
+        for connection in list(self._traffic.connections):
+            connection.end()
         if not await self._until_empty(END_SECONDS):
-            _log.error("%d requests did not end in time and are cancelled", len(self._state.tasks))
-        for task in list(self._state.tasks):
+            _log.error(
+                "%d requests did not end in time and are cancelled", len(self._traffic.tasks)
+            )
+        for task in list(self._traffic.tasks):
             task.cancel()
         await self._listener.end()
 
     async def _until_empty(self, seconds: float) -> bool:
         loop = asyncio.get_running_loop()
         ends = loop.time() + seconds
-        while (self._state.connections or self._state.tasks) and loop.time() < ends:
+        while self._traffic and loop.time() < ends:
             await asyncio.sleep(0.05)
-        return not (self._state.connections or self._state.tasks)
-
-
-def _config(application: Any, settings: ServerSettings) -> uvicorn.Config:
-    config = uvicorn.Config(
-        application,
-        http="httptools",
-        ws="none",
-        lifespan="off",
-        interface="asgi3",
-        proxy_headers=False,
-        server_header=False,
-        date_header=False,
-        access_log=False,
-        log_config=None,
-        # What strangers send is counted, not logged line by line.
-        log_level="error",
-        timeout_keep_alive=settings.limits.idle_seconds,
-    )
-    config.load()
-    return config
+        return not self._traffic
 
 
 __all__ = ["ListenError", "Served", "ServerSettings", "WebhookServer"]

@@ -16,12 +16,12 @@ DOORS = {
     "sqlite3": (),
     "psycopg": (),
     "httpx": ("bus.notify",),
-    "httptools": ("bus.probe",),
+    "httptools": ("bus.probe", "reactors.webhook.connections"),
     "requests": (),
     "socket": ("reactors.webhook.listening",),
     "aiohttp": ("bus.kube",),
     "alembic": ("migrations",),
-    "uvicorn": ("deploy", "projections.http", "reactors.webhook"),
+    "uvicorn": (),
 }
 
 

@@ -16,10 +16,18 @@ ENTRIES = {
 }
 METHODS = {
     "bus.probe._Reading.on_header": "httptools calls it",
+    "bus.probe._Reading.on_headers_complete": "httptools calls it",
     "bus.probe._Reading.on_body": "httptools calls it",
     "bus.probe._Reading.on_message_complete": "httptools calls it",
     "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",
-}
+    **{
+        f"reactors.webhook.connections.Connection.{name}": "httptools or the event loop calls it"
+        for name in (
+            "on_message_begin", "on_url", "on_header", "on_headers_complete", "on_body", "on_message_complete",
+            "connection_made", "connection_lost", "data_received", "pause_writing",
+        )
+    },
+}  # fmt: skip
 
 
 def is_listed(name, entries):
