@@ -7,58 +7,58 @@ Source: ``house.md`` sections 3.5, 3.6 and 5.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 
 from bus.clock import Clock, SystemClock
-from bus.events.decisions import Cull, Evict, Restore, Warn, Withdraw
 from bus.events.policies import Mode
 from bus.transport import Transport
 from deploy.bootstrap import beside
-from deploy.settings import Settings
 from reactors.catalogue import REACTORS
-from reactors.culling.view import NAME as CULLING
-from reactors.effectors.cull import CullEffector, LastLook, Objects
-from reactors.effectors.evict import EvictEffector
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.adapters import Adapters, Cluster, Effector, Effects
+from reactors.engine.contract import Reactor, ReactorPolicy
 from reactors.engine.replica import Replica
-from reactors.engine.runner import Effector, Runner, announce, tick
-from reactors.evictions import NAME as EVICTIONS
-
-
-def policies(settings: Settings) -> dict[str, tuple[Mode, ReactorPolicy]]:
-    """Reactor to mode and policy, as the settings want them."""
-    evictions = settings.evictions
-    return {CULLING: settings.culling_policy, EVICTIONS: (evictions.mode, evictions.policy)}
-
-
-def effectors(cluster: Objects, clock: Clock, look: LastLook | None) -> dict[str, Effector]:
-    """Who does what, by wire type of the decision."""
-    cull = CullEffector(cluster, clock, look)
-    found: dict[str, Effector] = {verb.wire_type: cull for verb in (Warn, Withdraw, Cull, Restore)}
-    return found | {Evict.wire_type: EvictEffector(cluster)}
+from reactors.engine.runner import Runner, announce, tick
+from reactors.engine.settings import ReactorSettings
 
 
 @asynccontextmanager
 async def acting(
     transport: Transport,
-    cluster: Objects,
+    cluster: Cluster,
     wanted: Mapping[str, tuple[Mode, ReactorPolicy]],
     *,
     name: str,
     clock: Clock | None = None,
-    look: LastLook | None = None,
+    sections: Mapping[str, ReactorSettings] | None = None,
+    reactors: Sequence[Reactor] = REACTORS,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read and goes by the policies in ``wanted``.
 
-    ``name`` is the cluster's in the history; ``look`` asks a notebook once more before it is stopped.
+    ``name`` is the cluster's in the history. ``sections``: what is set of reactors, the defaults where nothing is.
     """
-    clock = clock or SystemClock()
-    runner = Runner(Replica(REACTORS, name), transport, clock, effectors(cluster, clock, look))
+    clock, replica = clock or SystemClock(), Replica(reactors, name)
+    effects: dict[str, Effects] = {}
+    effectors: dict[str, Effector] = {}
+    for reactor in reactors:
+        mode, policy = wanted.get(reactor.name, ("off", reactor.policy()))
+        section = (sections or {}).get(reactor.name) or reactor.settings()
+        adapters = Adapters(
+            cluster=cluster, transport=transport, clock=clock, replica=replica, settings=section,
+            mode=mode, policy=policy,
+        )  # fmt: skip
+        effects[reactor.name] = reactor.effects(adapters)
+        effectors |= effects[reactor.name].effectors
+    runner = Runner(replica, transport, clock, effectors)
     head = await transport.head()
-    async with beside(runner.follow()):
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(beside(runner.follow()))
         await runner.reached(head.last_sequence)
-        for reactor, (mode, policy) in wanted.items():
-            await announce(runner, transport, clock, reactor, mode, policy, author="settings")
-        async with beside(runner.act()), beside(tick(transport, clock, name)):
-            yield runner
+        for reactor_name, (mode, policy) in wanted.items():
+            await announce(runner, transport, clock, reactor_name, mode, policy, author="settings")
+        await stack.enter_async_context(beside(runner.act()))
+        await stack.enter_async_context(beside(tick(transport, clock, name)))
+        for reactor_name, (mode, _) in wanted.items():
+            for work in effects[reactor_name].beside if mode != "off" else ():
+                await stack.enter_async_context(beside(work()))
+        yield runner

@@ -15,8 +15,9 @@ from projections.activity import from_columns, notebook_activity
 from projections.admissions.queries import Select, archived
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
-from reactors.culling.decide import Judged, judged, reactor
+from reactors.culling.decide import Judged, judged
 from reactors.culling.policy import CullingPolicy
+from reactors.culling.reactor import reactor
 from reactors.culling.view import NAME, CullingView
 from reactors.engine.policies import Current
 from reactors.engine.replica import Blocked, Replica

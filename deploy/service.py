@@ -30,7 +30,7 @@ from bus.private_files import replace
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
 from bus.waiting import reached
-from deploy.acting import acting, policies
+from deploy.acting import acting
 from deploy.addresses import default_data
 from deploy.admission import Admission, Figures, admitting
 from deploy.blocked import held_back
@@ -42,24 +42,19 @@ from deploy.hints import hint
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
 from deploy.metering import Metering
-from deploy.probing import LastLook, prober_of
 from deploy.proving import Proof, Prover
 from deploy.settings import Settings
-from deploy.settings_admission import told_of as told_of_admission
-from deploy.settings_culling import told_of
-from deploy.settings_evictions import told_of as told_of_evictions
+from deploy.settings_admission import told_of
 from deploy.settings_load import cluster_access
 from deploy.source_metrics import source_metrics
 from projections.admissions.queries import archived
 from projections.admissions.shape import BUSINESS
 from projections.engine.store import Store
-from reactors.culling.figures import figures
-from reactors.culling.view import NAME as CULLING
+from reactors.catalogue import REACTORS
 from reactors.effectors.budget_notices import BudgetNotices, telling
-from reactors.effectors.cull import Notices, StampWriter
 from reactors.effectors.quota_status import StatusWriter
+from reactors.engine.figures import figures
 from reactors.engine.replica import Replica
-from reactors.evictions.figures import figures as evictions
 from reactors.queue.releasing import Releasing
 
 #: Where the bundled recording lies.
@@ -156,7 +151,7 @@ async def _work(
                     following(settings, access, opened.transport, store)
                 )
                 progress.sources = followed.states
-                screen.tell(f"admission is {told_of_admission(settings.admission)}")
+                screen.tell(f"admission is {told_of(settings.admission)}")
                 more: Figures = [partial(source_metrics, followed.states)]
                 if settings.admission.mode != "off":
                     await stack.enter_async_context(
@@ -164,8 +159,9 @@ async def _work(
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(_acting(settings, opened, followed, more, progress))
-                screen.tell(f"culling is {told_of(settings.culling_policy[0])}")
-                screen.tell(f"giving back is {told_of_evictions(settings.evictions.mode)}")
+                for reactor in REACTORS:
+                    mode, _ = settings.wanted[reactor.name]
+                    screen.tell(f"{reactor.activity} is {settings.section(reactor).told(mode)}")
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -245,29 +241,15 @@ async def _telling(
 async def _acting(
     settings: Settings, opened: Bus, followed: Following, more: Figures, progress: Progress
 ) -> AsyncIterator[None]:
-    """Decide on what is known of the cluster that is followed, and act; ask its notebooks where they are culled."""
-    name, transport, wanted = settings.cluster.name, opened.transport, policies(settings)
-    look, cluster = LastLook(), followed.cluster
+    """Decide on what is known of the cluster that is followed, and act."""
+    cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
     async with acting(
-        transport, cluster, wanted, name=name, clock=cluster.clock, look=look
-    ) as runner:
-        more.append(partial(evictions, runner.replica))
-        progress.replica = runner.replica
-        if wanted[CULLING][0] == "off":
-            yield
-            return
-        policy = settings.culling_policy[1]
-        look.prober = prober_of(settings, runner, cluster, transport, cluster.clock)
-        look.runner = runner
+        opened.transport, cluster, settings.wanted,
+        name=settings.cluster.name, clock=cluster.clock, sections=sections,
+    ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
-        stamps = StampWriter(runner.replica, cluster, cluster.clock)
-        async with AsyncExitStack() as stack:
-            await stack.enter_async_context(beside(look.prober.run(policy.check_period_seconds)))
-            await stack.enter_async_context(beside(stamps.run()))
-            if (receiver := settings.culling.receiver) is not None:
-                notices = Notices(runner.replica, transport, cluster.clock, partial(tell, receiver))
-                await stack.enter_async_context(beside(notices.run()))
-            yield
+        progress.replica = runner.replica
+        yield
 
 
 def _say_what_to_ask(settings: Settings, screen: Screen) -> None:

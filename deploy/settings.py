@@ -21,6 +21,7 @@ from pydantic import (
     ConfigDict,
     Field,
     SecretStr,
+    create_model,
     field_validator,
 )
 from pydantic_settings import (
@@ -34,16 +35,16 @@ from pydantic_settings import (
 from bus.sources.labels import LabelPolicy
 from deploy.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, ledger_url
 from deploy.settings_admission import AdmissionSettings
-from deploy.settings_culling import CullingSettings
+from deploy.settings_budgets import BudgetSettings
 from deploy.settings_environment import environment
-from deploy.settings_evictions import EvictionSettings
 from deploy.settings_file import SettingsFile
-from deploy.settings_warn import BudgetSettings
+from reactors.catalogue import REACTORS
 
 if TYPE_CHECKING:
     from bus.events.policies import Mode
     from bus.jetstream import Credentials
-    from reactors.culling.policy import CullingPolicy
+    from reactors.engine.contract import Reactor, ReactorPolicy
+    from reactors.engine.settings import ReactorSettings
 
 
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -169,13 +170,16 @@ class Settings(BaseSettings):
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
     budgets: BudgetSettings = BudgetSettings()
-    culling: CullingSettings = CullingSettings()
-    evictions: EvictionSettings = EvictionSettings()
+
+    def section(self, reactor: Reactor) -> ReactorSettings:
+        """What is set of a reactor."""
+        found: ReactorSettings = getattr(self, reactor.name)
+        return found
 
     @property
-    def culling_policy(self) -> tuple[Mode, CullingPolicy]:
-        """Mode and policy of culling, as Kubeflow's variables have it where they are wanted. Raises CullerEnvironmentError."""
-        return self.culling.effective(environment())
+    def wanted(self) -> dict[str, tuple[Mode, ReactorPolicy]]:
+        """Reactor to the mode and the policy that are wanted. Raises CullerEnvironmentError."""
+        return {one.name: self.section(one).wanted(environment()) for one in REACTORS}
 
     @property
     def ledger_url(self) -> str:
@@ -211,6 +215,14 @@ class Settings(BaseSettings):
         if cls.file is not None:
             found.append(InitSettingsSource(settings_cls, cls.file.values))
         return tuple(found)
+
+
+if not TYPE_CHECKING:
+    # Each reactor brings a section of its own.
+    Settings = create_model(
+        "Settings", __base__=Settings, __doc__=Settings.__doc__,
+        **{one.name: (one.settings, one.settings()) for one in REACTORS},
+    )  # fmt: skip
 
 
 class _Environment(EnvSettingsSource):

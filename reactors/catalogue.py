@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from reactors.culling import decide as culling
+from reactors.culling.reactor import reactor as culling
 from reactors.engine.contract import Reactor
-from reactors.evictions import decide as evictions
+from reactors.evictions.reactor import reactor as evictions
 
-REACTORS: tuple[Reactor, ...] = (culling.reactor, evictions.reactor)
+REACTORS: tuple[Reactor, ...] = (culling, evictions)

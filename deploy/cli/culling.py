@@ -160,14 +160,17 @@ def simulate(
     from deploy.notebooks import samples
     from reactors.culling.alike import simulate_like
     from reactors.culling.policy import Subject, limits_of
+    from reactors.culling.reactor import reactor
+    from reactors.culling.settings import CullingSettings
     from reactors.culling.simulate import Simulation, look_of
     from reactors.culling.simulate import simulate as played
 
     spans = {_seconds(text, "--idle"): None for text in idle}
     _check_cullers(like, spans)
-    policy, where = asked.settings.culling.policy, times.zone_of(zone)
+    section, where = asked.settings.section(reactor), times.zone_of(zone)
+    assert isinstance(section, CullingSettings)
     limits = msgspec.structs.replace(
-        limits_of(policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
+        limits_of(section.policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
     )
     with reading(asked.place) as connection:
         moment_s = standing(connection).newest_s

@@ -22,15 +22,14 @@ import msgspec
 
 from bus.clock import SECOND_US, parse_stamp
 from bus.errors import TimestampError
-from bus.events.clock import ClockTicked
 from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
 from bus.resources.culling import SNOOZED_UNTIL
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
-from reactors.culling.view import NAME, NOTEBOOK, CullingView, Object, Pod, Standing
-from reactors.engine.contract import Draft, Reactor, Rest, Trigger
+from reactors.culling.view import NOTEBOOK, CullingView, Object, Pod, Standing
+from reactors.engine.contract import Draft, Rest, Trigger
 
 #: A restore may be done so long after it was asked for.
 RESTORE_US = 3_600 * SECOND_US
@@ -299,16 +298,3 @@ def _snoozed_us(annotations: dict[str, str]) -> int | None:
 def managed(view: CullingView) -> int:
     """How many notebooks there are."""
     return sum(uid in view.pods for uid in view.activity)
-
-
-reactor = Reactor(
-    name=NAME,
-    version=2,
-    policy=CullingPolicy,
-    state=CullingView,
-    triggers=(ClockTicked,),
-    decide=decide,
-    managed=managed,
-    overtaken=overtaken,
-    rests=rests,
-)

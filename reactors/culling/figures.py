@@ -1,4 +1,4 @@
-"""Metrics of culling: those that Kubeflow's notebook controller names, and what is decided and held back. Pure.
+"""Metrics of culling: those that Kubeflow's notebook controller names, and the verdicts. Pure.
 
 Kubeflow's own pair about culling can never be seen there, and its ``notebook_running`` counts stopped ones and keeps the
 last value of a namespace that is gone (``kubeflow.md`` A.5); here they are what their names say.
@@ -52,16 +52,3 @@ def figures(replica: Replica) -> Iterator[Metric]:
                 for (verdict, reason), count in sorted(states.items())
             ],
         )  # fmt: skip
-    withheld = Counter(replica.withheld.values())
-    yield Metric(
-        "bursar_decisions_withheld", "gauge", "Decisions that a limit held at the newest tick.",
-        [Sample(count, {"reason": reason}) for reason, count in sorted(withheld.items())],
-    )  # fmt: skip
-    yield Metric(
-        "bursar_effects_outstanding", "gauge", "Decisions that are not done yet.",
-        [Sample(len(replica.effects.outstanding))],
-    )  # fmt: skip
-    yield Metric(
-        "bursar_reactors_paused", "gauge", "1 while all reactors are paused.",
-        [Sample(int(replica.policies.is_paused))],
-    )  # fmt: skip

@@ -10,8 +10,8 @@ Source: ``house.md`` section 5.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, ClassVar, Protocol
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import msgspec
 from pydantic import BaseModel, ConfigDict, Field
@@ -19,6 +19,12 @@ from pydantic import BaseModel, ConfigDict, Field
 from bus.envelope import Event
 from bus.events.decisions import Decision, Target
 from bus.events.vocabulary import Fact
+from bus.metrics import Metric
+from reactors.engine.settings import ReactorSettings
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.replica import Replica
 
 
 class Pace(BaseModel):
@@ -97,6 +103,10 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     version: int
     policy: type[ReactorPolicy]
+    #: Its section of the settings, which stands there under the reactor's name.
+    settings: type[ReactorSettings]
+    #: What it does, for people: "culling", "giving back".
+    activity: str
     #: Makes an empty state.
     state: type[State]
     triggers: tuple[type[Fact], ...]
@@ -106,6 +116,12 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     managed: Callable[[Any], int]
     #: (state, decision, policy) to why it must not be done any more, a token; "" = it may.
     overtaken: Callable[[Any, Decision, Any], str]
+    #: Who does what is decided, and what runs beside, by the adapters of one process.
+    effects: Callable[[Adapters], Effects]
+    #: What a scraper sees of it, as of the newest event that was folded.
+    metrics: Callable[[Replica], Iterator[Metric]] = lambda replica: iter(())
+    #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
+    expects: str = "decision.*"
     #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.
     rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda state, trigger, policy: ()
 

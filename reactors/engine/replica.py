@@ -8,6 +8,7 @@ Source: ``house.md`` section 5.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from fnmatch import fnmatchcase
 
 import msgspec
 
@@ -45,9 +46,10 @@ class Replica:
         self.states: dict[str, State] = {one.name: one.state() for one in reactors}
         #: What was let go at the newest trigger because of a limit: key to token.
         self.withheld: dict[str, str] = {}
-        #: The newest event that was folded, and the newest decision, made here or read.
+        #: The newest event that was folded.
         self.sequence = 0
-        self.last_decision = 0
+        #: What reactors expect, see :attr:`Reactor.expects`, to the newest such event, made here or read.
+        self.last = {reactor.expects: 0 for reactor in reactors}
         #: Own decisions that were folded when they were made, and are still to be read.
         self._ahead: set[str] = set()
         self._triggers = {fact.wire_type for reactor in reactors for fact in reactor.triggers}
@@ -70,7 +72,7 @@ class Replica:
             return
         if event.id in self._ahead:
             self._ahead.discard(event.id)
-            self.last_decision = max(self.last_decision, event.sequence)
+            self._stored(event)
             return
         self._fold(read(event, VOCABULARY), event)
 
@@ -149,10 +151,14 @@ class Replica:
         return reactor.overtaken(self.states[reactor.name], decision, current.policy)
 
     def _fold(self, fact: Fact, event: Event) -> None:
-        if isinstance(fact, Decision):
-            self.last_decision = max(self.last_decision, event.sequence)
+        self._stored(event)
         for take in self._takers[event.type]:
             take(fact, event)
+
+    def _stored(self, event: Event) -> None:
+        for pattern, known in self.last.items():
+            if event.sequence > known and fnmatchcase(event.type, pattern):
+                self.last[pattern] = event.sequence
 
     def _takers_of(self, fact: type[Fact]) -> tuple[Callable[[Fact, Event], None], ...]:
         # A policy that cannot be read raises, so it comes last.

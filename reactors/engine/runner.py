@@ -16,7 +16,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Mapping
-from typing import Protocol
 
 import msgspec
 
@@ -39,6 +38,7 @@ from bus.events.decisions import Decision, EffectSettled, Result
 from bus.events.policies import Mode
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
+from reactors.engine.adapters import Effector
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.effects import hindrance
 from reactors.engine.policies import policy_changed
@@ -50,17 +50,6 @@ LATE_US = 30 * SECOND_US
 AGAIN_SECONDS = 5.0
 
 _log = logging.getLogger(__name__)
-
-
-class Effector(Protocol):
-    """Does one kind of decision, at most once for each, and never to another object than its target."""
-
-    async def act(self, decision: Decision) -> tuple[Result, str]:
-        """What became of it, and in which words.
-
-        Finds out first whether it is done already. May raise what :class:`bus.kube.KubeCluster` raises.
-        """
-        ...
 
 
 class Runner:
@@ -115,11 +104,18 @@ class Runner:
 
     async def _decide(self, trigger: Event) -> None:
         replica = self.replica
-        events = [decision_event(one, replica.cluster) for one in replica.decide(trigger)]
-        if not events:
-            return
-        subject = f"bursar.{replica.cluster}.decision.*.*"
-        expected = Expectation(subject, replica.last_decision)
+        batches: dict[str, list[Event]] = {}
+        for one in replica.decide(trigger):
+            expects = replica.reactors[one.reactor].expects
+            batches.setdefault(expects, []).append(decision_event(one, replica.cluster))
+        for expects, events in batches.items():
+            await self._append(events, expects)
+
+    async def _append(self, events: list[Event], expects: str) -> None:
+        """Publish decisions, unless another process did since."""
+        replica = self.replica
+        subject = f"bursar.{replica.cluster}.{expects}.*"
+        expected = Expectation(subject, replica.last[expects])
         crashpoint("decision.before_publish")
         try:
             sequences = await self._publish(events, expected)

@@ -20,12 +20,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from bus.clock import SECOND_US
-from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict, Target
 from projections.admissions.shape import BUSINESS, ELASTIC
 from reactors import reclaim
-from reactors.engine.contract import Draft, Reactor, Rest, Trigger
-from reactors.evictions import NAME, preempting
+from reactors.engine.contract import Draft, Rest, Trigger
+from reactors.evictions import preempting
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.view import (
     PREEMPTED,
@@ -201,16 +200,3 @@ def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) ->
 def managed(view: EvictionView) -> int:
     """How many pods hold something."""
     return len(view.pods)
-
-
-reactor = Reactor(
-    name=NAME,
-    version=7,
-    policy=EvictionPolicy,
-    state=EvictionView,
-    triggers=(ClockTicked,),
-    decide=decide,
-    managed=managed,
-    overtaken=overtaken,
-    rests=rests,
-)

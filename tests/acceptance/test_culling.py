@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from msgspec.structs import replace
 
 from bus.clock import SystemClock
 from bus.events.decisions import Cull, Warn
@@ -27,10 +28,11 @@ from bus.sources.contract import ReflectorSettings
 from bus.sources.reflector import Reflector
 from deploy.acting import acting
 from deploy.bootstrap import beside
-from deploy.probing import LastLook, Prober
 from reactors.catalogue import REACTORS
+from reactors.culling.effects import effects_by
 from reactors.culling.policy import CullingPolicy
-from reactors.effectors.cull import StampWriter
+from reactors.culling.probing import Prober
+from reactors.culling.reactor import reactor as culling
 from reactors.engine import interlocks, runner
 from reactors.engine.rederive import rederive
 from tests.bus.sources.notebooks import jupyter
@@ -164,19 +166,19 @@ async def bursar(plane, transport, policy=POLICY):
             )
             await stack.enter_async_context(beside(reflector.run()))
         wanted = {"culling": ("on", policy)}
-        look = LastLook()
-        running = await stack.enter_async_context(
-            acting(transport, cluster, wanted, name="c", look=look)
+
+        def hasty_effects(adapters):
+            prober = Prober(
+                adapters.replica.states["culling"], Loopback(cluster), transport, SystemClock(),
+                name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
+                kubeflow=policy.kubeflow is not None, heartbeat_us=1_000_000,
+            )  # fmt: skip
+            return effects_by(adapters, prober, 1.0)
+
+        reactors = [replace(culling, effects=hasty_effects)]
+        yield await stack.enter_async_context(
+            acting(transport, cluster, wanted, name="c", reactors=reactors)
         )
-        look.runner, look.prober = running, Prober(
-            running.replica.states["culling"], Loopback(cluster), transport, SystemClock(),
-            name="c", settings=ProbeSettings(allow_loopback=True, deadline_seconds=2.0),
-            kubeflow=policy.kubeflow is not None, heartbeat_us=1_000_000,
-        )  # fmt: skip
-        await stack.enter_async_context(beside(look.prober.run(1.0)))
-        stamps = StampWriter(running.replica, cluster, SystemClock())
-        await stack.enter_async_context(beside(stamps.run()))
-        yield running
 
 
 def shown(plane, namespace, name):

@@ -9,9 +9,9 @@ from pydantic import ValidationError
 
 from bus.events.decisions import NoticeSettled, Restore, RestoreAsked, Warn
 from deploy.cli.exits import Exit
-from deploy.settings_culling import CullingSettings, told_of
-from deploy.settings_warn import BudgetSettings
+from deploy.settings_budgets import BudgetSettings
 from reactors.culling.policy import KubeflowRules
+from reactors.culling.settings import CullingSettings
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import said, us
 from tests.reactors.culling.scene import Notebooks
@@ -171,7 +171,7 @@ def test_undoing_what_is_no_cull_is_refused(capsys, data):
 
 def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
     variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90", "IDLENESS_CHECK_PERIOD": "2"}
-    mode, policy = CullingSettings(mode="on", kubeflow=True).effective(variables)
+    mode, policy = CullingSettings(mode="on", kubeflow=True).wanted(variables)
 
     rules = KubeflowRules(idle_minutes=90, period_minutes=2)
     assert ("on", rules, 120) == (mode, policy.kubeflow, policy.check_period_seconds)
@@ -183,7 +183,7 @@ def test_kubeflows_variables_set_limit_and_period_where_they_are_wanted():
 def test_kubeflows_never_and_at_once_are_bounded_at_a_thousand_years(said, meant):
     settings = CullingSettings(mode="on", kubeflow=True)
     variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": said, "IDLENESS_CHECK_PERIOD": said}
-    _, policy = settings.effective(variables)
+    _, policy = settings.wanted(variables)
 
     minutes = meant * 525_960_000
     assert KubeflowRules(idle_minutes=minutes, period_minutes=minutes) == policy.kubeflow
@@ -202,8 +202,8 @@ def test_culling_is_in_shadow_mode_by_default():
     ],
 )
 def test_bursar_up_says_what_it_does_to_notebooks(mode, words):
-    assert told_of(mode).startswith(f"{mode}: ")
-    assert words in told_of(mode)
+    assert CullingSettings().told(mode).startswith(f"{mode}: ")
+    assert words in CullingSettings().told(mode)
 
 
 @pytest.mark.parametrize("url", ["", "host/path", "ftp://host/", "https://"])
@@ -240,13 +240,13 @@ async def test_why_tells_who_was_told_of_a_warning(capsys, tmp_path):
 
 
 def test_kubeflows_switch_holds():
-    assert "off" == CullingSettings(mode="on", kubeflow=True).effective({})[0]
+    assert "off" == CullingSettings(mode="on", kubeflow=True).wanted({})[0]
 
 
 def test_without_asking_for_them_kubeflows_variables_mean_nothing():
     variables = {"ENABLE_CULLING": "true", "CULL_IDLE_TIME": "90"}
 
-    mode, policy = CullingSettings(mode="on").effective(variables)
+    mode, policy = CullingSettings(mode="on").wanted(variables)
 
     assert ("on", 3_600, None) == (mode, policy.idle_seconds, policy.kubeflow)
 

@@ -8,7 +8,7 @@ import pytest
 
 from bus.events.priorities import PriorityClassObserved
 from deploy.cli.exits import Exit
-from deploy.settings_evictions import EvictionSettings, told_of
+from reactors.evictions.settings import EvictionSettings
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
@@ -123,8 +123,8 @@ def test_evictions_are_in_shadow_mode_by_default():
     [("off", "no quota gives"), ("shadow", "no pod is touched"), ("on", "pods are evicted")],
 )
 def test_bursar_up_says_what_becomes_of_pods(mode, words):
-    assert told_of(mode).startswith(f"{mode}: ")
-    assert words in told_of(mode)
+    assert EvictionSettings().told(mode).startswith(f"{mode}: ")
+    assert words in EvictionSettings().told(mode)
 
 
 def test_whom_room_was_made_for_is_told(capsys, tmp_path):

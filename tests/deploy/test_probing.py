@@ -18,8 +18,8 @@ from bus.events.pods import Owner
 from bus.memory import MemoryTransport
 from bus.probe import Answer, ProbeSettings, Unanswered
 from bus.sources.kernels.contract import ApiRequest
-from deploy.probing import Prober
-from deploy.settings_culling import CullingSettings
+from reactors.culling.probing import Prober
+from reactors.culling.settings import CullingSettings
 from reactors.culling.view import CullingView
 from tests.bus.hostile import server as tcp_server
 from tests.factories import numbered, pod_observed, workload_observed

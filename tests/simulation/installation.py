@@ -7,6 +7,8 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import replace
+
 from bus import kinds
 from bus.clock import Clock
 from bus.events.policies import Mode
@@ -18,16 +20,18 @@ from deploy.acting import acting
 from deploy.admission import following
 from deploy.bootstrap import beside
 from deploy.metering import Metering
-from deploy.probing import LastLook, Prober
 from migrations.schema import upgrade
 from projections.books import Books
 from projections.catalogue import VERSION
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from reactors.admission.view import POD
-from reactors.culling.view import NAME as CULLING
-from reactors.effectors.cull import StampWriter
+from reactors.catalogue import REACTORS
+from reactors.culling.effects import effects_by
+from reactors.culling.probing import Prober
+from reactors.culling.reactor import reactor as culling
 from reactors.effectors.quota_status import StatusWriter
+from reactors.engine.adapters import Adapters, Effects
 from reactors.engine.contract import ReactorPolicy
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review
@@ -103,18 +107,20 @@ class Installation:
         self._stack = AsyncExitStack()
 
     async def _act(self, stack: AsyncExitStack) -> None:
-        look = LastLook()
-        runner = await stack.enter_async_context(
-            acting(self.transport, self._api, self._wanted, name=NAME, clock=self._clock, look=look)
-        )
-        look.runner, look.prober = runner, Prober(
-            runner.replica.states[CULLING], self._api, self.transport, self._clock,
-            name=NAME, ask=self._servers,
+        def simulated(adapters: Adapters) -> Effects:
+            prober = Prober(
+                adapters.replica.states[culling.name], self._api, self.transport, self._clock,
+                name=NAME, ask=self._servers,
+            )  # fmt: skip
+            return effects_by(adapters, prober, adapters.policy.check_period_seconds)
+
+        reactors = [replace(one, effects=simulated) if one is culling else one for one in REACTORS]
+        await stack.enter_async_context(
+            acting(
+                self.transport, self._api, self._wanted,
+                name=NAME, clock=self._clock, reactors=reactors,
+            )
         )  # fmt: skip
-        policy = self._wanted[CULLING][1]
-        await stack.enter_async_context(beside(look.prober.run(policy.check_period_seconds)))
-        stamps = StampWriter(runner.replica, self._api, self._clock)
-        await stack.enter_async_context(beside(stamps.run()))
 
     async def _review(self, change: Change) -> Json:
         """As the API server asks: first whether it has to be changed, then whether it may be."""

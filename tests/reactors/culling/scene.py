@@ -4,8 +4,8 @@ from bus.clock import SECOND_US
 from bus.events.decisions import Cull, EffectSettled, Warn, Withdraw
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import ObjectsListed
-from reactors.culling.decide import reactor
 from reactors.culling.policy import CullingPolicy
+from reactors.culling.reactor import reactor
 from reactors.engine.policies import policy_changed
 from tests.factories import owner, pod_observed, said, us, workload_observed
 from tests.reactors.engine import toys

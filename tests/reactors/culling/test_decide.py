@@ -7,7 +7,7 @@ from bus.errors import RequestRefusedError
 from bus.events.decisions import Restore, RestoreAsked
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
-from reactors.culling.decide import reactor
+from reactors.culling.reactor import reactor
 from reactors.engine.rederive import rederive
 from tests.factories import (
     CLUSTER,

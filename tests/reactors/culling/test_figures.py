@@ -1,7 +1,7 @@
 """What a scraper sees of culling."""
 
 from bus.metrics import lines
-from reactors.culling.figures import figures
+from reactors.engine.figures import figures
 from tests.reactors.culling.scene import Notebooks
 
 

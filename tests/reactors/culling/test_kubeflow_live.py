@@ -13,8 +13,9 @@ from bus.go_time import Stamp
 from bus.probe import Answer, Unanswered
 from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from bus.sources.kernels import kubeflow as kind
-from reactors.culling.decide import overtaken, reactor
+from reactors.culling.decide import overtaken
 from reactors.culling.policy import CullingPolicy, KubeflowRules
+from reactors.culling.reactor import reactor
 from reactors.culling.stamps import changes, stampings
 from reactors.effectors.cull.patches import stop
 from reactors.engine.policies import policy_changed

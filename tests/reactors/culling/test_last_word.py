@@ -4,9 +4,9 @@ import pytest
 
 from bus.events.decisions import Cull, Target
 from bus.events.notebooks import Evidence
-from deploy.probing import LastLook
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy, Subject, limits_of
+from reactors.culling.probing import LastLook
 from tests.factories import us
 
 LIMITS = limits_of(CullingPolicy(), Subject("ns"))
@@ -47,4 +47,4 @@ def test_a_last_look_speaks_against_a_stop_unless_it_is_readable_and_nothing_hap
 
 
 async def test_without_a_prober_it_speaks_against_it():
-    assert "unreadable" == await LastLook()(cull())
+    assert "unreadable" == await LastLook(None, None)(cull())

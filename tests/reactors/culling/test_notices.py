@@ -9,7 +9,7 @@ from bus.errors import BusUnavailableError
 from bus.events.decisions import NoticeSettled, Warn
 from bus.events.policies import PauseChanged
 from bus.notify import Told, tell
-from reactors.culling.decide import reactor
+from reactors.culling.reactor import reactor
 from reactors.effectors.cull import Notices
 from reactors.effectors.cull.notices import AT_ONCE
 from reactors.engine.rederive import rederive

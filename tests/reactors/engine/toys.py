@@ -66,6 +66,7 @@ def overtaken(view, decision, policy):
 def toy(version=1):
     return Reactor(
         name="toy", version=version, policy=ToyPolicy, state=ToyView, triggers=(ClockTicked,),
+        settings=None, activity="toying", effects=None,
         decide=decide, managed=lambda view: len(view.pods), overtaken=overtaken,
     )  # fmt: skip
 

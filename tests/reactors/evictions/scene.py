@@ -14,8 +14,8 @@ from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner
 from reactors.evictions import NAME
-from reactors.evictions.decide import reactor
 from reactors.evictions.policy import EvictionPolicy
+from reactors.evictions.reactor import reactor
 from tests import factories as said
 from tests.reactors.cluster import QUOTA, START_US, Cluster
 

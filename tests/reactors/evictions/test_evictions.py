@@ -14,8 +14,9 @@ from bus.metrics import lines
 from reactors.engine.contract import Pace, Trigger
 from reactors.engine.rederive import rederive
 from reactors.evictions import NAME
-from reactors.evictions.decide import decide, reactor
+from reactors.evictions.decide import decide
 from reactors.evictions.figures import figures
+from reactors.evictions.reactor import reactor
 from reactors.evictions.view import EvictionView
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting

@@ -7,7 +7,7 @@ from bus.events.priorities import PriorityClassObserved
 from bus.events.quotas import Queue
 from projections.admissions.unmet import WANTED_US
 from reactors.engine.rederive import rederive
-from reactors.evictions.decide import reactor
+from reactors.evictions.reactor import reactor
 from tests import factories as said
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting

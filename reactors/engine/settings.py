@@ -1,15 +1,29 @@
-"""Who is told of warnings: one address of the operator's, for every part that warns."""
+"""What may be set of a reactor: its mode, its policy, and who is told of warnings. A reactor's section is in its own folder."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
 
+from bus.events.policies import Mode
+
 if TYPE_CHECKING:
     from bus.notify import Receiver
+    from reactors.engine.contract import ReactorPolicy
+
+
+class ReactorSettings(Protocol):
+    """The section of the settings that a reactor brings: a pydantic model whose defaults make a whole section."""
+
+    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, ReactorPolicy]:
+        """Mode and policy that the operator wants. ``environment``: where another program's variables count, too."""
+
+    def told(self, mode: Mode) -> str:
+        """What ``bursar up`` says when it starts: what is done in ``mode``, and how that is changed."""
 
 
 class WarnSettings(BaseModel):
@@ -41,7 +55,3 @@ class WarnSettings(BaseModel):
             return None
         token = self.warn_token_file.read_text().strip() if self.warn_token_file else ""
         return Receiver(self.warn_url.get_secret_value(), token)
-
-
-class BudgetSettings(WarnSettings):
-    """Who is told when a budget runs out: at 80 % of it, when it is spent, and when the grace after that is over."""

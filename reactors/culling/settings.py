@@ -14,9 +14,9 @@ from pydantic import (
 )
 
 from bus.events.policies import Mode, switch
-from deploy.settings_warn import WarnSettings
 from reactors.culling.kubeflow.environment import culler_environment
 from reactors.culling.policy import LONGEST_SECONDS, CullingPolicy, KubeflowRules
+from reactors.engine.settings import WarnSettings
 
 #: Evidence counts for two check periods. One look may take five seconds, and is decided on every ten.
 SHORTEST_PERIOD_SECONDS = 15
@@ -68,7 +68,7 @@ class CullingSettings(WarnSettings):
         """The tokens by namespace pattern. Reads the files: raises OSError."""
         return {pattern: file.read_text().strip() for pattern, file in self.token_files.items()}
 
-    def effective(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
+    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, CullingPolicy]:
         """Mode and policy, with Kubeflow's rules and variables where they are wanted. Raises CullerEnvironmentError."""
         if not self.kubeflow:
             return self.mode, self.policy
@@ -84,12 +84,11 @@ class CullingSettings(WarnSettings):
         }
         return self.mode if found.culler_started else "off", self.policy.model_copy(update=limits)
 
-
-def told_of(mode: Mode) -> str:
-    """What ``bursar up`` says of culling when it starts: what it does to notebooks, and how that is changed."""
-    return {
-        "off": "off: no notebook is asked",
-        "shadow": "shadow: notebooks are asked over HTTP whether they are used, and none is stopped; "
-        "BURSAR_CULLING__MODE=off asks none",
-        "on": "on: notebooks are asked over HTTP whether they are used, and idle ones are warned and stopped",
-    }[mode]
+    def told(self, mode: Mode) -> str:
+        """What ``bursar up`` says of culling when it starts: what it does to notebooks, and how that is changed."""
+        return {
+            "off": "off: no notebook is asked",
+            "shadow": "shadow: notebooks are asked over HTTP whether they are used, and none is stopped; "
+            "BURSAR_CULLING__MODE=off asks none",
+            "on": "on: notebooks are asked over HTTP whether they are used, and idle ones are warned and stopped",
+        }[mode]

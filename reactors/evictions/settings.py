@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -20,11 +21,14 @@ class EvictionSettings(BaseModel):
     mode: Annotated[Mode, BeforeValidator(switch)] = "shadow"
     policy: EvictionPolicy = EvictionPolicy()
 
+    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, EvictionPolicy]:
+        """Mode and policy as they are set."""
+        return self.mode, self.policy
 
-def told_of(mode: Mode) -> str:
-    """What ``bursar up`` says of evictions when it starts: what becomes of pods that a quota must give back."""
-    return {
-        "off": "off: no quota gives pods back",
-        "shadow": "shadow: who would have to go is decided and recorded, and no pod is touched",
-        "on": "on: where a budget's grace is over, and where quotas are monitored, pods are evicted",
-    }[mode]
+    def told(self, mode: Mode) -> str:
+        """What ``bursar up`` says of evictions when it starts: what becomes of pods that a quota must give back."""
+        return {
+            "off": "off: no quota gives pods back",
+            "shadow": "shadow: who would have to go is decided and recorded, and no pod is touched",
+            "on": "on: where a budget's grace is over, and where quotas are monitored, pods are evicted",
+        }[mode]

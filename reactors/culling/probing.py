@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bus.clock import SECOND_US, Clock
+from bus.clock import Clock
 from bus.errors import (
     BursarError,
     ClusterUnavailableError,
@@ -38,12 +38,11 @@ from bus.sources.kernels.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
 from bus.sources.kernels.memory import HEARTBEAT_US
 from bus.sources.kernels.sampler import AskServer, Sampler
 from bus.transport import Transport
-from deploy.settings import Settings
 from reactors.culling.decide import judged
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.view import NAME, CullingView, Pod
-from reactors.engine.runner import Runner
+from reactors.engine.replica import Replica
 
 #: Labels of NVIDIA's exporter, by its chart and by the GPU operator.
 EXPORTERS = (
@@ -235,38 +234,21 @@ def _holds_gpu(pod: Json) -> bool:
 
 
 class LastLook:
-    """Asks a notebook once more before it is stopped. Until ``prober`` and ``runner`` are there it speaks against it."""
+    """Asks a notebook once more before it is stopped. Without a prober it speaks against it."""
 
-    def __init__(self) -> None:
-        self.prober: Prober | None = None
-        self.runner: Runner | None = None
+    def __init__(self, replica: Replica, prober: Prober | None) -> None:
+        self._replica = replica
+        self._prober = prober
 
     async def __call__(self, decision: Decision) -> str:
         """Why it must not be stopped, a token; "" = nothing speaks against it."""
-        if self.prober is None or self.runner is None:
+        if self._prober is None:
             return "unreadable"
-        observed_us, evidence = await self.prober.look(decision.key)
-        view, current = self.runner.replica.states[NAME], self.runner.replica.policies.of(NAME)
+        observed_us, evidence = await self._prober.look(decision.key)
+        view, current = self._replica.states[NAME], self._replica.policies.of(NAME)
         assert isinstance(view, CullingView)
         if current is None or decision.key not in view.notebooks:
             return "gone"
         assert isinstance(current.policy, CullingPolicy)
         limits = judged(view, current.policy, decision.key, observed_us).limits
         return last_word(evidence, observed_us, decision, limits)
-
-
-def prober_of(
-    settings: Settings, runner: Runner, cluster: Objects, transport: Transport, clock: Clock
-) -> Prober:
-    """The prober as the settings have it. Samples are written by ``clock``."""
-    view = runner.replica.states[NAME]
-    assert isinstance(view, CullingView)
-    wanted, policy = settings.culling, settings.culling_policy[1]
-    return Prober(
-        view, cluster, transport, clock, name=settings.cluster.name,
-        tokens=wanted.tokens, exporter_namespaces=wanted.exporter_namespaces,
-        settings=ProbeSettings(refused=wanted.refused_networks),
-        kubeflow=policy.kubeflow is not None,
-        # Evidence counts for two periods, so it is said again within one.
-        heartbeat_us=min(HEARTBEAT_US, policy.check_period_seconds * SECOND_US // 2),
-    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""What a process hands to the effects of a reactor, and what it gets back: who acts, and what runs beside the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import Clock
+from bus.events.decisions import Decision, Result
+from bus.events.policies import Mode
+from bus.transport import Transport
+from reactors.engine.contract import ReactorPolicy
+from reactors.engine.replica import Replica
+from reactors.engine.settings import ReactorSettings
+
+Json = dict[str, Any]
+
+
+class Cluster(Protocol):
+    """The part of :class:`bus.kube.KubeCluster` that effects need, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in the collection at ``path``."""
+        ...
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """JSON merge patch."""
+        ...
+
+    async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
+        """Ask for the pod's end."""
+        ...
+
+
+class Effector(Protocol):
+    """Does one kind of decision, at most once for each, and never to another object than its target."""
+
+    async def act(self, decision: Decision) -> tuple[Result, str]:
+        """What became of it, and in which words.
+
+        Finds out first whether it is done already. May raise what :class:`bus.kube.KubeCluster` raises.
+        """
+        ...
+
+
+class Adapters(msgspec.Struct, frozen=True, kw_only=True):
+    """How the effects of one reactor reach the world, and what the operator wants of them."""
+
+    cluster: Cluster
+    transport: Transport
+    clock: Clock
+    #: What is known; effects read it and never change it.
+    replica: Replica
+    settings: ReactorSettings
+    mode: Mode
+    policy: ReactorPolicy
+
+
+class Effects(msgspec.Struct, frozen=True):
+    """Effectors by wire type of their decisions; and what runs beside the machine for ever, unless the reactor is off."""
+
+    effectors: Mapping[str, Effector] = {}
+    beside: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()

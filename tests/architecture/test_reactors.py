@@ -1,0 +1,43 @@
+"""The walls around the reactors: `deploy` iterates the catalogue and names none of them, and nothing is listed by hand."""
+
+from deploy.settings import Settings
+from deploy.settings_reference import keys
+from reactors.catalogue import REACTORS
+from tests.architecture.product import files, imports, module_name
+
+#: Verbs of one activity, and the questions that they ask the ledger, name that activity.
+VERBS = ("deploy.cli.", "deploy.notebooks")
+
+
+def test_deploy_names_no_reactor_but_in_the_verbs_of_one():
+    folders = {reactor.state.__module__.rpartition(".")[0] for reactor in REACTORS}
+    naming = {
+        module_name(path)
+        for path in files("deploy")
+        if not module_name(path).startswith(VERBS)
+        and any(
+            (found + ".").startswith(tuple(f"{f}." for f in folders)) for found in imports(path)
+        )
+    }
+
+    assert set() == naming
+
+
+def test_every_reactor_has_a_section_of_the_settings_that_is_made_from_it():
+    sections = {reactor.name: reactor.settings for reactor in REACTORS}
+    known = {name: Settings.model_fields[name].annotation for name in sections}
+
+    assert sections == known
+    assert set(sections) <= {key.place[0] for key in keys()}
+
+
+def test_the_machine_imports_no_reactor():
+    folders = {reactor.state.__module__.rpartition(".")[0] for reactor in REACTORS}
+    engine = {
+        found
+        for path in files("reactors/engine")
+        for found in imports(path)
+        if (found + ".").startswith(tuple(f"{f}." for f in folders))
+    }
+
+    assert set() == engine
