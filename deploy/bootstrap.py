@@ -29,8 +29,8 @@ from deploy.errors import LedgerBusyError, StoppedError
 from deploy.locking import writer_lock
 from deploy.settings import Settings
 from deploy.tasks import tasks
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.runner import Runner
 from projections.engine.store import Store
@@ -115,7 +115,7 @@ class OwnKeeper:
 
     def __init__(self, settings: Settings, store: Store, transport: JetStream) -> None:
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
-        self._runner = Runner(store, Books(store), transport, VERSION, told=self._heads.told)
+        self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
     async def run(self) -> None:
         """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises."""
@@ -147,12 +147,14 @@ class OtherKeeper:
     def __init__(self, store: Store, name: str) -> None:
         self.name = name
         self._store = store
-        self.sequence = store.checkpoint(VERSION).sequence
+        self.sequence = store.checkpoint(MODEL.version).sequence
 
     async def run(self) -> None:
         """Look at it again and again, until cancelled."""
         while True:
-            self.sequence = (await asyncio.to_thread(self._store.checkpoint, VERSION)).sequence
+            self.sequence = (
+                await asyncio.to_thread(self._store.checkpoint, MODEL.version)
+            ).sequence
             await asyncio.sleep(LOOK_SECONDS)
 
 

@@ -18,6 +18,7 @@ from bus.events.histories import HistoryRecovered
 from bus.transport import Transport
 from deploy.bootstrap import bus
 from deploy.settings import Settings
+from projections.catalogue import MODEL
 from projections.engine.recover import Progress, Recovery, recover
 from projections.engine.store import Store
 
@@ -36,7 +37,9 @@ async def recovered(settings: Settings, store: Store, *, renews: bool, told: Pro
             return again.transport
 
         may_renew = renews and opened.started
-        found = await recover(store, opened.transport, renew if may_renew else None, progress=told)
+        found = await recover(
+            MODEL, store, opened.transport, renew if may_renew else None, progress=told
+        )
     async with bus(settings) as again:
         await again.transport.publish([_said(settings.cluster.name, found)])
     return found

@@ -1,4 +1,7 @@
-"""The projections of this ledger, one line each, and everything that is a table."""
+"""The model of the ledger: every projection, derivation, sum and view, one line each. The top of this layer.
+
+Whatever runs a ledger is given :data:`MODEL`; the engine knows no projection.
+"""
 
 from projections import (
     activity,
@@ -6,7 +9,6 @@ from projections import (
     evidence,
     namespaces,
     nodes,
-    pod_runs,
     quotas,
     usage,
     waits,
@@ -17,11 +19,14 @@ from projections.admissions import declared, held
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
-from projections.engine import tables
-from projections.engine.contract import METADATA, Projection
+from projections.engine import tables as _machinery  # noqa: F401 (archive and checkpoint are declared there)
+from projections.engine.contract import METADATA
+from projections.engine.model import Model
+from projections.pod_runs import derivation as pod_runs
+from projections.views import VIEWS
 
-#: Folds of one row each. Pod runs and usage follow from them (:mod:`projections.engine.books`).
-PROJECTIONS: tuple[Projection, ...] = (
+#: Folds of one row each.
+_PROJECTIONS = (
     namespaces.projection,
     nodes.projection,
     workloads.projection,
@@ -36,34 +41,27 @@ PROJECTIONS: tuple[Projection, ...] = (
     evidence.projection,
 )
 
-#: Sums over all pods that are kept while folding: the table, and what one pod adds to it.
-SUMS = (
-    (usage.usage_hours, usage.hourly),
-    (usage.usage_days, usage.daily),
-    (budget_rows.budget_spends, budget_rows.shares),
+#: The current budgets go first: an observation at which they cannot be reckoned changes nothing else.
+_DERIVATIONS = (current_budgets.derivation, pod_runs.derivation)
+
+#: Sums over all rows of a derivation.
+_SUMS = (usage.sums, budget_rows.sums)
+
+MODEL = Model(
+    projections=_PROJECTIONS,
+    derivations=_DERIVATIONS,
+    sums=_SUMS,
+    tables=(
+        *(projection.table for projection in _PROJECTIONS),
+        *pod_runs.derivation.tables,
+        *current_budgets.derivation.tables,
+        *(table for one in _SUMS for table, _ in one.tables),
+    ),
+    views=VIEWS,
+    version="-".join(
+        str(part.version)
+        for part in (*_PROJECTIONS, pod_runs.derivation, *_SUMS, current_budgets.derivation)
+    ),
 )
 
-#: Tables whose rows are a function of the history: rebuilt by replay, compared by digest.
-ROW_TABLES = (
-    *(projection.table for projection in PROJECTIONS),
-    pod_runs.pod_runs,
-    pod_runs.held_segments,
-    pod_runs.pod_lists,
-    pod_runs.pod_beats,
-    current_budgets.budgets,
-    *(table for table, _ in SUMS),
-)
-
-#: Version of all rules together; a checkpoint of another version means: rebuild from the archive.
-VERSION = "-".join(
-    str(version)
-    for version in (
-        *(projection.version for projection in PROJECTIONS),
-        pod_runs.VERSION,
-        usage.VERSION,
-        budget_rows.VERSION,
-        current_budgets.VERSION,
-    )
-)
-
-__all__ = ["METADATA", "PROJECTIONS", "ROW_TABLES", "VERSION", "tables"]
+__all__ = ["METADATA", "MODEL"]

@@ -10,21 +10,17 @@ Source: ``accounting.md`` section 4; aggregating at write time is what makes rep
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
 
 import sqlalchemy as sa
 
 from projections.engine.contract import Integer, row_table
+from projections.engine.model import Sum
+from projections.engine.sums import Group
 from projections.pod_runs import PodRun, Segment
 
 HOUR = 3_600
 DAY = 86_400
-
-VERSION = 1
-
-#: The key of a row of sums; here: period start, cluster, team, user, namespace, workload, model ("" = none)
-Group = tuple[Any, ...]
 
 #: Sums of a group, in column order.
 SUMS = ("cpu_milli_s", "memory_mib_s", "gpu_milli_s", "held_s", "pods")
@@ -58,7 +54,10 @@ def pieces(start_s: int, end_s: int, width_s: int) -> Iterator[tuple[int, int]]:
 
 
 def shares(row: PodRun, width_s: int) -> dict[Group, list[int]]:
-    """What the ended segments of one pod add to each group: the sums of :data:`SUMS`, the pod counted once a group."""
+    """What the ended segments of one pod add to each group: the sums of :data:`SUMS`, the pod counted once a group.
+
+    A group is period start, cluster, team, user, namespace, workload, model ("" = none).
+    """
     found: dict[Group, list[int]] = {}
     pod, workload = row.pod, row.run.workload
     for segment in row.run.segments:
@@ -69,10 +68,10 @@ def shares(row: PodRun, width_s: int) -> dict[Group, list[int]]:
                 period, pod.cluster, segment.team, segment.user, pod.namespace, workload,
                 segment.model or "",
             )  # fmt: skip
-            sums = found.get(group)
-            if sums is None:
-                sums = found[group] = [0, 0, 0, 0, 1]
-            _add(sums, segment, seconds)
+            amounts = found.get(group)
+            if amounts is None:
+                amounts = found[group] = [0, 0, 0, 0, 1]
+            _add(amounts, segment, seconds)
     return found
 
 
@@ -86,35 +85,16 @@ def daily(row: PodRun) -> dict[Group, list[int]]:
     return shares(row, DAY)
 
 
-def _add(sums: list[int], segment: Segment, seconds: int) -> None:
-    sums[0] += segment.cpu_milli * seconds
-    sums[1] += segment.memory_mib * seconds
-    sums[2] += segment.gpu_milli * seconds
-    sums[3] += seconds
+def _add(amounts: list[int], segment: Segment, seconds: int) -> None:
+    amounts[0] += segment.cpu_milli * seconds
+    amounts[1] += segment.memory_mib * seconds
+    amounts[2] += segment.gpu_milli * seconds
+    amounts[3] += seconds
 
 
-class Restatement:
-    """Differences to the sums of one table, gathered over a batch: group → sums, and the last event that touched it.
-
-    ``shares`` is what one pod adds to each group, in the order of the table's columns.
-    """
-
-    def __init__(self, table: sa.Table, shares: Callable[[PodRun], dict[Group, list[int]]]) -> None:
-        self.table = table
-        self._shares = shares
-        self.differences: dict[Group, list[int]] = {}
-
-    def restate(self, before: PodRun | None, after: PodRun) -> None:
-        """Take out the shares of ``before`` and put in those of ``after``."""
-        if before is not None:
-            self._apply(self._shares(before), -1, after.run_sequence)
-        self._apply(self._shares(after), 1, after.run_sequence)
-
-    def _apply(self, found: dict[Group, list[int]], sign: int, sequence: int) -> None:
-        for group, sums in found.items():
-            known = self.differences.get(group)
-            if known is None:
-                known = self.differences[group] = [0] * (len(sums) + 1)
-            for place, amount in enumerate(sums):
-                known[place] += sign * amount
-            known[-1] = sequence
+sums = Sum(
+    name="usage",
+    version=1,
+    of="pod_runs",
+    tables=((usage_hours, hourly), (usage_days, daily)),
+)

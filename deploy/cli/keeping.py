@@ -91,12 +91,13 @@ def replay(
     bursar replay                  does the ledger follow from its history, to the last column?
     bursar replay --swap           after an upgrade that changed a rule
     """
+    from projections.catalogue import MODEL
     from projections.engine import replay as engine
 
     with writing(asked, "replay") if swap else _beside(asked) as store:
-        with bar("rebuilding") as told, engine.rebuild(store, progress=told) as rebuilt:
+        with bar("rebuilding") as told, engine.rebuild(MODEL, store, progress=told) as rebuilt:
             compared = engine.compare(store, rebuilt)
-            digest = engine.digest(rebuilt.store)
+            digest = engine.digest(MODEL, rebuilt.store)
             if swap:
                 engine.swap(store, rebuilt)
         engine.discard(store)
@@ -165,6 +166,7 @@ def verify(
     bursar verify --decisions
     """
     from deploy.rederiving import rederived, releases
+    from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
     try:
@@ -176,7 +178,7 @@ def verify(
     outside = None if heads is not None and own.exists() and heads.samefile(own) else heads
     with looking(asked) as store, bar("verifying") as told:
         found = check(
-            store, outside, keys=keys, own_file=own if own.exists() else None, progress=told
+            MODEL, store, outside, keys=keys, own_file=own if own.exists() else None, progress=told
         )
         again = (rederived(store.select), releases(store.select)) if decisions else None
     row: dict[str, Any] = {
@@ -279,10 +281,11 @@ def parked_redrive(asked: Asked) -> None:
 
     Example: bursar parked redrive
     """
+    from projections.catalogue import MODEL
     from projections.engine.replay import redrive
 
     with writing(asked, "parked redrive") as store, bar("folding again") as told:
-        left = redrive(store, progress=told)
+        left = redrive(MODEL, store, progress=told)
     write([{"parked": left}], asked.output, title="Redrive", one=True)
     if left:
         raise typer.Exit(Exit.UNHEALTHY)

@@ -10,21 +10,22 @@ from __future__ import annotations
 
 import heapq
 from collections import defaultdict
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Sequence
 
 import sqlalchemy as sa
 
 from bus.clock import floor_seconds
 from bus.envelope import Event
+from bus.events.vocabulary import Fact
 from projections import quotas
 from projections.budgets.keys import account_of
 from projections.budgets.periods import Period, Schedule
+from projections.engine.changes import Changes
 from projections.engine.contract import Integer, row_table
-from projections.evidence import moments
+from projections.engine.model import Derivation, Restate
+from projections.engine.rows import Rows
+from projections.evidence import MOVING, moments
 from projections.quotas import Quota
-
-VERSION = 2
 
 budgets = row_table(
     "budgets",
@@ -42,22 +43,27 @@ budgets = row_table(
 
 
 class CurrentBudgets:
-    """The budgets of all quotas at the ledger's moment. ``touched``: uids that a batch changed, with the last event."""
+    """The budgets of all quotas at the ledger's moment: see :class:`projections.engine.model.Derived`."""
 
-    def __init__(self) -> None:
-        self.touched: dict[str, int] = {}
+    def __init__(self, rows: Rows, _: Restate) -> None:
+        self._select = rows.reader.select
+        self._touched: dict[str, int] = {}
         self._quotas: dict[str, Quota] = {}
         self._periods: dict[str, Period] = {}
         self._turns: dict[str, list[tuple[int, str]]] = defaultdict(list)
         self._moments_us: dict[str, int] = defaultdict(int)
 
-    def open(self, select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> None:
+    def open(self) -> None:
         """Take in the quotas and the moments that are stored."""
-        self._moments_us.update(moments(select))
-        for row in select(sa.select(quotas.quotas)):
+        self._moments_us.update(moments(self._select))
+        for row in self._select(sa.select(quotas.quotas)):
             self._declare(quotas.from_columns(row))
 
-    def observe(self, event: Event) -> None:
+    def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
+        """A batch begins: nothing is touched yet."""
+        self._touched = {}
+
+    def take(self, event: Event, fact: Fact) -> None:
         """Begin the periods that the moment of ``event``, an observation, is in, where none of its cluster was later."""
         if event.time_us <= self._moments_us[event.cluster]:
             return
@@ -68,19 +74,23 @@ class CurrentBudgets:
             period = self._periods.get(uid)
             if period is not None and period.end_s == end_s:
                 self._begin(self._quotas[uid])
-                self.touched[uid] = event.sequence
+                self._touched[uid] = event.sequence
 
-    def declare(self, quota: Quota, sequence: int) -> None:
-        """A quota says something new. Raises, with nothing changed, where its periods cannot be reckoned: park it."""
-        before = self._quotas.get(quota.uid)
-        self._declare(quota)
-        if quota.uid in self._quotas or before is not None:
-            self.touched[quota.uid] = sequence
+    def check(self, row: Quota) -> None:
+        """Raise where the periods of a quota cannot be reckoned."""
+        self._period(row)
 
-    def rows(self) -> list[tuple[Any, ...]]:
-        """The rows of all that was touched."""
+    def follow(self, before: Quota | None, after: Quota, sequence: int) -> None:
+        """A quota says something new."""
+        was_known = after.uid in self._quotas
+        self._declare(after)
+        if was_known or after.uid in self._quotas:
+            self._touched[after.uid] = sequence
+
+    def changes(self) -> Changes:
+        """The rows of all quotas that were touched, written anew."""
         found = []
-        for uid, sequence in sorted(self.touched.items()):
+        for uid, sequence in sorted(self._touched.items()):
             quota, period = self._quotas.get(uid), self._periods.get(uid)
             if quota is None or quota.said is None or period is None:
                 continue
@@ -91,20 +101,38 @@ class CurrentBudgets:
                 )
                 for key, hard in sorted(quota.said.cash.items())
             ]  # fmt: skip
-        return found
+        return Changes([(budgets, "uid", sorted(self._touched))], {budgets: found} if found else {})
+
+    def settle(self) -> None:
+        """All that is held is in use."""
 
     def _declare(self, quota: Quota) -> None:
-        if quota.said is not None and quota.said.cash:
+        if self._period(quota) is not None:
             self._begin(quota)
         else:
             self._quotas.pop(quota.uid, None)
             self._periods.pop(quota.uid, None)
 
     def _begin(self, quota: Quota) -> None:
-        assert quota.said is not None
-        period = Schedule.of(quota.said.budget).period_at(
-            floor_seconds(self._moments_us[quota.cluster])
-        )
+        period = self._period(quota)
+        assert period is not None
         self._quotas[quota.uid], self._periods[quota.uid] = quota, period
         if period.end_s is not None:
             heapq.heappush(self._turns[quota.cluster], (period.end_s, quota.uid))
+
+    def _period(self, quota: Quota) -> Period | None:
+        """The period that holds the moment; None for a quota without a budget."""
+        if quota.said is None or not quota.said.cash:
+            return None
+        moment_s = floor_seconds(self._moments_us[quota.cluster])
+        return Schedule.of(quota.said.budget).period_at(moment_s)
+
+
+derivation = Derivation(
+    name="budgets",
+    version=2,
+    tables=(budgets,),
+    facts=MOVING,
+    follows=(quotas.projection,),
+    begin=CurrentBudgets,
+)

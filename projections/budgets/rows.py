@@ -15,10 +15,10 @@ import sqlalchemy as sa
 
 from projections.budgets.keys import AMOUNTS, account
 from projections.engine.contract import Integer, row_table
+from projections.engine.model import Sum
+from projections.engine.sums import Group
 from projections.pod_runs import PodRun, Segment
-from projections.usage import HOUR, Group, pieces
-
-VERSION = 1
+from projections.usage import HOUR, pieces
 
 budget_spends = row_table(
     "budget_spends",
@@ -49,9 +49,12 @@ def shares(row: PodRun) -> dict[Group, list[int]]:
 def _add(found: dict[Group, list[int]], whose: Group, segment: Segment, amount: int) -> None:
     if segment.end_s is None:
         missed_s = segment.start_s % HOUR
-        sums = found.setdefault((*whose, segment.start_s - missed_s), [0, 0, 0, 1])
-        sums[1] += amount
-        sums[2] += amount * missed_s
+        amounts = found.setdefault((*whose, segment.start_s - missed_s), [0, 0, 0, 1])
+        amounts[1] += amount
+        amounts[2] += amount * missed_s
         return
     for hour_s, seconds in pieces(segment.start_s, segment.end_s, HOUR):
         found.setdefault((*whose, hour_s), [0, 0, 0, 1])[0] += amount * seconds
+
+
+sums = Sum(name="budget_spends", version=1, of="pod_runs", tables=((budget_spends, shares),))

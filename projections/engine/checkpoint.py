@@ -20,7 +20,7 @@ from bus.transport import Transport
 class Checkpoint(msgspec.Struct, frozen=True):
     """The last event in the ledger. ``sequence`` 0: none yet. ``observed_us``: the newest observation time so far."""
 
-    version: str
+    version: str = ""
     stream: str = ""
     stream_created_us: int = 0
     incarnation: int = 1

@@ -9,20 +9,21 @@ Source: PostgreSQL documentation, "System Information Functions" (pg_get_viewdef
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import sqlalchemy as sa
 
 from projections.engine.contract import METADATA
+from projections.engine.model import CreatedView, Model
 from projections.engine.store import Store, engine
-from projections.views import VIEWS
 
 _MEND = "drop it, and the next start of `bursar up` makes it anew"
 
 
-def foreign(store: Store) -> list[str]:
+def foreign(model: Model, store: Store) -> list[str]:
     """What is wrong with each view or table that is not the one this program makes."""
-    found = _sqlite(store) if store.engine.dialect.name == "sqlite" else _postgres(store)
+    look = _sqlite if store.engine.dialect.name == "sqlite" else _postgres
+    found = look(model.views, store)
     try:
         return list(found)
     except sa.exc.DBAPIError as error:
@@ -32,7 +33,7 @@ def foreign(store: Store) -> list[str]:
         ]
 
 
-def _sqlite(store: Store) -> Iterator[str]:
+def _sqlite(views: Sequence[CreatedView], store: Store) -> Iterator[str]:
     master = sa.table("sqlite_master", *map(sa.column, ("type", "name", "sql")))
     rows = store.select(sa.select(master))
     kinds = {name: kind for kind, name, _ in rows if kind in ("table", "view")}
@@ -40,23 +41,23 @@ def _sqlite(store: Store) -> Iterator[str]:
     for table in METADATA.tables:
         if kinds.get(table) != "table":
             yield f"{table} is no table"
-    for view in VIEWS:
+    for view in views:
         if texts.get(view.name) != view.created("sqlite"):
             yield f"the view {view.name} is not the one that this program makes: {_MEND}"
 
 
-def _postgres(store: Store) -> Iterator[str]:
+def _postgres(views: Sequence[CreatedView], store: Store) -> Iterator[str]:
     url = store.engine.url.render_as_string(hide_password=False)
     made = engine(url)
     try:
         # Temporary views need a transaction that may write; nothing of it is kept.
         with made.connect() as connection:
             yield from _odd_tables(connection)
-            stored = _definitions(connection)
-            for view in VIEWS:
+            stored = _definitions(connection, views)
+            for view in views:
                 text = view.created("postgresql").replace("CREATE", "CREATE TEMPORARY", 1)
                 connection.exec_driver_sql(text.replace("%", "%%"), ())
-            expected = _definitions(connection)
+            expected = _definitions(connection, views)
             connection.rollback()
     finally:
         made.dispose()
@@ -75,10 +76,10 @@ def _odd_tables(connection: sa.Connection) -> Iterator[str]:
             yield f"{table} has row security: not everybody sees all rows"
 
 
-def _definitions(connection: sa.Connection) -> dict[str, str | None]:
+def _definitions(connection: sa.Connection, views: Sequence[CreatedView]) -> dict[str, str | None]:
     """The server's words for each view that a question would find now."""
     query = "SELECT pg_get_viewdef(to_regclass(%s)) WHERE to_regclass(%s) IS NOT NULL"
     return {
         view.name: connection.exec_driver_sql(query, (view.name, view.name)).scalar()
-        for view in VIEWS
+        for view in views
     }

@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from projections.catalogue import ROW_TABLES
+from projections.engine.model import Model
 from projections.engine.store import Store, engine
 
 #: Rows held at a time.
@@ -87,11 +87,11 @@ def sorted_rows(
     )
 
 
-def digest(store: Store, told: Callable[[str], None] | None = None) -> str:
-    """SHA-256 over all rows, hexadecimal: equal for equal figures on any database. ``told`` hears each table's name."""
+def digest(model: Model, store: Store, told: Callable[[str], None] | None = None) -> str:
+    """SHA-256 over all rows of a model, hexadecimal: equal for equal figures on any database. ``told`` hears each table's name."""
     hashed = hashlib.sha256()
     with snapshot(store) as connection:
-        for table in ROW_TABLES:
+        for table in model.tables:
             if told is not None:
                 told(table.name)
             hashed.update(f"{table.name}\n".encode())

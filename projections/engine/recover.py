@@ -42,10 +42,9 @@ from bus.crashpoints import crashpoint
 from bus.envelope import GENESIS, MALFORMED, Event, chain, digest
 from bus.errors import HistoryDivergedError, LedgerError, WrongExpectationError
 from bus.transport import Expectation, Head, Transport
-from projections.books import Books
-from projections.catalogue import VERSION
 from projections.engine.checkpoint import Checkpoint
-from projections.engine.replay import redrive
+from projections.engine.folder import Folder
+from projections.engine.model import Model
 from projections.engine.restored import Carried, is_restored, restored
 from projections.engine.store import LEDGER, Store
 from projections.engine.tables import checkpoints
@@ -83,6 +82,7 @@ class Recovery(msgspec.Struct, frozen=True):
 
 
 async def recover(
+    model: Model,
     store: Store,
     transport: Transport,
     renew: Renew | None = None,
@@ -96,12 +96,12 @@ async def recover(
     LedgerError when the ledger was folded by other rules (replay first).
     """
     told = progress or _silent
-    checkpoint = store.checkpoint(VERSION)
-    if checkpoint.version != VERSION:
+    checkpoint = store.checkpoint(model.version)
+    if checkpoint.version != model.version:
         raise LedgerError(
             "the ledger was written by other rules: run `bursar replay --swap`",
             ledger=checkpoint.version,
-            program=VERSION,
+            program=model.version,
         )
     head = await transport.head()
     found = await _compare(store, transport, head, checkpoint.sequence, told)
@@ -118,8 +118,10 @@ async def recover(
                     others=len(found.beyond),
                     holes=found.holes,
                 )
-            unknown, altered = _unknown(store, found.beyond)
-            checkpoint, taken = await _take(store, transport, head, unknown, checkpoint, told)
+            unknown, altered = _unknown(store, checkpoint.sequence, found.beyond)
+            checkpoint, taken = await _take(
+                store, Folder(model, store), transport, head, unknown, checkpoint, told
+            )
             transport = await renew(head.last_sequence)
             common = 0
         published = await _publish(store, transport, common, checkpoint.sequence, told)
@@ -182,10 +184,10 @@ def _count_holes(found: _Compared, before: int, after: int, last: int) -> None:
     found.lost += max(after - 1 - max(before, last), 0)
 
 
-def _unknown(store: Store, beyond: dict[str, _Content]) -> tuple[set[str], int]:
+def _unknown(store: Store, last: int, beyond: dict[str, _Content]) -> tuple[set[str], int]:
     """(identities that the archive lacks, how many it has with another content)."""
     unknown, altered = set(beyond), 0
-    for ours in _archive(store, 1, store.checkpoint(VERSION).sequence):
+    for ours in _archive(store, 1, last):
         unknown.discard(restored(ours).id)
         if (identity := _identity(ours)) in unknown:
             unknown.discard(identity)
@@ -195,6 +197,7 @@ def _unknown(store: Store, beyond: dict[str, _Content]) -> tuple[set[str], int]:
 
 async def _take(
     store: Store,
+    folder: Folder,
     transport: Transport,
     head: Head,
     unknown: set[str],
@@ -202,14 +205,13 @@ async def _take(
     told: Progress,
 ) -> tuple[Checkpoint, int]:
     """Fold and archive what the archive lacks, behind its end, in the stream's order."""
-    books = Books(store)
-    books.open()
+    folder.open()
     wanted, total = set(unknown), len(unknown)
     part: list[Event] = []
 
     def write() -> Checkpoint:
-        moved = store.commit(part, books.fold(part), checkpoint) if part else checkpoint
-        books.settle()
+        moved = store.commit(part, folder.fold(part), checkpoint) if part else checkpoint
+        folder.settle()
         part.clear()
         return moved
 
@@ -346,4 +348,4 @@ def _silent(step: str, done: int, total: int) -> None:
     """Hears nothing."""
 
 
-__all__ = ["Progress", "Recovery", "Renew", "recover", "redrive"]
+__all__ = ["Progress", "Recovery", "Renew", "recover"]

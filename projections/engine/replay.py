@@ -13,7 +13,7 @@ Source: ``house.md`` sections 1, 3.8 and 4; ``reliability.md`` P7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
@@ -26,10 +26,10 @@ from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.envelope import digest as digest_of
 from bus.errors import LedgerError
-from projections.books import Books
-from projections.catalogue import ROW_TABLES, VERSION
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import digest, snapshot, sorted_rows, stream
+from projections.engine.folder import Folder
+from projections.engine.model import Model
 from projections.engine.restored import is_restored
 from projections.engine.runner import seldom_collecting
 from projections.engine.store import LEDGER, Store, engine, event_of_row
@@ -44,8 +44,6 @@ BATCH = 5_000
 #: How many differing rows of each table are shown.
 SHOWN = 5
 
-_BUILT = (*ROW_TABLES, parked, checkpoints)
-
 #: (events folded, events there are)
 Progress = Callable[[int, int], None]
 
@@ -53,12 +51,13 @@ Progress = Callable[[int, int], None]
 class Rebuilt:
     """A ledger's rows, built once more. ``checkpoint`` says up to which event. Close it to let go of its database."""
 
-    def __init__(self, live: Store, store: Store, checkpoint: Checkpoint) -> None:
+    def __init__(self, model: Model, live: Store, store: Store, checkpoint: Checkpoint) -> None:
+        self.model = model
         self.store = store
         self.checkpoint = checkpoint
         self._live = live
-        self._books = Books(store)
-        self._books.open()
+        self._folder = Folder(model, store)
+        self._folder.open()
 
     def advance(
         self, connection: sa.Connection, *, batch: int = BATCH, progress: Progress | None = None
@@ -73,8 +72,8 @@ class Rebuilt:
                 raise LedgerError(
                     "the archive has a gap: see `bursar verify`", after=self.checkpoint.sequence
                 )
-            self.checkpoint = self.store.commit(part, self._books.fold(part), self.checkpoint)
-            self._books.settle()
+            self.checkpoint = self.store.commit(part, self._folder.fold(part), self.checkpoint)
+            self._folder.settle()
             if progress is not None:
                 progress(self.checkpoint.sequence, until)
         if self.checkpoint.sequence < until:
@@ -118,15 +117,17 @@ class Comparison(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
-def rebuild(live: Store, *, batch: int = BATCH, progress: Progress | None = None) -> Rebuilt:
-    """The rows of ``live``'s archive, folded from the first event to its present end by this program's rules.
+def rebuild(
+    model: Model, live: Store, *, batch: int = BATCH, progress: Progress | None = None
+) -> Rebuilt:
+    """The rows of ``live``'s archive, folded from the first event to its present end by the rules of ``model``.
 
     Raises LedgerError when the archive has a gap, or when the ledger is an SQLite database in memory.
     """
     with snapshot(live) as connection:
         begun = live_checkpoint(connection)
-        start = Checkpoint(VERSION, begun.stream, begun.stream_created_us, begun.incarnation)
-        rebuilt = Rebuilt(live, _beside(live), start)
+        start = Checkpoint(model.version, begun.stream, begun.stream_created_us, begun.incarnation)
+        rebuilt = Rebuilt(model, live, _beside(model, live), start)
         try:
             with seldom_collecting():
                 rebuilt.advance(connection, batch=batch, progress=progress)
@@ -141,7 +142,7 @@ def compare(live: Store, rebuilt: Rebuilt) -> Comparison:
     with snapshot(live) as one:
         rebuilt.advance(one)
         with snapshot(rebuilt.store) as other:
-            found = [_compared(one, other, table) for table in (*ROW_TABLES, parked)]
+            found = [_compared(one, other, table) for table in (*rebuilt.model.tables, parked)]
             checked = _as_archived(one, live_checkpoint(one))
     differences = [difference for _, difference in found if difference is not None]
     ours = rebuilt.checkpoint
@@ -182,7 +183,7 @@ def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
         is_same = _as_archived(connection, found).digest == moved.digest
         kept = found.digest if is_same else moved.digest
         crashpoint("replay.before_swap")
-        for table in (*ROW_TABLES, parked):
+        for table in (*rebuilt.model.tables, parked):
             names = ", ".join(table.columns.keys())
             connection.exec_driver_sql(f"DELETE FROM {table.name}")
             connection.exec_driver_sql(
@@ -197,12 +198,12 @@ def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
     return moved
 
 
-def redrive(live: Store, *, progress: Progress | None = None) -> int:
+def redrive(model: Model, live: Store, *, progress: Progress | None = None) -> int:
     """Fold the parked events once more, after a fix, and return how many stay parked.
 
     By replay and swap, so that each takes effect at its own place in the history. The runner must be stopped.
     """
-    with rebuild(live, progress=progress) as rebuilt:
+    with rebuild(model, live, progress=progress) as rebuilt:
         swap(live, rebuilt)
     discard(live)
     return int(live.select(sa.select(sa.func.count()).select_from(parked))[0][0])
@@ -224,7 +225,7 @@ def live_checkpoint(connection: sa.Connection) -> Checkpoint:
     row = connection.execute(
         sa.select(checkpoints).where(checkpoints.c.name == LEDGER)
     ).one_or_none()
-    return Checkpoint(*row[1:]) if row is not None else Checkpoint(VERSION)
+    return Checkpoint(*row[1:]) if row is not None else Checkpoint()
 
 
 def archived(
@@ -253,14 +254,15 @@ def _path(live: Store) -> Path:
     return Path(f"{name}.replay")
 
 
-def _beside(live: Store) -> Store:
+def _beside(model: Model, live: Store) -> Store:
     """An empty store beside the live one, that finds the live one's archive."""
     discard(live)
+    built = (*model.tables, parked, checkpoints)
     if live.engine.dialect.name == "sqlite":
         made = _sqlite_beside(live)
-        checkpoints.metadata.create_all(made, tables=_BUILT)
+        checkpoints.metadata.create_all(made, tables=built)
     else:
-        made = _postgres_beside(live)
+        made = _postgres_beside(live, built)
     return Store(made, archive=False)
 
 
@@ -281,11 +283,11 @@ def _sqlite_beside(live: Store) -> sa.Engine:
     return made
 
 
-def _postgres_beside(live: Store) -> sa.Engine:
+def _postgres_beside(live: Store, built: Sequence[sa.Table]) -> sa.Engine:
     with live.engine.begin() as connection:
         home = connection.exec_driver_sql("SELECT current_schema()").scalar()
         connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
-        for table in _BUILT:
+        for table in built:
             connection.exec_driver_sql(
                 f"CREATE UNLOGGED TABLE {SCHEMA}.{table.name} (LIKE {table.name} INCLUDING ALL)"
             )

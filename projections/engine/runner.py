@@ -15,7 +15,6 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.envelope import Event
@@ -23,6 +22,7 @@ from bus.errors import LedgerError, LedgerNewerError
 from bus.transport import Transport
 from bus.waiting import ended
 from projections.engine.checkpoint import Checkpoint, confirm
+from projections.engine.folder import Folder
 from projections.engine.store import Store
 
 #: More than one parked event in a hundred, over this many: something is wrong with the events, not with one of them.
@@ -39,19 +39,6 @@ GATHER_LOOKS = 60
 STILL_LOOKS = 6
 
 Told = Callable[[Checkpoint], None]
-
-
-class Foldable(Protocol):
-    """What a runner folds with: :class:`projections.books.Books`."""
-
-    def open(self) -> None:
-        """Take in what is live."""
-
-    def fold(self, events: Sequence[Event]) -> Any:
-        """The changes of a batch."""
-
-    def settle(self) -> None:
-        """Let go of what is not needed any more."""
 
 
 class Arrived:
@@ -126,9 +113,8 @@ class Runner:
     def __init__(
         self,
         store: Store,
-        books: Foldable,
+        folder: Folder,
         transport: Transport,
-        version: str,
         *,
         batch: int = 1000,
         batches: int = BATCHES,
@@ -136,11 +122,12 @@ class Runner:
     ) -> None:
         self._store = store
         self._transport = transport
-        self._books = books
+        self._folder = folder
         self._batch, self._batches = batch, batches
         self._told = told
         self._parked: deque[int] = deque(maxlen=WATCHED)
         self._writer = ThreadPoolExecutor(1, "ledger-writer")
+        version = folder.model.version
         self.checkpoint = store.checkpoint(version)
         if self.checkpoint.version != version:
             raise LedgerError(
@@ -161,7 +148,7 @@ class Runner:
     async def _run(self, live: bool) -> Checkpoint:
         loop = asyncio.get_running_loop()
         self.checkpoint = await confirm(self.checkpoint, self._transport)
-        await loop.run_in_executor(self._writer, self._books.open)
+        await loop.run_in_executor(self._writer, self._folder.open)
         arrived = Arrived(self._batch * self._batches)
         reading = asyncio.create_task(self._read(arrived, live), name="ledger-reader")
         writing: asyncio.Future[None] | None = None
@@ -189,10 +176,10 @@ class Runner:
             arrived.end()
 
     def _write(self, events: list[Event]) -> None:
-        changes = self._books.fold(events)
+        changes = self._folder.fold(events)
         crashpoint("runner.after_fold")
         self.checkpoint = self._store.commit(events, changes, self.checkpoint)
-        self._books.settle()
+        self._folder.settle()
         if self._told is not None:
             self._told(self.checkpoint)
         newer = [parked.sequence for parked in changes.parked if parked.is_newer]

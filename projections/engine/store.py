@@ -22,6 +22,7 @@ from bus.crashpoints import crashpoint
 from bus.envelope import Event, chain
 from bus.errors import LedgerError
 from projections.engine import writers
+from projections.engine.changes import Changes
 from projections.engine.checkpoint import Checkpoint, after
 from projections.engine.contract import Key
 from projections.engine.tables import checkpoints, events, parked
@@ -159,7 +160,7 @@ class Store:
         self._archive = archive
         self._writer = writers.writer(made.dialect.name)
 
-    # the shelf (projections.changes.Shelf)
+    # reading rows (projections.engine.changes.RowReader)
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
         """The rows of ``table`` with these primary keys, those that there are, in any order."""
@@ -188,10 +189,12 @@ class Store:
 
     # writing
 
-    def commit(self, batch: Sequence[Event], changes: Any, checkpoint: Checkpoint) -> Checkpoint:
+    def commit(
+        self, batch: Sequence[Event], changes: Changes, checkpoint: Checkpoint
+    ) -> Checkpoint:
         """Write one batch whole or not at all, and return the checkpoint after it.
 
-        ``changes`` is a :class:`projections.changes.Changes`. ``checkpoint`` is the one that this batch follows.
+        ``checkpoint`` is the one that this batch follows.
         """
         links = chain(checkpoint.chain, batch)
         moved = after(checkpoint, list(batch), links[-1])
@@ -211,7 +214,7 @@ class Store:
         with self.engine.begin() as connection:
             yield connection
 
-    def _write(self, connection: sa.Connection, changes: Any) -> None:
+    def _write(self, connection: sa.Connection, changes: Changes) -> None:
         for table, column, values in changes.deletes:
             self._writer.delete(connection, table, (column,), [(value,) for value in values])
         for table, rows in changes.upserts.items():

@@ -25,6 +25,7 @@ from bus.errors import LedgerError
 from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
 from projections.engine.heads import Head, read_heads, verify_head
+from projections.engine.model import Model
 from projections.engine.replay import live_checkpoint
 from projections.engine.restored import is_restored
 from projections.engine.store import Store, event_of_row
@@ -79,6 +80,7 @@ class _Findings:
 
 
 def verify(
+    model: Model,
     store: Store,
     heads_file: Path | None = None,
     *,
@@ -86,7 +88,7 @@ def verify(
     own_file: Path | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Report:
-    """Verify the whole archive of ``store``, as of one moment, beside a runner that goes on.
+    """Verify the whole archive of ``store``, and its views, as of one moment, beside a runner that goes on.
 
     ``heads_file`` and ``keys`` (32 bytes each: whom heads must be signed by) come from outside and anchor the history;
     ``own_file`` lies beside the ledger. Raises LedgerError when a file is missing or no file of heads.
@@ -105,7 +107,7 @@ def verify(
             found.add("end", missing, "a signed head is beyond the end of the archive")
         _checkpoint(connection, last, chain, found)
         _parked(connection, found)
-    for reason in foreign(store):
+    for reason in foreign(model, store):
         found.add("view", sequence, reason)
     valid = [head for head in told if verify_head(head, accepted)]
     anchors = valid if keys else [head for head in valid if head in outside]

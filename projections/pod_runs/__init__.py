@@ -1,13 +1,13 @@
 """Who held what, from when to when? Pods by uid, their held segments, their waiting and their unknown time.
 
 ``shape`` has the rows, ``fold`` what is observed of one pod, ``derive`` the run that follows, ``lists`` what complete
-lists say of pods that were not seen to end.
+lists say of pods that were not seen to end, ``derivation`` which runs a ledger derives again, and when.
 
 Source: ``accounting.md``, the heart of the ledger.
 """
 
 from projections.pod_runs.derive import UNASSIGNED, Above, Absence, derive
-from projections.pod_runs.fold import FACTS, fold, is_same_run
+from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.shape import (
     Pod,
     PodRun,
@@ -23,7 +23,6 @@ from projections.pod_runs.shape import (
 )
 
 __all__ = [
-    "FACTS",
     "UNASSIGNED",
     "Above",
     "Absence",
@@ -42,6 +41,3 @@ __all__ = [
     "segment_columns",
     "to_columns",
 ]
-
-#: Grows when the same history would give other rows: the tables are then built anew from the archive.
-VERSION = 7

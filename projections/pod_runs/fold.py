@@ -12,7 +12,7 @@ import msgspec
 
 from bus.charges import charged_bytes
 from bus.envelope import Event
-from bus.events.pods import PodObserved, PodState, PodVanished
+from bus.events.pods import PodState, PodVanished
 from projections.attribution import names
 from projections.histories import added, precedes, replaces
 from projections.pod_runs import stamps
@@ -167,6 +167,3 @@ def _first(terminals: tuple[Terminal, ...], terminal: Terminal) -> tuple[Termina
         ):
             by_version = other
     return (by_version,)
-
-
-FACTS = (PodObserved, PodVanished)

@@ -1,6 +1,6 @@
 """What is asked of the stored rows of pods: by uid, by what may touch them, and what lists said.
 
-Every function takes the shelf's ``select`` (or returns a query for it): nothing here holds a connection.
+Every function takes a reader's ``select`` (or returns a query for it): nothing here holds a connection.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from projections.pod_runs.shape import (
 from projections.workloads import workloads
 
 if TYPE_CHECKING:
-    from projections.changes import Shelf
+    from projections.engine.changes import RowReader
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
@@ -36,15 +36,15 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 CHUNK = 5_000
 
 
-def by_uid(shelf: Shelf, uids: Sequence[str]) -> list[PodRun]:
+def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
     """The pods of these uids that are stored, with their segments."""
-    rows = shelf.rows(pod_runs, [(uid,) for uid in uids])
+    rows = reader.rows(pod_runs, [(uid,) for uid in uids])
     if not rows:
         return []
     segments: list[tuple[Any, ...]] = []
     for start in range(0, len(rows), CHUNK):
         known = [row[0] for row in rows[start : start + CHUNK]]
-        segments += shelf.select(sa.select(held_segments).where(held_segments.c.uid.in_(known)))
+        segments += reader.select(sa.select(held_segments).where(held_segments.c.uid.in_(known)))
     return _joined(rows, segments)
 
 

@@ -136,9 +136,12 @@ class RecentLists:
         }
         return {table: rows for table, rows in found.items() if rows}
 
+    def begin(self) -> None:
+        """A batch begins: nothing is added yet."""
+        self.added, self.beats_added = [], []
+
     def settle(self) -> None:
         """Let go of what is stored and not among the newest."""
-        self.added, self.beats_added = [], []
         for beats in self._beats.values():
             excess = len(beats) - BEATS_KEPT
             if excess > 0:

@@ -25,8 +25,8 @@ from bus.sources.reflector import Reflector
 from bus.streams import history
 from migrations.schema import upgrade
 from projections.accounts import accounts
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, parked
@@ -203,7 +203,7 @@ class Bookkeeping:
             upgrade(made)
             self.store = Store(made)
             stack.callback(self.store.close)
-            self.runner = Runner(self.store, Books(self.store), self.transport, VERSION)
+            self.runner = Runner(self.store, Folder(MODEL, self.store), self.transport)
             self._running = asyncio.create_task(self.runner.run())
             stack.push_async_callback(self._end)
             self._stack = stack.pop_all()

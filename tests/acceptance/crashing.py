@@ -14,8 +14,8 @@ import msgspec
 import sqlalchemy as sa
 
 from bus import crashpoints
-from projections.books import Books
-from projections.catalogue import METADATA, ROW_TABLES, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import checkpoints, events, heads, parked
@@ -88,7 +88,7 @@ def play(folder, batch, *, migrate=False, store_class=Store, said=None):
             await transport.publish(told[start : start + CHUNK])
             crashpoints.crashpoint("source.after_publish")
         # One transaction for each batch: the more of them, the more places there are to be killed at.
-        runner = Runner(store, Books(store), transport, VERSION, batch=batch, batches=1)
+        runner = Runner(store, Folder(MODEL, store), transport, batch=batch, batches=1)
         await runner.run(live=False)
 
     try:
@@ -101,7 +101,7 @@ def digest(folder):
     """SHA-256 over every row of every table: derived rows, archive, chain, checkpoint, parked."""
     store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
     whole = hashlib.sha256()
-    for table in (*ROW_TABLES, events, checkpoints, parked, heads):
+    for table in (*MODEL.tables, events, checkpoints, parked, heads):
         whole.update(table.name.encode())
         for row in sorted(store.select(sa.select(table)), key=repr):
             whole.update(repr(row).encode())
@@ -120,7 +120,7 @@ def recover_and_play(folder, batch):
         return made_anew(path)
 
     try:
-        asyncio.run(recover(store, FileTransport(path), renew))
+        asyncio.run(recover(MODEL, store, FileTransport(path), renew))
     finally:
         store.close()
     play(folder, batch, said=[])
@@ -132,7 +132,7 @@ def rebuild_and_swap(folder, _batch):
 
     store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
     try:
-        with rebuild(store) as rebuilt:
+        with rebuild(MODEL, store) as rebuilt:
             swap(store, rebuilt)
     finally:
         store.close()

@@ -7,8 +7,8 @@ from pathlib import Path
 from bus.embedded import running
 from bus.jetstream import JetStream
 from bus.streams import history
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 
@@ -22,7 +22,7 @@ async def keep(folder: Path, batch: int) -> None:
         address.url, history(), credentials=address.credentials, create=False, connect_seconds=30
     )
     store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
-    await Runner(store, Books(store), transport, VERSION, batch=batch).run()
+    await Runner(store, Folder(MODEL, store), transport, batch=batch).run()
 
 
 if __name__ == "__main__":

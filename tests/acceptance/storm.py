@@ -29,7 +29,7 @@ from bus.events.admissions import (
 from bus.jetstream import JetStream
 from bus.streams import history
 from projections.admissions import Tree
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
 from projections.engine.replay import compare, rebuild
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, parked
@@ -367,14 +367,14 @@ class Ledger:
     async def reached(self, sequence, seconds=120):
         """Wait until it has folded the history up to there; sequences it has archived, and parked."""
         async with asyncio.timeout(seconds):
-            while self.store.checkpoint(VERSION).sequence < sequence:
+            while self.store.checkpoint(MODEL.version).sequence < sequence:
                 await asyncio.sleep(0.2)
         archived = self.store.select(sa.select(events.c.sequence).order_by(events.c.sequence))
         return [row[0] for row in archived], self.store.select(sa.select(parked))
 
     def rebuilt(self):
         """How its rows compare to those that are folded from its archive anew."""
-        with rebuild(self.store) as again:
+        with rebuild(MODEL, self.store) as again:
             return compare(self.store, again)
 
 

@@ -23,8 +23,8 @@ from bus.jetstream import JetStream
 from bus.jetstream.connection import Connection
 from bus.memory import MemoryTransport
 from bus.streams import history
-from projections.books import Books
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import events as archive
@@ -107,7 +107,7 @@ async def kill_in_turn(server, process, folder):
 async def folded_up_to(store, last, seconds=60):
     """Wait until the ledger has the stream's last event."""
     ends = time.monotonic() + seconds
-    while store.checkpoint(VERSION).sequence < last:
+    while store.checkpoint(MODEL.version).sequence < last:
         assert time.monotonic() < ends, f"the ledger stays behind {last}"
         await asyncio.sleep(0.1)
 
@@ -191,7 +191,7 @@ DAMAGES = {
 
 
 async def folded(store, transport, batch=7):
-    await Runner(store, Books(store), transport, VERSION, batch=batch).run(live=False)
+    await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
 
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
@@ -201,14 +201,14 @@ async def test_another_history_is_noticed_before_its_next_event_is_folded(damage
     await bus.publish(lives(0, 20))
     await folded(store, bus)
     await bus.publish(lives(20, 10))
-    before = store.checkpoint(VERSION)
+    before = store.checkpoint(MODEL.version)
     damage(bus)
 
     with pytest.raises(HistoryDivergedError):
         await folded(store, bus, batch=1000)
 
     # What lies before a gap is still the ledger's own history and may be in it; nothing behind it is.
-    after = store.checkpoint(VERSION)
+    after = store.checkpoint(MODEL.version)
     contiguous = [e.id for e in lives(0, 30)][: after.sequence]
     store_ids = store.select(sa.select(archive.c.id).order_by(archive.c.sequence))
     assert before.sequence <= after.sequence <= 62
@@ -223,7 +223,7 @@ async def test_a_healthy_history_raises_no_alarm(restarts, tmp_path):
         await bus.publish(lives(10 * start, 10))
         await folded(store, bus)
 
-    assert 30 * (restarts + 1) == store.checkpoint(VERSION).sequence
+    assert 30 * (restarts + 1) == store.checkpoint(MODEL.version).sequence
     store.close()
 
 

@@ -14,10 +14,10 @@ import pytest
 from bus.memory import MemoryTransport
 from bus.sources.openb import read_trace
 from migrations.schema import upgrade
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
 from projections.engine import replay
 from projections.engine.dump import digest
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 
@@ -70,7 +70,7 @@ def ledger(url, events, batch):
     async def play():
         transport = MemoryTransport()
         await transport.publish(events)
-        await Runner(store, Books(store), transport, VERSION, batch=batch).run(live=False)
+        await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
 
     asyncio.run(play())
     return store
@@ -80,7 +80,7 @@ def ledger(url, events, batch):
 def expected(events, tmp_path_factory):
     """The digest of the trace in order, in batches of 1000, on SQLite."""
     store = ledger(f"sqlite:///{tmp_path_factory.mktemp('openb')}/ledger.db", events, 1000)
-    found = digest(store)
+    found = digest(MODEL, store)
     store.close()
     return found
 
@@ -97,7 +97,7 @@ def expected(events, tmp_path_factory):
 )
 def test_the_trace_gives_one_digest(events, expected, tmp_path, change, batch):
     store = ledger(f"sqlite:///{tmp_path}/ledger.db", change(events), batch)
-    found = digest(store)
+    found = digest(MODEL, store)
     store.close()
 
     assert expected == found
@@ -106,7 +106,7 @@ def test_the_trace_gives_one_digest(events, expected, tmp_path, change, batch):
 @pytest.mark.postgres
 def test_the_trace_gives_the_same_digest_on_postgresql(events, expected, postgres_url):
     store = ledger(postgres_url, shuffled(events, 4), 100)
-    found = digest(store)
+    found = digest(MODEL, store)
     store.close()
 
     assert expected == found
@@ -114,9 +114,9 @@ def test_the_trace_gives_the_same_digest_on_postgresql(events, expected, postgre
 
 def test_a_replay_of_the_trace_gives_the_same_rows(events, expected, tmp_path):
     store = ledger(f"sqlite:///{tmp_path}/ledger.db", doubled(events, 5), 1000)
-    rebuilt = replay.rebuild(store)
+    rebuilt = replay.rebuild(MODEL, store)
     comparison = replay.compare(store, rebuilt)
-    found = digest(store)
+    found = digest(MODEL, store)
     store.close()
 
     assert (True, expected) == (comparison.equal, found)

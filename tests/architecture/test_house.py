@@ -44,6 +44,17 @@ def test_only_its_door_imports_a_library(name, doors):
     assert set() == strangers
 
 
+def test_the_engine_imports_no_projection():
+    found = {
+        (module_name(path), name)
+        for path in files("projections/engine")
+        for name in imports(path)
+        if name.startswith("projections") and not name.startswith("projections.engine")
+    }
+
+    assert set() == found
+
+
 def test_only_the_settings_read_the_environment():
     readers = {
         module_name(path)

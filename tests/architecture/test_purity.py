@@ -1,6 +1,6 @@
 """What is registered as pure is pure: no await, clock, randomness, environment, SQL, socket, file or loud log.
 
-Found by registration, not by name: whatever stands in SOURCES, PROJECTIONS, PLUGINS or REACTORS, and the derivations. A
+Found by registration, not by name: whatever stands in SOURCES, the MODEL, PLUGINS or REACTORS, and what derivations derive with. A
 replay gives the same ledger only because of this. Source: ``house.md`` section 1, ``style.md`` section 8.
 """
 
@@ -19,8 +19,8 @@ from bus import kinds
 from bus.resources import crds, keys, quotas
 from bus.sources.catalogue import SOURCES
 from bus.sources.kernels import PROBES, choice, memory
-from projections import histories, pod_runs, usage, workloads
-from projections.catalogue import PROJECTIONS
+from projections import histories, pod_runs, workloads
+from projections.catalogue import MODEL
 from projections.pod_runs import lists
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.effectors import quota_status
@@ -33,13 +33,15 @@ from tests.architecture.purity import faults
 def registered():
     """(name, function) of everything that must be pure."""
     found = [(f"source {source.name}", source.translate) for source in SOURCES]
-    for projection in PROJECTIONS:
+    for projection in MODEL.projections:
         for part in ("keys", "fold", "to_columns", "from_columns"):
             found.append((f"{part} of {projection.name}", getattr(projection, part)))
     for part in ("fold", "derive", "is_same_run", "to_columns", "from_columns"):
         found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
-    found += [("lists.absence", lists.absence), ("usage.shares", usage.shares)]
+    found.append(("lists.absence", lists.absence))
+    for one in MODEL.sums:
+        found += [(f"shares of {table.name}", shares) for table, shares in one.tables]
     found.append(("workloads.top", workloads.top))
     for part in ("asked", "scaled", "scale_of", "target_of", "governing_owner"):
         found.append((f"kinds.{part}", getattr(kinds, part)))

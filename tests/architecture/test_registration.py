@@ -4,12 +4,13 @@ import ast
 import importlib
 from collections import Counter
 
+import pytest
 import sqlalchemy as sa
 
 from bus.crashpoints import LABELS
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact
-from projections.catalogue import METADATA, PROJECTIONS, ROW_TABLES
+from projections.catalogue import METADATA, MODEL
 from tests.architecture.product import PACKAGES, ROOT, files, module_name, tree
 
 
@@ -32,14 +33,31 @@ def test_every_fact_is_called_entity_dot_participle():
     assert all(name.count(".") == 1 and name == name.lower() for name in VOCABULARY)
 
 
-def test_every_module_that_ends_in_a_projection_is_in_the_catalogue():
+@pytest.mark.parametrize(
+    ("name", "listed"),
+    [
+        ("projection", MODEL.projections),
+        ("derivation", MODEL.derivations),
+        ("sums", MODEL.sums),
+    ],
+)
+def test_every_module_that_ends_in_a_part_of_the_model_is_in_the_catalogue(name, listed):
+    contract = type(listed[0])
     defined = {
-        id(vars(module)["projection"])
+        id(thing)
         for module in modules("projections")
-        if "projection" in vars(module)
+        if isinstance(thing := vars(module).get(name), contract)
     }
 
-    assert defined == {id(projection) for projection in PROJECTIONS}
+    assert defined == {id(part) for part in listed}
+
+
+def test_the_tables_of_the_model_are_those_of_its_parts():
+    parts = [projection.table for projection in MODEL.projections]
+    parts += [table for derivation in MODEL.derivations for table in derivation.tables]
+    parts += [table for one in MODEL.sums for table, _ in one.tables]
+
+    assert sorted(t.name for t in parts) == sorted(t.name for t in MODEL.tables)
 
 
 def test_every_table_is_rebuilt_by_replay_or_belongs_to_the_machinery():
@@ -50,11 +68,11 @@ def test_every_table_is_rebuilt_by_replay_or_belongs_to_the_machinery():
         if isinstance(thing, sa.Table) and thing.metadata is METADATA
     }
 
-    assert set(METADATA.tables) == {table.name for table in ROW_TABLES} | machinery
+    assert set(METADATA.tables) == {table.name for table in MODEL.tables} | machinery
 
 
 def test_every_table_of_rows_says_which_event_touched_a_row_last():
-    assert all("sequence" in table.columns for table in ROW_TABLES)
+    assert all("sequence" in table.columns for table in MODEL.tables)
 
 
 def labels_used():

@@ -12,8 +12,8 @@ from pathlib import Path
 from bus.embedded import running
 from bus.jetstream import JetStream
 from bus.streams import history
-from projections.books import Books
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 
@@ -25,7 +25,7 @@ async def keep(url: str, folder: Path, database: str) -> None:
     door = await JetStream.connect(url, history(), credentials=credentials, create=False)
     store = Store(engine(database))
     METADATA.create_all(store.engine)
-    await Runner(store, Books(store), door, VERSION).run()
+    await Runner(store, Folder(MODEL, store), door).run()
 
 
 if __name__ == "__main__":

@@ -12,9 +12,10 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from bus.envelope import from_line
-from projections.books import Books, Changes
-from projections.catalogue import METADATA, ROW_TABLES
+from projections.catalogue import METADATA, MODEL
 from projections.engine import writers
+from projections.engine.changes import Changes
+from projections.engine.folder import Folder
 from projections.engine.store import Store, engine
 
 T = TypeVar("T")
@@ -33,7 +34,7 @@ def rows_of(store: Store) -> dict[str, Any]:
     """How many rows each table has, and one digest over their content."""
     sums = hashlib.sha256()
     counts: dict[str, Any] = {}
-    for table in ROW_TABLES:
+    for table in MODEL.tables:
         rows = store.select(sa.select(table).order_by(*table.primary_key))
         counts[table.name] = len(rows)
         sums.update(repr((table.name, rows)).encode())
@@ -56,16 +57,16 @@ def plain_loop(lines: Path, store: Store) -> int:
     connection = sqlite3.connect(store.engine.url.database or "", isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000"):
         connection.execute(f"PRAGMA {pragma}")
-    books = Books(store)
-    books.open()
+    folder = Folder(MODEL, store)
+    folder.open()
     count = 0
     with lines.open("rb") as file:
         for part in parts(file):
-            changes = books.fold([from_line(line) for line in part])
+            changes = folder.fold([from_line(line) for line in part])
             connection.execute("BEGIN IMMEDIATE")
             _write(connection, changes)
             connection.execute("COMMIT")
-            books.settle()
+            folder.settle()
             count += len(part)
     connection.close()
     return count

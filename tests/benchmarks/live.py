@@ -41,9 +41,9 @@ from bus.sources.catalogue import PODS, SOURCES
 from bus.sources.contract import Source
 from bus.sources.reflector import Reflector
 from bus.streams import history
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
 from projections.engine.checkpoint import Checkpoint
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.tables import events
 from tests.benchmarks import ledgers, measure, traffic
@@ -85,7 +85,7 @@ class Follower:
             self.reflectors = [Reflector(s, cluster, door, SystemClock()) for s in sources]
             tasks = [asyncio.create_task(one.run()) for one in self.reflectors]
             if ledger:
-                runner = Runner(self.store, Books(self.store), door, VERSION, told=self._told)
+                runner = Runner(self.store, Folder(MODEL, self.store), door, told=self._told)
                 tasks.append(asyncio.create_task(runner.run()))
             try:
                 yield

@@ -27,7 +27,9 @@ from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
-from projections import books
+from projections.catalogue import MODEL
+from projections.engine import folder
+from projections.engine.changes import Changes
 from projections.engine.store import Store
 
 
@@ -153,8 +155,8 @@ def read(event: Event) -> Fact:
 
 @contextmanager
 def decoding():
-    """Within it the product's books decode with pydantic."""
-    with mock.patch.object(books, "fact_in", read):
+    """Within it the product's folder decodes with pydantic."""
+    with mock.patch.object(folder, "fact_in", read):
         yield
 
 
@@ -166,7 +168,7 @@ async def play(
     subscription = await nc.jetstream().pull_subscribe(
         "bursar.>", stream=stream, config=ConsumerConfig(ack_policy=AckPolicy.EXPLICIT)
     )
-    ledger = books.Books(store)
+    ledger = folder.Folder(MODEL, store)
     ledger.open()
     seen = 0
     with decoding():
@@ -183,7 +185,7 @@ async def play(
     return seen
 
 
-def write(engine: sa.Engine, changes: books.Changes) -> None:
+def write(engine: sa.Engine, changes: Changes) -> None:
     """One batch, a Core statement for each row."""
     with engine.begin() as connection:
         for table, column, values in changes.deletes:

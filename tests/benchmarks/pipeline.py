@@ -25,8 +25,8 @@ from bus.embedded import EmbeddedServer
 from bus.envelope import to_line
 from bus.jetstream import JetStream
 from bus.streams import history
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store
 from tests.benchmarks import ledgers, measure, naive, synthetic
@@ -90,7 +90,7 @@ class Bench:
 
         async def play(store: Store) -> int:
             door = await self._door()
-            checkpoint = await Runner(store, Books(store), door, VERSION).run(live=False)
+            checkpoint = await Runner(store, Folder(MODEL, store), door).run(live=False)
             await door.close()
             return checkpoint.sequence
 

@@ -22,8 +22,8 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from projections.books import Changes
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.changes import Changes
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.replay import rebuild
 from projections.engine.store import Store, engine
@@ -38,7 +38,7 @@ MOST_GROWTH = 1.25
 def archive(path: Path, count: int, live: int) -> None:
     """An archive of ``count`` events with its checkpoint, as the runner leaves one; no rows."""
     store = ledgers.fresh(path, archive=True)
-    checkpoint = Checkpoint(VERSION)
+    checkpoint = Checkpoint(MODEL.version)
     for part in ledgers.parts(synthetic.events(count, live=live), 5_000):
         checkpoint = store.commit(part, Changes(), checkpoint)
     store.close()
@@ -55,7 +55,7 @@ def replay(source: Path, count: int) -> dict[str, Any]:
 
     live = Store(engine(f"sqlite:///{source}"))
     with Stopwatch() as clock:
-        rebuilt = rebuild(live, progress=progress)
+        rebuilt = rebuild(MODEL, live, progress=progress)
     assert rebuilt.checkpoint.sequence == count, rebuilt.checkpoint
     told = {
         "seconds": clock.wall_seconds,

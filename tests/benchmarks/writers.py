@@ -26,10 +26,10 @@ import psycopg
 import sqlalchemy as sa
 
 from bus.envelope import GENESIS, chain
-from projections.books import Books
-from projections.catalogue import METADATA
+from projections.catalogue import METADATA, MODEL
 from projections.engine import store as stores
 from projections.engine import tables, writers
+from projections.engine.folder import Folder
 from projections.pod_runs import pod_runs
 from tests.benchmarks import measure, synthetic
 from tests.benchmarks.ledgers import fresh, parts
@@ -47,8 +47,8 @@ GOALS = (
 )  # fmt: skip
 
 
-class _NoShelf:
-    """Nothing is stored: all rows stay in the books' memory."""
+class _Nothing:
+    """Nothing is stored: all rows stay in the folder's memory."""
 
     def rows(self, table: sa.Table, keys: Any) -> list[tuple[Any, ...]]:
         return []
@@ -59,13 +59,13 @@ class _NoShelf:
 
 def batches_of(count: int) -> dict[str, Batches]:
     """The rows that the first ``count`` events of the synthetic history make, in batches of 1000 events."""
-    books, previous = Books(_NoShelf()), GENESIS
+    folder, previous = Folder(MODEL, _Nothing()), GENESIS
     found: dict[str, Batches] = {"append": [], "upsert": []}
     for part in parts(synthetic.events(count)):
         links = chain(previous, part)
         previous = links[-1]
         found["append"].append(stores._archived(part, links))
-        found["upsert"].append(list(books.fold(part).upserts[pod_runs]))
+        found["upsert"].append(list(folder.fold(part).upserts[pod_runs]))
     return found
 
 

@@ -15,8 +15,8 @@ import sqlalchemy as sa
 from bus.memory import MemoryTransport
 from bus.sources.openb import read_trace
 from projections.accounts import accounts
-from projections.books import Books
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from projections.pod_runs import pod_runs
@@ -160,7 +160,7 @@ def told(events, path):
     async def play():
         transport = MemoryTransport()
         await transport.publish(events)
-        await Runner(store, Books(store), transport, VERSION).run(live=False)
+        await Runner(store, Folder(MODEL, store), transport).run(live=False)
 
     asyncio.run(play())
     return store

@@ -14,8 +14,8 @@ from bus.sources.labels import LabelPolicy
 from bus.sources.lists import listed
 from bus.sources.records import Record
 from projections.accounts import accounts
-from projections.books import Books
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 
@@ -75,7 +75,7 @@ def told(events, as_of, folder: Path, batch=1000):
     async def play():
         transport = MemoryTransport()
         await transport.publish(events)
-        await Runner(store, Books(store), transport, VERSION, batch=batch).run(live=False)
+        await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
 
     asyncio.run(play())
     found = accounts(store.select, as_of_s=floor_seconds(parse_stamp(as_of)))

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from deploy.cli.program import run_command
 from migrations.schema import upgrade
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.store import Store, engine
 from tests import factories as said
 
@@ -26,9 +26,9 @@ def make_ledger(folder: Path, events=EVENTS) -> Path:
     store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
     upgrade(store.engine)
     numbered = said.numbered(events)
-    books = Books(store)
-    books.open()
-    store.commit(numbered, books.fold(numbered), store.checkpoint(VERSION))
+    rows = Folder(MODEL, store)
+    rows.open()
+    store.commit(numbered, rows.fold(numbered), store.checkpoint(MODEL.version))
     store.close()
     return folder
 

@@ -17,8 +17,8 @@ from deploy.cli.exits import Exit
 from deploy.service import serve
 from deploy.settings import Settings
 from deploy.source_metrics import source_metrics
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests import factories as said
@@ -45,7 +45,7 @@ async def test_e12_a_backlog_is_a_lag_that_a_monitor_can_ask_for(tmp_path):
         assert await status("--max-lag", "1000") == (Exit.UNHEALTHY, BACKLOG, False)
 
         store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
-        await Runner(store, Books(store), bus, VERSION).run(live=False)
+        await Runner(store, Folder(MODEL, store), bus).run(live=False)
         store.close()
         assert await status("--max-lag", "0") == (0, 0, True)
         await bus.close()

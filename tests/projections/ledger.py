@@ -1,10 +1,14 @@
 """A small ledger for tests: events in, all tables out, with any batches, restarts and little memory."""
 
+from functools import partial
+
+import msgspec
 import sqlalchemy as sa
 
-from projections.books import Books
-from projections.catalogue import METADATA, ROW_TABLES, VERSION
+from projections.catalogue import METADATA, MODEL
+from projections.engine.folder import Folder
 from projections.engine.store import Store, engine
+from projections.pod_runs.derivation import PodRuns, derivation
 
 _open: list[Store] = []
 
@@ -22,18 +26,25 @@ def memory_store():
     return store
 
 
+def remembering(**memory):
+    """The model, whose pod runs hold so much in memory."""
+    pods = msgspec.structs.replace(derivation, begin=partial(PodRuns, **memory))
+    derivations = tuple(pods if one is derivation else one for one in MODEL.derivations)
+    return msgspec.structs.replace(MODEL, derivations=derivations)
+
+
 def folded(events, *, batch=1000, restart_every=0, **memory):
-    """The store after ``events``; new Books after every ``restart_every`` batches (0: never)."""
+    """The store after ``events``; a new Folder after every ``restart_every`` batches (0: never)."""
     store = memory_store()
-    checkpoint = store.checkpoint(VERSION)
-    books = None
+    checkpoint = store.checkpoint(MODEL.version)
+    folder = None
     for number, start in enumerate(range(0, len(events), batch)):
-        if books is None or (restart_every and number % restart_every == 0):
-            books = Books(store, **memory)
-            books.open()
+        if folder is None or (restart_every and number % restart_every == 0):
+            folder = Folder(remembering(**memory), store)
+            folder.open()
         part = events[start : start + batch]
-        checkpoint = store.commit(part, books.fold(part), checkpoint)
-        books.settle()
+        checkpoint = store.commit(part, folder.fold(part), checkpoint)
+        folder.settle()
     return store
 
 
@@ -49,7 +60,7 @@ def rows(store, table, *, without=()):
 
 def dump(store, *, without=()):
     """Every row of every derived table, by table name."""
-    return {table.name: rows(store, table, without=without) for table in ROW_TABLES}
+    return {table.name: rows(store, table, without=without) for table in MODEL.tables}
 
 
 def tables(events, *, without=(), **options):

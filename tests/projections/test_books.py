@@ -6,12 +6,13 @@ import time
 import msgspec
 import pytest
 
-from projections.catalogue import ROW_TABLES, VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.tables import parked
-from projections.pod_runs import held_segments, pod_runs
+from projections.pod_runs import held_segments, pod_lists, pod_runs
 from projections.usage import usage_hours
 from tests import factories as f
-from tests.projections.ledger import folded, rows, tables
+from tests.projections.ledger import folded, memory_store, rows, tables
 
 
 def pods(events, **options):
@@ -199,7 +200,7 @@ def test_e10_an_observation_stamped_years_ago_is_ordered_by_its_version_and_char
     store = folded(history)
 
     assert [("b", 0, 20), ("c", 20, None)] == teams(history)
-    assert store.checkpoint(VERSION).observed_us == f.us(20)
+    assert store.checkpoint(MODEL.version).observed_us == f.us(20)
     assert same_in_any_order(history)
 
 
@@ -236,7 +237,7 @@ def test_poison_is_parked_and_changes_no_row_and_the_rest_goes_on():
         f.pod_observed("nul", at=1, labels={"app": "a\0b"}),
     ]
     store = folded(f.numbered([good[0], *poison, good[1]]))
-    told = {table.name: len(rows(store, table)) for table in ROW_TABLES}
+    told = {table.name: len(rows(store, table)) for table in MODEL.tables}
 
     assert [2, 3, 4, 5, 6] == [row["sequence"] for row in rows(store, parked)]
     assert {
@@ -252,3 +253,17 @@ def test_a_text_that_only_looks_like_nul_is_not_parked():
     store = folded(f.numbered([f.pod_observed(at=0, labels={"app": "a\\u0000"})]))
 
     assert ([], 1) == (rows(store, parked), len(rows(store, pod_runs)))
+
+
+def test_what_lists_said_is_written_once():
+    store = memory_store()
+    folder = Folder(MODEL, store)
+    folder.open()
+    checkpoint, written = store.checkpoint(MODEL.version), []
+    for event in f.numbered([f.pods_listed(["p"], version=n, at=n) for n in range(1, 7)]):
+        changes = folder.fold([event])
+        written.append(len(changes.upserts[pod_lists]))
+        checkpoint = store.commit([event], changes, checkpoint)
+        folder.settle()
+
+    assert written == [1] * 6

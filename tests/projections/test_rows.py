@@ -8,12 +8,12 @@ import sqlalchemy as sa
 
 from bus.events.quotas import Budget
 from projections import quotas, workloads
-from projections.catalogue import PROJECTIONS
+from projections.catalogue import MODEL
 from projections.engine.tables import parked
 from tests import factories as f
 from tests.projections.ledger import folded, rows, tables
 
-TABLES = {projection.name: projection.table for projection in PROJECTIONS}
+TABLES = {projection.name: projection.table for projection in MODEL.projections}
 
 SEEN = {
     "namespaces": (f.namespace_observed, f.namespace_vanished),

@@ -21,8 +21,8 @@ from deploy.admission import following
 from deploy.bootstrap import beside
 from deploy.metering import Metering
 from migrations.schema import upgrade
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from reactors.admission.view import POD
@@ -70,7 +70,7 @@ class Installation:
         stack, transport, clock = self._stack, self.transport, self._clock
         store = Store(self._engine)
         await stack.enter_async_context(
-            beside(Runner(store, Books(store), transport, VERSION).run())
+            beside(Runner(store, Folder(MODEL, store), transport).run())
         )
         reflectors = {
             source.kind or source.name: Reflector(

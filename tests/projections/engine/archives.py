@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 
 from migrations.schema import upgrade
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.store import Store, engine
 from tests import factories as given
 
@@ -76,13 +76,13 @@ def _empty():
         return Path(folder, "ledger.db").read_bytes()
 
 
-def fill(store, events, *, batch=1000):
+def fill(store, events, *, batch=1000, model=MODEL):
     """Fold and store ``events`` as a runner would; the checkpoint after them."""
-    books = Books(store)
-    books.open()
-    checkpoint = store.checkpoint(VERSION)
+    folder = Folder(model, store)
+    folder.open()
+    checkpoint = store.checkpoint(MODEL.version)
     for start in range(0, len(events), batch):
         part = events[start : start + batch]
-        checkpoint = store.commit(part, books.fold(part), checkpoint)
-        books.settle()
+        checkpoint = store.commit(part, folder.fold(part), checkpoint)
+        folder.settle()
     return checkpoint

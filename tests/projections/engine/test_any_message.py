@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from bus.envelope import MALFORMED, from_line
 from bus.errors import EnvelopeError
 from bus.jetstream import wire
-from projections.books import Books
-from projections.catalogue import METADATA, VERSION
+from projections.catalogue import METADATA, MODEL
 from projections.engine.dump import digest
+from projections.engine.folder import Folder
 from projections.engine.tables import events as archive
 from projections.engine.tables import parked
 from projections.engine.verify import verify
@@ -52,12 +52,12 @@ def committed(store, events):
     with store.engine.begin() as connection:
         for table in METADATA.tables.values():
             connection.execute(table.delete())
-    books = Books(store)
-    books.open()
-    store.commit(events, books.fold(events), store.checkpoint(VERSION))
+    folder = Folder(MODEL, store)
+    folder.open()
+    store.commit(events, folder.fold(events), store.checkpoint(MODEL.version))
     kept = store.select(sa.select(archive).order_by(archive.c.sequence))
     refused = store.select(sa.select(parked).order_by(parked.c.sequence))
-    return digest(store), refused, [tuple(map(_plain, row)) for row in kept]
+    return digest(MODEL, store), refused, [tuple(map(_plain, row)) for row in kept]
 
 
 def _plain(value):
@@ -69,7 +69,7 @@ def test_any_bytes_on_the_bus_are_committed_alike_on_both_databases(postgres, fo
     events = [wire.read(*message, sequence) for sequence, message in enumerate(found, 1)]
 
     assert committed(memory_store(), events) == committed(postgres, events)
-    assert verify(postgres).ok
+    assert verify(MODEL, postgres).ok
 
 
 @given(st.lists(bodies, min_size=1, max_size=4))

@@ -1,10 +1,11 @@
 """What an ElasticQuota governs by its namespace alone stands under it in reports and views, on both databases."""
 
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.reports import Question, report
 from tests import factories as f
 from tests.projections.elastic import elastic, gone, pod
+from tests.projections.ledger import remembering
 
 HISTORY = [
     pod("runs", cpu="1", at=0),
@@ -17,12 +18,12 @@ HISTORY = [
 
 
 def kept(store, events):
-    """The history in the ledger, each event by books that know only what is stored."""
-    checkpoint = store.checkpoint(VERSION)
+    """The history in the ledger, each event by a folder that knows only what is stored."""
+    checkpoint = store.checkpoint(MODEL.version)
     for event in f.numbered(events):
-        books = Books(store, ended_kept=0)
-        books.open()
-        checkpoint = store.commit([event], books.fold([event]), checkpoint)
+        folder = Folder(remembering(ended_kept=0), store)
+        folder.open()
+        checkpoint = store.commit([event], folder.fold([event]), checkpoint)
 
 
 def by_quota(store):

@@ -9,7 +9,7 @@ from bus import crashpoints
 from bus.envelope import MALFORMED, Event
 from bus.errors import HistoryDivergedError, LedgerError
 from bus.memory import MemoryTransport
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
 from projections.engine.checkpoint import confirm
 from projections.engine.dump import digest
 from projections.engine.recover import recover
@@ -67,15 +67,15 @@ class Renewing:
 async def test_a_healthy_stream_is_left_alone(lost):
     store, transport = lost
 
-    assert (await recover(store, transport)).published == 0
-    assert store.checkpoint(VERSION).incarnation == 1
+    assert (await recover(MODEL, store, transport)).published == 0
+    assert store.checkpoint(MODEL.version).incarnation == 1
 
 
 async def test_a_stream_that_runs_ahead_of_the_ledger_is_left_alone(lost):
     store, transport = lost
     await transport.publish(OTHERS)
 
-    found = await recover(store, transport)
+    found = await recover(MODEL, store, transport)
 
     assert (found.taken, found.published, found.common) == (0, 0, len(LIVES))
 
@@ -86,22 +86,24 @@ async def test_a_lost_tail_comes_back_at_its_own_sequences(lost, kept):
     store, transport = lost
     shorter = stream(transport.events[:kept])
 
-    found = await recover(store, shorter)
+    found = await recover(MODEL, store, shorter)
 
     assert shorter.events == transport.events
     assert (found.common, found.published) == (kept, len(LIVES) - kept)
-    assert store.checkpoint(VERSION) == await confirm(store.checkpoint(VERSION), shorter)
+    assert store.checkpoint(MODEL.version) == await confirm(
+        store.checkpoint(MODEL.version), shorter
+    )
 
 
 async def test_a_stream_made_anew_is_filled_and_counted_as_another_incarnation(lost):
     store, transport = lost
     empty = stream(created_us=2)
 
-    found = await recover(store, empty)
+    found = await recover(MODEL, store, empty)
 
     assert empty.events == transport.events
     assert (found.published, found.incarnation) == (len(LIVES), 2)
-    assert store.checkpoint(VERSION).stream_created_us == 2
+    assert store.checkpoint(MODEL.version).stream_created_us == 2
 
 
 async def _others_on(created_us, kept, transport):
@@ -115,23 +117,23 @@ async def test_events_said_after_the_loss_are_taken_behind_the_archive(lost, kep
     store, transport = lost
     door = await _others_on(1, kept, transport)
 
-    found = await recover(store, door.transport, door.renew)
+    found = await recover(MODEL, store, door.transport, door.renew)
 
     assert [event.id for event in door.transport.events] == [e.id for e in (*LIVES, *OTHERS)]
     assert (found.taken, found.altered, found.incarnation) == (len(OTHERS), 0, 2)
-    assert store.checkpoint(VERSION).sequence == len(LIVES) + len(OTHERS)
-    assert verify(store).ok
+    assert store.checkpoint(MODEL.version).sequence == len(LIVES) + len(OTHERS)
+    assert verify(MODEL, store).ok
 
 
 async def test_other_events_without_a_way_to_renew_are_refused_and_change_nothing(lost):
     store, transport = lost
     door = await _others_on(1, 5, transport)
-    before = store.checkpoint(VERSION)
+    before = store.checkpoint(MODEL.version)
 
     with pytest.raises(HistoryDivergedError, match="made anew"):
-        await recover(store, door.transport)
+        await recover(MODEL, store, door.transport)
 
-    assert store.checkpoint(VERSION) == before
+    assert store.checkpoint(MODEL.version) == before
 
 
 async def test_an_altered_event_gives_way_to_the_archive(lost):
@@ -141,7 +143,7 @@ async def test_an_altered_event_gives_way_to_the_archive(lost):
     events[60] = msgspec.structs.replace(events[60], body=events[61].body)
     door = Renewing(stream(events))
 
-    found = await recover(store, door.transport, door.renew)
+    found = await recover(MODEL, store, door.transport, door.renew)
 
     assert door.transport.events == transport.events
     assert (found.common, found.taken, found.altered) == (0, 0, 1)
@@ -152,7 +154,7 @@ async def test_a_hole_in_the_stream_is_filled(lost):
     store, transport = lost
     door = Renewing(stream(transport.events[:20] + transport.events[25:]))
 
-    found = await recover(store, door.transport, door.renew)
+    found = await recover(MODEL, store, door.transport, door.renew)
 
     assert (door.transport.events, found.taken) == (transport.events, 0)
 
@@ -163,7 +165,7 @@ async def test_a_stream_whose_beginning_is_gone_is_made_anew(lost):
     late.first_sequence = 51
     door = Renewing(late)
 
-    await recover(store, late, door.renew)
+    await recover(MODEL, store, late, door.renew)
 
     assert door.transport.events == transport.events
 
@@ -177,13 +179,13 @@ async def test_what_cannot_return_as_it_was_keeps_its_sequence(tmp_path):
     fill(store, events)
     empty = stream(created_us=2)
 
-    found = await recover(store, empty)
-    again = await recover(store, empty)
+    found = await recover(MODEL, store, empty)
+    again = await recover(MODEL, store, empty)
 
     assert [event.sequence for event in empty.events] == [1, 2, 3, 4]
     assert (found.published, again.published) == (4, 0)
-    assert await confirm(store.checkpoint(VERSION), empty) == store.checkpoint(VERSION)
-    assert verify(store).ok
+    assert await confirm(store.checkpoint(MODEL.version), empty) == store.checkpoint(MODEL.version)
+    assert verify(MODEL, store).ok
     store.close()
 
 
@@ -200,7 +202,7 @@ async def test_a_writer_that_goes_on_is_noticed(lost):
     shorter.publish = raced
 
     with pytest.raises(HistoryDivergedError, match="someone else"):
-        await recover(store, shorter)
+        await recover(MODEL, store, shorter)
 
 
 async def test_a_damaged_archive_is_not_published(lost):
@@ -209,7 +211,7 @@ async def test_a_damaged_archive_is_not_published(lost):
         connection.exec_driver_sql("UPDATE events SET body = x'7b7d' WHERE sequence = 40")
 
     with pytest.raises(LedgerError, match="damaged"):
-        await recover(store, stream())
+        await recover(MODEL, store, stream())
 
 
 class _Crash(BaseException):
@@ -232,9 +234,9 @@ async def test_a_recovery_broken_off_anywhere_is_started_again(tmp_path, monkeyp
         reached = await _broken_off_at(point, store, door)
         outcomes.add(
             (
-                digest(store),
-                store.checkpoint(VERSION).chain,
-                store.checkpoint(VERSION).incarnation,
+                digest(MODEL, store),
+                store.checkpoint(MODEL.version).chain,
+                store.checkpoint(MODEL.version).incarnation,
                 tuple(door.transport.events),
             )
         )
@@ -258,10 +260,10 @@ async def _broken_off_at(point, store, door):
 
     crashpoints.install(hook)
     try:
-        await recover(store, door.transport, door.renew)
+        await recover(MODEL, store, door.transport, door.renew)
         return False
     except _Crash:
         return True
     finally:
         crashpoints.install(None)
-        await recover(store, door.transport, door.renew)
+        await recover(MODEL, store, door.transport, door.renew)

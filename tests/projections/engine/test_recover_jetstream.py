@@ -10,7 +10,7 @@ from bus.envelope import MALFORMED, Event
 from bus.jetstream import JetStream
 from bus.jetstream.connection import Connection
 from bus.streams import history
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
 from projections.engine import recover as recovery
 from projections.engine.checkpoint import confirm
 from projections.engine.recover import recover
@@ -76,27 +76,31 @@ async def test_what_a_stream_lost_comes_back_at_its_own_sequences(store, bus, ke
     _, transport = bus
     await transport.publish(LIVES[:kept])
 
-    found = await recover(store, transport)
-    again = await recover(store, transport)
+    found = await recover(MODEL, store, transport)
+    again = await recover(MODEL, store, transport)
 
     assert found.published == len(LIVES) - kept
     assert again.published == 0
     assert [event.body for event in await events_of(transport)][2:] == [e.body for e in LIVES][2:]
-    assert await confirm(store.checkpoint(VERSION), transport) == store.checkpoint(VERSION)
-    assert verify(store).ok
+    assert await confirm(store.checkpoint(MODEL.version), transport) == store.checkpoint(
+        MODEL.version
+    )
+    assert verify(MODEL, store).ok
 
 
 async def test_other_events_are_taken_behind_the_archive(store, bus):
     server, transport = bus
     await transport.publish([TWICE, *OTHERS])
 
-    found = await recover(store, transport, _renewing(server, transport))
+    found = await recover(MODEL, store, transport, _renewing(server, transport))
 
     stored = await events_of(transport)
     assert (found.taken, found.published) == (len(OTHERS), len(LIVES) + len(OTHERS))
     assert [event.id for event in stored[-3:]] == [event.id for event in OTHERS]
-    assert await confirm(store.checkpoint(VERSION), transport) == store.checkpoint(VERSION)
-    assert verify(store).ok
+    assert await confirm(store.checkpoint(MODEL.version), transport) == store.checkpoint(
+        MODEL.version
+    )
+    assert verify(MODEL, store).ok
 
 
 @pytest.mark.parametrize(
@@ -119,8 +123,8 @@ async def test_a_stream_whose_end_is_damaged_is_made_anew_from_what_anybody_has(
 
     async with EmbeddedServer(tmp_path / "bus") as server, asyncio.timeout(60):
         transport = await _connect(server)
-        found = await recover(made, transport, _renewing(server, transport))
-        again = await recover(made, transport)
+        found = await recover(MODEL, made, transport, _renewing(server, transport))
+        again = await recover(MODEL, made, transport)
         stored = await events_of(transport)
         await transport.close()
 

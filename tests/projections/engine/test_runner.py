@@ -11,8 +11,8 @@ from bus.errors import BusUnavailableError, LedgerNewerError
 from bus.memory import MemoryTransport
 from bus.waiting import ended
 from migrations.schema import upgrade
-from projections.books import Books
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
+from projections.engine.folder import Folder
 from projections.engine.runner import MOST_BYTES, Arrived, Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import parked
@@ -25,13 +25,13 @@ async def test_an_event_of_a_newer_version_is_parked_and_stops_the_runner_e2(tmp
     transport = MemoryTransport()
     newer = msgspec.structs.replace(f.pod_observed("b"), version=99)
     await transport.publish([f.pod_observed("a"), newer])
-    runner = Runner(store, Books(store), transport, VERSION)
+    runner = Runner(store, Folder(MODEL, store), transport)
 
     with pytest.raises(LedgerNewerError, match="newer than this program"):
         await runner.run(live=False)
 
     found = store.select(sa.select(parked.c.sequence))
-    assert ([(2,)], 2) == (found, store.checkpoint(VERSION).sequence)
+    assert ([(2,)], 2) == (found, store.checkpoint(MODEL.version).sequence)
     store.close()
 
 
@@ -62,7 +62,7 @@ async def test_what_arrives_while_a_batch_is_written_is_one_transaction(slow):
     """A million events in commits of a thousand wrote 18 KB to disk for each event, and flushed for each thousand."""
     transport = MemoryTransport()
     await transport.publish([f.pod_observed("a", 1)])
-    runner = Runner(slow, Books(slow), transport, VERSION, batch=10)
+    runner = Runner(slow, Folder(MODEL, slow), transport, batch=10)
     running = asyncio.create_task(runner.run())
     await asyncio.to_thread(slow.begun.wait, 20)
     for number in range(2, 62):
@@ -124,7 +124,7 @@ async def test_what_was_read_before_the_bus_failed_is_written_and_the_failure_to
             raise BusUnavailableError(reason="gone")
 
     with pytest.raises(BusUnavailableError, match="gone"):
-        await Runner(store, Books(store), Failing(), VERSION).run()
+        await Runner(store, Folder(MODEL, store), Failing()).run()
 
-    assert store.checkpoint(VERSION).sequence == 1
+    assert store.checkpoint(MODEL.version).sequence == 1
     store.close()

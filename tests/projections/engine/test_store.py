@@ -6,11 +6,14 @@ import sqlalchemy as sa
 from bus import crashpoints
 from bus.envelope import chain
 from projections import usage
-from projections.books import Books, Changes, Parked
-from projections.catalogue import ROW_TABLES, VERSION, tables
+from projections.catalogue import MODEL
+from projections.engine import tables
+from projections.engine.changes import Changes, Parked
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import digest
+from projections.engine.folder import Folder
 from projections.engine.store import CHUNK
+from projections.engine.sums import Restatement
 from projections.workloads import workloads
 from tests import factories as given
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
@@ -22,7 +25,7 @@ LABELS = [label for label in crashpoints.LABELS if label.startswith("store.")]
 def everything(store):
     """Every row of every table, sorted."""
     found = {}
-    for table in (*ROW_TABLES, tables.events, tables.checkpoints, tables.parked):
+    for table in (*MODEL.tables, tables.events, tables.checkpoints, tables.parked):
         rows = store.select(sa.select(table).order_by(*table.primary_key.columns))
         found[table.name] = [
             tuple(bytes(v) if isinstance(v, memoryview) else v for v in row) for row in rows
@@ -45,9 +48,9 @@ def test_an_empty_ledger_begins_at_zero(store):
 def test_the_checkpoint_and_the_archive_come_back_as_they_were_written(store):
     batch = events(120)
 
-    moved = store.commit(batch, Changes(), store.checkpoint(VERSION))
+    moved = store.commit(batch, Changes(), store.checkpoint(MODEL.version))
 
-    assert store.checkpoint(VERSION) == moved
+    assert store.checkpoint(MODEL.version) == moved
     assert store.archived(1, 1000) == list(zip(batch, chain(bytes(32), batch), strict=True))
     assert [event.sequence for event, _ in store.archived(100, 3)] == [100, 101, 102]
 
@@ -56,7 +59,9 @@ def test_the_checkpoint_and_the_archive_come_back_as_they_were_written(store):
 def test_rows_are_replaced_by_their_key(store, count):
     rows = [workload(f"w{n}") for n in range(count)]
     again = [(*row[:4], "renamed", *row[5:8], 2) for row in rows]
-    checkpoint = store.commit(events(1), Changes(upserts={workloads: rows}), Checkpoint(VERSION))
+    checkpoint = store.commit(
+        events(1), Changes(upserts={workloads: rows}), Checkpoint(MODEL.version)
+    )
 
     store.commit(events(1, 2), Changes(upserts={workloads: again}), checkpoint)
 
@@ -65,7 +70,7 @@ def test_rows_are_replaced_by_their_key(store, count):
 
 def test_more_keys_than_one_statement_takes_are_asked_for_in_parts(store):
     rows = [workload(f"w{n}") for n in range(CHUNK + 10)]
-    store.commit(events(1), Changes(upserts={workloads: rows}), Checkpoint(VERSION))
+    store.commit(events(1), Changes(upserts={workloads: rows}), Checkpoint(MODEL.version))
 
     assert len(store.rows(workloads, [(row[0],) for row in rows])) == CHUNK + 10
 
@@ -73,12 +78,12 @@ def test_more_keys_than_one_statement_takes_are_asked_for_in_parts(store):
 @pytest.mark.parametrize("groups", [1, 80])
 def test_sums_are_added_to_and_go_when_nothing_counts_any_more(store, groups):
     def batch(*amounts):
-        restatement = usage.Restatement(usage.usage_days, usage.daily)
+        restatement = Restatement(usage.usage_days, usage.daily)
         for n in range(groups):
             restatement.differences[(n, "c", "t", "u", "ns", "w", "")] = list(amounts)
         return Changes(restatements=[restatement])
 
-    checkpoint = store.commit(events(1), batch(1, 2, 3, 4, 1, 1), Checkpoint(VERSION))
+    checkpoint = store.commit(events(1), batch(1, 2, 3, 4, 1, 1), Checkpoint(MODEL.version))
     checkpoint = store.commit(events(1, 2), batch(10, 20, 30, 40, 1, 2), checkpoint)
     first = store.select(sa.select(usage.usage_days).order_by(usage.usage_days.c.day_s))
     store.commit(events(1, 3), batch(-11, -22, -33, -44, -2, 3), checkpoint)
@@ -88,7 +93,7 @@ def test_sums_are_added_to_and_go_when_nothing_counts_any_more(store, groups):
 
 
 def test_parked_events_are_kept_with_their_reason(store):
-    store.commit(events(1), Changes(parked=[Parked(1, "t", "k", "why")]), Checkpoint(VERSION))
+    store.commit(events(1), Changes(parked=[Parked(1, "t", "k", "why")]), Checkpoint(MODEL.version))
 
     assert store.select(sa.select(tables.parked)) == [(1, "t", "k", "why")]
 
@@ -100,7 +105,7 @@ def test_the_size_of_batches_changes_no_row(store, tmp_path, batch):
     fill(store, LIVES, batch=batch)
 
     assert everything(store) == everything(whole)
-    assert digest(store) == digest(whole)
+    assert digest(MODEL, store) == digest(MODEL, whole)
     whole.close()
 
 
@@ -112,9 +117,9 @@ class _Crash(BaseException):
 def test_a_crash_leaves_a_batch_whole_or_not_at_all(store, label):
     checkpoint = fill(store, LIVES[:60])
     before = everything(store)
-    books = Books(store)
-    books.open()
-    changes = books.fold(LIVES[60:])
+    folder = Folder(MODEL, store)
+    folder.open()
+    changes = folder.fold(LIVES[60:])
 
     def hook(reached):
         if reached == label:
@@ -129,13 +134,13 @@ def test_a_crash_leaves_a_batch_whole_or_not_at_all(store, label):
 
     is_whole = label == "store.after_commit"
     assert (everything(store) == before) is not is_whole
-    assert store.checkpoint(VERSION).sequence == (len(LIVES) if is_whole else 60)
+    assert store.checkpoint(MODEL.version).sequence == (len(LIVES) if is_whole else 60)
 
 
 def test_an_event_cannot_be_archived_twice(store):
-    checkpoint = store.commit(events(3), Changes(), Checkpoint(VERSION))
+    checkpoint = store.commit(events(3), Changes(), Checkpoint(MODEL.version))
 
     with pytest.raises(sa.exc.IntegrityError):
-        store.commit(events(3), Changes(), Checkpoint(VERSION))
+        store.commit(events(3), Changes(), Checkpoint(MODEL.version))
 
-    assert store.checkpoint(VERSION) == checkpoint
+    assert store.checkpoint(MODEL.version) == checkpoint

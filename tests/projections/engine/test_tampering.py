@@ -11,7 +11,7 @@ from bus.errors import LedgerError
 from bus.events.budgets import BudgetCredited
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import SourceHeard
-from projections.catalogue import METADATA, ROW_TABLES
+from projections.catalogue import METADATA, MODEL
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.replay import compare, discard, rebuild
 from projections.engine.store import _archived
@@ -57,7 +57,7 @@ def whole(tmp_path_factory):
     store = ledger(f"sqlite:///{folder / 'ledger.db'}")
     signer = Signer(folder / "key")
     HeadKeeper(store, signer).keep(fill(store, everything()))
-    with rebuild(store) as rebuilt:
+    with rebuild(MODEL, store) as rebuilt:
         yield store, rebuilt
     discard(store)
     store.close()
@@ -65,7 +65,7 @@ def whole(tmp_path_factory):
 
 def is_found(store, rebuilt):
     try:
-        return not (verify(store).ok and compare(store, rebuilt).equal)
+        return not (verify(MODEL, store).ok and compare(store, rebuilt).equal)
     except LedgerError:
         return True
 
@@ -118,7 +118,7 @@ def test_every_table_is_compared_and_has_a_row_to_change(whole):
         if not store.select(sa.select(sa.func.count()).select_from(table))[0][0]
     }
 
-    assert {*ROW_TABLES, events, parked, heads, checkpoints} == set(METADATA.sorted_tables)
+    assert {*MODEL.tables, events, parked, heads, checkpoints} == set(METADATA.sorted_tables)
     assert empty == set()
 
 
@@ -128,13 +128,13 @@ def test_every_table_is_compared_and_has_a_row_to_change(whole):
 def test_a_replaced_view_is_found(store):
     fill(store, LIVES)
     view = VIEWS[3].name
-    assert verify(store).ok
+    assert verify(MODEL, store).ok
     with store.engine.begin() as connection:
         cascade = "" if store.engine.dialect.name == "sqlite" else " CASCADE"
         connection.exec_driver_sql(f"DROP VIEW {view}{cascade}")
         connection.exec_driver_sql(f"CREATE VIEW {view} AS SELECT 'x' AS team")
 
-    (first, *_) = verify(store).findings
+    (first, *_) = verify(MODEL, store).findings
 
     assert (first.what, view in first.reason) == ("view", True)
 
@@ -152,7 +152,7 @@ def test_a_view_with_one_other_number_is_found(store):
             text = text.replace("CREATE", "CREATE OR REPLACE", 1).replace("%", "%%")
         connection.exec_driver_sql(text, ())
 
-    assert [finding.what for finding in verify(store).findings] == ["view"]
+    assert [finding.what for finding in verify(MODEL, store).findings] == ["view"]
 
 
 def test_a_table_that_became_a_view_is_found(store):
@@ -161,7 +161,7 @@ def test_a_table_that_became_a_view_is_found(store):
         connection.exec_driver_sql("ALTER TABLE parked RENAME TO hidden")
         connection.exec_driver_sql("CREATE VIEW parked AS SELECT * FROM hidden")
 
-    assert any("parked is no table" in finding.reason for finding in verify(store).findings)
+    assert any("parked is no table" in finding.reason for finding in verify(MODEL, store).findings)
 
 
 # a whole history
@@ -189,13 +189,13 @@ def test_a_forged_history_is_never_called_anchored(store, tmp_path, is_stolen):
     """Only a head or a key that is kept elsewhere tells: whoever can write the ledger can make all of it fit."""
     signer, file = Signer(tmp_path / "key"), tmp_path / "heads"
     HeadKeeper(store, signer, file).keep(fill(store, LIVES))
-    honest = verify(store, file, keys=[signer.public_key])
+    honest = verify(MODEL, store, file, keys=[signer.public_key])
     forger = signer if is_stolen else Signer(tmp_path / "other")
     forge(store, forger)
 
-    alone = verify(store)
-    by_heads = verify(store, file)
-    by_key = verify(store, keys=[signer.public_key])
+    alone = verify(MODEL, store)
+    by_heads = verify(MODEL, store, file)
+    by_key = verify(MODEL, store, keys=[signer.public_key])
 
     assert (honest.ok, honest.anchored_until, honest.key) == (True, len(LIVES), signer.public_key)
     assert (alone.ok, alone.anchored_until, alone.key) == (True, 0, forger.public_key)
@@ -210,11 +210,11 @@ def test_a_head_by_another_key_than_the_first_is_found_unless_it_is_named(store,
     last = fill(store, LIVES[10:])
     HeadKeeper(store, other).keep(last)
     HeadKeeper(store, one).keep(last)
-    found = verify(store)
+    found = verify(MODEL, store)
 
     assert [(finding.what, finding.sequence) for finding in found.findings] == [
         ("key", last.sequence)
     ]
     assert (found.key, other.public_key.hex() in found.findings[0].reason) == (one.public_key, True)
-    assert verify(store, keys=[one.public_key, other.public_key]).ok
+    assert verify(MODEL, store, keys=[one.public_key, other.public_key]).ok
     assert HeadKeeper(store, other).pinned() == one.public_key

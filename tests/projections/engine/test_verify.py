@@ -6,6 +6,7 @@ import pytest
 
 from bus.envelope import GENESIS, digest, link
 from bus.errors import LedgerError
+from projections.catalogue import MODEL
 from projections.engine.heads import EVERY_EVENTS, HeadKeeper, Signer, read_heads, verify_head
 from projections.engine.store import _archived, event_of_row
 from projections.engine.tables import events as archive
@@ -24,14 +25,14 @@ def test_an_untouched_ledger_is_verified_to_its_end(store, signer, tmp_path):
     keeper = HeadKeeper(store, signer, tmp_path / "heads")
     keeper.keep(fill(store, LIVES))
 
-    found = verify(store, tmp_path / "heads", keys=[signer.public_key])
+    found = verify(MODEL, store, tmp_path / "heads", keys=[signer.public_key])
 
     assert (found.ok, found.findings) == (True, ())
     assert (found.events, found.sequence, found.signed_until) == (len(LIVES),) * 3
 
 
 def test_an_empty_ledger_is_verified(store):
-    assert verify(store).ok
+    assert verify(MODEL, store).ok
 
 
 def test_heads_are_kept_now_and_then(store, signer, tmp_path):
@@ -71,7 +72,7 @@ def test_a_damaged_or_missing_file_of_heads_is_said(store, tmp_path):
 
     for path in (tmp_path / "heads", tmp_path / "none"):
         with pytest.raises(LedgerError):
-            verify(store, path)
+            verify(MODEL, store, path)
 
 
 @pytest.mark.parametrize("kept", [0, 1, 40, 150, -1])
@@ -88,7 +89,7 @@ def test_a_head_that_a_crash_cut_off_is_cut_back_before_the_next_one(
     keeper.keep(checkpoint)
 
     assert (torn, file.read_bytes()) == ([checkpoint.sequence], whole * 2)
-    assert verify(store, file, keys=[signer.public_key]).ok
+    assert verify(MODEL, store, file, keys=[signer.public_key]).ok
     assert ("cut off" in caplog.text) == (kept != 0)
 
 
@@ -100,7 +101,7 @@ def test_a_head_behind_one_that_was_cut_off_counts(store, signer, tmp_path):
     file.write_bytes(whole[:50] + whole + whole)
 
     assert [head.sequence for head in read_heads(file)] == [len(LIVES)] * 2
-    assert verify(store, file).ok
+    assert verify(MODEL, store, file).ok
 
 
 def test_a_parked_event_that_is_not_archived_is_found(store):
@@ -108,7 +109,7 @@ def test_a_parked_event_that_is_not_archived_is_found(store):
     with store.engine.begin() as connection:
         connection.exec_driver_sql("INSERT INTO parked VALUES (99999, 't', 'k', 'r')")
 
-    assert [finding.what for finding in verify(store).findings] == ["parked"]
+    assert [finding.what for finding in verify(MODEL, store).findings] == ["parked"]
 
 
 # every single change, by someone who may or may not mend all that lies in the database
@@ -195,7 +196,7 @@ def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
         mutated = mutation(rows, rng)
         with store.engine.begin() as connection:
             _forge(connection, _mended(mutated, level), level)
-        is_found = not verify(store, tmp_path / "heads", keys=[signer.public_key]).ok
+        is_found = not verify(MODEL, store, tmp_path / "heads", keys=[signer.public_key]).ok
         if not is_found and [row[1:10] for row in mutated] != [row[1:10] for row in rows]:
             missed.append(number)
 
@@ -210,5 +211,5 @@ def test_restored_rows_are_verified_again(tmp_path, signer):
     with store.engine.begin() as connection:
         _forge(connection, _mended(rows, 1), 1)
 
-    assert verify(store, tmp_path / "heads").ok
+    assert verify(MODEL, store, tmp_path / "heads").ok
     store.close()

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from projections.accounts import accounts
-from projections.catalogue import VERSION
+from projections.catalogue import MODEL
 from projections.usage import DAY, HOUR, pieces
 from projections.views import VIEWS, page
 from tests import factories as given
@@ -42,7 +42,7 @@ def asked(store, query):
 
 def held(store):
     """(account, holding) of every segment at the ledger's moment."""
-    now = store.checkpoint(VERSION).observed_us // 1_000_000
+    now = store.checkpoint(MODEL.version).observed_us // 1_000_000
     found = accounts(store.select, as_of_s=now)
     return [(account, holding) for account in found for holding in account.holdings]
 
@@ -89,7 +89,7 @@ def test_rollups_add_up_to_the_same_totals(filled, by):
 
 
 def test_segments_and_runs_equal_the_accounts(filled):
-    now = filled.checkpoint(VERSION).observed_us // 1_000_000
+    now = filled.checkpoint(MODEL.version).observed_us // 1_000_000
     found = accounts(filled.select, as_of_s=now)
     rows = {row["uid"]: row for row in asked(filled, "SELECT * FROM v1_pod_runs")}
     segments = Counter()
@@ -113,8 +113,8 @@ def test_stamps_are_text_in_utc(filled):
         None,
     )
     assert ledger["observed_at"] == "2026-10-29T08:00:00.000000Z"
-    assert (ledger["parked"], ledger["sequence"]) == (1, filled.checkpoint(VERSION).sequence)
-    assert ledger["chain"] == filled.checkpoint(VERSION).chain.hex()
+    assert (ledger["parked"], ledger["sequence"]) == (1, filled.checkpoint(MODEL.version).sequence)
+    assert ledger["chain"] == filled.checkpoint(MODEL.version).chain.hex()
 
 
 def test_events_show_their_bodies_unless_parked(filled):

@@ -1,7 +1,4 @@
-"""What passes between the books and a database: the shelf that rows are read from, and the changes of a batch.
-
-Source: ``house.md`` sections 3.10 and 4.
-"""
+"""What passes between folds and a database: the reader of stored rows, and the changes of a batch."""
 
 from __future__ import annotations
 
@@ -13,18 +10,21 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.errors import BursarError, UnsupportedVersionError
-from projections import usage
 from projections.engine.contract import Key
+from projections.engine.sums import Restatement
+
+#: The columns of a row, in the order of its table.
+Columns = tuple[Any, ...]
 
 
-class Shelf(Protocol):
-    """Where rows lie that are not in memory."""
+class RowReader(Protocol):
+    """Reads the rows that are stored and not in memory."""
 
-    def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
+    def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[Columns]:
         """The rows of ``table`` with these primary keys, those that there are, in any order."""
         ...
 
-    def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    def select(self, query: sa.Select[Any]) -> list[Columns]:
         """The rows of a query."""
         ...
 
@@ -44,8 +44,8 @@ class Changes(msgspec.Struct):
 
     #: (table, column, values): rows that are written anew or not at all
     deletes: list[tuple[sa.Table, str, list[str]]] = []
-    upserts: dict[sa.Table, list[tuple[Any, ...]]] = {}
-    restatements: list[usage.Restatement] = []
+    upserts: dict[sa.Table, list[Columns]] = {}
+    restatements: list[Restatement] = []
     parked: list[Parked] = []
 
 
@@ -54,12 +54,3 @@ def refused(event: Event, error: Exception) -> Parked:
     reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
     is_newer = isinstance(error, UnsupportedVersionError)
     return Parked(event.sequence, event.type, event.key, reason, is_newer)
-
-
-def drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:
-    """Take one uid out of an index, and the key with its last one."""
-    found = index.get(key)
-    if found is not None:
-        found.discard(uid)
-        if not found:
-            del index[key]

@@ -1,0 +1,128 @@
+"""All folds of a model over one batch of events: rows in memory, changes out.
+
+A folder holds the rows that are in use (what is live, what a batch touches, the most recent of what ended) and asks a
+:class:`~projections.engine.changes.RowReader` for the rest. It knows no transaction and no projection: whoever calls
+:meth:`Folder.fold` stores what it returns, and the model says which rows there are.
+
+One event at a time is folded, and what follows is derived at once: rows do not depend on where batches end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+from bus.envelope import Event
+from bus.errors import BursarError
+from bus.events.admissions import entries
+from bus.events.vocabulary import Fact
+from projections.engine.changes import Changes, Parked, RowReader, refused
+from projections.engine.contract import Projection
+from projections.engine.model import Derived, Model
+from projections.engine.reading import fact_in
+from projections.engine.rows import Rows
+from projections.engine.sums import Restatement
+
+
+class Folder:
+    """The rows of a model, folded event by event. Not thread-safe."""
+
+    def __init__(self, model: Model, reader: RowReader) -> None:
+        self.model = model
+        self._rows = Rows(model.projections, reader)
+        self._projections: dict[type[Fact], list[Projection]] = defaultdict(list)
+        self._takers: dict[type[Fact], list[Derived]] = defaultdict(list)
+        self._followers: dict[str, list[Derived]] = {p.name: [] for p in model.projections}
+        self._derived: list[Derived] = []
+        self._restatements: list[tuple[str, Restatement]] = []
+        for projection in model.projections:
+            for fact in projection.facts:
+                self._projections[fact].append(projection)
+        for derivation in model.derivations:
+            derived = derivation.begin(self._rows, partial(self._restate, derivation.name))
+            self._derived.append(derived)
+            for fact in derivation.facts:
+                self._takers[fact].append(derived)
+            for projection in derivation.follows:
+                self._followers[projection.name].append(derived)
+
+    def open(self) -> None:
+        """Take in what is live. Call once before the first batch."""
+        for derived in self._derived:
+            derived.open()
+
+    def fold(self, events: Sequence[Event]) -> Changes:
+        """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
+        self._restatements = [
+            (one.of, Restatement(table, shares))
+            for one in self.model.sums
+            for table, shares in one.tables
+        ]
+        facts, parked = _facts(events)
+        self._begin(facts)
+        for event, fact in facts:
+            try:
+                self._fold(event, fact)
+            except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
+                parked.append(refused(event, error))
+        return self._changes(parked)
+
+    def settle(self) -> None:
+        """Let go of rows that memory need not hold. Call when the last changes are stored."""
+        self._rows.settle()
+        for derived in self._derived:
+            derived.settle()
+
+    def _begin(self, facts: list[tuple[Event, Fact]]) -> None:
+        self._rows.begin()
+        for derived in self._derived:
+            derived.begin(facts)
+        for event, fact in facts:
+            for projection in self._projections.get(type(fact), ()):
+                for key, _ in projection.touched(fact, event):
+                    self._rows.want(projection, key)
+        self._rows.fetch()
+
+    def _fold(self, event: Event, fact: Fact) -> None:
+        kind = type(fact)
+        for derived in self._takers.get(kind, ()):
+            derived.take(event, fact)
+        for projection in self._projections.get(kind, ()):
+            for key, part in projection.touched(fact, event):
+                before = self._rows.get(projection, key)
+                after = projection.fold(before, part, event)
+                if after is not before:
+                    followers = self._followers[projection.name]
+                    for derived in followers:
+                        derived.check(after)
+                    self._rows.put(projection, key, after)
+                    for derived in followers:
+                        derived.follow(before, after, event.sequence)
+
+    def _restate(self, name: str, before: Any, after: Any, sequence: int) -> None:
+        for of, restatement in self._restatements:
+            if of == name:
+                restatement.restate(before, after, sequence)
+
+    def _changes(self, parked: list[Parked]) -> Changes:
+        restatements = [restatement for _, restatement in self._restatements]
+        found = Changes([], self._rows.changes(), restatements, parked)
+        for derived in self._derived:
+            more = derived.changes()
+            found.deletes += more.deletes
+            found.upserts |= more.upserts
+        return found
+
+
+def _facts(events: Sequence[Event]) -> tuple[list[tuple[Event, Fact]], list[Parked]]:
+    """Each fact with its event, an event that says several under an event for each; and what cannot be read."""
+    facts: list[tuple[Event, Fact]] = []
+    parked: list[Parked] = []
+    for event in events:
+        try:
+            facts += [(one, fact_in(one)) for one in entries(event)]
+        except BursarError as error:
+            parked.append(refused(event, error))
+    return facts, parked

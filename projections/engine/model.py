@@ -1,0 +1,103 @@
+"""The model of a ledger: its projections, its derivations, its sums and its views. The engine knows nothing else of them.
+
+A *derivation* keeps rows that follow from several others. Its contract is what it **opens** (rows that it needs in
+memory before the first event), **takes** (facts of its own), **follows** (changed rows of projections) and **changes**
+(rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once, then for each
+event first :meth:`Derived.take`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
+all derivations before any :meth:`Derived.follow`.
+
+One model is a value: ``projections.catalogue.MODEL``. A test may make another one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.vocabulary import Fact
+from projections.engine.changes import Changes
+from projections.engine.contract import Projection
+from projections.engine.sums import Shares
+
+if TYPE_CHECKING:
+    from projections.engine.rows import Rows
+
+#: Takes (row before or None, row after, sequence): whatever sums over these rows changes with them.
+Restate = Callable[[Any, Any, int], None]
+
+
+class Derived(Protocol):
+    """The rows of one derivation inside one folder. Not thread-safe."""
+
+    def open(self) -> None:
+        """Read what is needed before the first event."""
+
+    def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
+        """A batch begins. Read, in few questions, what its facts will ask for."""
+
+    def take(self, event: Event, fact: Fact) -> None:
+        """Take a fact of the types that are declared. What it raises parks the event."""
+
+    def check(self, row: Any) -> None:
+        """Raise where ``row``, of a projection that is followed, cannot be: its event is parked, the row stays as it was."""
+
+    def follow(self, before: Any, after: Any, sequence: int) -> None:
+        """A row of a projection that is followed changed. ``before`` is None for a new one."""
+
+    def changes(self) -> Changes:
+        """What the batch changed: upserts and deletes of the derivation's own tables."""
+
+    def settle(self) -> None:
+        """The changes are stored: let go of what memory need not hold."""
+
+
+class Derivation(msgspec.Struct, frozen=True, kw_only=True):
+    """Rows that follow from others. ``begin`` makes its state over the rows of a folder.
+
+    ``facts`` are the types that it takes, ``follows`` the projections whose changed rows it is told of, ``reads`` those whose
+    rows it asks for besides. ``version`` grows when the rows of the same history would differ.
+    """
+
+    name: str
+    version: int
+    tables: tuple[sa.Table, ...]
+    facts: tuple[type[Fact], ...]
+    follows: tuple[Projection, ...]
+    begin: Callable[[Rows, Restate], Derived]
+
+
+class Sum(msgspec.Struct, frozen=True, kw_only=True):
+    """Sums over the rows of the derivation ``of``: each table with what one row adds to it."""
+
+    name: str
+    version: int
+    of: str
+    tables: tuple[tuple[sa.Table, Shares], ...]
+
+
+class CreatedView(Protocol):
+    """A view that people ask."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    def created(self, dialect: str) -> str:
+        """The statement that makes it."""
+
+
+class Model(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a ledger keeps of a history. ``derivations`` in the order in which they take and follow."""
+
+    projections: tuple[Projection, ...]
+    derivations: tuple[Derivation, ...]
+    sums: tuple[Sum, ...]
+    #: Tables whose rows are a function of the history, in the order of the digest.
+    tables: tuple[sa.Table, ...]
+    views: tuple[CreatedView, ...]
+    #: Version of all rules together; a ledger of another version must be built anew from the archive.
+    version: str

@@ -1,0 +1,78 @@
+"""The rows of all projections that are in memory, and the way to those that are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections.engine.changes import Columns, RowReader
+from projections.engine.contract import Key, Projection
+
+#: Rows of each projection that stay in memory; a cache is emptied when it is full.
+KEPT = 50_000
+
+
+class Rows:
+    """Rows by projection and key, None where there is none. ``reader`` reads what is not in memory."""
+
+    def __init__(self, projections: Iterable[Projection], reader: RowReader) -> None:
+        self.reader = reader
+        self._projections = {projection.name: projection for projection in projections}
+        self._rows: dict[str, dict[Key, Any]] = {name: {} for name in self._projections}
+        self._touched: dict[str, dict[Key, Any]] = {name: {} for name in self._projections}
+        self._wanted: dict[str, dict[Key, None]] = {name: {} for name in self._projections}
+
+    def begin(self) -> None:
+        """A batch begins: nothing is touched yet."""
+        for touched in self._touched.values():
+            touched.clear()
+
+    def want(self, projection: Projection, key: Key) -> None:
+        """This row will be asked for: :meth:`fetch` reads it with others."""
+        if key not in self._rows[projection.name]:
+            self._wanted[projection.name][key] = None
+
+    def fetch(self) -> None:
+        """Read all that is wanted."""
+        for name, wanted in self._wanted.items():
+            if wanted:
+                self._load(self._projections[name], list(wanted))
+                wanted.clear()
+
+    def get(self, projection: Projection, key: Key) -> Any:
+        """The row of a projection; None where there is none."""
+        rows = self._rows[projection.name]
+        if key not in rows:
+            self._load(projection, [key])
+        return rows[key]
+
+    def put(self, projection: Projection, key: Key, row: Any) -> None:
+        """The row changed in this batch."""
+        self._rows[projection.name][key] = self._touched[projection.name][key] = row
+
+    def touched(self, projection: Projection) -> Iterable[Any]:
+        """The rows that this batch changed."""
+        return self._touched[projection.name].values()
+
+    def changes(self) -> dict[sa.Table, list[Columns]]:
+        """The columns of all rows that this batch changed."""
+        found = {}
+        for name, touched in self._touched.items():
+            if touched:
+                projection = self._projections[name]
+                found[projection.table] = [projection.to_columns(row) for row in touched.values()]
+        return found
+
+    def settle(self) -> None:
+        """Let go of full caches. Call when the changes are stored."""
+        for rows in self._rows.values():
+            if len(rows) > KEPT:
+                rows.clear()
+
+    def _load(self, projection: Projection, keys: list[Key]) -> None:
+        rows = self._rows[projection.name]
+        rows.update(dict.fromkeys(keys))
+        for columns in self.reader.rows(projection.table, keys):
+            rows[columns[: len(keys[0])]] = projection.from_columns(columns)

@@ -1,0 +1,41 @@
+"""Sums over all rows of a derivation, kept while folding: what one row adds, and what a batch changes.
+
+A late fact changes a row: its old share is taken out and its new share is put in, so a sum always equals its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import sqlalchemy as sa
+
+#: The primary key of a row of sums.
+Group = tuple[Any, ...]
+
+#: What one row adds to each group, in the order of the columns that are no key.
+Shares = Callable[[Any], dict[Group, list[int]]]
+
+
+class Restatement:
+    """Differences to the sums of one table, gathered over a batch: group → sums, and the last event that touched it."""
+
+    def __init__(self, table: sa.Table, shares: Shares) -> None:
+        self.table = table
+        self._shares = shares
+        self.differences: dict[Group, list[int]] = {}
+
+    def restate(self, before: Any, after: Any, sequence: int) -> None:
+        """Take out the shares of ``before`` (None: there are none) and put in those of ``after``."""
+        if before is not None:
+            self._apply(self._shares(before), -1, sequence)
+        self._apply(self._shares(after), 1, sequence)
+
+    def _apply(self, found: dict[Group, list[int]], sign: int, sequence: int) -> None:
+        for group, sums in found.items():
+            known = self.differences.get(group)
+            if known is None:
+                known = self.differences[group] = [0] * (len(sums) + 1)
+            for place, amount in enumerate(sums):
+                known[place] += sign * amount
+            known[-1] = sequence

@@ -1,0 +1,281 @@
+"""Pod runs as a ledger keeps them: which of them to derive again when a fact or a row changes.
+
+The run of a pod follows from the pod, its namespace, its nodes, its owners, the quotas around it, the complete lists and
+the moments at which the source of pods was told of every change.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.observations import SourceHeard
+from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.vocabulary import Fact
+from projections import histories, namespaces, nodes, quotas, workloads
+from projections.engine.changes import Changes, Columns
+from projections.engine.contract import Key
+from projections.engine.model import Derivation, Restate
+from projections.engine.rows import KEPT, Rows
+from projections.evidence import PODS
+from projections.pod_runs import lists, queries
+from projections.pod_runs.derive import Above, derive
+from projections.pod_runs.fold import fold, is_same_run
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.recent import RecentLists
+from projections.pod_runs.shape import (
+    Pod,
+    PodRun,
+    held_segments,
+    pod_beats,
+    pod_lists,
+    pod_runs,
+    segment_columns,
+    to_columns,
+)
+from projections.serving import Serving
+
+#: Ended pods that stay in memory, so that a repeated or late event asks no database.
+ENDED_KEPT = 20_000
+
+#: Parts of complete lists that stay in memory.
+PARTS_KEPT = 64
+
+
+class PodRuns:
+    """The pods of a folder and their runs: see :class:`projections.engine.model.Derived`."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        restate: Restate,
+        *,
+        ended_kept: int = ENDED_KEPT,
+        parts_kept: int = PARTS_KEPT,
+    ) -> None:
+        self._rows = rows
+        self._restate = restate
+        self._pods = PodMemory(rows.reader, ended_kept)
+        self._lists = RecentLists(rows.reader.select, parts_kept)
+        self._serving = Serving()
+        self._timelines: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
+        self._resegmented: set[str] = set()
+
+    def open(self) -> None:
+        """Take in what is live."""
+        self._pods.open()
+        self._lists.open()
+        self._serving.open(self._rows.reader.select)
+
+    def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
+        """A batch begins: read the pods that it observes, and ask for what is around them."""
+        self._pods.touched, self._resegmented = {}, set()
+        self._lists.begin()
+        uids: dict[str, None] = {}
+        want = self._rows.want
+        for event, fact in facts:
+            if isinstance(fact, PodState):
+                uids[fact.uid] = None
+                want(namespaces.projection, (event.cluster, fact.namespace))
+                if fact.node is not None:
+                    want(nodes.projection, (event.cluster, fact.node))
+                if fact.owner is not None:
+                    want(workloads.projection, (fact.owner.uid,))
+        self._pods.load(uids)
+
+    def take(self, event: Event, fact: Fact) -> None:
+        """Take an observation of a pod, a complete list, or a beat of the source of pods."""
+        if isinstance(fact, PodState):
+            self._pod(event, fact)
+        elif isinstance(fact, PodsListed):
+            self._list(event, fact)
+        elif isinstance(fact, SourceHeard) and fact.resource == PODS:
+            if late := self._lists.add_beat(event.cluster, event.time_us, event.sequence):
+                self._derive_again(self._vanished(late), event.sequence)
+
+    def check(self, row: Any) -> None:
+        """Any row can be followed."""
+
+    def follow(self, before: Any, after: Any, sequence: int) -> None:
+        """Derive again every pod whose run a changed row may touch."""
+        if isinstance(after, namespaces.Namespace):
+            since = histories.first_difference(before.owners() if before else [], after.owners())
+            self._follow_namespace((after.cluster, after.name), since, sequence)
+        elif isinstance(after, nodes.Node):
+            since = histories.first_difference(before.models() if before else [], after.models())
+            if since is not None:
+                found = self._pods.on_node((after.cluster, after.name), since)
+                self._derive_again(found, sequence)
+        elif isinstance(after, workloads.Workload):
+            if not workloads.is_same_word(before, after):
+                self._follow_owner(after.uid, sequence)
+        elif isinstance(after, quotas.Quota):
+            self._follow_quota(after, sequence)
+
+    def changes(self) -> Changes:
+        """The pods that the batch changed, their segments where these changed, and what lists added."""
+        touched = self._pods.touched
+        resegmented = sorted(self._resegmented)
+        segments = [c for uid in resegmented for c in segment_columns(touched[uid])]
+        upserts: dict[sa.Table, list[Columns]] = {
+            pod_runs: [to_columns(row) for row in touched.values()],
+            held_segments: segments,
+            **self._lists.rows(),
+        }
+        return Changes(
+            [(held_segments, "uid", resegmented)],
+            {table: rows for table, rows in upserts.items() if rows},
+        )
+
+    def settle(self) -> None:
+        """Let go of what memory need not hold."""
+        self._pods.settle()
+        self._lists.settle()
+        if len(self._timelines) > KEPT:
+            self._timelines.clear()
+
+    # facts
+
+    def _pod(self, event: Event, fact: PodState) -> None:
+        known = self._pods.get(fact.uid)
+        before = known.pod if known else None
+        pod = fold(before, fact, event)
+        if pod is before:
+            return
+        if known is not None and not known.run.vanished and is_same_run(before, pod):
+            self._pods.put(PodRun(pod, known.run, event.sequence, known.run_sequence))
+        else:
+            self._derive(known, pod, event.sequence)
+
+    def _list(self, event: Event, fact: PodsListed) -> None:
+        part = lists.Part(
+            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
+            event.sequence, frozenset(fact.uids),
+        )  # fmt: skip
+        is_late = self._lists.add(part)
+        if is_late is None:
+            return
+        live = self._pods.live[event.cluster]
+        missing = {uid for uid in live if part.covers(uid)} - part.uids
+        vanished = {uid for uid in self._vanished(part) if is_late or uid in part.uids}
+        self._derive_again(missing | vanished, event.sequence)
+
+    def _vanished(self, part: lists.Part) -> set[str]:
+        """Pods that ``part`` covers whose end is known only from a list, brought into memory."""
+        stored = queries.vanished(self._rows.reader.select, part)
+        self._pods.load(stored)
+        touched = [uid for uid in self._pods.touched if part.covers(uid)]
+        return {
+            uid
+            for uid in (*stored, *touched)
+            if (row := self._pods.get(uid)) is not None
+            and row.run.vanished
+            and row.pod.cluster == part.cluster
+        }
+
+    # rows
+
+    def _follow_namespace(self, key: Key, since: int | None, sequence: int) -> None:
+        if since is not None:
+            self._derive_again(self._pods.of_namespace(key, since), sequence)
+
+    def _follow_quota(self, quota: quotas.Quota, sequence: int) -> None:
+        """Derive again the pods that name a quota whose rule changed, or one below it, or that an elastic one serves."""
+        for namespace, second in self._serving.declare_elastic(quota).items():
+            self._follow_namespace((quota.cluster, namespace), second, sequence)
+        since = self._serving.declare(quota)
+        if since is None:
+            return
+        uids = {*self._pods.live[quota.cluster], *self._pods.touched}
+        uids |= self._pods.stored(queries.of_quotas(quota.cluster, since))
+        pods = [row.pod for uid in uids if (row := self._pods.get(uid)) is not None]
+        named = self._serving.concerned(quota, pods, self._above, self._owners)
+        self._derive_again(named, sequence)
+
+    def _follow_owner(self, uid: str, sequence: int) -> None:
+        """Derive again the pods below a workload: by what is stored, and what this batch changed."""
+        reached = {uid}
+        frontier = {uid}
+        for _ in range(workloads.DEPTH):
+            select = self._rows.reader.select
+            below = {row[0] for row in select(queries.workloads_below(frontier))}
+            below |= {
+                row.uid
+                for row in self._rows.touched(workloads.projection)
+                if row.owner is not None and row.owner.uid in frontier
+            }
+            frontier = below - reached
+            if not frontier:
+                break
+            reached |= frontier
+        self._derive_again(self._pods.of_owners(reached), sequence)
+
+    # runs
+
+    def _derive_again(self, uids: Iterable[str], sequence: int) -> None:
+        for uid in sorted(uids):
+            row = self._pods.get(uid)
+            if row is not None:
+                self._derive(row, row.pod, sequence)
+
+    def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
+        run = derive(
+            pod,
+            self._owners((pod.cluster, pod.namespace)),
+            lambda node: self._models((pod.cluster, node)),
+            self._above(pod),
+            self._lists.absence,
+            self._serving.around(pod.cluster, pod.namespace),
+        )
+        if known is not None and known.run == run:
+            if pod is not known.pod:
+                self._pods.put(PodRun(pod, run, sequence, known.run_sequence))
+            return
+        is_resegmented = known is None or (
+            known.run.segments != run.segments or known.run.workload != run.workload
+        )
+        row = PodRun(
+            pod, run, sequence, sequence if is_resegmented or known is None else known.run_sequence
+        )
+        if is_resegmented:
+            self._resegmented.add(pod.uid)
+            self._restate(known, row, sequence)
+        self._pods.put(row)
+
+    def _workload(self, uid: str) -> workloads.Workload | None:
+        row: workloads.Workload | None = self._rows.get(workloads.projection, (uid,))
+        return row
+
+    def _above(self, pod: Pod) -> Above:
+        top = workloads.top(pod.owner, self._workload)
+        row = self._workload(top.uid) if top else None
+        return Above(top) if row is None else Above(top, row.quotas(), row.deadline_s)
+
+    def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
+        row = self._rows.get(namespaces.projection, key)
+        return self._timeline(row, row.owners) if row else []
+
+    def _models(self, key: Key) -> list[tuple[int, str | None]]:
+        row = self._rows.get(nodes.projection, key)
+        return self._timeline(row, row.models) if row else []
+
+    def _timeline(self, row: Any, read: Callable[[], list[tuple[int, Any]]]) -> list[Any]:
+        """``read()``, once for each row: every pod of a namespace or node asks it again."""
+        name = (type(row), row.cluster, row.name)
+        known = self._timelines.get(name)
+        if known is None or known[0] is not row:
+            known = self._timelines[name] = (row, read())
+        return known[1]
+
+
+derivation = Derivation(
+    name="pod_runs",
+    version=7,
+    tables=(pod_runs, held_segments, pod_lists, pod_beats),
+    facts=(PodObserved, PodVanished, PodsListed, SourceHeard),
+    follows=(namespaces.projection, nodes.projection, workloads.projection, quotas.projection),
+    begin=PodRuns,
+)
