@@ -7,15 +7,17 @@ Source: ``house.md`` sections 3.5, 3.6 and 5.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
 
 from bus.clock import Clock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
 from deploy.bootstrap import beside
+from projections.engine.store import Store
 from reactors.catalogue import REACTORS
-from reactors.engine.adapters import Adapters, Cluster, Effector, Effects
+from reactors.engine.adapters import Adapters, Cluster, Effector, QuotaTrees
 from reactors.engine.contract import Reactor, ReactorPolicy
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner, announce, tick
@@ -31,24 +33,29 @@ async def acting(
     name: str,
     clock: Clock | None = None,
     sections: Mapping[str, ReactorSettings] | None = None,
+    trees: QuotaTrees | None = None,
+    ledger: Store | None = None,
+    writes_elastic: bool = True,
     reactors: Sequence[Reactor] = REACTORS,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read and goes by the policies in ``wanted``.
 
     ``name`` is the cluster's in the history. ``sections``: what is set of reactors, the defaults where nothing is.
+    ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
     clock, replica = clock or SystemClock(), Replica(reactors, name)
-    effects: dict[str, Effects] = {}
     effectors: dict[str, Effector] = {}
+    more: list[Callable[[], Coroutine[Any, Any, None]]] = []
     for reactor in reactors:
-        mode, policy = wanted.get(reactor.name, ("off", reactor.policy()))
+        mode, policy = wanted.get(reactor.name) or _unsaid(reactor)
         section = (sections or {}).get(reactor.name) or reactor.settings()
         adapters = Adapters(
             cluster=cluster, transport=transport, clock=clock, replica=replica, settings=section,
-            mode=mode, policy=policy,
+            mode=mode, policy=policy, trees=trees, ledger=ledger, writes_elastic=writes_elastic,
         )  # fmt: skip
-        effects[reactor.name] = reactor.effects(adapters)
-        effectors |= effects[reactor.name].effectors
+        effects = reactor.effects(adapters)
+        effectors |= effects.effectors
+        more += effects.beside if mode != "off" else ()
     runner = Runner(replica, transport, clock, effectors)
     head = await transport.head()
     async with AsyncExitStack() as stack:
@@ -58,7 +65,11 @@ async def acting(
             await announce(runner, transport, clock, reactor_name, mode, policy, author="settings")
         await stack.enter_async_context(beside(runner.act()))
         await stack.enter_async_context(beside(tick(transport, clock, name)))
-        for reactor_name, (mode, _) in wanted.items():
-            for work in effects[reactor_name].beside if mode != "off" else ():
-                await stack.enter_async_context(beside(work()))
+        for work in more:
+            await stack.enter_async_context(beside(work()))
         yield runner
+
+
+def _unsaid(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:
+    """Mode and policy of a reactor of which nothing is wanted."""
+    return ("on", None) if reactor.policy is None else ("off", reactor.policy())

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import platform
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
@@ -22,17 +21,14 @@ import msgspec
 
 from bus.clock import ServerClock, SystemClock
 from bus.envelope import Event
-from bus.events.budgets import BudgetJudged
-from bus.events.decisions import NoticeSettled
 from bus.jetstream import GuardLine, require_safe
-from bus.notify import tell
 from bus.private_files import replace
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
 from bus.waiting import reached
 from deploy.acting import acting
 from deploy.addresses import default_data
-from deploy.admission import Admission, Figures, admitting
+from deploy.admission import Figures, admitting
 from deploy.blocked import held_back
 from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
 from deploy.errors import SettingsError
@@ -41,18 +37,14 @@ from deploy.following import Following, following, states
 from deploy.hints import hint
 from deploy.intake import Taken, say
 from deploy.ledgers import ledger
-from deploy.metering import Metering
 from deploy.proving import Proof, Prover
 from deploy.settings import Settings
 from deploy.settings_admission import told_of
 from deploy.settings_load import cluster_access
 from deploy.source_metrics import source_metrics
-from projections.admissions.queries import archived
-from projections.admissions.shape import BUSINESS
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
-from reactors.effectors.budget_notices import BudgetNotices, telling
-from reactors.effectors.quota_status import StatusWriter
+from reactors.engine.adapters import QuotaTrees
 from reactors.engine.figures import figures
 from reactors.engine.replica import Replica
 from reactors.queue.releasing import Releasing
@@ -153,15 +145,19 @@ async def _work(
                 progress.sources = followed.states
                 screen.tell(f"admission is {told_of(settings.admission)}")
                 more: Figures = [partial(source_metrics, followed.states)]
+                trees = None
                 if settings.admission.mode != "off":
-                    await stack.enter_async_context(
-                        _keeping(settings, opened, store, followed, more, progress)
+                    trees = await stack.enter_async_context(
+                        _keeping(settings, opened, followed, more, progress)
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
-                await stack.enter_async_context(_acting(settings, opened, followed, more, progress))
+                await stack.enter_async_context(
+                    _acting(settings, opened, store, followed, trees, more, progress)
+                )
                 for reactor in REACTORS:
-                    mode, _ = settings.wanted[reactor.name]
-                    screen.tell(f"{reactor.activity} is {settings.section(reactor).told(mode)}")
+                    if (wanted := settings.wanted.get(reactor.name)) is not None:
+                        told = settings.section(reactor).told(wanted[0])
+                        screen.tell(f"{reactor.activity} is {told}")
                 progress.stage = "following"
                 await stack.enter_async_context(_written(settings, progress))
                 if once:
@@ -181,11 +177,10 @@ async def _work(
 async def _keeping(
     settings: Settings,
     opened: Bus,
-    store: Store,
     followed: Following,
     more: Figures,
     progress: Progress,
-) -> AsyncIterator[None]:
+) -> AsyncIterator[QuotaTrees | None]:
     """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
 
     ``more`` is shown among the webhook's metrics.
@@ -200,52 +195,25 @@ async def _keeping(
         prover=prover,
     ) as admission:  # fmt: skip
         progress.releasing = admission.releasing
-        metering = Metering(
-            admission,
-            store,
-            opened.transport,
-            followed.cluster.clock,
-            cluster=settings.cluster.name,
-            writer=StatusWriter(followed.cluster),
-            writes_elastic=settings.admission.elastic_status,
-        )
-        async with beside(metering.run()), _telling(settings, opened, store, followed, admission):
-            yield
-
-
-@asynccontextmanager
-async def _telling(
-    settings: Settings, opened: Bus, store: Store, followed: Following, admission: Admission
-) -> AsyncIterator[None]:
-    """Tell of budgets that run out, and of those that did while nobody was there to tell."""
-    name, receiver = settings.cluster.name, settings.budgets.receiver
-    notices = BudgetNotices(
-        followed.cluster, opened.transport, SystemClock(), name=name, instance=platform.node(),
-        tell=partial(tell, receiver) if receiver is not None else None,
-    )  # fmt: skip
-    admission.journals.listen(notices.take)
-    types = (BudgetJudged.wire_type, NoticeSettled.wire_type)
-    for part in await asyncio.to_thread(lambda: list(archived(store.select, name, types))):
-        for event in part:
-            notices.take(event)
-
-    def uids() -> dict[str, str]:
-        quotas = admission.view.quotas.items()
-        return {name: seen.uid for (kind, name), seen in quotas if kind == BUSINESS and seen.spec}
-
-    async with beside(telling(notices, uids)):
-        yield
+        yield admission.keeper
 
 
 @asynccontextmanager
 async def _acting(
-    settings: Settings, opened: Bus, followed: Following, more: Figures, progress: Progress
+    settings: Settings,
+    opened: Bus,
+    store: Store,
+    followed: Following,
+    trees: QuotaTrees | None,
+    more: Figures,
+    progress: Progress,
 ) -> AsyncIterator[None]:
     """Decide on what is known of the cluster that is followed, and act."""
     cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
     async with acting(
         opened.transport, cluster, settings.wanted,
-        name=settings.cluster.name, clock=cluster.clock, sections=sections,
+        name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
+        ledger=store, writes_elastic=settings.admission.elastic_status,
     ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
         progress.replica = runner.replica

@@ -35,7 +35,6 @@ from pydantic_settings import (
 from bus.sources.labels import LabelPolicy
 from deploy.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, ledger_url
 from deploy.settings_admission import AdmissionSettings
-from deploy.settings_budgets import BudgetSettings
 from deploy.settings_environment import environment
 from deploy.settings_file import SettingsFile
 from reactors.catalogue import REACTORS
@@ -169,7 +168,6 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
-    budgets: BudgetSettings = BudgetSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""
@@ -178,8 +176,9 @@ class Settings(BaseSettings):
 
     @property
     def wanted(self) -> dict[str, tuple[Mode, ReactorPolicy]]:
-        """Reactor to the mode and the policy that are wanted. Raises CullerEnvironmentError."""
-        return {one.name: self.section(one).wanted(environment()) for one in REACTORS}
+        """Reactor to the mode and the policy that are wanted, of those that have one. Raises CullerEnvironmentError."""
+        found = {one.name: self.section(one).wanted(environment()) for one in REACTORS}
+        return {name: wanted for name, wanted in found.items() if wanted is not None}
 
     @property
     def ledger_url(self) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from reactors.budgets.reactor import reactor as budgets
 from reactors.culling.reactor import reactor as culling
 from reactors.engine.contract import Reactor
 from reactors.evictions.reactor import reactor as evictions
 
-REACTORS: tuple[Reactor, ...] = (culling, evictions)
+REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
@@ -27,10 +27,10 @@ from projections.admissions import Draft, Node, Tree
 from projections.admissions.keys import EXPECTED
 from projections.admissions.shape import ELASTIC, LANDED_US
 from projections.admissions.tree import Fact
+from reactors.admission.capacity import capacity, sized
 from reactors.admission.coverage import POD
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
-from reactors.admission.metering import capacity, sized
 from reactors.admission.objects import covers
 from reactors.admission.raises import Raises
 from reactors.admission.view import View
@@ -172,6 +172,16 @@ class Keeper:
                 except RetryableError:
                     self._view.has_new_capacity = True
                     raise
+
+    @property
+    def trees(self) -> Mapping[str, Tree]:
+        """Every quota tree by name, as far as its journal was read."""
+        return self._journals.trees
+
+    @property
+    def quotas(self) -> Mapping[tuple[str, str], SeenQuota]:
+        """Quotas by kind and name as their objects were seen last."""
+        return self._view.quotas
 
     async def say(self, tree: Tree, make: Callable[[Draft], Fact | None]) -> None:
         """Append what ``make`` says on top of the tree as it is now, if it says anything."""

@@ -8,9 +8,13 @@ from typing import Any, Protocol
 import msgspec
 
 from bus.clock import Clock
+from bus.events.admissions import QuotaSpec
 from bus.events.decisions import Decision, Result
 from bus.events.policies import Mode
 from bus.transport import Transport
+from projections.admissions import Draft, Tree
+from projections.admissions.tree import Fact as Entry
+from projections.engine.store import Store
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
 from reactors.engine.settings import ReactorSettings
@@ -27,6 +31,10 @@ class Cluster(Protocol):
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """A new object in the collection at ``path``."""
+        ...
+
+    async def apply(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Server-side apply of ``body`` at ``path``."""
         ...
 
     async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
@@ -49,6 +57,43 @@ class Effector(Protocol):
         ...
 
 
+class QuotaObject(Protocol):
+    """A quota's object as it was seen last."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+        ...
+
+    @property
+    def namespace(self) -> str:
+        """Where it lies; "" of kinds that lie in none."""
+        ...
+
+    @property
+    def spec(self) -> QuotaSpec | None:
+        """What it limits; None = it is gone."""
+        ...
+
+
+class QuotaTrees(Protocol):
+    """The quota trees of the cluster, in the process that keeps their journals."""
+
+    @property
+    def trees(self) -> Mapping[str, Tree]:
+        """By name."""
+        ...
+
+    @property
+    def quotas(self) -> Mapping[tuple[str, str], QuotaObject]:
+        """By kind and name."""
+        ...
+
+    async def say(self, tree: Tree, make: Callable[[Draft], Entry | None]) -> None:
+        """Append what ``make`` says on top of the tree as it is now, if it says anything."""
+        ...
+
+
 class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     """How the effects of one reactor reach the world, and what the operator wants of them."""
 
@@ -59,7 +104,13 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     replica: Replica
     settings: ReactorSettings
     mode: Mode
-    policy: ReactorPolicy
+    #: None of a reactor that has none.
+    policy: ReactorPolicy | None
+    #: None: this process keeps no quotas, or writes no ledger.
+    trees: QuotaTrees | None = None
+    ledger: Store | None = None
+    #: Whether the status of ElasticQuotas is written.
+    writes_elastic: bool = True
 
 
 class Effects(msgspec.Struct, frozen=True):

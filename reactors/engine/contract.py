@@ -48,12 +48,19 @@ class ReactorPolicy(BaseModel):
     pace: Pace = Pace()
 
 
+class Review(msgspec.Struct, frozen=True):
+    """Something that a reactor is asked to decide on, and that is no event. Base of all such."""
+
+
 class Trigger(msgspec.Struct, frozen=True):
-    """The event on which is decided, and its time (microseconds UTC): the only present that rules know."""
+    """The event or review on which is decided, and its time (microseconds UTC): the only present that rules know.
+
+    ``sequence``: the event's, or of a review the newest event that was known.
+    """
 
     sequence: int
     at_us: int
-    fact: Fact
+    fact: Fact | Review
 
 
 class Draft(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,20 +109,21 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     version: int
-    policy: type[ReactorPolicy]
+    #: None: it has none, and runs wherever it can.
+    policy: type[ReactorPolicy] | None
     #: Its section of the settings, which stands there under the reactor's name.
     settings: type[ReactorSettings]
     #: What it does, for people: "culling", "giving back".
     activity: str
     #: Makes an empty state.
     state: type[State]
-    triggers: tuple[type[Fact], ...]
-    #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off.
-    decide: Callable[[Any, Trigger, Any], Sequence[Draft]]
+    triggers: tuple[type[Fact | Review], ...]
+    #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off. On a review: to the facts themselves.
+    decide: Callable[[Any, Trigger, Any], Sequence[Any]]
     #: How many objects are in its care: the interlocks' limit is a share of them.
-    managed: Callable[[Any], int]
+    managed: Callable[[Any], int] = lambda state: 0
     #: (state, decision, policy) to why it must not be done any more, a token; "" = it may.
-    overtaken: Callable[[Any, Decision, Any], str]
+    overtaken: Callable[[Any, Decision, Any], str] = lambda state, decision, policy: ""
     #: Who does what is decided, and what runs beside, by the adapters of one process.
     effects: Callable[[Adapters], Effects]
     #: What a scraper sees of it, as of the newest event that was folded.

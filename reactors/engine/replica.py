@@ -17,7 +17,7 @@ from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
-from reactors.engine.contract import Draft, Reactor, State, Trigger, decision_id
+from reactors.engine.contract import Draft, Reactor, Review, State, Trigger, decision_id
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
 from reactors.engine.policies import Current, Policies
@@ -40,7 +40,9 @@ class Replica:
     def __init__(self, reactors: Sequence[Reactor], cluster: str) -> None:
         self.cluster = cluster
         self.reactors = {reactor.name: reactor for reactor in reactors}
-        self.policies = Policies({reactor.name: reactor.policy for reactor in reactors})
+        self.policies = Policies(
+            {one.name: one.policy for one in reactors if one.policy is not None}
+        )
         self.interlocks = Interlocks()
         self.effects = Effects()
         self.states: dict[str, State] = {one.name: one.state() for one in reactors}
@@ -52,7 +54,8 @@ class Replica:
         self.last = {reactor.expects: 0 for reactor in reactors}
         #: Own decisions that were folded when they were made, and are still to be read.
         self._ahead: set[str] = set()
-        self._triggers = {fact.wire_type for reactor in reactors for fact in reactor.triggers}
+        triggers = {fact for reactor in reactors for fact in reactor.triggers}
+        self._triggers = {name for name, fact in VOCABULARY.items() if fact in triggers}
         #: By wire type: who takes such a fact, in this order.
         self._takers = {
             name: takers
@@ -114,6 +117,11 @@ class Replica:
                 else:
                     found.append(decision)
         return found[:MOST]
+
+    def review(self, reactor: str, asked: Review, at_us: int) -> Sequence[Fact]:
+        """What a reactor without a policy decides on ``asked``; it is not made by this."""
+        decide, state = self.reactors[reactor].decide, self.states[reactor]
+        return decide(state, Trigger(self.sequence, at_us, asked), None)
 
     def blocked(self, now_us: int) -> list[Blocked]:
         """What is due at ``now_us`` and would not be decided then, and why not; for people who ask. Nothing is changed.

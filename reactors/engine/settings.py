@@ -19,11 +19,14 @@ if TYPE_CHECKING:
 class ReactorSettings(Protocol):
     """The section of the settings that a reactor brings: a pydantic model whose defaults make a whole section."""
 
-    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, ReactorPolicy]:
-        """Mode and policy that the operator wants. ``environment``: where another program's variables count, too."""
+    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, ReactorPolicy] | None:
+        """Mode and policy that the operator wants; None of a reactor that has no policy.
+
+        ``environment``: where another program's variables count, too.
+        """
 
     def told(self, mode: Mode) -> str:
-        """What ``bursar up`` says when it starts: what is done in ``mode``, and how that is changed."""
+        """What ``bursar up`` says when it starts: what is done in ``mode``, and how that is changed; "" = nothing."""
 
 
 class WarnSettings(BaseModel):

@@ -7,7 +7,8 @@ from bus.events.budgets import BudgetJudged
 from bus.kube import Access, connect
 from bus.memory import MemoryTransport
 from bus.resources.quotas import PATH
-from reactors.effectors.budget_notices import BudgetNotices
+from reactors.budgets.notices import BudgetNotices
+from reactors.budgets.state import BudgetState
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
 from tests.cluster.quotas import installed, name, quota
 
@@ -85,7 +86,8 @@ async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed,
     installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": 10}))
     uid = (await cluster.get(f"{PATH}/{name}"))["metadata"]["uid"]
     transport = MemoryTransport()
-    notices = BudgetNotices(cluster, transport, SystemClock(), name="c1", instance="node")
+    state = BudgetState()
+    notices = BudgetNotices(cluster, transport, SystemClock(), state, name="c1", instance="node")
     now_us = SystemClock().now_us()
     fact = BudgetJudged(
         quota=name, key="limits.cpu", phase="Exhausted", at_s=now_us // 10**6,
@@ -93,7 +95,8 @@ async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed,
         rule="DenyNew", based_on=1,
     )  # fmt: skip
     id = f"budget.judged/{name}"
-    notices.take(fact.event(cluster="c1", key=name, id=id, source="keeper", time_us=now_us))
+    event = fact.event(cluster="c1", key=name, id=id, source="keeper", time_us=now_us)
+    state.take(fact, event)
     await notices.round({name: uid})
     shown = installed.kubectl("describe", "bgrq", name)
 

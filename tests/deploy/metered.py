@@ -4,8 +4,10 @@ from types import SimpleNamespace
 
 from bus.events.budgets import BudgetJudged
 from bus.memory import MemoryTransport
-from deploy.metering import Metering
 from projections.engine.store import Store, engine
+from reactors.budgets.reactor import reactor
+from reactors.budgets.rounds import Metering
+from reactors.engine.replica import Replica
 from tests import factories as f
 from tests.deploy.ledgers import make_ledger
 
@@ -41,16 +43,16 @@ class Ledger:
         await self.transport.publish([quota])
 
     def process(self):
-        """A process that starts now: it hears what is said from now on."""
+        """A process that starts now."""
 
         async def say(tree, make):
             """Nothing holds anything here."""
 
-        journals = SimpleNamespace(trees={}, listen=lambda take: None)
-        admission = SimpleNamespace(journals=journals, keeper=SimpleNamespace(say=say))
-        return Metering(admission, None, self.transport, self, cluster=f.CLUSTER, writer=None)
+        trees = SimpleNamespace(trees={}, quotas={}, say=say)
+        replica = Replica([reactor], f.CLUSTER)
+        return Metering(replica, trees, None, self.transport, self, writer=None)
 
-    async def round(self, process, at):
+    async def round(self, process, at, *, hears=True):
         """What is said at a second: phase, and since when it is exhausted."""
         self.at = at
         folder = self.folder / f"{at}-{len(self.transport.events)}"
@@ -59,6 +61,8 @@ class Ledger:
             engine(f"sqlite:///{make_ledger(folder, self.transport.events) / 'ledger.db'}")
         )
         known = len(self.transport.events)
+        for event in self.transport.events[process._replica.sequence :] if hears else ():
+            process._replica.take(event)
         await process.round()
         process._store.close()
         said = [BudgetJudged.read(event) for event in self.transport.events[known:]]

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from bus.events.decisions import NoticeSettled, Restore, RestoreAsked, Warn
 from deploy.cli.exits import Exit
-from deploy.settings_budgets import BudgetSettings
+from reactors.budgets.settings import BudgetSettings
 from reactors.culling.policy import KubeflowRules
 from reactors.culling.settings import CullingSettings
 from tests.deploy.ledgers import bursar, make_ledger

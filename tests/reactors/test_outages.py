@@ -15,7 +15,9 @@ from bus.embedded import EmbeddedServer
 from bus.errors import LedgerError
 from bus.jetstream import JetStream
 from bus.streams import history
-from deploy.metering import Metering
+from reactors.budgets.reactor import reactor
+from reactors.budgets.rounds import Metering
+from reactors.engine.replica import Replica
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, answered, body
 
@@ -82,9 +84,8 @@ async def test_with_the_ledger_away_reviews_are_answered_and_budgets_burn_on(clu
         def select(self, query):
             raise LedgerError("a test")
 
-    metering = Metering(
-        cluster.admission, Broken(), cluster.transport, cluster.clock, cluster="c1", writer=None
-    )
+    replica, keeper = Replica([reactor], "c1"), cluster.admission.keeper
+    metering = Metering(replica, keeper, Broken(), cluster.transport, cluster.clock, writer=None)
     with pytest.raises(LedgerError):
         await metering.round()
 

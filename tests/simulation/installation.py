@@ -19,7 +19,6 @@ from bus.sources.reflector import Reflector
 from deploy.acting import acting
 from deploy.admission import following
 from deploy.bootstrap import beside
-from deploy.metering import Metering
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
@@ -30,7 +29,6 @@ from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.probing import Prober
 from reactors.culling.reactor import reactor as culling
-from reactors.effectors.quota_status import StatusWriter
 from reactors.engine.adapters import Adapters, Effects
 from reactors.engine.contract import ReactorPolicy
 from reactors.queue.hold import Hold
@@ -94,11 +92,7 @@ class Installation:
         )  # fmt: skip
         self._hold = Hold(self._admission.journals, self._admission.view)
         self._api.review = self._review
-        metering = Metering(
-            self._admission, store, transport, clock, cluster=NAME, writer=StatusWriter(self._api)
-        )
-        await stack.enter_async_context(beside(metering.run()))
-        await self._act(stack)
+        await self._act(stack, store)
         return self
 
     async def __aexit__(self, *error: Any) -> None:
@@ -106,7 +100,7 @@ class Installation:
         await self._stack.aclose()
         self._stack = AsyncExitStack()
 
-    async def _act(self, stack: AsyncExitStack) -> None:
+    async def _act(self, stack: AsyncExitStack, store: Store) -> None:
         def simulated(adapters: Adapters) -> Effects:
             prober = Prober(
                 adapters.replica.states[culling.name], self._api, self.transport, self._clock,
@@ -118,7 +112,7 @@ class Installation:
         await stack.enter_async_context(
             acting(
                 self.transport, self._api, self._wanted,
-                name=NAME, clock=self._clock, reactors=reactors,
+                name=NAME, clock=self._clock, reactors=reactors, trees=self._admission.keeper, ledger=store,
             )
         )  # fmt: skip
 

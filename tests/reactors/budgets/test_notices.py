@@ -3,16 +3,19 @@
 import pytest
 
 from bus.errors import BusUnavailableError, ConflictError, PermissionDeniedError
+from bus.events import VOCABULARY
 from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
 from bus.events.decisions import NoticeSettled
+from bus.events.vocabulary import read
 from bus.memory import MemoryTransport
 from bus.notify import Told
 from projections.admissions.shape import BUSINESS, Node
 from projections.admissions.tree import Tree
 from projections.budgets import Exhaustion, Period, Spend, Standing
-from reactors.admission.metering import status_of
-from reactors.effectors.budget_notices import EVENTS_PATH, FRESH_US, BudgetNotices
+from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
+from reactors.budgets.rules import status_of
+from reactors.budgets.state import FRESH_US, BudgetState
 from reactors.effectors.quota_status import told
 from tests.reactors.cluster import START_US, Clock
 
@@ -61,13 +64,13 @@ class Scene:
         self.objects, self.outside = objects or Objects(), outside or Outside()
 
     def process(self, transport=None):
-        notices = BudgetNotices(
-            self.objects, transport or self.transport, self.clock,
+        state = BudgetState()
+        for event in self.transport.events:
+            state.take(read(event, VOCABULARY), event)
+        return BudgetNotices(
+            self.objects, transport or self.transport, self.clock, state,
             name="c1", instance="node", tell=self.outside,
         )  # fmt: skip
-        for event in self.transport.events:
-            notices.take(event)
-        return notices
 
     def settled(self):
         events = [e for e in self.transport.events if e.type == NoticeSettled.wire_type]

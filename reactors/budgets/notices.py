@@ -31,17 +31,17 @@ from bus.notify import Told
 from bus.resources.keys import CASH, key_text
 from bus.resources.quotas import API_VERSION, KIND
 from bus.transport import Expectation, Transport
-from reactors.effectors.events import LONGEST_NOTE, Writes, micro_time
+from projections.admissions.shape import BUSINESS
+from reactors.budgets import NAME
+from reactors.budgets.state import FRESH_US, BudgetState
+from reactors.effectors.events import LONGEST_NOTE, micro_time
+from reactors.engine.adapters import Cluster, QuotaTrees
 
 Json = dict[str, Any]
 
-#: Who says what became of it.
-NAME = "budgets"
 CONTROLLER = "bursar.io/budgets"
 #: Events about objects of the cluster stand in this namespace.
 EVENTS_PATH = "/apis/events.k8s.io/v1/namespaces/default/events"
-#: A judgement that is older is no news.
-FRESH_US = 86_400 * SECOND_US
 #: Between two rounds.
 ROUND_SECONDS = 2.0
 
@@ -112,9 +112,10 @@ class BudgetNotices:
 
     def __init__(
         self,
-        cluster: Writes,
+        cluster: Cluster,
         transport: Transport,
         clock: Clock,
+        state: BudgetState,
         *,
         name: str,
         instance: str,
@@ -127,23 +128,9 @@ class BudgetNotices:
         self._name = name
         self._instance = instance
         self._tell = tell
-        #: By id: judgements that nobody was told of.
-        self._waiting: dict[str, tuple[Event, BudgetJudged]] = {}
+        self._state = state
+        #: Settled here, and perhaps not read back yet.
         self._settled: set[str] = set()
-
-    def take(self, event: Event) -> None:
-        """See one event of the history; tells nobody."""
-        if event.cluster != self._name or event.defect:
-            return
-        if event.type == NoticeSettled.wire_type:
-            fact = NoticeSettled.read(event)
-            if fact.reactor == NAME:
-                self._settled.add(fact.decision)
-                self._waiting.pop(fact.decision, None)
-        elif event.type == BudgetJudged.wire_type and event.id not in self._settled:
-            judged = BudgetJudged.read(event)
-            if judged.phase in _REASONS:
-                self._waiting[event.id] = (event, judged)
 
     async def round(self, uids: Mapping[str, str]) -> None:
         """Tell of everything that nobody was told of. ``uids`` are those of the quotas, by name.
@@ -151,7 +138,10 @@ class BudgetNotices:
         Raises RetryableError where it cannot be said now.
         """
         now_us = self._clock.now_us()
-        for id, (event, fact) in list(self._waiting.items()):
+        self._settled &= self._state.untold.keys()
+        for id, (event, fact) in list(self._state.untold.items()):
+            if id in self._settled:
+                continue
             if event.time_us >= now_us - FRESH_US and fact.quota in uids:
                 await self._write(record(event, fact, uids[fact.quota], self._instance))
                 told = Told("", 0)
@@ -161,7 +151,6 @@ class BudgetNotices:
                     _log.warning("nobody could be told of %s: %s", id, told.fault)
                 await self._settle(id, told)
             self._settled.add(id)
-            self._waiting.pop(id, None)
 
     async def _write(self, body: Json) -> None:
         try:
@@ -187,11 +176,13 @@ class BudgetNotices:
             _log.info("who was told of %s was said by another process", id)
 
 
-async def telling(notices: BudgetNotices, uids: Callable[[], Mapping[str, str]]) -> None:
+async def telling(notices: BudgetNotices, trees: QuotaTrees) -> None:
     """Round after round, for ever. A slow receiver holds up nothing but this."""
     while True:
+        quotas = trees.quotas.items()
+        uids = {name: seen.uid for (kind, name), seen in quotas if kind == BUSINESS and seen.spec}
         try:
-            await notices.round(uids())
+            await notices.round(uids)
         except RetryableError as error:
             _log.warning("who is to be told of budgets waits: %s", error)
         await asyncio.sleep(ROUND_SECONDS)

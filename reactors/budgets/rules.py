@@ -1,4 +1,4 @@
-"""What the ledger says of budgets, and the nodes of capacity, brought into the trees' journals. Pure.
+"""What the ledger says of budgets, brought into the trees' journals, the history and the status of quotas. Pure.
 
 Webhook processes hold no ledger. They read how a budget burns as a linear function of time, which is
 exact until the next fact; so a meter is written only when the function changed, not when time passes.
@@ -10,11 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bus.amounts import NANO, observed_quantity
-from bus.errors import QuantityError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
-from bus.events.nodes import NodeObserved
 from bus.resources.keys import CASH
 from projections.admissions import Draft, Node, Tree
 from projections.admissions.shape import spent
@@ -48,31 +45,6 @@ def _is_same(known: Meter, meter: Meter) -> bool:
     return (says, known.rate, known.credits, known.resets_s, known.is_granted) == (
         meter.spent, meter.rate, meter.credits, meter.resets_s, meter.is_granted,
     )  # fmt: skip
-
-
-def capacity(nodes: Iterable[NodeObserved]) -> dict[str, int]:
-    """What all nodes have, by resource: cpu in milli, everything else whole, cut.
-
-    Unschedulable nodes count, as they do upstream; a quantity that cannot be read counts nothing.
-    """
-    total: dict[str, int] = {}
-    for node in nodes:
-        for name, text in node.allocatable.items():
-            try:
-                nano = observed_quantity(text)
-            except QuantityError:
-                continue
-            total[name] = total.get(name, 0) + nano // (NANO // 1000 if name == "cpu" else NANO)
-    return total
-
-
-def sized(draft: Draft, total: Mapping[str, int]) -> TreeMetered | None:
-    """The capacity of an elastic tree, where it changed."""
-    if draft.tree.total == total:
-        return None
-    return TreeMetered(
-        number=draft.number, total=dict(sorted(total.items())), based_on=draft.tree.sequence
-    )
 
 
 def judged(

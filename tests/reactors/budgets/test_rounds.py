@@ -40,3 +40,13 @@ async def test_a_budget_that_was_taken_away_and_comes_back_begins_anew(tmp_path)
     await ledger.rule(GRACE)
 
     assert [("Exhausted", 110)] == await ledger.round(process, 110)
+
+
+async def test_of_two_processes_that_judge_at_once_one_is_recorded(tmp_path):
+    ledger = await living(tmp_path, GRACE)
+    first, second = ledger.process(), ledger.process()
+    assert [("Exhausted", 30)] == await ledger.round(first, 30)
+
+    assert [] == await ledger.round(second, 31, hears=False)
+    assert [] == await ledger.round(second, 41)
+    assert [("GraceOver", 30)] == await ledger.round(second, 95)

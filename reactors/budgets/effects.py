@@ -1,0 +1,41 @@
+"""What runs for budgets, in the process that keeps the quota trees and has the ledger: meters and judgements, status, notices."""
+
+from __future__ import annotations
+
+import platform
+from functools import partial
+from typing import TYPE_CHECKING
+
+from reactors.budgets import NAME
+from reactors.budgets.settings import BudgetSettings
+from reactors.budgets.state import BudgetState
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+
+
+def effects(adapters: Adapters) -> Effects:
+    """Nothing where there are no trees or no ledger. Raises OSError for a token's file."""
+    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    from bus.notify import tell
+    from reactors.budgets.notices import BudgetNotices, telling
+    from reactors.budgets.rounds import Metering
+    from reactors.effectors.quota_status import StatusWriter
+    from reactors.engine.adapters import Effects
+
+    replica, trees, ledger = adapters.replica, adapters.trees, adapters.ledger
+    settings, state = adapters.settings, replica.states[NAME]
+    assert isinstance(settings, BudgetSettings) and isinstance(state, BudgetState)
+    if trees is None or ledger is None:
+        return Effects()
+    metering = Metering(
+        replica, trees, ledger, adapters.transport, adapters.clock,
+        writer=StatusWriter(adapters.cluster), writes_elastic=adapters.writes_elastic,
+    )  # fmt: skip
+    receiver = settings.receiver
+    notices = BudgetNotices(
+        adapters.cluster, adapters.transport, adapters.clock, state,
+        name=replica.cluster, instance=platform.node(),
+        tell=partial(tell, receiver) if receiver is not None else None,
+    )  # fmt: skip
+    return Effects(beside=(metering.run, partial(telling, notices, trees)))

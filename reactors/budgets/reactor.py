@@ -1,0 +1,23 @@
+"""The budgets reactor: its parts, as the machine runs them. It has no policy: each quota's object says its own rule."""
+
+from __future__ import annotations
+
+from reactors.budgets import NAME
+from reactors.budgets.decide import LedgerRead, decide
+from reactors.budgets.effects import effects
+from reactors.budgets.settings import BudgetSettings
+from reactors.budgets.state import BudgetState
+from reactors.engine.contract import Reactor
+
+reactor = Reactor(
+    name=NAME,
+    version=1,
+    policy=None,
+    settings=BudgetSettings,
+    activity="keeping budgets",
+    state=BudgetState,
+    triggers=(LedgerRead,),
+    decide=decide,
+    effects=effects,
+    expects="budget.judged",
+)
