@@ -119,8 +119,8 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
     Reasons: ``vanished`` (a delete was seen), ``lapsed`` (absent from a complete list that began
     after the API server's deadline), ``shrunk`` (seen with less), ``moved`` (seen in another quota),
     ``finished`` (seen ended: it will never hold anything again), ``covered`` (its owner is charged for it),
-    ``unanswered`` (its decision was stored after the asker had been refused). A charge that is left with ``vanished`` is
-    for pods that still end. Of a queue: ``returning`` (it passed the head and is
+    ``unanswered`` (its decision was stored after the asker had been refused). A charge that is left with
+    ``vanished`` or ``lapsed`` is for pods that still end. Of a queue: ``returning`` (it passed the head and is
     to wait again; it holds what it held until it is seen to have stopped) and ``returned`` (seen so).
     """
 

@@ -19,6 +19,11 @@ ELASTIC = "ElasticQuota"
 LANDED_US = 75 * SECOND_US
 
 
+#: Most controllers of one object that are remembered, and what stands for all there are behind them.
+MOST_OWNERS = 8
+ANY_OWNER = "*"
+
+
 class Grant(msgspec.Struct, frozen=True):
     """What one quota holds for one object (uid)."""
 
@@ -44,8 +49,9 @@ class Grant(msgspec.Struct, frozen=True):
     version: str = ""
     #: The same of the asks that change what one replica asks for, or where it is charged: the newest of them.
     reshaped: str = ""
-    #: Uid of the controller that it named when it was admitted in its own right: that one does not answer for it.
-    owner: str = ""
+    #: Uids of the controllers that it named whenever it was admitted in its own right: those do not answer for it.
+    #: All of them, as the last ask need not be the one that landed; :data:`ANY_OWNER` where there were too many.
+    owners: tuple[str, ...] = ()
     #: Its object is deleted without its children, which took their part: what it was admitted with it asks for no more.
     is_leaving: bool = False
 

@@ -25,7 +25,15 @@ from bus.events.admissions import (
 )
 from projections import histories
 from projections.admissions.elastic import Elastic
-from projections.admissions.shape import ELASTIC, LANDED_US, Grant, Node, spent
+from projections.admissions.shape import (
+    ANY_OWNER,
+    ELASTIC,
+    LANDED_US,
+    MOST_OWNERS,
+    Grant,
+    Node,
+    spent,
+)
 from projections.admissions.unmet import Refused, Unmet
 
 #: Most wants of one tree that are counted: each is one division.
@@ -233,8 +241,15 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
         fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
-        reshaped, fact.owner,
+        reshaped, _named(before.owners if before else (), fact.owner),
     )  # fmt: skip
+
+
+def _named(owners: tuple[str, ...], owner: str) -> tuple[str, ...]:
+    """The controllers that were named, with one more."""
+    if not owner or owner in owners or ANY_OWNER in owners:
+        return owners
+    return (*owners, owner) if len(owners) < MOST_OWNERS else (ANY_OWNER,)
 
 
 def without(owner: Grant, left: Left) -> Grant:

@@ -23,7 +23,7 @@ from bus.errors import EnvelopeError
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner, PodObserved
 from projections.admissions.keys import counted
-from projections.admissions.shape import Grant, Node
+from projections.admissions.shape import ANY_OWNER, Grant, Node
 from reactors.admission.lives import DEPTH, Lives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object
@@ -205,7 +205,10 @@ class Coverage:
         """
         if self._charges is None or is_open(owner.kind, kind):
             return False
-        return any(g.number and g.owner == owner.uid for _, g in self._charges.grants(uid))
+        return any(
+            g.number and not {owner.uid, ANY_OWNER}.isdisjoint(g.owners)
+            for _, g in self._charges.grants(uid)
+        )
 
     def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""

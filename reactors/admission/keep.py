@@ -67,10 +67,12 @@ class Seen(msgspec.Struct, frozen=True):
 
 
 class Absent(msgspec.Struct, frozen=True):
-    """A complete list, asked for at ``listed_us``, shows no object ``uid``."""
+    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``live`` and ``is_raised`` as in :class:`Seen`."""
 
     uid: str
     listed_us: int
+    live: Mapping[str, int] = {}
+    is_raised: bool = False
 
 
 def settle(
@@ -84,15 +86,11 @@ def settle(
     if isinstance(evidence, Absent):
         late = evidence.listed_us - LANDED_US
         found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
-        return _released(draft, [Release(g.quota, g.uid, "lapsed") for g in found])
+        return _gone(draft, found, evidence, "lapsed")
     held = _held(draft, evidence.uid)
     if evidence.is_gone:
-        # A uid never comes back, so nothing that raises it can land any more; what lives below it still ends.
-        left = [(g, _floor(g, evidence)) for g in held]
-        return _released(
-            draft,
-            [Release(g.quota, g.uid, "vanished", n) for g, n in left if n != g.charge or not n],
-        )
+        # A uid never comes back, so nothing that raises it can land any more.
+        return _gone(draft, held, evidence, "vanished")
     if evidence.holder is not None:
         # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
         # it is seen with this one.
@@ -181,9 +179,16 @@ def _less(
     return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
 
 
-def _floor(grant: Grant, gone: Seen) -> dict[str, int]:
-    """What the grant of a gone object still holds."""
-    return grant.charge if gone.is_raised else _fallen(grant, summed(gone.live, grant.types))
+def _gone(
+    draft: Draft, held: list[Grant], gone: Seen | Absent, reason: str
+) -> list[AdmissionDecided | AdmissionReleased]:
+    """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
+    left = [
+        (g, g.charge if gone.is_raised else _fallen(g, summed(gone.live, g.types))) for g in held
+    ]
+    return _released(
+        draft, [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
+    )
 
 
 def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:

@@ -129,7 +129,8 @@ class Keeper:
                 await asyncio.sleep(0)
         for uid in sorted(self._absent):
             listed_us = self._absent[uid]
-            await self._append(uid, Absent(uid, listed_us))
+            live = self._view.coverage.lives.total(uid)
+            await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)))
             if self._absent[uid] == listed_us:
                 del self._absent[uid]
 
@@ -216,7 +217,7 @@ class Keeper:
             await self._object(seen.holder)
         if seen.kind == POD:
             seen = self._as_asked(seen)
-        if self._raises.waits(uid) or EXPECTED in seen.live:
+        if self._is_raised(uid, seen.live):
             seen = msgspec.structs.replace(seen, is_raised=True)
         trees = set(self._journals.holders.get(uid, ()))
         own = self._journals.places.get((where.kind, where.quota)) if where else None
@@ -224,6 +225,10 @@ class Keeper:
         for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
             await self._settle(self._journals.tree(tree), seen)
         self._watch(uid)
+
+    def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
+        """Whether something that was let pass below an object was not seen yet."""
+        return self._raises.waits(uid) or EXPECTED in live
 
     def _as_asked(self, seen: Seen) -> Seen:
         """A pod's facts do not say its limits: where its requests are those that were asked, so are they."""

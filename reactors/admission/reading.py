@@ -62,10 +62,13 @@ def name_of(review: Review, metadata: dict[str, Any]) -> str:
 def is_going(kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review: Review) -> bool:
     """Whether it is being deleted and asks for no more than before: its controller makes nothing for it any more.
 
-    What is charged for it falls when it is gone; refused, its finalizers could never be taken away.
+    What is charged for it falls when it is gone; refused, its finalizers could never be taken away. One that is given
+    another controller, or none, leaves the charge of the one it had, and runs on as long as it takes to end.
     """
     is_known = kind.is_native or kind.kind == POD
     if not metadata.get("deletionTimestamp") or review.old_object is None or not is_known:
+        return False
+    if controller_of(review.old_object.get("metadata") or {}) != controller_of(metadata):
         return False
     try:
         before = kinds.asked(kind, review.old_object)

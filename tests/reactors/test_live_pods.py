@@ -148,6 +148,35 @@ async def test_a_deleted_owner_holds_what_its_pods_hold_until_they_end(cluster):
     assert cluster.used() == 0
 
 
+async def test_a_list_without_a_deleted_owner_gives_back_nothing_that_lives(cluster):
+    """Something was asked for it a moment before its delete, so a complete list has to settle that."""
+    await deployed(cluster, cpu=5)
+    before = made("Deployment", "web", 5, 2, version=50)
+    assert (await ask(cluster, "Deployment", "web", 4, 2, version=50, before=before)).allowed
+    await cluster.lose("web", kind="Deployment")
+    cluster.clock.after(100)
+    await cluster.list(kind="Deployment")
+
+    assert cluster.used() == 10_000
+    await cluster.lose("web-1", kind="ReplicaSet")
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 5000
+    await cluster.lose_pod("web-1-1", owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 0
+
+
+async def test_a_list_without_an_owner_that_was_never_seen_gives_back_nothing_that_lives(cluster):
+    """It was made and deleted while nobody watched; what was made below it still ends."""
+    assert (await ask(cluster, "Job", "night", 4, 2)).allowed
+    for number in range(2):
+        await begin(cluster, "Pod", f"night-{number}", 4, by=("Job", "night"), user=CONTROLLER)
+    for left, pods in ((8000, ("night-0", "night-1")), (4000, ("night-1",)), (0, ())):
+        cluster.clock.after(100)
+        await cluster.list_pods(*pods)
+        await cluster.list(kind="Job")
+        assert cluster.used() == left
+
+
 async def test_pods_that_passed_unseen_below_an_owner_raise_its_charge(cluster):
     """While no webhook answers, what a controller makes passes: it is charged when it is seen."""
     await deployed(cluster, cpu=5, replicas=1)
@@ -301,6 +330,61 @@ async def test_a_pod_that_is_given_another_owner_keeps_the_charge_that_this_was_
     cluster.skip_versions(600)
     await show(cluster, "Pod", "db-0", 4, by=("ReplicaSet", "set"))
     assert (released(cluster), cluster.used()) == ([], 16_000)
+
+
+@pytest.mark.parametrize(
+    "to", [("Rollout", "made-up"), ("ReplicaSet", "set"), None], ids=["made up", "charged", "none"]
+)
+async def test_a_pod_that_is_given_another_owner_while_it_ends_asks_for_itself(cluster, to):
+    """It ends when it likes, and no longer counts below the owner that it had."""
+    await begin(cluster, "StatefulSet", "db", 4, 1)
+    await begin(cluster, "Pod", "db-0", 4, by=("StatefulSet", "db"), user=CONTROLLER)
+    await begin(cluster, "ReplicaSet", "set", 4, 1)
+    by = {"version": 500, "deletionTimestamp": "2026-01-01T00:00:00Z"}
+    before = made("Pod", "db-0", 4, by=("StatefulSet", "db"), **by)
+
+    finalized = await ask(
+        cluster, "Pod", "db-0", 4, before=before, by=("StatefulSet", "db"), finalizers=[], **by
+    )
+    assert finalized.reason == "unchanged"
+    assert (await ask(cluster, "Pod", "db-0", 4, before=before, by=to, **by)).reason == "over-quota"
+
+
+async def test_an_orphan_that_ends_takes_its_part_of_the_owners_charge_along(cluster):
+    await begin(cluster, "StatefulSet", "db", 4, 1)
+    await begin(cluster, "Pod", "db-0", 4, by=("StatefulSet", "db"), user=CONTROLLER)
+    orphaned = orphan("Pod", "db-0", 4, by=("StatefulSet", "db"))
+    for object in (orphaned["object"], orphaned["old_object"]):
+        object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+
+    assert (await review(cluster, orphaned)).reason == "orphaned"
+
+
+async def test_an_owner_that_an_earlier_request_named_does_not_answer_either(cluster):
+    """Two requests change one version, and are admitted in one order: the first of them may be the one that lands."""
+    await begin(cluster, "ReplicaSet", "set", 4, 1)
+    await begin(cluster, "Pod", "p", 4)
+    before = made("Pod", "p", 4, version=500)
+    for by in (("ReplicaSet", "set"), None, ("ReplicaSet", "other")):
+        named = {"by": by, "version": 500, "before": before, "annotations": {"a": str(by)}}
+        assert (await ask(cluster, "Pod", "p", 4, **named)).allowed
+    cluster.skip_versions(600)
+    await show(cluster, "Pod", "p", 4, by=("ReplicaSet", "set"))
+
+    assert (released(cluster), cluster.used()) == ([], 8000)
+
+
+async def test_whoever_names_very_many_owners_is_answered_for_by_none(cluster):
+    await begin(cluster, "ReplicaSet", "set", 4, 1)
+    await begin(cluster, "Pod", "p", 4)
+    before = made("Pod", "p", 4, version=500)
+    for uid in ("set", *(f"set-{n}" for n in range(20))):
+        named = {"by": ("ReplicaSet", uid), "version": 500, "before": before}
+        assert (await ask(cluster, "Pod", "p", 4, **named)).allowed
+    cluster.skip_versions(600)
+    await show(cluster, "Pod", "p", 4, by=("ReplicaSet", "set"))
+
+    assert (released(cluster), cluster.used()) == ([], 8000)
 
 
 async def test_orphaned_pods_are_charged_one_by_one_from_their_owner(cluster):
