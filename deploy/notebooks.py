@@ -59,7 +59,7 @@ def _know(select: Select, cluster: str, view: CullingView) -> None:
     """Fill in the activity of live pods, and their images from the newest sample of each."""
     query = sa.select(notebook_activity).where(notebook_activity.c.cluster == cluster)
     for row in map(from_columns, select(query)):
-        if row.uid in view.pods:
+        if view.pod(row.uid) is not None:
             view.activity[row.uid] = row
     columns = events.c
     sampled = sa.and_(columns.cluster == cluster, columns.type == NotebookSampled.wire_type)

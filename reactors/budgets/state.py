@@ -12,6 +12,7 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import Fact
 from projections.budgets import Exhaustion, Phase
+from projections.cluster import ClusterState
 from reactors.budgets import NAME
 from reactors.budgets.rules import exhaustion_of
 
@@ -29,7 +30,8 @@ class BudgetState:
 
     reads: ClassVar[tuple[type[Fact], ...]] = (BudgetJudged, NoticeSettled, ClockTicked)
 
-    def __init__(self) -> None:
+    def __init__(self, state: ClusterState) -> None:
+        """Nothing of the cluster's state is read."""
         self.exhaustions: dict[Place, Exhaustion] = {}
         #: The phase that was recorded last.
         self.phases: dict[Place, Phase] = {}

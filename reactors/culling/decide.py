@@ -24,11 +24,12 @@ from bus.clock import SECOND_US, parse_stamp
 from bus.errors import TimestampError
 from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
 from bus.resources.culling import SNOOZED_UNTIL
+from projections.cluster import Pod, Workload
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
-from reactors.culling.view import NOTEBOOK, CullingView, Object, Pod, Standing
+from reactors.culling.view import NOTEBOOK, CullingView, Standing
 from reactors.engine.contract import Draft, Rest, Trigger
 
 #: A restore may be done so long after it was asked for.
@@ -60,12 +61,12 @@ class Judged(msgspec.Struct, frozen=True):
 
 def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> Judged:
     """The verdict on the notebook ``uid`` at ``now_us``. It must be among ``view.notebooks``."""
-    pod = view.pods[uid]
+    pod = view.state.pods[uid]
     annotations = view.annotations(pod)
     if policy.kubeflow is not None and (notebook := _notebook(view, pod)) is not None:
         annotations |= notebook.annotations
-    team = pod.team or view.teams.get(pod.namespace, "")
-    limits = limits_of(policy, Subject(pod.namespace, team, view.images.get(uid, ""), annotations))
+    image = view.images.get(uid, "")
+    limits = limits_of(policy, Subject(pod.namespace, view.team(pod), image, annotations))
     samples = samples_of(view.activity[uid])
     standing = view.warned.get(uid)
     warned = None
@@ -76,7 +77,7 @@ def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> J
         return _by_kubeflow(view, policy.kubeflow, pod, limits, samples, standing, now_us)
     verdict = judge(
         samples,
-        running_since_us=pod.running_since_us,
+        running_since_us=pod.started_us,
         warned=warned,
         limits=limits,
         now_us=now_us,
@@ -106,7 +107,7 @@ def _by_kubeflow(
 ) -> Judged:
     """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
     book = view.books.of(pod.namespace, pod.name)
-    found = verdict_of(book, rules, pod.running_since_us, is_warned=standing is not None)
+    found = verdict_of(book, rules, pod.started_us, is_warned=standing is not None)
     if limits.exempt and found.decision == "cull":
         found = msgspec.structs.replace(found, decision="keep", reason="exempt")
     limits = msgspec.structs.replace(
@@ -147,7 +148,7 @@ def rests(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> Iterato
 
 
 def _unable(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Rest]:
-    pod = view.pods[uid]
+    pod = view.state.pods[uid]
     if not pod.is_running or uid in view.stopped:
         return
     found = judged(view, policy, uid, trigger.at_us)
@@ -178,7 +179,7 @@ def _waits(view: CullingView, trigger: Trigger, uid: str) -> _Waits:
 
 
 def _due(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Draft]:
-    pod = view.pods[uid]
+    pod = view.state.pods[uid]
     if not pod.is_running:
         return
     found = judged(view, policy, uid, trigger.at_us)
@@ -201,7 +202,7 @@ def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> Dra
         reason=verdict.reason,
         numbers={
             "last_activity_us": verdict.last_activity_us,
-            "running_since_us": found.pod.running_since_us,
+            "running_since_us": found.pod.started_us,
             "known_us": found.known_us,
             "idle_limit_us": verdict.idle_limit_us,
             "idle_seconds": limits.idle_seconds,
@@ -226,10 +227,10 @@ def _target(view: CullingView, policy: CullingPolicy, pod: Pod) -> Target | None
     return Target(NOTEBOOK, notebook.namespace, notebook.name, notebook.uid, pod.node)
 
 
-def _notebook(view: CullingView, pod: Pod) -> Object | None:
+def _notebook(view: CullingView, pod: Pod) -> Workload | None:
     """The Notebook that the pod's name says."""
     book = view.books.of(pod.namespace, pod.name)
-    return view.objects.get(book.uid) if book is not None else None
+    return view.state.workloads.get(book.uid) if book is not None else None
 
 
 def _restored(id: str, cull: Decision, trigger: Trigger) -> Draft:
@@ -247,9 +248,9 @@ def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> s
     if decision.is_asked or isinstance(decision, Withdraw):
         return ""
     uid = decision.key
-    if uid not in view.pods or uid not in view.activity:
+    if view.pod(uid) is None or uid not in view.activity:
         return "gone"
-    pod = view.pods[uid]
+    pod = view.state.pods[uid]
     now = judged(view, policy, uid, max(decision.at_us, view.activity[uid].observed_us))
     if now.limits.exempt:
         return "exempt"
@@ -257,9 +258,9 @@ def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> s
         return _overtaken_by_kubeflow(view, policy, pod, decision)
     if isinstance(decision, Cull) and _snoozes(view, pod, decision, now.limits):
         return "snoozed"
-    known = [one for one in now.samples if one.observed_us >= pod.running_since_us]
+    known = [one for one in now.samples if one.observed_us >= pod.started_us]
     readable = [one for one in known if one.outcome == "ok"]
-    active_us, _ = last_activity(readable, pod.running_since_us, now.limits)
+    active_us, _ = last_activity(readable, pod.started_us, now.limits)
     if decision.reason == "idle" and active_us > decision.numbers["last_activity_us"]:
         return "active"
     if now.verdict.decision == "unknown":
@@ -297,4 +298,4 @@ def _snoozed_us(annotations: dict[str, str]) -> int | None:
 
 def managed(view: CullingView) -> int:
     """How many notebooks there are."""
-    return sum(uid in view.pods for uid in view.activity)
+    return sum(view.pod(uid) is not None for uid in view.activity)

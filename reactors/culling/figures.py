@@ -21,7 +21,7 @@ def figures(replica: Replica) -> Iterator[Metric]:
     """All of them, as of the newest tick."""
     view, current = replica.states[NAME], replica.policies.of(NAME)
     assert isinstance(view, CullingView)
-    running = Counter(view.pods[uid].namespace for uid in view.notebooks)
+    running = Counter(view.state.pods[uid].namespace for uid in view.notebooks)
     yield Metric(
         "notebook_running", "gauge", "Notebooks that run, by namespace.",
         [Sample(count, {"namespace": name}) for name, count in sorted(running.items())],

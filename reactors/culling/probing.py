@@ -38,10 +38,11 @@ from bus.sources.kernels.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
 from bus.sources.kernels.memory import HEARTBEAT_US
 from bus.sources.kernels.sampler import AskServer, Sampler
 from bus.transport import Transport
+from projections.cluster import Pod
 from reactors.culling.decide import judged
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.view import NAME, CullingView, Pod
+from reactors.culling.view import NAME, CullingView
 from reactors.engine.replica import Replica
 
 #: Labels of NVIDIA's exporter, by its chart and by the GPU operator.
@@ -128,7 +129,7 @@ class Prober:
 
     async def round(self) -> int:
         """Ask every notebook once, and publish what is news; how many were asked."""
-        pods = [pod for pod in self._view.pods.values() if pod.is_running and self._asks(pod)]
+        pods = [pod for pod in self._view.pods() if pod.is_running and self._asks(pod)]
         exporters = await self._exporters({pod.node for pod in pods})
         slots = asyncio.Semaphore(AT_ONCE)
 
@@ -137,7 +138,9 @@ class Prober:
                 return await self._peer(pod, exporters)
 
         peers = [peer for peer in await asyncio.gather(*map(read, pods)) if peer is not None]
-        self._known = {uid: one for uid, one in self._known.items() if uid in self._view.pods}
+        self._known = {
+            uid: one for uid, one in self._known.items() if self._view.pod(uid) is not None
+        }
         events = await self._sampler.round(peers)
         if events:
             await self._transport.publish(events)
@@ -163,7 +166,7 @@ class Prober:
         return known.peer
 
     def _token(self, pod: Pod) -> str:
-        chain = self._view.chain(pod) or []
+        chain = self._view.state.chain(pod.owner) or []
         if not any(above.kind in TRUSTED_KINDS for above in chain):
             return ""
         if any(above.namespace != pod.namespace for above in chain):
@@ -190,7 +193,7 @@ class Prober:
     async def _exporters(self, nodes: set[str]) -> dict[str, str]:
         """Node to the address of its GPU exporter; none where two pods of a node say that they are it."""
         candidates: dict[str, list[Pod]] = {}
-        for pod in self._view.pods.values():
+        for pod in self._view.pods():
             is_exporter = any(pod.labels.get(key) == value for key, value in EXPORTERS)
             is_trusted = pod.namespace in self._exporter_namespaces
             if pod.node in nodes and pod.is_running and is_exporter and is_trusted:

@@ -21,9 +21,10 @@ import msgspec
 from bus.clock import SECOND_US, format_stamp
 from bus.go_time import Stamp
 from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from projections.cluster import Workload
 from reactors.culling.decide import judged
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.view import CullingView, Object
+from reactors.culling.view import CullingView
 
 #: What the web UI tells apart.
 VISIBLE_US = 60 * SECOND_US
@@ -68,13 +69,14 @@ def changes(stamping: Stamping, have: Mapping[str, str]) -> dict[str, str | None
 
 def stampings(view: CullingView, policy: CullingPolicy, now_us: int) -> list[Stamping]:
     """Every Notebook that has something to be written by what is known of it."""
-    objects = (view.objects[uid] for uid in view.books.uids() if uid in view.objects)
+    known = view.state.workloads
+    objects = (known[uid] for uid in view.books.uids() if uid in known)
     found = (one for notebook in objects for one in _wanted(view, policy, notebook, now_us))
-    return [one for one in found if changes(one, view.objects[one.uid].annotations)]
+    return [one for one in found if changes(one, known[one.uid].annotations)]
 
 
 def _wanted(
-    view: CullingView, policy: CullingPolicy, notebook: Object, now_us: int
+    view: CullingView, policy: CullingPolicy, notebook: Workload, now_us: int
 ) -> Iterator[Stamping]:
     place = notebook.uid, notebook.namespace, notebook.name
     if policy.kubeflow is not None:
@@ -89,7 +91,7 @@ def _wanted(
     if STOPPED in notebook.annotations or (not pods and now_us > notebook.seen_us + GRACE_US):
         yield Stamping(*place)
         return
-    seen = [uid for uid in pods if uid in view.activity and view.pods[uid].is_running]
+    seen = [uid for uid in pods if uid in view.activity and view.state.pods[uid].is_running]
     found = [judged(view, policy, uid, now_us).verdict for uid in seen]
     known = [verdict.last_activity_us for verdict in found if verdict.decision != "unknown"]
     if known:

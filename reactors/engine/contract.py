@@ -20,6 +20,7 @@ from bus.envelope import Event
 from bus.events.decisions import Decision, Target
 from bus.events.vocabulary import Fact
 from bus.metrics import Metric
+from projections.cluster import ClusterState
 from reactors.engine.settings import ReactorSettings
 
 if TYPE_CHECKING:
@@ -90,14 +91,14 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class State(Protocol):
-    """What a reactor knows, held in memory. It shares nothing with other states."""
+    """What a reactor knows beside the state of the cluster, which it reads and never writes."""
 
     #: The facts that change it, or bases of them. It is given no others, and a process reads no others for it.
     reads: ClassVar[tuple[type[Fact], ...]]
 
     def take(self, fact: Fact, event: Event) -> None:
-        """Fold one event of this cluster; own decisions come once each, from the moment they are made. Total and pure
-        but for the state itself.
+        """Fold one event of this cluster, which the cluster's state took before; own decisions come once each, from the
+        moment they are made. Total and pure but for the state itself.
         """
 
 
@@ -115,8 +116,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     settings: type[ReactorSettings]
     #: What it does, for people: "culling", "giving back".
     activity: str
-    #: Makes an empty state.
-    state: type[State]
+    #: Makes an empty state beside that of the cluster.
+    state: Callable[[ClusterState], State]
     triggers: tuple[type[Fact | Review], ...]
     #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off. On a review: to the facts themselves.
     decide: Callable[[Any, Trigger, Any], Sequence[Any]]

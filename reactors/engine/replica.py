@@ -17,6 +17,7 @@ from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
+from projections.cluster import ClusterState
 from reactors.engine.contract import Draft, Reactor, Review, State, Trigger, decision_id
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
@@ -45,7 +46,10 @@ class Replica:
         )
         self.interlocks = Interlocks()
         self.effects = Effects()
-        self.states: dict[str, State] = {one.name: one.state() for one in reactors}
+        self.cluster_state = ClusterState()
+        self.states: dict[str, State] = {
+            one.name: one.state(self.cluster_state) for one in reactors
+        }
         #: What was let go at the newest trigger because of a limit: key to token.
         self.withheld: dict[str, str] = {}
         #: The newest event that was folded.
@@ -176,7 +180,11 @@ class Replica:
             *self.states.values(),
             self.policies,
         )
-        return tuple(part.take for part in parts if issubclass(fact, part.reads))
+        found = [part.take for part in parts if issubclass(fact, part.reads)]
+        if found and issubclass(fact, ClusterState.reads):
+            # The others read what the cluster is like after the event.
+            found.insert(0, self.cluster_state.take)
+        return tuple(found)
 
 
 def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) -> Decision:

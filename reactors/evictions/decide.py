@@ -22,6 +22,7 @@ from collections.abc import Iterable, Iterator
 from bus.clock import SECOND_US
 from bus.events.decisions import Decision, Evict, Target
 from projections.admissions.shape import BUSINESS, ELASTIC
+from projections.cluster import Pod
 from reactors import reclaim
 from reactors.engine.contract import Draft, Rest, Trigger
 from reactors.evictions import preempting
@@ -30,13 +31,12 @@ from reactors.evictions.view import (
     PREEMPTED,
     PREEMPTIBLE,
     EvictionView,
-    Held,
     Placed,
     asked,
     elastic,
     elastic_used,
 )
-from reactors.reclaim import Pod, importance
+from reactors.reclaim import importance
 
 #: A decision may be done so long after it was made: a disruption budget may hold it up.
 EXPIRES_US = 300 * SECOND_US
@@ -69,14 +69,12 @@ def _spent(
     for (quota, key), judged in sorted(view.spent.items()):
         charged = _charged(view, quota, key)
         held = placed.get((BUSINESS, quota), ()) if charged else ()
-        pods = [pod for pod in held if view.holder(pod.fact) in charged]
+        pods = [pod for pod in held if view.holder(pod) in charged]
         numbers = {
             "spent": judged.spent, "limit": judged.limit, "exhausted_s": judged.exhausted_s or 0,
             "judged_s": judged.at_s,
         }  # fmt: skip
-        willing_first = sorted(
-            _least_first(pods, quota), key=lambda pod: pod.fact.uid in view.refusals
-        )
+        willing_first = sorted(_least_first(pods, quota), key=lambda pod: pod.uid in view.refusals)
         for pod in willing_first:
             if _may_go(view, pod, trigger) != waiting:
                 yield _draft(pod, quota, GRACE, numbers, trigger)
@@ -115,12 +113,10 @@ def _overused(
 
 
 def _revoked(
-    view: EvictionView, held: list[Held], trigger: Trigger, quota: str, used: dict[str, int],
+    view: EvictionView, held: list[Pod], trigger: Trigger, quota: str, used: dict[str, int],
     runtime: dict[str, int],
 ) -> Iterator[Draft]:  # fmt: skip
-    pods = {
-        (pod.fact.namespace, pod.fact.name): pod for pod in held if not _rests(view, pod, trigger)
-    }
+    pods = {(pod.namespace, pod.name): pod for pod in held if not _rests(view, pod, trigger)}
     victims = reclaim.revoked(used, runtime, (_pod(one, quota) for one in pods.values()))
     keys = reclaim.over(used, runtime)
     numbers = {f"used_{key}": used.get(key, 0) for key in keys}
@@ -131,16 +127,15 @@ def _revoked(
             yield _draft(pod, quota, OVERUSED, numbers, trigger)
 
 
-def _least_first(pods: Iterable[Held], quota: str) -> list[Held]:
+def _least_first(pods: Iterable[Pod], quota: str) -> list[Pod]:
     return sorted(pods, key=lambda pod: importance(_pod(pod, quota)), reverse=True)
 
 
-def _pod(held: Held, quota: str) -> Pod:
+def _pod(pod: Pod, quota: str) -> reclaim.Pod:
     """A pod as reclaiming takes it."""
-    fact = held.fact
-    return Pod(
-        fact.name, fact.namespace, quota, fact.priority, held.started_us, asked(held),
-        preemptible=fact.labels.get(PREEMPTIBLE) != "false",
+    return reclaim.Pod(
+        pod.name, pod.namespace, quota, pod.priority, pod.started_us, asked(pod),
+        preemptible=pod.labels.get(PREEMPTIBLE) != "false",
     )  # fmt: skip
 
 
@@ -152,39 +147,38 @@ def rests(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Itera
         yield Rest(draft, "outstanding" if draft.key in view.awaited else "refused", until_us)
 
 
-def _may_go(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
-    return pod.fact.uid not in view.awaited and not _rests(view, pod, trigger)
+def _may_go(view: EvictionView, pod: Pod, trigger: Trigger) -> bool:
+    return pod.uid not in view.awaited and not _rests(view, pod, trigger)
 
 
-def _rests(view: EvictionView, pod: Held, trigger: Trigger) -> bool:
-    return view.rests_until_us.get(pod.fact.uid, 0) > trigger.at_us
+def _rests(view: EvictionView, pod: Pod, trigger: Trigger) -> bool:
+    return view.rests_until_us.get(pod.uid, 0) > trigger.at_us
 
 
-def _draft(pod: Held, quota: str, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
-    fact = pod.fact
+def _draft(pod: Pod, quota: str, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
     return Draft(
         verb=Evict,
-        key=fact.uid,
-        target=Target("Pod", fact.namespace, fact.name, fact.uid, fact.node or ""),
+        key=pod.uid,
+        target=Target("Pod", pod.namespace, pod.name, pod.uid, pod.node),
         quota=quota,
         reason=reason,
-        numbers={"priority": fact.priority, **numbers},
+        numbers={"priority": pod.priority, **numbers},
         expires_us=trigger.at_us + EXPIRES_US,
     )
 
 
 def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) -> str:
     """Why a pod need not go any more by what is known since; "" = it must."""
-    pod = view.pods.get(decision.key)
+    pod = view.pod(decision.key)
     if pod is None:
         return "gone"
-    where = view.place(pod.fact)
+    where = view.place(pod)
     if where is None:
         return "quota_changed"
     if decision.reason == PREEMPTED:
         return preempting.overtaken(view, decision)
     if decision.reason == GRACE:
-        holder, kind = view.holder(pod.fact), where.kind
+        holder, kind = view.holder(pod), where.kind
         keys = [key for quota, key in view.spent if kind == BUSINESS and quota == where.quota]
         is_due = any(holder in _charged(view, where.quota, key) for key in keys)
         return "" if is_due else "budget_renewed"
@@ -199,4 +193,4 @@ def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) ->
 
 def managed(view: EvictionView) -> int:
     """How many pods hold something."""
-    return len(view.pods)
+    return view.bound

@@ -21,14 +21,14 @@ from bus.events.decisions import Decision, Evict, Target
 from projections.admissions import Draft as Overlay
 from projections.admissions import Node, Tree
 from projections.admissions.unmet import OVER_QUOTA, Unmet
+from projections.cluster import Pod
 from reactors import reclaim
 from reactors.admission.decide import Request, decide
 from reactors.engine.contract import Draft, Trigger
-from reactors.evictions.view import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView, Held
+from reactors.evictions.view import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView
 from reactors.queue.demand import unmet
 from reactors.queue.plan import planned_in
 from reactors.queue.shape import ordered
-from reactors.reclaim import Pod
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -45,7 +45,7 @@ class Asker(msgspec.Struct, frozen=True):
         return -self.priority, self.unmet.place
 
 
-_Pods = dict[tuple[str, str], Held]
+_Pods = dict[tuple[str, str], Pod]
 
 
 def preempted(
@@ -67,14 +67,14 @@ def preempted(
             numbers |= {f"asked_{one.key}": one.asked, f"used_{one.key}": one.used}
             numbers[f"limit_{one.key}"] = one.limit
         for victim in reversed(found.victims):
-            fact = pods[(victim.namespace, victim.name)].fact
+            pod = pods[(victim.namespace, victim.name)]
             yield Draft(
                 verb=Evict,
-                key=fact.uid,
-                target=Target("Pod", fact.namespace, fact.name, fact.uid, fact.node or ""),
+                key=pod.uid,
+                target=Target("Pod", pod.namespace, pod.name, pod.uid, pod.node),
                 quota=quota,
                 reason=PREEMPTED,
-                numbers={"priority": fact.priority, **numbers},
+                numbers={"priority": pod.priority, **numbers},
                 expires_us=expires_us,
                 beneficiary=asker.unmet.title,
                 is_shadow=is_shadow,
@@ -125,7 +125,7 @@ def _request(asker: Asker) -> Request:
 def _is_eligible(view: EvictionView, node: Node, asker: Asker, at_us: int) -> bool:
     """Whether room may be made for it: not while a less important pod is going."""
     going = [
-        Pod(one.target.name, quota=node.name, priority=one.numbers["priority"])
+        reclaim.Pod(one.target.name, quota=node.name, priority=one.numbers["priority"])
         for uid, one in view.yielding.items()
         if uid in node.grants and not one.is_shadow and at_us - one.at_us < LONGEST_REST_US
     ]
@@ -140,14 +140,15 @@ def _is_eligible(view: EvictionView, node: Node, asker: Asker, at_us: int) -> bo
 
 def _candidates(view: EvictionView, node: Node, at_us: int) -> _Pods:
     """The bound pods that the quota charges by themselves and that may be tried now."""
-    found = (view.pods[uid] for uid in node.grants if uid in view.pods)
+    found = (view.pod(uid) for uid in node.grants)
     return {
-        (held.fact.namespace, held.fact.name): held
+        (held.namespace, held.name): held
         for held in found
-        if held.fact.uid not in view.yielding
-        and held.fact.uid not in view.awaited
-        and view.holder(held.fact) == held.fact.uid
-        and view.rests_until_us.get(held.fact.uid, 0) <= at_us
+        if held is not None
+        and held.uid not in view.yielding
+        and held.uid not in view.awaited
+        and view.holder(held) == held.uid
+        and view.rests_until_us.get(held.uid, 0) <= at_us
     }
 
 
@@ -162,10 +163,10 @@ def _selected(
             used = {key: amount - grant.charge.get(key, 0) for key, amount in used.items()}
     limits = overlay.limits(node, wants)
     candidates = [
-        Pod(
-            held.fact.name, held.fact.namespace, node.name, held.fact.priority, held.started_us,
-            node.grants[held.fact.uid].charge,
-            preemptible=held.fact.labels.get(PREEMPTIBLE) != "false",
+        reclaim.Pod(
+            held.name, held.namespace, node.name, held.priority, held.started_us,
+            node.grants[held.uid].charge,
+            preemptible=held.labels.get(PREEMPTIBLE) != "false",
         )
         for held in pods.values()
     ]  # fmt: skip
@@ -180,6 +181,6 @@ def _selected(
     )
 
 
-def _asker(asker: Asker, node: Node) -> Pod:
+def _asker(asker: Asker, node: Node) -> reclaim.Pod:
     one = asker.unmet
-    return Pod(one.name, one.namespace, node.name, asker.priority, request=one.wants)
+    return reclaim.Pod(one.name, one.namespace, node.name, asker.priority, request=one.wants)

@@ -1,8 +1,8 @@
-"""What evictions know of a cluster: pods and whose quota they belong to, the trees, budgets whose grace is over.
+"""What evictions know of a cluster: whose quota its pods belong to, the trees, budgets whose grace is over.
 
-Workloads, namespaces and quotas are those of admission's view. A pod belongs to the quota of the top of its chain of
-controllers. What a quota uses is counted by the pods that are bound and not about to end, not by what its workloads are
-charged: a workload whose pods go is charged on, and would have to give back for ever.
+Pods and workloads are those of the state of the cluster, namespaces and quotas those of admission's view. A pod belongs to
+the quota of the top of its chain of controllers. What a quota uses is counted by the pods that are bound and not about to
+end, not by what its workloads are charged: a workload whose pods go is charged on, and would have to give back for ever.
 
 In shadow a pod that would have gone counts as gone, until its quota has nothing to give back or the policy changes. So
 each is named once, and all of them are: deciding anew on what still runs would name the first few for ever.
@@ -16,26 +16,23 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
-import msgspec
-
-from bus.clock import SECOND_US, parse_stamp
+from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.errors import EnvelopeError, HistoryDivergedError, TimestampError
+from bus.errors import HistoryDivergedError
 from bus.events.admissions import JOURNAL, AdmissionsGrouped, entries
 from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, EffectSettled, Evict
-from bus.events.pods import PodObserved, PodsListed, PodState
+from bus.events.pods import PodsListed, PodState
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
-from projections import histories
 from projections.admissions import Node, Tree
 from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.admissions.tree import Fact as Entry
+from projections.cluster import POD, Change, ClusterState, Pod
+from projections.cluster.rows import Row
 from reactors import reclaim
-from reactors.admission.coverage import demand_of
 from reactors.admission.mapping import Place
-from reactors.admission.objects import covers
 from reactors.admission.owners import COVERING
 from reactors.admission.view import View
 from reactors.evictions import NAME
@@ -55,19 +52,8 @@ ASKED = "requests."
 GRACE_OVER = "GraceOver"
 
 
-class Held(msgspec.Struct, frozen=True):
-    """A bound pod that is not about to end."""
-
-    fact: PodState
-    version: str
-    seen_us: int
-    #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole.
-    demand: dict[str, int]
-    started_us: int
-
-
 #: Pods by the kind and the name of their quota.
-Placed = dict[tuple[str, str], list[Held]]
+Placed = dict[tuple[str, str], list[Pod]]
 
 
 class EvictionView:
@@ -78,15 +64,15 @@ class EvictionView:
         ClockTicked, PolicyChanged, Evict, EffectSettled,
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        #: How many pods are bound and not about to end.
+        self.bound = 0
         # It takes the events of the one cluster that the replica is about.
         self.seen = View("")
         #: What waits, and the values of priority classes.
         self.lines = Lines(self.seen)
         self.trees: dict[str, Tree] = {}
-        #: By uid.
-        self.pods: dict[str, Held] = {}
-        self._versions: dict[str, tuple[str, int]] = {}
         #: (quota, key) to the judgement that its grace is over.
         self.spent: dict[tuple[str, str], BudgetJudged] = {}
         #: Elastic quotas by name: since when each may be over its share. Empty while the policy does not ask for it: placing every
@@ -113,14 +99,13 @@ class EvictionView:
         self.seen.unmark()
         for one in entries(event):
             self.lines.take(one)
+        for change in self._state.changes(fact):
+            if change.kind == POD:
+                self._pod(change)
         if isinstance(fact, AdmissionsGrouped):
             self._entered(fact.decisions, event)
         elif isinstance(fact, JOURNAL):
             self._entered((fact,), event)
-        elif isinstance(fact, PodState):
-            self._pod(fact, event.time_us)
-        elif isinstance(fact, PodsListed):
-            self._listed(fact, event.time_us)
         elif isinstance(fact, BudgetJudged):
             place = (fact.quota, fact.key)
             self.spent.pop(place, None)
@@ -154,45 +139,16 @@ class EvictionView:
             pass
         tree.skip(event.sequence)
 
-    def _pod(self, fact: PodState, time_us: int) -> None:
-        known = self._versions.get(fact.uid)
-        if known is not None and not histories.precedes(*known, fact.resource_version, time_us):
-            return
-        is_held = isinstance(fact, PodObserved) and fact.node and not fact.deletion
-        if not is_held or fact.phase in ("Succeeded", "Failed"):
-            self._forget(fact.uid)
-        # Also of what is gone: an observation that comes late must not bring it back. The next complete list clears it away.
-        self._versions[fact.uid] = (fact.resource_version, time_us)
-        if is_held and fact.phase not in ("Succeeded", "Failed"):
-            assert isinstance(fact, PodObserved)
-            try:
-                demand = demand_of(fact)
-            except EnvelopeError:
-                demand = {}
-            started_us = _us(fact.scheduled or fact.created, time_us)
-            self.pods[fact.uid] = Held(fact, fact.resource_version, time_us, demand, started_us)
+    def _pod(self, change: Change) -> None:
+        was, is_bound = _bound(change.before), _bound(change.after)
+        self.bound += is_bound - was
+        if was and not is_bound:
+            self._forget(change.uid)
 
     def _forget(self, uid: str) -> None:
-        self.pods.pop(uid, None)
         self.rests_until_us.pop(uid, None)
         self.refusals.pop(uid, None)
         self.shadowed.discard(uid)
-
-    def _listed(self, fact: PodsListed, listed_us: int) -> None:
-        present = set(fact.uids)
-        for uid, (_, seen_us) in list(self._versions.items()):
-            if (
-                covers(fact, uid)
-                and uid not in present
-                and uid not in self.pods
-                and seen_us < listed_us
-            ):
-                del self._versions[uid]
-        for uid, pod in list(self.pods.items()):
-            if covers(fact, uid) and uid not in present and pod.seen_us < listed_us:
-                self._forget(uid)
-                # A list may be wrong: what is seen after it is believed, in the same version too.
-                self._versions[uid] = ("", listed_us)
 
     def _renew(self, at_us: int) -> None:
         """A new period begins as Ok, and nothing is said of that."""
@@ -206,8 +162,7 @@ class EvictionView:
         if kind == BUSINESS and any(name == quota for name, _ in self.spent):
             return
         for uid in list(self.shadowed):
-            pod = self.pods[uid]
-            where = self.place(pod.fact)
+            where = self.place(self._state.pods[uid])
             if where is None or (where.kind, where.quota) == (kind, quota):
                 self.shadowed.discard(uid)
 
@@ -252,12 +207,12 @@ class EvictionView:
                 return
         if decision.is_shadow:
             self.counts[(decision.reason, "shadow")] += 1
-            if decision.key in self.pods:
+            if self.pod(decision.key) is not None:
                 self.shadowed.add(decision.key)
         else:
             self.awaited[decision.key] = decision
-        pod = self.pods.get(decision.key)
-        where = self.place(pod.fact) if pod is not None else None
+        pod = self.pod(decision.key)
+        where = self.place(pod) if pod is not None else None
         if where is not None and where.quota in self.watches:
             # What was decided gets its time to take effect.
             self.watches[where.quota] = Watch(decision.at_us)
@@ -269,33 +224,40 @@ class EvictionView:
                 self.counts[(decision.reason, fact.result)] += 1
                 if fact.result != "done":
                     self.yielding.pop(uid, None)
-                if fact.result == "refused" and uid in self.pods:
+                if fact.result == "refused" and self.pod(uid) is not None:
                     self.refusals[uid] += 1
                     rest_us = min(REST_US << (self.refusals[uid] - 1), LONGEST_REST_US)
                     self.rests_until_us[uid] = time_us + rest_us
 
     # questions
 
-    def place(self, fact: PodState) -> Place | None:
-        """The quota that a pod belongs to."""
-        if fact.owner is not None and fact.owner.kind in COVERING:
-            top = self.seen.top(fact.owner)
-            return self.seen.counted(top.labels, top.namespace) if top is not None else None
-        return self.seen.counted(fact.labels, fact.namespace)
+    def pod(self, uid: str) -> Pod | None:
+        """A pod that is bound and not about to end; None for any other."""
+        found = self._state.pods.get(uid)
+        return found if found is not None and found.is_bound else None
 
-    def holder(self, fact: PodState) -> str:
+    def place(self, pod: Pod) -> Place | None:
+        """The quota that a pod belongs to."""
+        if pod.owner is not None and pod.owner.kind in COVERING:
+            top = self._state.top(pod.owner)
+            return self.seen.counted(top.labels, top.namespace) if top is not None else None
+        return self.seen.counted(pod.labels, pod.namespace)
+
+    def holder(self, pod: Pod) -> str:
         """The uid of the workload that is charged for a pod: the top of its chain, or itself."""
-        if fact.owner is not None and fact.owner.kind in COVERING:
-            top = self.seen.top(fact.owner)
+        if pod.owner is not None and pod.owner.kind in COVERING:
+            top = self._state.top(pod.owner)
             return top.uid if top is not None else ""
-        return fact.uid
+        return pod.uid
 
     def placed(self, *, with_shadowed: bool = False) -> Placed:
         """The pods of each quota, by its kind and name; without those that a shadow let go, or with them."""
         found: Placed = {}
-        for pod in self.pods.values():
-            where = self.place(pod.fact)
-            if where is not None and (with_shadowed or pod.fact.uid not in self.shadowed):
+        for pod in self._state.pods.values():
+            if not pod.is_bound or (pod.uid in self.shadowed and not with_shadowed):
+                continue
+            where = self.place(pod)
+            if where is not None:
                 found.setdefault((where.kind, where.quota), []).append(pod)
         return found
 
@@ -323,13 +285,10 @@ def elastic(tree: Tree) -> Iterator[Node]:
             yield node
 
 
-def asked(pod: Held) -> dict[str, int]:
+def asked(pod: Pod) -> dict[str, int]:
     """What a pod requests, by resource."""
     return {key.removeprefix(ASKED): n for key, n in pod.demand.items() if key.startswith(ASKED)}
 
 
-def _us(text: str | None, otherwise: int) -> int:
-    try:
-        return parse_stamp(text or "")
-    except TimestampError:
-        return otherwise
+def _bound(row: Row | None) -> bool:
+    return isinstance(row, Pod) and row.is_bound

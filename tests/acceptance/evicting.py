@@ -162,10 +162,10 @@ class Scene:
                 for where, one in asked
             )
         )
-        view = self.running.replica.states[NAME]
+        known = self.running.replica.cluster_state
 
         def runs():
-            phases = Counter(one.fact.phase for one in view.pods.values())
+            phases = Counter(one.phase for one in known.pods.values() if one.is_bound)
             return phases["Running"] == HELD + BYSTANDERS
 
         await self._until(runs, 120)

@@ -19,6 +19,8 @@ METHODS = {
     "bus.probe._Reading.on_headers_complete": "httptools calls it",
     "bus.probe._Reading.on_body": "httptools calls it",
     "bus.probe._Reading.on_message_complete": "httptools calls it",
+    "projections.cluster.state.ClusterState.assume": "binding's trials will; held to its cost by the benchmark `cluster_state`",
+    "projections.cluster.state.ClusterState.undo": "the same",
     "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",
     **{
         f"reactors.webhook.connections.Connection.{name}": "httptools or the event loop calls it"

@@ -29,6 +29,7 @@ NAMES = (
     "admission",
     "created",
     "queue",
+    "cluster_state",
 )
 
 

@@ -7,6 +7,7 @@ from bus.events.budgets import BudgetJudged
 from bus.kube import Access, connect
 from bus.memory import MemoryTransport
 from bus.resources.quotas import PATH
+from projections.cluster import ClusterState
 from reactors.budgets.notices import BudgetNotices
 from reactors.budgets.state import BudgetState
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
@@ -86,7 +87,7 @@ async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed,
     installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": 10}))
     uid = (await cluster.get(f"{PATH}/{name}"))["metadata"]["uid"]
     transport = MemoryTransport()
-    state = BudgetState()
+    state = BudgetState(ClusterState())
     notices = BudgetNotices(cluster, transport, SystemClock(), state, name="c1", instance="node")
     now_us = SystemClock().now_us()
     fact = BudgetJudged(

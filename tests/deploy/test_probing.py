@@ -18,6 +18,7 @@ from bus.events.pods import Owner
 from bus.memory import MemoryTransport
 from bus.probe import Answer, ProbeSettings, Unanswered
 from bus.sources.kernels.contract import ApiRequest
+from projections.cluster import ClusterState
 from reactors.culling.probing import Prober
 from reactors.culling.settings import CullingSettings
 from reactors.culling.view import CullingView
@@ -64,14 +65,20 @@ def pod(uid="p", version=1, address="127.0.0.1", **more):
 
 
 def prober(cluster, *events, transport=None, **more):
-    view = CullingView()
+    view = CullingView(ClusterState())
     for event in numbered(events):
-        view.take(type_of(event).read(event), event)
+        see(view, event)
     return Prober(
         view, cluster, transport or MemoryTransport(), SystemClock(), name="c",
         settings=ProbeSettings(allow_loopback=True),
         **{"tokens": TOKENS, "exporter_namespaces": ["gpu-operator"], **more},
     )  # fmt: skip
+
+
+def see(view, event):
+    fact = type_of(event).read(event)
+    view.state.take(fact, event)
+    view.take(fact, event)
 
 
 def type_of(event):
@@ -99,7 +106,7 @@ async def test_a_pod_is_read_again_only_when_it_changed():
 
     assert 1 == cluster.asked.count(path)
     newer = numbered([pod_observed("p", version=2, annotations=PROBED)])[0]
-    found._view.take(type_of(newer).read(newer), newer)
+    see(found._view, newer)
     await found.round()
     assert 2 == cluster.asked.count(path)
 
@@ -209,7 +216,7 @@ async def test_a_pod_is_read_anew_when_the_set_above_it_is_seen():
     found = prober(Cluster(p=pod()), pod_observed("p", **OWNED))
     await found.round()
     (event,) = numbered([workload_observed("s1", **SET)])
-    found._view.take(type_of(event).read(event), event)
+    see(found._view, event)
     await found.round()
 
     assert ["t-ns"] == [known.peer.token for known in found._known.values()]

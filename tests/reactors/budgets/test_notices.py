@@ -13,6 +13,7 @@ from bus.notify import Told
 from projections.admissions.shape import BUSINESS, Node
 from projections.admissions.tree import Tree
 from projections.budgets import Exhaustion, Period, Spend, Standing
+from projections.cluster import ClusterState
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
 from reactors.budgets.rules import status_of
 from reactors.budgets.state import FRESH_US, BudgetState
@@ -64,7 +65,7 @@ class Scene:
         self.objects, self.outside = objects or Objects(), outside or Outside()
 
     def process(self, transport=None):
-        state = BudgetState()
+        state = BudgetState(ClusterState())
         for event in self.transport.events:
             state.take(read(event, VOCABULARY), event)
         return BudgetNotices(

@@ -37,7 +37,7 @@ async def test_a_pod_that_another_controller_took_over_is_below_that_one_only():
 
     assert (set(), {"p"}) == (view_of(at).pods_below("old"), view_of(at).pods_below("new"))
     await at.say(pod_vanished("p", 3, owner=owner("new")))
-    assert {} == view_of(at).controlled
+    assert {} == at.runner.replica.cluster_state.index.owned
 
 
 async def test_a_look_that_is_said_after_the_pods_end_is_not_kept():

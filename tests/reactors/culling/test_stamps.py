@@ -272,9 +272,7 @@ async def test_when_its_owner_stops_it_they_go_and_a_restart_begins_anew():
     del at.kernels["nb-1"]
     await at.see("nb-2", pod={"owner": None, "created": at.at()})
     began = at.at()
-    chain = at.runner.replica.states["culling"]
-    pod = chain.pods["nb-2"]
-    chain.controlled["Notebook-nb-1"] = {pod.uid}
+    at.runner.replica.cluster_state.index.owned.add("Notebook-nb-1", "nb-2")
     at.kernels["nb-2"] = {"active_us": us(0)}
     await at.live(200)
 

@@ -22,7 +22,7 @@ class ToyPolicy(ReactorPolicy):
 class ToyView:
     reads = (PodObserved, PodVanished, Cull, RestoreAsked, Restore)
 
-    def __init__(self):
+    def __init__(self, state):
         self.pods = {}
         self.stopped = set()
         self.asked = []

@@ -1,0 +1,235 @@
+"""What is known of objects that have a uid: the newest observation, deletions and complete lists. Pure but for its state.
+
+The same facts give the same state whatever their order, and however often they come:
+
+- *Order* of two observations of one uid: by resourceVersion where both are decimal, else by the time of the observation
+  (:mod:`projections.histories`). The same version again keeps the earlier time.
+- *A deletion* is certain: a uid never comes back, so an observation that comes late does not bring the object back.
+- *A complete list* without the object ends it, unless the object was observed after the list was asked for, or in a
+  version behind the list's. A list may be wrong: what is observed after it exists. Of several lists the newest counts.
+
+A deleted object is remembered so that late observations find it; of very many the oldest are forgotten.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from typing import Generic
+
+import msgspec
+
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
+from projections import histories
+from projections.cluster.rows import Make, R, Row
+
+#: Deleted objects of one store that are remembered.
+GONE_KEPT = 50_000
+
+
+class Gone(msgspec.Struct, frozen=True, gc=False):
+    """An object that does not exist any more, since it was seen deleted or since a complete list was without it."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    #: When the deletion was observed, or the list was asked for.
+    at_us: int
+    #: The list; 0 = the deletion was observed, and is certain.
+    listed_us: int = 0
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """What one event changed of one object: its row before and after. ``gone`` where it does not exist after it."""
+
+    kind: str
+    uid: str
+    before: Row | None
+    after: Row | None
+    gone: Gone | None = None
+
+
+class _Part(msgspec.Struct):
+    """One part of a complete list. Row or ``unseen`` say who is in it: no uid is kept twice."""
+
+    first: str
+    until: str
+    version: str
+    asked_us: int
+    parts: int
+    #: In the list, and not observed yet.
+    unseen: set[str]
+
+    def covers(self, uid: str) -> bool:
+        return self.first <= uid and (not self.until or uid < self.until)
+
+    def contains(self, other: _Part) -> bool:
+        is_open = not self.until or (bool(other.until) and other.until <= self.until)
+        return self.first <= other.first and is_open
+
+
+class ObjectStore(Generic[R]):
+    """Follows the objects of one cluster. What an event changed is added to ``changes``."""
+
+    def __init__(self, changes: list[Change]) -> None:
+        self._changes = changes
+        #: What exists, by uid.
+        self.rows: dict[str, R] = {}
+        #: What does not exist any more, by uid, the oldest first.
+        self.gone: dict[str, Gone] = {}
+        #: Rows of objects that only a list ended.
+        self._ended: dict[str, R] = {}
+        #: By kind: the parts of the newest lists, the newest first.
+        self._parts: dict[str, list[_Part]] = {}
+        #: By kind: uids in order, of what exists or may; None where one came since.
+        self._sorted: dict[str, list[str] | None] = {}
+
+    def observed(self, kind: str, uid: str, version: str, time_us: int, make: Make[R]) -> None:
+        """An object was observed in a version. ``make`` gives its row."""
+        gone = self.gone.get(uid)
+        if gone is not None and not gone.listed_us:
+            return
+        exists = self.rows.get(uid)
+        known = exists if exists is not None else self._ended.get(uid)
+        if known is None:
+            row = make(known)
+            self._sorted[kind] = None
+        elif histories.is_ordered(version) and known.version == version:
+            if time_us < known.seen_us:
+                row = make(known)
+                row.last_us = known.last_us
+            else:
+                known.last_us = max(known.last_us, time_us)
+                if exists is not None:
+                    return
+                row = known
+            row.listed_us = known.listed_us
+        elif histories.precedes(known.version, known.seen_us, version, time_us):
+            row = make(known)
+            row.listed_us = known.listed_us
+        else:
+            return
+        self._decide(kind, exists, row)
+
+    def vanished(self, kind: str, uid: str, namespace: str, name: str, time_us: int) -> None:
+        """An object was seen to be deleted."""
+        before = self.rows.pop(uid, None)
+        self._ended.pop(uid, None)
+        known = self.gone.get(uid)
+        if known is not None and not known.listed_us:
+            if time_us >= known.at_us:
+                return
+            # The first word of it counts, whichever comes first.
+            self.gone[uid] = msgspec.structs.replace(known, at_us=time_us)
+            return
+        gone = Gone(uid, kind, namespace, name, time_us)
+        self._bury(gone)
+        for part in self._parts.get(kind, ()):
+            part.unseen.discard(uid)
+        self._changes.append(Change(kind, uid, before, None, gone))
+
+    def listed(self, kind: str, fact: ObjectsListed | PodsListed, asked_us: int) -> None:
+        """A part of a complete list of a kind, which was asked for at ``asked_us``."""
+        present = set(fact.uids)
+        part = _Part(
+            fact.first, fact.until, fact.resource_version, asked_us, fact.parts, set()
+        )  # fmt: skip
+        parts = self._parts.setdefault(kind, [])
+        newer = [one for one in parts if _rank(one) > _rank(part)]
+        if any(one.contains(part) for one in newer):
+            return
+        known = set[str]()
+        for uid in self._within(kind, part):
+            exists = self.rows.get(uid)
+            row = exists if exists is not None else self._ended.get(uid)
+            if row is None or row.kind != kind:
+                continue
+            known.add(uid)
+            if any(one.covers(uid) for one in newer):
+                continue
+            row.listed_us = asked_us if uid in present else 0
+            if uid not in present or exists is None:
+                self._place(kind, exists, row, part)
+        part.unseen = {uid for uid in present - known if not self._is_certainly_gone(uid)}
+        parts.insert(len(newer), part)
+        self._parts[kind] = _needed(parts)
+
+    def _decide(self, kind: str, exists: R | None, row: R) -> None:
+        """Whether the newest list that could show this row speaks against it."""
+        parts = self._parts.get(kind)
+        part = next((one for one in parts if one.covers(row.uid)), None) if parts else None
+        if part is not None and row.uid in part.unseen:
+            part.unseen.discard(row.uid)
+            row.listed_us = part.asked_us
+        self._place(kind, exists, row, part)
+
+    def _place(self, kind: str, exists: R | None, row: R, part: _Part | None) -> None:
+        uid = row.uid
+        if part is None or row.listed_us == part.asked_us or _outlives(row, part):
+            self._ended.pop(uid, None)
+            self.gone.pop(uid, None)
+            self.rows[uid] = row
+            if exists is not row:
+                self._changes.append(Change(kind, uid, exists, row))
+            return
+        self._ended[uid] = row
+        if exists is not None:
+            del self.rows[uid]
+        gone = Gone(uid, kind, row.namespace, row.name, part.asked_us, part.asked_us)
+        self._bury(gone)
+        if exists is not None:
+            self._changes.append(Change(kind, uid, exists, None, gone))
+
+    def _bury(self, gone: Gone) -> None:
+        self.gone.pop(gone.uid, None)
+        self.gone[gone.uid] = gone
+        if len(self.gone) > GONE_KEPT:
+            oldest = next(iter(self.gone))
+            del self.gone[oldest]
+            self._ended.pop(oldest, None)
+
+    def _is_certainly_gone(self, uid: str) -> bool:
+        gone = self.gone.get(uid)
+        return gone is not None and not gone.listed_us
+
+    def _within(self, kind: str, part: _Part) -> list[str]:
+        """The uids of a kind that a part would show, in order."""
+        uids = self._sorted.get(kind)
+        if uids is None:
+            found = [uid for uid, row in self.rows.items() if row.kind == kind]
+            found += [uid for uid, row in self._ended.items() if row.kind == kind]
+            uids = self._sorted[kind] = sorted(found)
+        begin = bisect_left(uids, part.first)
+        return uids[begin : bisect_left(uids, part.until) if part.until else len(uids)]
+
+
+def _outlives(row: Row, part: _Part) -> bool:
+    """Whether an object that a list is without was observed after it was asked for, or in a version behind the list's."""
+    if row.last_us >= part.asked_us:
+        return True
+    is_ordered = histories.is_ordered(row.version) and histories.is_ordered(part.version)
+    return is_ordered and histories.precedes(part.version, 0, row.version, 0)
+
+
+def _rank(part: _Part) -> tuple[int, bool, int, str, str, str]:
+    """Which of two lists is the newer: by when they were asked for, then by version."""
+    is_ordered = histories.is_ordered(part.version)
+    length = len(part.version) if is_ordered else 0
+    return (part.asked_us, is_ordered, length, part.version, part.first, part.until)
+
+
+def _needed(parts: list[_Part]) -> list[_Part]:
+    """Without the parts that newer ones make useless; newest first."""
+    kept: list[_Part] = []
+    found: dict[tuple[int, str], int] = {}
+    for part in parts:
+        if any(one.contains(part) for one in kept):
+            continue
+        kept.append(part)
+        one_list = (part.asked_us, part.version)
+        found[one_list] = found.get(one_list, 0) + 1
+        if found[one_list] == part.parts:
+            # All of this list is here, so no older one says anything.
+            return kept
+    return kept

@@ -1,0 +1,312 @@
+"""One row for each object of the cluster as its newest observation shows it: only the fields that are read. Pure.
+
+Rows are compact: a cluster has a hundred thousand pods. Texts that many objects share are one object in memory, and so
+are the demands of pods that are written alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import lru_cache
+from sys import intern
+from typing import ClassVar, Protocol, TypeVar
+
+import msgspec
+
+from bus.amounts import NANO, PodResources
+from bus.charges import effective
+from bus.clock import parse_stamp
+from bus.errors import EnvelopeError, TimestampError
+from bus.events.namespaces import NamespaceObserved
+from bus.events.nodes import NodeObserved
+from bus.events.pods import Owner, PodObserved, PodState
+from bus.events.priorities import NEVER, PriorityClassObserved
+from bus.events.quotas import QuotaObserved
+from bus.events.workloads import WorkloadObserved
+from bus.kinds import Ask
+
+POD = "Pod"
+
+#: Phases after which a pod holds nothing.
+ENDED = frozenset({"Succeeded", "Failed"})
+
+
+class Row(Protocol):
+    """What the store of objects reads of every row; it changes the last four fields, nobody else does.
+
+    ``version`` is the resourceVersion, ``seen_us`` the first and ``last_us`` the last time at which this version was
+    observed, ``listed_us`` the newest complete list, if it shows the object; 0 = it does not.
+    """
+
+    uid: str
+    version: str
+    seen_us: int
+    last_us: int
+    listed_us: int
+
+    @property
+    def kind(self) -> str:
+        """The Kubernetes kind."""
+
+    @property
+    def namespace(self) -> str:
+        """ "" for an object of the whole cluster."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+
+R = TypeVar("R", bound=Row)
+#: Makes the row of an observation, of which the row before it may say a part already; only called where that is the newest.
+Make = Callable[[R | None], R]
+
+
+class Pod(msgspec.Struct, gc=False):
+    """A pod. Its times are microseconds UTC; ``started_us`` is when it was bound, else created, else seen."""
+
+    kind: ClassVar[str] = POD
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    phase: str
+    node: str
+    #: Its deletion was asked for.
+    is_terminating: bool
+    started_us: int
+    priority: int
+    team: str
+    owner: Owner | None
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole. Shared: never changed.
+    demand: dict[str, int]
+    last_us: int = 0
+    listed_us: int = 0
+
+    @property
+    def is_ended(self) -> bool:
+        """Whether it holds nothing any more."""
+        return self.phase in ENDED
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it runs and nobody asked for its deletion."""
+        return self.phase == "Running" and not self.is_terminating
+
+    @property
+    def is_bound(self) -> bool:
+        """Whether it holds a part of a node, and is not about to end."""
+        return bool(self.node) and not self.is_terminating and self.phase not in ENDED
+
+
+class Workload(msgspec.Struct, gc=False):
+    """An object of a governed kind: a Deployment or a Job, say."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    owner: Owner | None = None
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    ask: Ask = Ask()
+    #: By its own stamp; where that cannot be read, when it was seen.
+    created_us: int = 0
+    last_us: int = 0
+    listed_us: int = 0
+
+
+class Node(msgspec.Struct, gc=False):
+    """A node."""
+
+    kind: ClassVar[str] = "Node"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    allocatable: dict[str, str]
+    labels: dict[str, str]
+    last_us: int = 0
+    listed_us: int = 0
+
+
+class Namespace(msgspec.Struct, frozen=True, gc=False):
+    """A namespace, also of one that is gone: what it named stays named."""
+
+    name: str
+    version: str
+    seen_us: int
+    team: str
+    labels: dict[str, str]
+
+
+class Quota(msgspec.Struct, gc=False):
+    """A quota of either kind, as its object says."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    fact: QuotaObserved
+    last_us: int = 0
+    listed_us: int = 0
+
+
+class PriorityClass(msgspec.Struct, gc=False):
+    """A priority class."""
+
+    kind: ClassVar[str] = "PriorityClass"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    value: int
+    is_default: bool
+    #: Its pods may take the room of less important ones.
+    preempts: bool
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
+    """The row of a pod. Raises EnvelopeError where its resources are none."""
+    labels, annotations, owner = None, None, None
+    if known is not None:
+        labels, annotations, owner = known.labels, known.annotations, known.owner
+    return Pod(
+        fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
+        intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
+        fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
+        _texts(fact.annotations, annotations), demand_of(fact), time_us,
+    )  # fmt: skip
+
+
+def workload(fact: WorkloadObserved, time_us: int, known: Workload | None) -> Workload:
+    """The row of a workload."""
+    labels = _texts(fact.labels, known.labels if known is not None else None)
+    return Workload(
+        fact.uid, intern(fact.kind), intern(fact.namespace), fact.name, fact.resource_version, time_us,
+        _owner(fact.owner, None), labels, _texts(fact.annotations, None), _ask(fact, labels),
+        _us(fact.created, time_us), time_us,
+    )  # fmt: skip
+
+
+def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
+    """The row of a node."""
+    return Node(
+        fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
+        _texts(fact.labels, None), time_us,
+    )  # fmt: skip
+
+
+def namespace(fact: NamespaceObserved, time_us: int) -> Namespace:
+    """The row of a namespace."""
+    return Namespace(
+        intern(fact.name),
+        fact.resource_version,
+        time_us,
+        fact.team or "",
+        _texts(fact.labels, None),
+    )
+
+
+def quota(fact: QuotaObserved, time_us: int, known: Quota | None) -> Quota:
+    """The row of a quota."""
+    return Quota(
+        fact.uid, intern(fact.kind), fact.namespace, fact.name, fact.resource_version, time_us, fact, time_us
+    )  # fmt: skip
+
+
+def priority_class(
+    fact: PriorityClassObserved, time_us: int, known: PriorityClass | None
+) -> PriorityClass:
+    """The row of a priority class."""
+    return PriorityClass(
+        fact.uid, fact.name, fact.resource_version, time_us, fact.value, fact.is_default,
+        fact.preemption_policy != NEVER, time_us,
+    )  # fmt: skip
+
+
+def demand_of(fact: PodState) -> dict[str, int]:
+    """What a pod asks for, as its facts say: its requests and its limits. Shared: never changed.
+
+    Older histories do not say the limits: they are at least as high as the requests. An amount that cannot be read counts
+    nothing.
+
+    Raises EnvelopeError where these are no resources.
+    """
+    limits = None if fact.limits is None else tuple(fact.limits.items())
+    return _demand(bytes(fact.resources), limits)
+
+
+# Most pods of a cluster are written alike, and are seen several times.
+@lru_cache(maxsize=8_192)
+def _demand(resources: bytes, limits: tuple[tuple[str, int], ...] | None) -> dict[str, int]:
+    requests = _requests(resources)
+    demand = {f"requests.{name}": amount for name, amount in requests.items()}
+    for name, amount in requests.items():
+        if limits is None or "/" in name or name.startswith("hugepages-"):
+            demand[f"limits.{name}"] = amount
+    for name, amount in limits or ():
+        demand[f"limits.{name}"] = amount
+    return {intern(key): amount for key, amount in demand.items()}
+
+
+def _requests(resources: bytes) -> dict[str, int]:
+    try:
+        found, _ = effective(msgspec.json.decode(resources, type=PodResources))
+    except msgspec.DecodeError as error:
+        raise EnvelopeError("the pod's resources do not fit", reason=str(error)) from error
+    amounts = {}
+    for name, nano in sorted(found.items()):
+        if amount := -(-nano // (NANO // 1000 if name == "cpu" else NANO)):
+            amounts[name] = amount
+    return amounts
+
+
+def _ask(fact: WorkloadObserved, labels: dict[str, str]) -> Ask:
+    return Ask(
+        fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, labels, fact.priority_class,
+        fact.per_replica, fact.replicas, fact.wanted, fact.held, fact.unstated,
+    )  # fmt: skip
+
+
+_NONE: dict[str, str] = {}
+
+
+def _texts(found: Mapping[str, str], known: dict[str, str] | None) -> dict[str, str]:
+    """The same texts, held once each, or what was ``known`` where that is equal. Never changed: what is empty is one object."""
+    if found == known:
+        return known
+    return {intern(key): intern(text) for key, text in found.items()} if found else _NONE
+
+
+def _owner(owner: Owner | None, known: Owner | None) -> Owner | None:
+    if owner == known:
+        return known
+    return None if owner is None else _owned(owner.kind, owner.name, owner.uid)
+
+
+# The pods of a workload are seen near each other.
+@lru_cache(maxsize=8_192)
+def _owned(kind: str, name: str, uid: str) -> Owner:
+    return Owner(intern(kind), name, intern(uid))
+
+
+def _us(stamp: str | None, otherwise_us: int) -> int:
+    try:
+        return parse_stamp(stamp) if stamp else otherwise_us
+    except TimestampError:
+        return otherwise_us

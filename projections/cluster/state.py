@@ -1,0 +1,201 @@
+"""The cluster as last observed, folded from the history in memory: the one that every reactor of a process reads.
+
+Pods, workloads, nodes, namespaces, quotas and priority classes; what follows from them (who is charged, what is idle) is
+each reactor's own. Decisions run between two events in one thread, so the state is its own snapshot; a trial binds pods by
+:meth:`ClusterState.assume` and takes that back by :meth:`ClusterState.undo` before the next event.
+
+Rules of order, deletions and lists: :mod:`projections.cluster.objects`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, ClassVar
+
+from bus.envelope import Event
+from bus.events.namespaces import NamespaceObserved
+from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.observations import ObjectsListed
+from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections import histories
+from projections.admissions.shape import BUSINESS, ELASTIC
+from projections.cluster import rows
+from projections.cluster.index import Index
+from projections.cluster.objects import Change, Gone, ObjectStore
+from projections.cluster.rows import (
+    POD,
+    Namespace,
+    Node,
+    Pod,
+    PriorityClass,
+    Quota,
+    Workload,
+)
+
+#: Longest chain of controllers that is followed: users write the references, and may write circles.
+DEPTH = 8
+
+_NODE, _CLASS = Node.kind, PriorityClass.kind
+
+
+class ClusterState:
+    """Of one cluster: who folds gives it that cluster's events only.
+
+    Rows are read, never written.
+    """
+
+    #: The facts that change it.
+    reads: ClassVar[tuple[type[Fact], ...]]
+
+    def __init__(self) -> None:
+        self._changes: list[Change] = []
+        #: The fact that was folded last.
+        self._folded: Fact | None = None
+        self.index = Index()
+        self._pods: ObjectStore[Pod] = ObjectStore(self._changes)
+        self._workloads: ObjectStore[Workload] = ObjectStore(self._changes)
+        self._nodes: ObjectStore[Node] = ObjectStore(self._changes)
+        self._quotas: ObjectStore[Quota] = ObjectStore(self._changes)
+        self._classes: ObjectStore[PriorityClass] = ObjectStore(self._changes)
+        self._stores: dict[str, ObjectStore[Any]] = {
+            POD: self._pods, _NODE: self._nodes, _CLASS: self._classes,
+            BUSINESS: self._quotas, ELASTIC: self._quotas,
+        }  # fmt: skip
+        #: What exists, by uid.
+        self.pods = self._pods.rows
+        self.workloads = self._workloads.rows
+        self.nodes = self._nodes.rows
+        self.quotas = self._quotas.rows
+        self.priority_classes = self._classes.rows
+        #: By name, also of those that are gone: what they named stays named.
+        self.namespaces: dict[str, Namespace] = {}
+        #: Pods on trial, and the node that each had before.
+        self._assumed: list[tuple[Pod, str]] = []
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """Fold one event. Raises EnvelopeError for a pod whose resources are none; then nothing was changed."""
+        assert not self._assumed
+        self._changes.clear()
+        self._folded = fact
+        fold = _FOLDS.get(type(fact))
+        if fold is None:
+            return
+        fold(self, fact, event.time_us)
+        for change in self._changes:
+            self.index.put(change.before, change.after, self._store(change.kind).rows)
+
+    def changes(self, fact: Fact) -> Sequence[Change]:
+        """What ``fact`` changed, in order, if it is the one that was folded last; nothing otherwise."""
+        return self._changes if fact is self._folded else ()
+
+    def _pod(self, fact: PodObserved, time_us: int) -> None:
+        make = partial(rows.pod, fact, time_us)
+        self._pods.observed(POD, fact.uid, fact.resource_version, time_us, make)
+
+    def _pod_gone(self, fact: PodVanished, time_us: int) -> None:
+        self._pods.vanished(POD, fact.uid, fact.namespace, fact.name, time_us)
+
+    def _pods_listed(self, fact: PodsListed, time_us: int) -> None:
+        self._pods.listed(POD, fact, time_us)
+
+    def _workload(self, fact: WorkloadObserved, time_us: int) -> None:
+        make = partial(rows.workload, fact, time_us)
+        self._workloads.observed(fact.kind, fact.uid, fact.resource_version, time_us, make)
+
+    def _workload_gone(self, fact: WorkloadVanished, time_us: int) -> None:
+        self._workloads.vanished(fact.kind, fact.uid, fact.namespace, fact.name, time_us)
+
+    def _listed(self, fact: ObjectsListed, time_us: int) -> None:
+        self._store(fact.kind).listed(fact.kind, fact, time_us)
+
+    def _node(self, fact: NodeObserved, time_us: int) -> None:
+        make = partial(rows.node, fact, time_us)
+        self._nodes.observed(_NODE, fact.uid, fact.resource_version, time_us, make)
+
+    def _node_gone(self, fact: NodeVanished, time_us: int) -> None:
+        self._nodes.vanished(_NODE, fact.uid, "", fact.name, time_us)
+
+    def _namespace(self, fact: NamespaceObserved, time_us: int) -> None:
+        known = self.namespaces.get(fact.name)
+        before = None if known is None else (known.version, known.seen_us)
+        if histories.replaces(fact.resource_version, time_us, before):
+            self.namespaces[fact.name] = rows.namespace(fact, time_us)
+
+    def _quota(self, fact: QuotaObserved, time_us: int) -> None:
+        make = partial(rows.quota, fact, time_us)
+        self._quotas.observed(fact.kind, fact.uid, fact.resource_version, time_us, make)
+
+    def _quota_gone(self, fact: QuotaVanished, time_us: int) -> None:
+        self._quotas.vanished(fact.kind, fact.uid, fact.namespace, fact.name, time_us)
+
+    def _class(self, fact: PriorityClassObserved, time_us: int) -> None:
+        make = partial(rows.priority_class, fact, time_us)
+        self._classes.observed(_CLASS, fact.uid, fact.resource_version, time_us, make)
+
+    def _class_gone(self, fact: PriorityClassVanished, time_us: int) -> None:
+        self._classes.vanished(_CLASS, fact.uid, "", fact.name, time_us)
+
+    def _store(self, kind: str) -> ObjectStore[Any]:
+        return self._stores.get(kind, self._workloads)
+
+    # questions
+
+    def chain(self, owner: Owner | None) -> list[Workload] | None:
+        """What controls an object whose controller is ``owner``, the nearest first; None where that was not seen to its end."""
+        found: list[Workload] = []
+        while owner is not None:
+            above = self.workloads.get(owner.uid)
+            if above is None or len(found) == DEPTH:
+                return None
+            found.append(above)
+            owner = above.owner
+        return found
+
+    def top(self, owner: Owner | None) -> Workload | None:
+        """The end of the chain of controllers that begins at ``owner``; None for none, and where it was not seen to its end."""
+        found = self.chain(owner)
+        return found[-1] if found else None
+
+    def gone(self, uid: str) -> Gone | None:
+        """A pod or workload that does not exist any more; None where that is not known."""
+        return self._workloads.gone.get(uid) or self._pods.gone.get(uid)
+
+    # trials
+
+    def assume(self, uid: str, node: str) -> None:
+        """Bind a pod to a node, for a trial."""
+        pod = self.pods[uid]
+        self._assumed.append((pod, pod.node))
+        self.index.bind(pod, node)
+        pod.node = node
+
+    def undo(self) -> None:
+        """Take back what was assumed last."""
+        pod, node = self._assumed.pop()
+        self.index.bind(pod, node)
+        pod.node = node
+
+
+_Fold = Callable[[ClusterState, Any, int], None]
+_FOLDS: dict[type[Fact], _Fold] = {
+    PodObserved: ClusterState._pod,
+    PodVanished: ClusterState._pod_gone,
+    PodsListed: ClusterState._pods_listed,
+    WorkloadObserved: ClusterState._workload,
+    WorkloadVanished: ClusterState._workload_gone,
+    ObjectsListed: ClusterState._listed,
+    NodeObserved: ClusterState._node,
+    NodeVanished: ClusterState._node_gone,
+    NamespaceObserved: ClusterState._namespace,
+    QuotaObserved: ClusterState._quota,
+    QuotaVanished: ClusterState._quota_gone,
+    PriorityClassObserved: ClusterState._class,
+    PriorityClassVanished: ClusterState._class_gone,
+}
+
+ClusterState.reads = tuple(_FOLDS)

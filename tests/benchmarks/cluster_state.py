@@ -1,0 +1,199 @@
+"""The state of the cluster in memory: how much it takes, what a look-up and a trial cost, and what folding an event costs.
+
+    python -m tests.benchmarks.cluster_state [--pods 100000] [--workloads 20000] [--nodes 5000] [--rounds 5] [-o json]
+
+Every pod and workload is observed twice, pods as they are made and as they run, with the labels that a controller writes.
+*memory* is what the process grew by from the first event to the last. *look-up* asks the index for the pods of a node, of a
+workload and of a namespace, and for a pod by its name. *trial* binds one pod to another node and takes that back. *state*
+folds events of pods that are known already, *replica* folds the same with every reactor beside it; both decode the events.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import random
+import time
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+from bus.amounts import ContainerResources, PodResources
+from bus.envelope import Event
+from bus.events import VOCABULARY
+from bus.events.nodes import NodeObserved
+from bus.events.pods import Owner, PodObserved, encoded_resources
+from bus.events.vocabulary import read
+from bus.events.workloads import WorkloadObserved
+from projections.cluster import ClusterState
+from reactors.catalogue import REACTORS
+from reactors.engine.replica import Replica
+from tests.benchmarks import measure
+from tests.benchmarks.measure import Report
+
+NAMESPACES = 200
+LOOKUPS = 50_000
+TRIALS = 50_000
+FOLDED = 50_000
+MIB = 2**20
+_RESOURCES = [
+    encoded_resources(
+        PodResources(containers=(ContainerResources(requests={"cpu": str(n), "memory": "8Gi"}),))
+    )
+    for n in range(1, 9)
+]
+
+
+class Cluster:
+    """Facts about a cluster of this size, made as they are asked for."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self._random = random.Random(7)
+        self._version = 0
+        self.nodes = [f"node-{n:05}" for n in range(args.nodes)]
+        self.workloads = [self._uid() for _ in range(args.workloads)]
+        self.pods = [self._uid() for _ in range(args.pods)]
+
+    def _uid(self) -> str:
+        return str(uuid.UUID(int=self._random.getrandbits(128), version=4))
+
+    def events(self) -> Iterator[Event]:
+        """Everything, twice over."""
+        for node in self.nodes:
+            yield self._node(node)
+        for number in range(2 * len(self.workloads)):
+            yield self._workload(number % len(self.workloads))
+        for number in range(2 * len(self.pods)):
+            yield self.pod(number % len(self.pods), is_bound=number >= len(self.pods))
+
+    def _next(self) -> str:
+        self._version += 1
+        return str(self._version)
+
+    def _node(self, name: str) -> Event:
+        fact = NodeObserved(
+            uid=self._uid(), name=name, resource_version=self._next(),
+            allocatable={"cpu": "128", "memory": "1Ti", "nvidia.com/gpu": "8", "pods": "250"},
+            labels={"kubernetes.io/hostname": name, "topology.kubernetes.io/zone": "a"},
+        )  # fmt: skip
+        return self._event(fact, fact.uid)
+
+    def _workload(self, number: int) -> Event:
+        uid, name = self.workloads[number], f"train-{number:06}"
+        demand = {"requests.cpu": 40_000, "limits.cpu": 40_000, "requests.memory": 40 * 2**30}
+        fact = WorkloadObserved(
+            uid=uid, kind="Job", namespace=f"team-{number % NAMESPACES}", name=name,
+            resource_version=self._next(), created="2026-10-26T08:00:00Z", demand=demand, pods=5,
+            labels={"app": name, "biz.group.resource.quota": f"quota-{number % 50}"},
+        )  # fmt: skip
+        return self._event(fact, uid)
+
+    def pod(self, number: int, *, is_bound: bool) -> Event:
+        """A pod of one of the workloads, in a new version."""
+        at = number % len(self.workloads)
+        owner, name = self.workloads[at], f"train-{at:06}"
+        fact = PodObserved(
+            uid=self.pods[number], namespace=f"team-{at % NAMESPACES}", name=f"{name}-{number}",
+            resource_version=self._next(), created="2026-10-26T08:00:00Z",
+            scheduled="2026-10-26T08:00:01Z" if is_bound else None,
+            phase="Running" if is_bound else "Pending",
+            node=self.nodes[number % len(self.nodes)] if is_bound else None,
+            owner=Owner("Job", name, owner), team=f"team-{at % NAMESPACES}",
+            labels={
+                "app": name, "job-name": name, "batch.kubernetes.io/job-name": name,
+                "controller-uid": owner, "batch.kubernetes.io/controller-uid": owner,
+                "batch.kubernetes.io/job-completion-index": str(number % 5),
+            },
+            resources=_RESOURCES[at % len(_RESOURCES)], limits={"cpu": 8_000, "memory": 2**33},
+        )  # fmt: skip
+        return self._event(fact, fact.uid)
+
+    def _event(self, fact: PodObserved | WorkloadObserved | NodeObserved, key: str) -> Event:
+        return fact.event(cluster="c", key=key, id="", source="", time_us=self._version * 1_000)
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    gc.collect()
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * 4096
+
+
+def looked_up(state: ClusterState, cluster: Cluster) -> float:
+    """Microseconds of one look-up."""
+    index, picks = state.index, random.Random(1).choices(cluster.pods, k=LOOKUPS)
+    pods = [state.pods[uid] for uid in picks]
+    nodes = [(pod.uid, pod.node) for pod in pods]
+    owners = [(pod.uid, pod.owner.uid) for pod in pods if pod.owner is not None]
+    namespaces = [(pod.uid, pod.namespace) for pod in pods]
+    names = [(pod.uid, (pod.kind, pod.namespace, pod.name)) for pod in pods]
+    began = time.process_time()
+    found = sum(uid in index.on_node[node] for uid, node in nodes)
+    found += sum(uid in index.owned[owner] for uid, owner in owners)
+    found += sum(uid in index.in_namespace[namespace] for uid, namespace in namespaces)
+    found += sum(index.names[name] == uid for uid, name in names)
+    asked = time.process_time()
+    # The same loops without a look-up.
+    none = sum(uid is None for every in (nodes, owners, namespaces, names) for uid, _ in every)
+    spent = 2 * asked - began - time.process_time()
+    assert (found, none) == (4 * LOOKUPS, 0)
+    return spent * 1e6 / found
+
+
+def tried(state: ClusterState, cluster: Cluster) -> float:
+    """Microseconds of one trial."""
+    picks = random.Random(2).choices(cluster.pods, k=TRIALS)
+    nodes = random.Random(3).choices(cluster.nodes, k=TRIALS)
+    began = time.process_time()
+    for uid, node in zip(picks, nodes, strict=True):
+        state.assume(uid, node)
+        state.undo()
+    return (time.process_time() - began) * 1e6 / TRIALS
+
+
+def folded(cluster: Cluster, state: ClusterState | None, replica: Replica | None) -> float:
+    """CPU microseconds of one event of a pod that is known already."""
+    events = [cluster.pod(number, is_bound=True) for number in range(FOLDED)]
+    began = time.process_time()
+    for event in events:
+        if state is not None:
+            state.take(read(event, VOCABULARY), event)
+        if replica is not None:
+            replica.take(event)
+    return (time.process_time() - began) * 1e6 / FOLDED
+
+
+def run(args: argparse.Namespace) -> Report:
+    """Fold a cluster once, then ask it again and again."""
+    # What the first events load and cache is no part of what the state takes.
+    for event in Cluster(argparse.Namespace(pods=2, workloads=1, nodes=1)).events():
+        read(event, VOCABULARY)
+    cluster, state = Cluster(args), ClusterState()
+    before = resident()
+    for event in cluster.events():
+        state.take(read(event, VOCABULARY), event)
+    taken = (resident() - before) / MIB
+    rounds = range(args.rounds)
+    lookups = [looked_up(state, cluster) for _ in rounds]
+    trials = [tried(state, cluster) for _ in rounds]
+    plain = [folded(cluster, state, None) for _ in rounds]
+    replica = Replica(REACTORS, "c")
+    for event in cluster.events():
+        replica.take(event)
+    whole = [folded(cluster, None, replica) for _ in rounds]
+    goals = [
+        measure.verdict("memory, MiB", [taken], "<=", 400),
+        measure.verdict("look-up, us", lookups, "<=", 1),
+        measure.verdict("trial of one pod, us", trials, "<=", 10),
+    ]
+    notes = [
+        f"{len(state.pods):,} pods, {len(state.workloads):,} workloads, {len(state.nodes):,} nodes",
+        f"CPU of a folded event: state {sorted(plain)[len(plain) // 2]:.1f} us, "
+        f"replica {sorted(whole)[len(whole) // 2]:.1f} us",
+    ]
+    return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
+
+
+if __name__ == "__main__":
+    raise SystemExit(
+        measure.main(run, "The state of the cluster.", pods=100_000, workloads=20_000, nodes=5_000)
+    )
