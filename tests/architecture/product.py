@@ -1,19 +1,20 @@
 """The product's files and their syntax trees, for tests that read code."""
 
 import ast
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = ("bus", "projections", "reactors", "migrations", "deploy")
 
 
+@cache
 def files(*folders):
     """Every Python file below these folders of the checkout, by path."""
     return sorted(path for folder in folders for path in (ROOT / folder).rglob("*.py"))
 
 
-@lru_cache
+@cache
 def tree(path):
     """The syntax tree of a file."""
     return ast.parse(path.read_text("utf-8"), str(path))
@@ -25,10 +26,13 @@ def module_name(path):
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+@cache
 def imports(path):
     """Every module that a file imports, by full name."""
+    found = []
     for node in ast.walk(tree(path)):
         if isinstance(node, ast.Import):
-            yield from (name.name for name in node.names)
+            found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            yield node.module
+            found.append(node.module)
+    return tuple(found)
