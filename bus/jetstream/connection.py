@@ -1,12 +1,6 @@
-"""One connection to NATS: the only import of nats-py, kept for protocol, TLS and reconnecting.
+"""One connection to NATS: nats-py does the protocol, TLS and reconnecting.
 
-What nats-py does for each message (a header dictionary, a dataclass, a queue, a task switch)
-costs five times the work of reading it, so messages of an :class:`Inbox` are handed to a plain
-function as the bytes they came in. For that nats-py's parser has a loop in front of it; log-in,
-pings, errors and all other messages still take nats-py's own way.
-
-Source: performance.md section 1 (costs per path); reliability.md section 1.5 (ping interval,
-endless reconnecting, private inboxes); nats-py 2.16, `nats/aio/client.py`.
+Messages of an :class:`Inbox` are handed to a plain function as the bytes they came in; see `nats_internals`.
 """
 
 from __future__ import annotations
@@ -20,8 +14,6 @@ from typing import Any
 
 import msgspec
 import nats.errors
-from nats.aio.client import Client
-from nats.protocol.parser import Parser
 from tenacity import (
     AsyncRetrying,
     retry_if_exception_type,
@@ -30,13 +22,11 @@ from tenacity import (
 )
 
 from bus.errors import BusUnavailableError, PermissionDeniedError
+from bus.jetstream.nats_internals import RawClient, Take, number
 from bus.waiting import heeded
 
 #: User and password, or a NATS credentials file (JWT and seed); None for a server without log-in.
 Credentials = tuple[str, str] | Path | None
-
-#: What receives a raw message: subject, reply subject, body, header block (empty without headers).
-Take = Callable[[bytes, bytes, bytes, bytes], None]
 
 _log = logging.getLogger(__name__)
 
@@ -63,95 +53,17 @@ class _Answer(msgspec.Struct):
 _answer = msgspec.json.Decoder(_Answer)
 
 
-class _RawParser(Parser):
-    """nats-py's parser, behind a loop that takes the messages of raw subscriptions off the front.
-
-    Anything else in the stream (pings, answers, errors, log-in) goes to nats-py as it came.
-    """
-
-    def __init__(self, client: _RawClient) -> None:
-        super().__init__(client)
-        self.raw = client.raw
-
-    async def parse(self, data: bytes = b"") -> None:
-        buffer = self.buf
-        if buffer:
-            data = bytes(buffer) + data
-            buffer.clear()
-        place = 0
-        try:
-            while True:
-                place = _taken(data, place, self.raw)
-                end = _end(data, place)
-                if not end:
-                    break
-                await super().parse(data[place:end])
-                if self.buf is not buffer:
-                    return  # Reset by an error: what is left belongs to the old connection.
-                place = end
-        except ValueError as error:
-            raise nats.errors.ProtocolError from error
-        buffer += data[place:]
-
-
-def _taken(data: bytes, place: int, raw: dict[int, Take]) -> int:
-    """Hand over the complete raw messages from `place` on; where the rest begins."""
-    size = len(data)
-    while data.startswith(b"HMSG ", place):
-        end = data.find(b"\r\n", place)
-        if end < 0:
-            break
-        words = data[place:end].split(b" ")
-        if len(words) != 6 or (take := raw.get(int(words[2]))) is None:
-            break
-        start = end + 2
-        middle, stop = start + int(words[4]), start + int(words[5])
-        if stop + 2 > size:
-            break
-        take(words[1], words[3], data[middle:stop], data[start:middle])
-        place = stop + 2
-    return place
-
-
-def _end(data: bytes, place: int) -> int:
-    """The end of the next whole command for nats-py; 0 while it is not all there."""
-    end = data.find(b"\r\n", place) + 2
-    if end < 2:
-        return 0
-    if data.startswith((b"HMSG ", b"MSG "), place):
-        end += int(data[place : end - 2].rpartition(b" ")[2]) + 2
-    return end if end <= len(data) else 0
-
-
-class _RawClient(Client):
-    """nats-py, with a way round its per-message work for the subscriptions in `raw`."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.raw: dict[int, Take] = {}
-        self._ps = _RawParser(self)
-
-    async def _process_msg(
-        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
-    ) -> None:
-        take = self.raw.get(sid)
-        if take is None:
-            await super()._process_msg(sid, subject, reply, data, headers)
-        else:
-            take(subject, reply, data, headers or b"")
-
-
 class Inbox:
     """A private reply subject, `prefix` + any token; its messages go to one function as bytes."""
 
-    def __init__(self, client: _RawClient, subscription: Any, prefix: bytes) -> None:
+    def __init__(self, client: RawClient, subscription: Any, prefix: bytes) -> None:
         self.prefix = prefix
         self._client = client
         self._subscription = subscription
 
     async def close(self) -> None:
         """Stop receiving. Closing twice, or after the connection, is fine."""
-        self._client.raw.pop(self._subscription._id, None)
+        self._client.raw.pop(number(self._subscription), None)
         try:
             await heeded(self._subscription.unsubscribe())
         except nats.errors.Error:
@@ -173,7 +85,7 @@ class Connection:
         self._refused = False
         self._is_greeting = False
         self._api_seconds = api_seconds
-        self._client = _RawClient()
+        self._client = RawClient()
         self._up = asyncio.Event()
 
     @classmethod
@@ -259,7 +171,7 @@ class Connection:
     @property
     def server_info(self) -> dict[str, Any]:
         """What the server said of itself when it greeted: `version`, `server_id`, `max_payload`."""
-        return dict(self._client._server_info)
+        return self._client.greeting
 
     async def ready(self, seconds: float | None) -> None:
         """Return when the connection is up.
@@ -282,19 +194,18 @@ class Connection:
         """
         prefix = self._client.new_inbox() + "."
         subscription = await heeded(self._client.subscribe(prefix + "*", future=asyncio.Future()))
-        self._client.raw[subscription._id] = take
+        self._client.raw[number(subscription)] = take
         return Inbox(self._client, subscription, prefix.encode())
 
     async def send(self, commands: bytes) -> None:
         """Write finished protocol commands in one piece, waiting while the socket's buffer is full.
 
         nats-py's public `publish` builds and flushes command by command, which is what a window
-        of a thousand messages must not do; its two internal steps are used instead.
+        of a thousand messages must not do.
         """
         if self._client.is_closed:
             raise BusUnavailableError(reason="the connection is closed")
-        await heeded(self._client._send_command(commands))
-        await heeded(self._client._flush_pending())
+        await self._client.write(commands)
 
     async def ask(self, subject: str, body: bytes = b"") -> bytes:
         """The answer of JetStream's API under `$JS.API.`.

@@ -81,3 +81,18 @@ def test_only_the_clock_reads_the_wall_clock():
     }
 
     assert readers <= {"bus.clock.time_ns"}
+
+
+def test_only_one_module_uses_the_private_members_of_the_bus_client():
+    """A member with an underscore is one's own, or it is nats-py's."""
+    strangers = {
+        f"{module_name(path)}: {ast.unparse(node)}"
+        for path in files("bus/jetstream")
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Attribute)
+        and node.attr.startswith("_")
+        and not node.attr.startswith("__")
+        and ast.unparse(node.value) != "self"
+    }
+
+    assert {one for one in strangers if "nats_internals" not in one} == set()

@@ -1,0 +1,116 @@
+"""All that Bursar uses of nats-py beyond its public names, in one place: a new release of nats-py may change it.
+
+What nats-py does for each message (a header dictionary, a dataclass, a queue, a task switch) costs five times the work of
+reading it, so the messages of some subscriptions are handed to a plain function as the bytes they came in. For that nats-py's
+parser has a loop in front of it; log-in, pings, errors and all other messages still take nats-py's own way.
+
+Source: nats-py 2.16, `nats/aio/client.py` and `nats/protocol/parser.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import nats.errors
+from nats.aio.client import Client
+from nats.aio.subscription import Subscription
+from nats.protocol.parser import Parser
+
+from bus.waiting import heeded
+
+#: What receives a raw message: subject, reply subject, body, header block (empty without headers).
+Take = Callable[[bytes, bytes, bytes, bytes], None]
+
+
+class _RawParser(Parser):
+    """nats-py's parser, behind a loop that takes the messages of raw subscriptions off the front.
+
+    Anything else in the stream (pings, answers, errors, log-in) goes to nats-py as it came.
+    """
+
+    def __init__(self, client: RawClient) -> None:
+        super().__init__(client)
+        self.raw = client.raw
+
+    async def parse(self, data: bytes = b"") -> None:
+        buffer = self.buf
+        if buffer:
+            data = bytes(buffer) + data
+            buffer.clear()
+        place = 0
+        try:
+            while True:
+                place = _taken(data, place, self.raw)
+                end = _end(data, place)
+                if not end:
+                    break
+                await super().parse(data[place:end])
+                if self.buf is not buffer:
+                    return  # Reset by an error: what is left belongs to the old connection.
+                place = end
+        except ValueError as error:
+            raise nats.errors.ProtocolError from error
+        buffer += data[place:]
+
+
+def _taken(data: bytes, place: int, raw: dict[int, Take]) -> int:
+    """Hand over the complete raw messages from `place` on; where the rest begins."""
+    size = len(data)
+    while data.startswith(b"HMSG ", place):
+        end = data.find(b"\r\n", place)
+        if end < 0:
+            break
+        words = data[place:end].split(b" ")
+        if len(words) != 6 or (take := raw.get(int(words[2]))) is None:
+            break
+        start = end + 2
+        middle, stop = start + int(words[4]), start + int(words[5])
+        if stop + 2 > size:
+            break
+        take(words[1], words[3], data[middle:stop], data[start:middle])
+        place = stop + 2
+    return place
+
+
+def _end(data: bytes, place: int) -> int:
+    """The end of the next whole command for nats-py; 0 while it is not all there."""
+    end = data.find(b"\r\n", place) + 2
+    if end < 2:
+        return 0
+    if data.startswith((b"HMSG ", b"MSG "), place):
+        end += int(data[place : end - 2].rpartition(b" ")[2]) + 2
+    return end if end <= len(data) else 0
+
+
+class RawClient(Client):
+    """nats-py, with a way round its per-message work for the subscriptions in `raw`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raw: dict[int, Take] = {}
+        self._ps = _RawParser(self)
+
+    async def _process_msg(
+        self, sid: int, subject: bytes, reply: bytes, data: bytes, headers: bytes
+    ) -> None:
+        take = self.raw.get(sid)
+        if take is None:
+            await super()._process_msg(sid, subject, reply, data, headers)
+        else:
+            take(subject, reply, data, headers or b"")
+
+    @property
+    def greeting(self) -> dict[str, Any]:
+        """What the server said of itself when it greeted."""
+        return dict(self._server_info)
+
+    async def write(self, commands: bytes) -> None:
+        """Write finished protocol commands in one piece, waiting while the socket's buffer is full."""
+        await heeded(self._send_command(commands))
+        await heeded(self._flush_pending())
+
+
+def number(subscription: Subscription) -> int:
+    """The number of a subscription in the protocol, by which its messages are told from others."""
+    return int(subscription._id)
