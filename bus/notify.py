@@ -58,7 +58,9 @@ async def tell(receiver: Receiver, body: Mapping[str, Any]) -> Told:
     retrying = AsyncRetrying(
         retry=retry_if_result(_may_heal),
         stop=stop_after_attempt(receiver.attempts),
-        wait=wait_exponential_jitter(multiplier=receiver.wait_seconds, max=5.0),
+        wait=wait_exponential_jitter(
+            multiplier=receiver.wait_seconds, max=5.0, jitter=receiver.wait_seconds
+        ),
         retry_error_callback=_last,
     )
     try:
