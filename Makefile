@@ -5,6 +5,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What the locked installation needs to install itself.
 UV := uv==0.13.9
+# Tests at a time: two for each core, since most of them wait for something.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 8))')
+# What a run compiles is kept, also where the environment says otherwise: its processes read the same files.
+PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
+PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup
+SERVERLESS := not nats and not postgres and not kube and not slow and not benchmark
 
 .PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs clean
 
@@ -22,7 +28,8 @@ $(VENV)/.installed: pyproject.toml uv.lock
 run: $(VENV)/.installed ## Start Bursar: follow the cluster there is, or play the bundled recording
 	@$(BIN)/bursar up
 
-test: lint unit ## Everything that answers in minutes: contracts, types, tests on both databases and a real API server
+test: lint controlplane ## Everything that answers in minutes: contracts, types, tests on both databases and a real API server
+	@$(PARALLEL)
 
 lint: $(VENV)/.installed ## Format, rules, types, import contracts
 	@$(BIN)/ruff format --check .
@@ -30,15 +37,15 @@ lint: $(VENV)/.installed ## Format, rules, types, import contracts
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports
 
-unit: $(VENV)/.installed controlplane ## The tests alone
-	@$(BIN)/pytest
+unit: $(VENV)/.installed ## The tests that start no server: a minute
+	@$(PARALLEL) -m '$(SERVERLESS)'
 
 controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for the tests, once
 	@if command -v go >/dev/null || [ -n "$$KUBEBUILDER_ASSETS" ]; then $(BIN)/python -m tests.cluster.build; \
 	else echo "Go is not installed: tests against a real API server will not run"; fi
 
 acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays
-	@$(BIN)/pytest -m slow
+	@$(PYTEST) -m slow
 
 cluster: controlplane ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
 	@$(BIN)/python -m tests.cluster.demo

