@@ -128,14 +128,14 @@ def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
         query = sa.select(table).where(
             table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
         )
-        rows = [quotas.from_columns(columns) for columns in store.select(query)]
+        rows = [quotas.codec.row(columns) for columns in store.select(query)]
         return {row.uid: row.said.resource_version for row in rows if row.said}
     if source.kind:
         table = workloads.workloads
         query = sa.select(table).where(
             table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
         )
-        chains = [workloads.from_columns(row) for row in store.select(query)]
+        chains = [workloads.codec.row(row) for row in store.select(query)]
         # What an older version said had no demand: it is said again, with it.
         return {row.uid: row.history[-1][0] for row in chains if row.history and row.asked}
     if source is PRIORITIES:
@@ -146,7 +146,7 @@ def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
     query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
     found: dict[str, str] = {}
     for columns in store.select(query):
-        row: Any = (namespaces if is_namespaces else nodes).from_columns(columns)
+        row: Any = (namespaces if is_namespaces else nodes).codec.row(columns)
         for version, _, value in row.history[-1:]:
             found[value[0]] = version
     return found

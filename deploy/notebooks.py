@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.decisions import Cull
 from bus.events.notebooks import NotebookSampled
-from projections.activity import from_columns, notebook_activity
+from projections.activity import codec, notebook_activity
 from projections.admissions.queries import Select, archived
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
@@ -58,7 +58,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
 def _know(select: Select, cluster: str, view: CullingView) -> None:
     """Fill in the activity of live pods, and their images from the newest sample of each."""
     query = sa.select(notebook_activity).where(notebook_activity.c.cluster == cluster)
-    for row in map(from_columns, select(query)):
+    for row in map(codec.row, select(query)):
         if view.pod(row.uid) is not None:
             view.activity[row.uid] = row
     columns = events.c

@@ -19,6 +19,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.notebooks import Evidence, NotebookSampled
+from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 notebook_activity = row_table(
@@ -153,36 +154,23 @@ def _is_newer(at_us: int, evidence: Evidence, known_us: int, known: Evidence | N
     return repr(evidence) > repr(known)
 
 
-_decoder = msgspec.json.Decoder(tuple[tuple[str, Seen], ...])
-
-
-def to_columns(row: Activity) -> tuple[Any, ...]:
-    """The row as the table's columns."""
+def _shown(row: Activity) -> dict[str, Any]:
     active_us, source = row.active or (None, None)
     newest = [seen.newest for _, seen in row.sources]
     readable = [seen.ok for _, seen in row.sources if seen.ok is not None]
-    flags = sorted({flag for evidence in newest for flag in evidence.flags})
-    return (
-        row.uid,
-        row.cluster,
-        row.observed_us,
-        row.known_us,
-        active_us,
-        source,
-        int(any(evidence.busy for evidence in readable)),
-        int(any(evidence.connected for evidence in readable)),
-        row.busy_since_us,
-        ",".join(f"{evidence.source}={evidence.outcome}" for evidence in newest),
-        ",".join(flags),
-        msgspec.json.encode(row.sources).decode(),
-        row.sequence,
-    )
+    return {
+        "known_us": row.known_us,
+        "active_us": active_us,
+        "active_source": source,
+        "busy": int(any(evidence.busy for evidence in readable)),
+        "connected": int(any(evidence.connected for evidence in readable)),
+        "busy_since_us": row.busy_since_us,
+        "outcomes": ",".join(f"{evidence.source}={evidence.outcome}" for evidence in newest),
+        "flags": ",".join(sorted({flag for evidence in newest for flag in evidence.flags})),
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> Activity:
-    """The row that was stored."""
-    return Activity(columns[1], columns[0], _decoder.decode(columns[11]), columns[2], columns[12])
-
+codec = Codec(Activity, notebook_activity, names={"sources": "state"}, shown=_shown)
 
 projection = Projection(
     name="activity",
@@ -191,6 +179,5 @@ projection = Projection(
     facts=(NotebookSampled,),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -16,6 +16,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.decisions import Decision, EffectSettled
+from projections.engine.codec import Codec, Named, text
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 #: Wire type to class, of every decision there is.
@@ -95,37 +96,41 @@ class _Body(msgspec.Struct):
     settled: EffectSettled | None = None
 
 
-def to_columns(row: Decided) -> tuple[Any, ...]:
-    """The row as the table's columns."""
+def _shown(row: Decided) -> dict[str, Any]:
     said, settled = row.said, row.settled
+    target = said.target if said else None
     body = _Body(msgspec.Raw(msgspec.json.encode(said)), settled)
-    about: tuple[Any, ...] = (None,) * 11
-    if said is not None:
-        target = said.target
-        about = (
-            said.wire_type, said.reactor, said.key, target.kind, target.namespace, target.name,
-            target.uid, said.reason, int(said.is_shadow), said.at_us,
-            msgspec.json.encode(said.numbers).decode(),
-        )  # fmt: skip
-    return (
-        row.cluster,
-        row.id,
-        *about,
-        settled.result if settled else None,
-        settled.message if settled else None,
-        row.settled_us if settled else None,
-        msgspec.json.encode(body).decode(),
-        said.quota if said else None,
-        row.sequence,
-    )
+    return {
+        "type": said.wire_type if said else None,
+        "reactor": said.reactor if said else None,
+        "key": said.key if said else None,
+        "kind": target.kind if target else None,
+        "namespace": target.namespace if target else None,
+        "name": target.name if target else None,
+        "uid": target.uid if target else None,
+        "reason": said.reason if said else None,
+        "is_shadow": int(said.is_shadow) if said else None,
+        "at_us": said.at_us if said else None,
+        "numbers": text(said.numbers) if said else None,
+        "result": settled.result if settled else None,
+        "message": settled.message if settled else None,
+        "settled_us": row.settled_us if settled else None,
+        "body": text(body),
+        "quota": said.quota if said else None,
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> Decided:
-    """The row that was stored."""
-    body = msgspec.json.decode(columns[16], type=_Body)
-    said = msgspec.json.decode(body.said, type=VERBS[columns[2]]) if columns[2] else None
-    return Decided(columns[0], columns[1], said, body.settled, columns[15] or 0, columns[18])
+def _known(named: Named) -> dict[str, Any]:
+    body = msgspec.json.decode(named["body"], type=_Body)
+    verb = VERBS[named["type"]] if named["type"] else None
+    return {
+        "said": msgspec.json.decode(body.said, type=verb) if verb else None,
+        "settled": body.settled,
+        "settled_us": named["settled_us"] or 0,
+    }
 
+
+codec = Codec(Decided, decisions, shown=_shown, known=_known)
 
 projection = Projection(
     name="decisions",
@@ -134,6 +139,5 @@ projection = Projection(
     facts=(*VERBS.values(), EffectSettled),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -30,6 +30,7 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
@@ -90,16 +91,6 @@ def fold(row: Evidence | None, fact: Fact, event: Event) -> Evidence:
     return Evidence(cluster, kind, event.time_us, event.sequence)
 
 
-def to_columns(row: Evidence) -> tuple[Any, ...]:
-    """The row as columns."""
-    return (row.cluster, row.kind, row.observed_us, row.sequence)
-
-
-def from_columns(columns: tuple[Any, ...]) -> Evidence:
-    """The row that was stored."""
-    return Evidence(*columns)
-
-
 def moments(select: Select) -> dict[str, int]:
     """Cluster to the moment up to which its open runs are valued, microseconds; a cluster that nobody observed has none."""
     columns = evidence.c
@@ -116,6 +107,8 @@ def moments_s(select: Select) -> dict[str, int]:
     return {cluster: floor_seconds(us) for cluster, us in moments(select).items()}
 
 
+codec = Codec(Evidence, evidence)
+
 projection = Projection(
     name="evidence",
     version=1,
@@ -123,6 +116,5 @@ projection = Projection(
     facts=FACTS,
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -14,6 +14,7 @@ from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from projections import histories
 from projections.attribution import Names, names
+from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
 namespaces = row_table(
@@ -71,23 +72,19 @@ def fold(
     return Namespace(row.cluster, row.name, history, gone, event.sequence)
 
 
-_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None]
-_decoder = msgspec.json.Decoder(_State)
-
-
-def to_columns(row: Namespace) -> tuple[Any, ...]:
-    """The row as the table's columns."""
-    uid, team, user = row.history[-1][2][:3] if row.history else (None, None, None)
+def _shown(row: Namespace) -> dict[str, Any]:
+    uid, team, user, _ = row.history[-1][2] if row.history else (None, None, None, None)
     vanished = int(histories.is_gone(row.history, row.gone))
-    state = msgspec.json.encode((row.history, row.gone)).decode()
-    return (row.cluster, row.name, uid, team, user, vanished, state, row.sequence)
+    return {"uid": uid, "team": team, "user_name": user, "vanished": vanished}
 
 
-def from_columns(columns: tuple[Any, ...]) -> Namespace:
-    """The row that was stored."""
-    history, gone = _decoder.decode(columns[6])
-    return Namespace(columns[0], columns[1], history, gone, columns[7])
-
+codec = Codec(
+    Namespace,
+    namespaces,
+    names={"name": "namespace"},
+    packed={"state": ("history", "gone")},
+    shown=_shown,
+)
 
 projection = Projection(
     name="namespaces",
@@ -96,6 +93,5 @@ projection = Projection(
     facts=(NamespaceObserved, NamespaceVanished),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

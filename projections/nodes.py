@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.nodes import NodeObserved, NodeVanished
 from projections import histories
+from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
 nodes = row_table(
@@ -68,23 +69,22 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
     return Node(row.cluster, row.name, history, gone, event.sequence)
 
 
-_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None]
-_decoder = msgspec.json.Decoder(_State)
-
-
-def to_columns(row: Node) -> tuple[Any, ...]:
-    """The row as the table's columns."""
+def _shown(row: Node) -> dict[str, Any]:
     latest = row.history[-1][2] if row.history else (None, None, None, 0, 0)
-    vanished = int(histories.is_gone(row.history, row.gone))
-    state = msgspec.json.encode((row.history, row.gone)).decode()
-    return (row.cluster, row.name, *latest, vanished, state, row.sequence)
+    uid, model, allocatable, ready, unschedulable = latest
+    return {
+        "uid": uid,
+        "model": model,
+        "allocatable": allocatable,
+        "ready": ready,
+        "unschedulable": unschedulable,
+        "vanished": int(histories.is_gone(row.history, row.gone)),
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> Node:
-    """The row that was stored."""
-    history, gone = _decoder.decode(columns[8])
-    return Node(columns[0], columns[1], history, gone, columns[9])
-
+codec = Codec(
+    Node, nodes, names={"name": "node"}, packed={"state": ("history", "gone")}, shown=_shown
+)
 
 projection = Projection(
     name="nodes",
@@ -93,6 +93,5 @@ projection = Projection(
     facts=(NodeObserved, NodeVanished),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

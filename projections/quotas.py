@@ -18,6 +18,7 @@ from bus.envelope import Event
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from projections import histories
 from projections.attribution import Rule
+from projections.engine.codec import Codec, Named, text
 from projections.engine.contract import Key, Projection, row_table
 
 quotas = row_table(
@@ -122,45 +123,36 @@ _rules = msgspec.json.Decoder(tuple[tuple[str, int, RuleValue], ...])
 _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def to_columns(row: Quota) -> tuple[Any, ...]:
-    """The row as the table's columns."""
+def _shown(row: Quota) -> dict[str, Any]:
     said = row.said
-    shown: tuple[str | None, ...] = (None,) * 8
-    if said is not None:
-        amounts = map(_text, (said.hard, said.cash, said.min, said.max))
-        shown = (said.parent, said.tree, *amounts, said.budget.period, said.problem)
     # Rows of older histories, which say nothing of namespaces, stay as they were.
     served = row.rules or row.elastic
     state = (said, row.time_us, row.gone, *((served,) if served else ()))
-    return (
-        row.uid,
-        row.cluster,
-        row.kind,
-        row.namespace,
-        row.name,
-        *shown,
-        int(row.vanished),
-        _text(state),
-        row.sequence,
-    )
+    return {
+        "parent": said.parent if said else None,
+        "tree": said.tree if said else None,
+        "hard": text(said.hard) if said else None,
+        "cash": text(said.cash) if said else None,
+        "min": text(said.min) if said else None,
+        "max": text(said.max) if said else None,
+        "period": said.budget.period if said else None,
+        "problem": said.problem if said else None,
+        "vanished": int(row.vanished),
+        "state": text(state),
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> Quota:
-    """The row that was stored."""
-    said, time_us, gone, *more = _decoder.decode(columns[14])
-    uid, cluster, kind, namespace, name = columns[:5]
-    is_elastic = kind == "ElasticQuota"
-    return Quota(
-        cluster, uid, kind, namespace, name, _said.decode(said), int(bytes(time_us)), _gone.decode(gone),
-        rules=_rules.decode(more[0]) if more and not is_elastic else (),
-        elastic=_elastic.decode(more[0]) if more and is_elastic else (),
-        sequence=columns[15],
-    )  # fmt: skip
+def _known(named: Named) -> dict[str, Any]:
+    said, time_us, gone, *served = _decoder.decode(named["state"])
+    found = {
+        "said": _said.decode(said), "time_us": int(bytes(time_us)), "gone": _gone.decode(gone)
+    }  # fmt: skip
+    if served and named["kind"] == "ElasticQuota":
+        return {**found, "elastic": _elastic.decode(served[0])}
+    return {**found, "rules": _rules.decode(served[0])} if served else found
 
+
+codec = Codec(Quota, quotas, shown=_shown, known=_known)
 
 projection = Projection(
     name="quotas",
@@ -169,6 +161,5 @@ projection = Projection(
     facts=(QuotaObserved, QuotaVanished),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

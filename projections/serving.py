@@ -40,7 +40,7 @@ class Serving:
     def open(self, select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> None:
         """Take in the quotas that are stored."""
         for row in select(sa.select(quotas.quotas)):
-            quota = quotas.from_columns(row)
+            quota = quotas.codec.row(row)
             self._elastic.take(quota)
             self.declare(quota)
 

@@ -22,6 +22,7 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kinds import GOVERNED, QUEUE_ANNOTATION
 from projections import histories
+from projections.engine.codec import Codec, text
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 waits = row_table(
@@ -136,39 +137,22 @@ def _marked(row: Wait, mark: Mark) -> Wait:
     return msgspec.structs.replace(row, marks=tuple(sorted({*row.marks, mark})))
 
 
-_State = tuple[WorkloadObserved | None, int, tuple[Mark, ...], tuple[str, int] | None]
-_decoder = msgspec.json.Decoder(_State)
-
-
-def to_columns(row: Wait) -> tuple[Any, ...]:
-    """The row as the table's columns."""
+def _shown(row: Wait) -> dict[str, Any]:
     said, released = row.said, [mark for mark in row.marks if mark.quota]
     queue = said.annotations.get(QUEUE_ANNOTATION, "") if said else ""
-    state = (row.said, row.time_us, row.marks, row.gone)
-    return (
-        row.cluster, row.uid, row.kind, row.namespace, row.name,
-        released[-1].quota if released else queue,
-        said.priority_class if said else "",
-        _text(said.wanted if said else {}),
-        row.created_us,
-        released[0].time_us if released else None,
-        row.gone[1] if row.gone else None,
-        int(row.waiting), len(released), _text(state), row.sequence,
-    )  # fmt: skip
+    return {
+        "quota": released[-1].quota if released else queue,
+        "priority_class": said.priority_class if said else "",
+        "wanted": text(said.wanted if said else {}),
+        "created_us": row.created_us,
+        "released_us": released[0].time_us if released else None,
+        "gone_us": row.gone[1] if row.gone else None,
+        "waiting": int(row.waiting),
+        "releases": len(released),
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> Wait:
-    """The row that was stored."""
-    said, time_us, marks, gone = _decoder.decode(columns[13])
-    cluster, uid, kind, namespace, name = columns[:5]
-    return Wait(
-        cluster, uid, kind, namespace, name, said, time_us, marks, gone, columns[14]
-    )  # fmt: skip
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
+codec = Codec(Wait, waits, packed={"state": ("said", "time_us", "marks", "gone")}, shown=_shown)
 
 projection = Projection(
     name="waits",
@@ -177,7 +161,6 @@ projection = Projection(
     facts=(WorkloadObserved, WorkloadVanished, AdmissionDecided, AdmissionReleased),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
     parts=parts,
 )

@@ -21,6 +21,7 @@ from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
 from bus.kinds import QUOTA_LABELS, Ask
 from projections import histories
 from projections.attribution import Names, names
+from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
 #: Longest chain of controllers that is followed.
@@ -170,33 +171,14 @@ def top(owner: Owner | None, find: Callable[[str], Workload | None]) -> Owner | 
     return owner
 
 
-_State = tuple[tuple[tuple[str, int, Value], ...], tuple[str, int] | None, Asked | None]
-_decoder = msgspec.json.Decoder(_State)
+def _shown(row: Workload) -> dict[str, Any]:
+    return {
+        "owner_uid": row.owner.uid if row.owner else None,
+        "vanished": int(histories.is_gone(row.history, row.gone)),
+    }
 
 
-def to_columns(row: Workload) -> tuple[Any, ...]:
-    """The row as the table's columns."""
-    owner = row.owner
-    return (
-        row.uid,
-        row.cluster,
-        row.namespace,
-        row.kind,
-        row.name,
-        owner.uid if owner else None,
-        int(histories.is_gone(row.history, row.gone)),
-        msgspec.json.encode((row.history, row.gone, row.asked)).decode(),
-        row.sequence,
-    )
-
-
-def from_columns(columns: tuple[Any, ...]) -> Workload:
-    """The row that was stored."""
-    history, gone, asked = _decoder.decode(columns[7])
-    return Workload(
-        columns[1], columns[0], columns[2], columns[3], columns[4], history, gone, asked, columns[8]
-    )
-
+codec = Codec(Workload, workloads, packed={"state": ("history", "gone", "asked")}, shown=_shown)
 
 projection = Projection(
     name="workloads",
@@ -205,6 +187,5 @@ projection = Projection(
     facts=(WorkloadObserved, WorkloadVanished),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from projections.admissions.held import grants
 from projections.attribution import names_above
-from projections.quotas import from_columns, quotas, rule_of
+from projections.quotas import codec, quotas, rule_of
 
 
 def governed(connection: sa.Connection) -> dict[str, Any]:
@@ -39,7 +39,7 @@ def governed(connection: sa.Connection) -> dict[str, Any]:
 def _open(connection: sa.Connection) -> list[str]:
     """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name any."""
     there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
-    rows = [from_columns(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
+    rows = [codec.row(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
     rules = {(one.cluster, one.name): rule_of(one.said) for one in rows if one.said is not None}
 
     def is_open(cluster: str, name: str) -> bool:

@@ -28,7 +28,7 @@ from deploy.consulting import only_cluster
 from deploy.errors import AbsentObjectError
 from deploy.ledgers import reading
 from deploy.near import absent
-from projections.admissions.decisions import Decision, admissions, from_columns
+from projections.admissions.decisions import Decision, admissions, codec
 from projections.admissions.declared import declared_quotas
 from projections.admissions.queries import Select, archived, facts
 from reactors.admission.withdrawing import UNANSWERED
@@ -137,7 +137,7 @@ def _decisions(
         query = sa.select(admissions).where(columns.cluster == cluster, chosen)
         rows = select(query.order_by(columns.sequence.desc()).limit(MOST))
         if rows:
-            return [from_columns(row) for row in reversed(rows)]
+            return [codec.row(row) for row in reversed(rows)]
     return []
 
 

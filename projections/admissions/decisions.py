@@ -8,13 +8,12 @@ Source: ``house.md`` section 5 (a decision stores its reason, its numbers and th
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
+from bus.events.admissions import AdmissionDecided
+from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 admissions = row_table(
@@ -73,42 +72,7 @@ def _order(time_us: int, fact: AdmissionDecided) -> tuple[int, bytes]:
     return (time_us, msgspec.json.encode(fact))
 
 
-_amounts = msgspec.json.Decoder(dict[str, int])
-_types = msgspec.json.Decoder(dict[str, str])
-_deficits = msgspec.json.Decoder(tuple[Deficit, ...])
-_below = msgspec.json.Decoder(tuple[Child | None, Left | None])
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def to_columns(row: Decision) -> tuple[Any, ...]:
-    """The row as the table's columns."""
-    said = row.said
-    return (
-        row.cluster, row.id, row.tree, said.number, row.time_us, said.quota, said.uid, said.kind,
-        said.namespace, said.name, said.verdict, said.reason, said.operation, said.request,
-        said.based_on, _text(said.demand), _text(said.types), _text(said.charge),
-        _text(said.deficits), _text((said.child, said.left)) if said.child or said.left else None,
-        row.sequence,
-    )  # fmt: skip
-
-
-def from_columns(columns: tuple[Any, ...]) -> Decision:
-    """The row that was stored."""
-    cluster, id, tree, number, time_us, quota, uid, kind, namespace, name = columns[:10]
-    verdict, reason, operation, request, based_on = columns[10:15]
-    demand, types, charge, deficits, below, sequence = columns[15:]
-    child, left = _below.decode(below) if below else (None, None)
-    said = AdmissionDecided(
-        number=number, quota=quota, uid=uid, kind=kind, namespace=namespace, name=name,
-        verdict=verdict, reason=reason, demand=_amounts.decode(demand), types=_types.decode(types),
-        charge=_amounts.decode(charge), deficits=_deficits.decode(deficits), based_on=based_on,
-        request=request, operation=operation, child=child, left=left,
-    )  # fmt: skip
-    return Decision(cluster, id, tree, said, time_us, sequence)
-
+codec = Codec(Decision, admissions, spread="said", packed={"below": ("child", "left")})
 
 projection = Projection(
     name="admissions",
@@ -117,6 +81,5 @@ projection = Projection(
     facts=(AdmissionDecided,),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -17,6 +17,7 @@ from bus.envelope import Event
 from bus.events.admissions import QuotaDeclared
 from projections.admissions.elastic import ASKED
 from projections.admissions.shape import ELASTIC, Node
+from projections.engine.codec import Codec, text
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 declared_quotas = row_table(
@@ -100,46 +101,34 @@ def _asked(row: DeclaredQuota, fact: QuotaDeclared) -> DeclaredQuota:
     return msgspec.structs.replace(row, asked=tuple(asked))
 
 
-_State = tuple[QuotaDeclared | None, int, int, tuple[QuotaDeclared, ...]]
-_decoder = msgspec.json.Decoder(_State)
-
-
-def _text(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
-def to_columns(row: DeclaredQuota) -> tuple[Any, ...]:
-    """The row as the table's columns. ``hard`` of an elastic quota is its ``max``, the most it may ever use."""
+def _shown(row: DeclaredQuota) -> dict[str, Any]:
+    """``hard`` of an elastic quota is its ``max``, the most it may ever use."""
     node = row.node
     said = row.seen or next(iter(row.asked), None)
+    about = node or said
     limits: dict[str, int] = {}
     if node is not None:
         limits = node.limited()
         if node.kind == ELASTIC:
             limits = {ASKED + resource: amount for resource, amount in node.spec.max.items()}
-    return (
-        row.cluster,
-        row.tree,
-        row.quota,
-        node.uid if node else said.uid if said else "",
-        node.kind if node else said.kind if said else "",
-        node.parent if node else said.parent if said else "",
-        int(node is not None),
-        len(row.asked),
-        row.gone,
-        _text(limits),
-        _text(node.claimed() if node else {}),
-        _text((row.seen, row.settled, row.gone, row.asked)),
-        row.sequence,
-    )
+    return {
+        "uid": about.uid if about else "",
+        "kind": about.kind if about else "",
+        "parent": about.parent if about else "",
+        "stands": int(node is not None),
+        "pending": len(row.asked),
+        "gone_number": row.gone,
+        "hard": text(limits),
+        "claims": text(node.claimed() if node else {}),
+    }
 
 
-def from_columns(columns: tuple[Any, ...]) -> DeclaredQuota:
-    """The row that was stored."""
-    cluster, tree, quota = columns[:3]
-    seen, settled, gone, asked = _decoder.decode(columns[11])
-    return DeclaredQuota(cluster, tree, quota, seen, settled, gone, asked, columns[12])
-
+codec = Codec(
+    DeclaredQuota,
+    declared_quotas,
+    packed={"state": ("seen", "settled", "gone", "asked")},
+    shown=_shown,
+)
 
 projection = Projection(
     name="declared_quotas",
@@ -148,6 +137,5 @@ projection = Projection(
     facts=(QuotaDeclared,),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -11,13 +11,12 @@ Source: ``house.md`` section 5; :class:`projections.admissions.tree.Tree`, which
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 grants = row_table(
@@ -101,27 +100,7 @@ def fold(row: Held | None, word: Word, event: Event) -> Held:
     )
 
 
-_amounts = msgspec.json.Decoder(dict[str, int])
-
-
-def to_columns(row: Held) -> tuple[Any, ...]:
-    """The row as the table's columns."""
-    return (
-        row.cluster, row.tree, row.quota, row.uid, row.kind, row.namespace, row.name, row.number,
-        row.decided_us, int(row.is_adopted), row.charge_number,
-        msgspec.json.encode(row.charge).decode(), row.sequence,
-    )  # fmt: skip
-
-
-def from_columns(columns: tuple[Any, ...]) -> Held:
-    """The row that was stored."""
-    cluster, tree, quota, uid, kind, namespace, name, number, decided_us = columns[:9]
-    is_adopted, charge_number, charge, sequence = columns[9:]
-    return Held(
-        cluster, tree, quota, uid, kind, namespace, name, number, decided_us, bool(is_adopted),
-        charge_number, _amounts.decode(charge), sequence,
-    )  # fmt: skip
-
+codec = Codec(Held, grants)
 
 projection = Projection(
     name="grants",
@@ -131,6 +110,5 @@ projection = Projection(
     parts=parts,
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

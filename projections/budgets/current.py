@@ -57,7 +57,7 @@ class CurrentBudgets:
         """Take in the quotas and the moments that are stored."""
         self._moments_us.update(moments(self._select))
         for row in self._select(sa.select(quotas.quotas)):
-            self._declare(quotas.from_columns(row))
+            self._declare(quotas.codec.row(row))
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """A batch begins: nothing is touched yet."""

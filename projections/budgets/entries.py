@@ -7,8 +7,6 @@ Source: ``house.md`` section 4 (corrections are entries), issue text "credits an
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import sqlalchemy as sa
 
@@ -16,6 +14,7 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.budgets import BudgetCredited
 from projections.budgets.periods import Period
+from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
 
 budget_entries = row_table(
@@ -69,23 +68,7 @@ def credited(entries: list[Entry], key: str, period: Period) -> int:
     return total
 
 
-def to_columns(row: Entry) -> tuple[Any, ...]:
-    """The row as the table's columns."""
-    said = row.said
-    return (
-        row.cluster, said.ref, said.quota, said.key, said.amount, said.reason, said.author,
-        said.since_us, row.time_us, row.sequence,
-    )  # fmt: skip
-
-
-def from_columns(columns: tuple[Any, ...]) -> Entry:
-    """The row that was stored."""
-    cluster, ref, quota, key, amount, reason, author, since_us, time_us, sequence = columns
-    said = BudgetCredited(
-        ref=ref, quota=quota, key=key, amount=amount, reason=reason, author=author, since_us=since_us
-    )  # fmt: skip
-    return Entry(cluster, said, time_us, sequence)
-
+codec = Codec(Entry, budget_entries, spread="said")
 
 projection = Projection(
     name="budget_entries",
@@ -94,6 +77,5 @@ projection = Projection(
     facts=(BudgetCredited,),
     keys=keys,
     fold=fold,
-    to_columns=to_columns,
-    from_columns=from_columns,
+    codec=codec,
 )

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bus.events.budgets import BudgetJudged
 from projections.admissions.queries import archived, facts
-from projections.budgets.entries import budget_entries, credited, from_columns
+from projections.budgets.entries import budget_entries, codec, credited
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
@@ -40,7 +40,7 @@ def forecast(
         budget_entries.c.quota == quota,
         budget_entries.c.key == key,
     )
-    entries = [from_columns(row) for row in select(query)]
+    entries = [codec.row(row) for row in select(query)]
     found = list(_open(select, cluster, quota, key))
     return Standing(
         period,

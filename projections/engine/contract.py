@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.vocabulary import Fact
+from projections.engine.codec import Codec
 
 #: Every table of the ledger is declared on this catalogue; the migrations are tested equal to it.
 METADATA = sa.MetaData()
@@ -64,7 +65,6 @@ def _set_conditions(metadata: sa.MetaData, connection: sa.Connection, **_: Any) 
 class Projection(msgspec.Struct, frozen=True, kw_only=True):
     """One question, answered by rows of one table.
 
-    ``to_columns`` gives the table's columns in order; ``from_columns`` reads them back to an equal row.
     ``version`` grows when the rows of the same history would differ: the table is then built anew from the archive.
     """
 
@@ -74,8 +74,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     facts: tuple[type[Fact], ...]
     keys: Callable[[Any, Any], Iterable[Key]]
     fold: Callable[[Any, Any, Any], Any]
-    to_columns: Callable[[Any], tuple[Any, ...]]
-    from_columns: Callable[[tuple[Any, ...]], Any]
+    codec: Codec[Any]
     #: A fact that says something of several rows as one part for each row; ``keys`` and ``fold`` take parts then.
     parts: Callable[[Any], Iterable[Any]] | None = None
 

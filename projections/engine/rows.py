@@ -62,7 +62,9 @@ class Rows:
         for name, touched in self._touched.items():
             if touched:
                 projection = self._projections[name]
-                found[projection.table] = [projection.to_columns(row) for row in touched.values()]
+                found[projection.table] = [
+                    projection.codec.columns(row) for row in touched.values()
+                ]
         return found
 
     def settle(self) -> None:
@@ -75,4 +77,4 @@ class Rows:
         rows = self._rows[projection.name]
         rows.update(dict.fromkeys(keys))
         for columns in self.reader.rows(projection.table, keys):
-            rows[columns[: len(keys[0])]] = projection.from_columns(columns)
+            rows[columns[: len(keys[0])]] = projection.codec.row(columns)

@@ -1,7 +1,7 @@
 """How a batch of rows is written through each driver. Used by the store alone.
 
 SQLite: ``executemany`` of prepared statements. PostgreSQL: binary COPY, through a temporary stage table where rows may
-exist; below :data:`STAGED_FROM` rows plain ``executemany`` is faster (``performance.md`` section 3).
+exist; below :data:`STAGED_FROM` rows plain ``executemany`` is faster. The texts are those of :mod:`projections.engine.statements`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,8 @@ from functools import lru_cache
 from typing import Any, Protocol
 
 import sqlalchemy as sa
+
+from projections.engine import statements
 
 Rows = Sequence[tuple[Any, ...]]
 
@@ -49,15 +51,15 @@ def writer(dialect: str) -> Writer:
 
 
 class _Sqlite:
-    mark = "?"
+    dialect = "sqlite"
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if rows:
-            connection.exec_driver_sql(_insert(table, self.mark), list(rows))
+            connection.exec_driver_sql(statements.insert(self.dialect, table), list(rows))
 
     def upsert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if rows:
-            connection.exec_driver_sql(_insert(table, self.mark) + _replaced(table), list(rows))
+            connection.exec_driver_sql(statements.upsert(self.dialect, table), list(rows))
 
     def add(
         self,
@@ -70,32 +72,29 @@ class _Sqlite:
         added = list(rows)
         if not added:
             return
-        connection.exec_driver_sql(_insert(table, self.mark) + _summed(table), added)
+        connection.exec_driver_sql(statements.add(self.dialect, table), added)
         self._sweep(connection, table, added, counted)
 
     def delete(
         self, connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], keys: Rows
     ) -> None:
         if keys:
-            which = " AND ".join(f"{column} = {self.mark}" for column in columns)
-            connection.exec_driver_sql(f"DELETE FROM {table.name} WHERE {which}", list(keys))
+            text = statements.delete(self.dialect, table, columns)
+            connection.exec_driver_sql(text, list(keys))
 
     def _sweep(
         self, connection: sa.Connection, table: sa.Table, added: list[tuple[Any, ...]], counted: str
     ) -> None:
         """Delete the rows among ``added`` that count nothing any more; only where something was taken out."""
-        key = [column.name for column in table.primary_key.columns]
+        width = len(table.primary_key.columns)
         place = list(table.columns.keys()).index(counted)
-        taken = [row[: len(key)] for row in added if row[place] <= 0]
+        taken = [row[:width] for row in added if row[place] <= 0]
         if taken:
-            which = " AND ".join(f"{column} = {self.mark}" for column in key)
-            connection.exec_driver_sql(
-                f"DELETE FROM {table.name} WHERE {which} AND {counted} = 0", taken
-            )
+            connection.exec_driver_sql(statements.sweep(self.dialect, table, counted), taken)
 
 
 class _Postgres(_Sqlite):
-    mark = "%s"
+    dialect = "postgresql"
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if len(rows) < STAGED_FROM:
@@ -107,7 +106,7 @@ class _Postgres(_Sqlite):
         if len(rows) < STAGED_FROM:
             super().upsert(connection, table, rows)
         else:
-            self._staged(connection, table, rows, _replaced(table))
+            self._staged(connection, table, rows, statements.upsert_staged(table))
 
     def add(
         self,
@@ -121,31 +120,25 @@ class _Postgres(_Sqlite):
         if len(added) < STAGED_FROM:
             super().add(connection, table, added, counted=counted)
             return
-        self._staged(connection, table, added, _summed(table))
+        self._staged(connection, table, added, statements.add_staged(table))
         self._sweep(connection, table, added, counted)
 
     def delete(
         self, connection: sa.Connection, table: sa.Table, columns: tuple[str, ...], keys: Rows
     ) -> None:
         if len(columns) == 1 and keys:
-            connection.exec_driver_sql(
-                f"DELETE FROM {table.name} WHERE {columns[0]} = ANY(%s)", ([k[0] for k in keys],)
-            )
+            text = statements.delete_all(table, columns[0])
+            connection.exec_driver_sql(text, ([key[0] for key in keys],))
         else:
             super().delete(connection, table, columns, keys)
 
-    def _staged(
-        self, connection: sa.Connection, table: sa.Table, rows: Rows, conflict: str
-    ) -> None:
-        stage = f"stage_{table.name}"
+    def _staged(self, connection: sa.Connection, table: sa.Table, rows: Rows, text: str) -> None:
+        stage = statements.STAGE.format(table.name)
         connection.exec_driver_sql(
             f"CREATE TEMPORARY TABLE IF NOT EXISTS {stage} (LIKE {table.name}) ON COMMIT DELETE ROWS"
         )
         _copy(connection, table, stage, rows)
-        names = ", ".join(table.columns.keys())
-        connection.exec_driver_sql(
-            f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {stage}{conflict}"
-        )
+        connection.exec_driver_sql(text)
         connection.exec_driver_sql(f"TRUNCATE {stage}")
 
 
@@ -165,31 +158,3 @@ def _copy(connection: sa.Connection, table: sa.Table, target: str, rows: Rows) -
 def _types(table: sa.Table) -> list[str]:
     names = {sa.Text: "text", sa.LargeBinary: "bytea", sa.BigInteger: "int8", sa.Integer: "int4"}
     return [names[type(column.type)] for column in table.columns]
-
-
-@lru_cache
-def _insert(table: sa.Table, mark: str) -> str:
-    names = ", ".join(table.columns.keys())
-    marks = ", ".join(mark for _ in table.columns)
-    return f"INSERT INTO {table.name} ({names}) VALUES ({marks})"
-
-
-@lru_cache
-def _replaced(table: sa.Table) -> str:
-    key, rest = _split(table)
-    changed = ", ".join(f"{name} = excluded.{name}" for name in rest)
-    return f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}"
-
-
-@lru_cache
-def _summed(table: sa.Table) -> str:
-    key, rest = _split(table)
-    changed = ", ".join(
-        f"{name} = {table.name}.{name} + excluded.{name}" for name in rest if name != "sequence"
-    )
-    return f" ON CONFLICT ({', '.join(key)}) DO UPDATE SET {changed}, sequence = excluded.sequence"
-
-
-def _split(table: sa.Table) -> tuple[list[str], list[str]]:
-    key = [column.name for column in table.primary_key.columns]
-    return key, [name for name in table.columns.keys() if name not in key]

@@ -13,13 +13,13 @@ from projections.pod_runs.shape import (
     PodRun,
     Run,
     Segment,
-    from_columns,
+    codec,
     held_segments,
     pod_beats,
     pod_lists,
     pod_runs,
     segment_columns,
-    to_columns,
+    stored,
 )
 
 __all__ = [
@@ -30,14 +30,14 @@ __all__ = [
     "PodRun",
     "Run",
     "Segment",
+    "codec",
     "derive",
     "fold",
-    "from_columns",
     "held_segments",
     "is_same_run",
     "pod_beats",
     "pod_lists",
     "pod_runs",
     "segment_columns",
-    "to_columns",
+    "stored",
 ]

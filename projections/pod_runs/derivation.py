@@ -29,12 +29,12 @@ from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.shape import (
     Pod,
     PodRun,
+    codec,
     held_segments,
     pod_beats,
     pod_lists,
     pod_runs,
     segment_columns,
-    to_columns,
 )
 from projections.serving import Serving
 
@@ -121,7 +121,7 @@ class PodRuns:
         resegmented = sorted(self._resegmented)
         segments = [c for uid in resegmented for c in segment_columns(touched[uid])]
         upserts: dict[sa.Table, list[Columns]] = {
-            pod_runs: [to_columns(row) for row in touched.values()],
+            pod_runs: [codec.columns(row) for row in touched.values()],
             held_segments: segments,
             **self._lists.rows(),
         }

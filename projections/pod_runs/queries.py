@@ -5,7 +5,6 @@ Every function takes a reader's ``select`` (or returns a query for it): nothing 
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,11 +18,11 @@ from projections.pod_runs.lists import Part
 from projections.pod_runs.shape import (
     Pod,
     PodRun,
-    from_columns,
     held_segments,
     pod_beats,
     pod_lists,
     pod_runs,
+    stored,
 )
 from projections.workloads import workloads
 
@@ -45,7 +44,7 @@ def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
     for start in range(0, len(rows), CHUNK):
         known = [row[0] for row in rows[start : start + CHUNK]]
         segments += reader.select(sa.select(held_segments).where(held_segments.c.uid.in_(known)))
-    return _joined(rows, segments)
+    return stored(rows, segments)
 
 
 def live(select: Select) -> list[PodRun]:
@@ -53,14 +52,7 @@ def live(select: Select) -> list[PodRun]:
     is_live = pod_runs.c.end_s.is_(None)
     rows = select(sa.select(pod_runs).where(is_live))
     uids = sa.select(pod_runs.c.uid).where(is_live)
-    return _joined(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
-
-
-def _joined(rows: Sequence[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]]) -> list[PodRun]:
-    held: dict[str, list[tuple[Any, ...]]] = defaultdict(list)
-    for segment in segments:
-        held[segment[0]].append(segment)
-    return [from_columns(row, sorted(held[row[0]], key=lambda s: s[1])) for row in rows]
+    return stored(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
 
 
 def of_namespace(key: Key, since: int | None) -> sa.Select[Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -9,6 +11,7 @@ import sqlalchemy as sa
 
 from bus.events.pods import Owner
 from projections.attribution import Names
+from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
@@ -218,7 +221,6 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(_State)
-_flags = msgspec.json.Decoder(tuple[str, ...])
 
 
 def state_of(pod: Pod) -> str:
@@ -244,64 +246,82 @@ def state_of(pod: Pod) -> str:
     ).decode()
 
 
-def to_columns(row: PodRun) -> tuple[Any, ...]:
-    """The row as columns of ``pod_runs``, in order."""
+def _shown(row: PodRun) -> dict[str, Any]:
     pod, run = row.pod, row.run
     last = run.segments[-1] if run.segments else None
-    return (
-        pod.uid,
-        pod.cluster,
-        pod.namespace,
-        pod.name,
-        run.workload,
-        pod.owner.uid if pod.owner else None,
-        last.team if last else "",
-        last.user if last else "",
-        pod.history[-1][2][6] or None,
-        pod.phase,
-        pod.labels,
-        pod.begin_us,
-        pod.start_us,
-        pod.deleted_us,
-        run.created_s,
-        run.start_s,
-        run.end_s,
-        run.unknown_s,
-        _encoder.encode(run.flags).decode(),
-        int(run.vanished),
-        state_of(pod),
-        run.deadline_s,
-        row.sequence,
-    )
+    return {
+        "uid": pod.uid,
+        "cluster": pod.cluster,
+        "namespace": pod.namespace,
+        "name": pod.name,
+        "owner_uid": pod.owner.uid if pod.owner else None,
+        "team": last.team if last else "",
+        "user_name": last.user if last else "",
+        "node": pod.history[-1][2][6] or None,
+        "phase": pod.phase,
+        "labels": pod.labels,
+        "created_us": pod.begin_us,
+        "started_us": pod.start_us,
+        "deleted_us": pod.deleted_us,
+        "vanished": int(run.vanished),
+        "state": state_of(pod),
+    }
+
+
+def _known(named: Named) -> dict[str, Any]:
+    held = _decoder.decode(named["state"])
+    seen_us, created_us, started_us, bound_us = held.times
+    pod = Pod(
+        named["uid"], named["cluster"], named["namespace"], named["name"], seen_us, held.flags,
+        tuple([(version, time_us, held.values[n]) for version, time_us, n in held.points]),
+        created_us, started_us, bound_us, named["deleted_us"], held.vanished_us, held.terminals,
+        held.latest, named["phase"], held.owned, held.owner, named["labels"], held.deadline_s,
+        named["sequence"],
+    )  # fmt: skip
+    return {"pod": pod}
+
+
+#: Rows of ``pod_runs``. Segments, and the last event that changed them, are kept in ``held_segments``.
+codec = Codec(PodRun, pod_runs, spread="run", shown=_shown, known=_known)
+
+_segments = Codec(Segment, held_segments, names={"user": "user_name"})
 
 
 def segment_columns(row: PodRun) -> list[tuple[Any, ...]]:
     """The row's segments as columns of ``held_segments``, in order."""
-    pod, run = row.pod, row.run
+    pod = row.pod
     return [
-        (
-            pod.uid, s.start_s, s.end_s, s.cpu_milli, s.memory_mib, s.gpu_milli, s.extended,
-            pod.cluster, pod.namespace, run.workload, s.team, s.user, s.node, s.model, s.quota, s.cpu_type,
-            s.gpu_type, s.memory_type, row.run_sequence,
+        _segments.columns(
+            segment,
+            uid=pod.uid,
+            cluster=pod.cluster,
+            namespace=pod.namespace,
+            workload=row.run.workload,
+            sequence=row.run_sequence,
         )
-        for s in run.segments
-    ]  # fmt: skip
+        for segment in row.run.segments
+    ]
 
 
-def from_columns(columns: tuple[Any, ...], segments: list[tuple[Any, ...]]) -> PodRun:
-    """The row that was stored, with its segments (columns of ``held_segments``, by start)."""
-    (uid, cluster, namespace, name, workload, _, _, _, _, phase, labels, _, _,
-     deleted_us, created_s, start_s, end_s, unknown_s, flags, _, state, deadline_s, sequence) = columns  # fmt: skip
-    held = _decoder.decode(state)
-    history = tuple((v, t, held.values[n]) for v, t, n in held.points)
-    seen_us, created_us, started_us, bound_us = held.times
-    pod = Pod(
-        uid, cluster, namespace, name, seen_us, held.flags, history, created_us, started_us, bound_us, deleted_us,
-        held.vanished_us, held.terminals, held.latest, phase, held.owned, held.owner,
-        labels, held.deadline_s, sequence,
-    )  # fmt: skip
-    run = Run(
-        created_s, start_s, end_s, unknown_s, _flags.decode(flags), workload,
-        tuple(Segment(*s[1:7], *s[10:18]) for s in segments), deadline_s,
-    )  # fmt: skip
-    return PodRun(pod, run, sequence, segments[0][18] if segments else sequence)
+_of_pod = codec.reader("uid", "sequence")
+_of_segment = _segments.reader("uid", "sequence")
+
+
+def stored(rows: Iterable[tuple[Any, ...]], segments: Iterable[tuple[Any, ...]]) -> list[PodRun]:
+    """The pods that were stored as these columns of ``pod_runs`` and ``held_segments``."""
+    held: dict[str, list[Segment]] = defaultdict(list)
+    changed: dict[str, int] = {}
+    for columns in segments:
+        uid, changed_by = _of_segment(columns)
+        held[uid].append(_segments.row(columns))
+        changed[uid] = changed_by
+    found = []
+    for columns in rows:
+        uid, sequence = _of_pod(columns)
+        own = tuple(sorted(held.get(uid, ()), key=_start))
+        found.append(codec.row(columns, segments=own, run_sequence=changed.get(uid, sequence)))
+    return found
+
+
+def _start(segment: Segment) -> int:
+    return segment.start_s

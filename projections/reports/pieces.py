@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from projections import histories, namespaces, nodes, serving, workloads
 from projections.attribution import Names, attributed
-from projections.pod_runs import UNASSIGNED, Pod, from_columns, held_segments, pod_runs
+from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, stored
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
@@ -139,17 +139,17 @@ class _Named:
     @cached_property
     def _owners(self) -> dict[tuple[str, str], list[tuple[int, namespaces.Owners]]]:
         rows = self._connection.execute(sa.select(namespaces.namespaces)).all()
-        return {(row[0], row[1]): namespaces.from_columns(tuple(row)).owners() for row in rows}
+        return {(row[0], row[1]): namespaces.codec.row(tuple(row)).owners() for row in rows}
 
     @cached_property
     def _models(self) -> dict[tuple[str, str], list[tuple[int, str | None]]]:
         rows = self._connection.execute(sa.select(nodes.nodes)).all()
-        return {(row[0], row[1]): nodes.from_columns(tuple(row)).models() for row in rows}
+        return {(row[0], row[1]): nodes.codec.row(tuple(row)).models() for row in rows}
 
     @cached_property
     def _workloads(self) -> dict[str, workloads.Workload]:
         rows = self._connection.execute(sa.select(workloads.workloads)).all()
-        return {row[0]: workloads.from_columns(tuple(row)) for row in rows}
+        return {row[0]: workloads.codec.row(tuple(row)) for row in rows}
 
     @cached_property
     def _serving(self) -> serving.Serving:
@@ -174,17 +174,19 @@ class _Named:
 
         One that was bound, but held nothing that is known, was on that node.
         """
-        pod = from_columns(row, []).pod
-        created_s = row[14]
+        ((pod, run),) = [(one.pod, one.run) for one in stored([row], ())]
+        created_s, place = run.created_s, (pod.cluster, pod.namespace)
         team, user, node = pod.history[-1][2][4:7]
-        named = histories.at(self._owners.get((row[1], row[2]), []), created_s) or (
+        named = histories.at(self._owners.get(place, []), created_s) or (
             None,
             None,
             None,
         )
         team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
         model = (
-            None if node is None else histories.at(self._models.get((row[1], node), []), created_s)
+            None
+            if node is None
+            else histories.at(self._models.get((pod.cluster, node), []), created_s)
         )
         quota = self._quota(pod, created_s, named[2])
         return Holding(0, 0, 0, 0, 0, team, user, node, model, quota)

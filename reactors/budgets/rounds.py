@@ -92,7 +92,7 @@ class Metering:
         query = sa.select(table).where(
             table.c.cluster == self._cluster, table.c.vanished == 0, table.c.kind == BUSINESS
         )
-        found = {row.name: row for row in map(quotas.from_columns, select(query))}
+        found = {row.name: row for row in map(quotas.codec.row, select(query))}
         sequence = max((row[0] for row in select(sa.select(checkpoints.c.sequence))), default=0)
         standings = {}
         for name, quota in found.items():

@@ -34,9 +34,12 @@ def registered():
     """(name, function) of everything that must be pure."""
     found = [(f"source {source.name}", source.translate) for source in SOURCES]
     for projection in MODEL.projections:
-        for part in ("keys", "fold", "to_columns", "from_columns"):
+        for part in ("keys", "fold"):
             found.append((f"{part} of {projection.name}", getattr(projection, part)))
-    for part in ("fold", "derive", "is_same_run", "to_columns", "from_columns"):
+    for name, codec in [*((p.name, p.codec) for p in MODEL.projections), ("pods", pod_runs.codec)]:
+        for part in ("columns", "row", "shown", "known"):
+            found.append((f"{part} of {name}", getattr(codec, part)))
+    for part in ("fold", "derive", "is_same_run", "stored", "segment_columns"):
         found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
     found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
     found.append(("lists.absence", lists.absence))

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bus.envelope import from_line
 from projections.catalogue import METADATA, MODEL
-from projections.engine import writers
+from projections.engine import statements
 from projections.engine.changes import Changes
 from projections.engine.folder import Folder
 from projections.engine.store import Store, engine
@@ -78,11 +78,11 @@ def _write(connection: sqlite3.Connection, changes: Changes) -> None:
             f"DELETE FROM {table.name} WHERE {column} = ?", [(v,) for v in values]
         )
     for table, rows in changes.upserts.items():
-        connection.executemany(writers._insert(table, "?") + writers._replaced(table), rows)
+        connection.executemany(statements.upsert("sqlite", table), rows)
     for restatement in changes.restatements:
         table = restatement.table
         added = [(*group, *sums) for group, sums in restatement.differences.items()]
-        connection.executemany(writers._insert(table, "?") + writers._summed(table), added)
+        connection.executemany(statements.add("sqlite", table), added)
         key = [column.name for column in table.primary_key]
         place = list(table.columns.keys()).index("pods")
         which = " AND ".join(f"{name} = ?" for name in key)

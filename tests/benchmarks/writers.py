@@ -27,8 +27,8 @@ import sqlalchemy as sa
 
 from bus.envelope import GENESIS, chain
 from projections.catalogue import METADATA, MODEL
+from projections.engine import statements, tables, writers
 from projections.engine import store as stores
-from projections.engine import tables, writers
 from projections.engine.folder import Folder
 from projections.pod_runs import pod_runs
 from tests.benchmarks import measure, synthetic
@@ -69,10 +69,11 @@ def batches_of(count: int) -> dict[str, Batches]:
     return found
 
 
-def statement(kind: str, mark: str) -> str:
+def statement(kind: str, dialect: str) -> str:
     """The SQL that ours and the control share."""
     table = TABLES[kind]
-    return writers._insert(table, mark) + (writers._replaced(table) if kind == "upsert" else "")
+    made = statements.upsert if kind == "upsert" else statements.insert
+    return made(dialect, table)
 
 
 class Bench:
@@ -128,7 +129,7 @@ class Bench:
 
     def _pg_raw(self, kind: str) -> Cost:
         self._emptied(kind)
-        sql = statement(kind, "%s")
+        sql = statement(kind, "postgresql")
         with psycopg.connect(self._url) as connection:
             with Stopwatch([connection.info.backend_pid]) as clock:
                 for batch in self._batches[kind]:
@@ -162,7 +163,7 @@ def _raw_sqlite(made: sa.Engine, kind: str, batches: Batches) -> None:
     connection = sqlite3.connect(made.url.database or "", isolation_level=None)
     for pragma in ("journal_mode = WAL", "synchronous = FULL", "cache_size = -16000"):
         connection.execute(f"PRAGMA {pragma}")
-    sql = statement(kind, "?")
+    sql = statement(kind, "sqlite")
     for batch in batches:
         connection.execute("BEGIN IMMEDIATE")
         connection.executemany(sql, batch)

@@ -43,7 +43,7 @@ def row_of(events):
 
 def columns_of(events):
     names = [column.name for column in activity.notebook_activity.columns]
-    return dict(zip(names, activity.to_columns(row_of(events)), strict=True))
+    return dict(zip(names, activity.codec.columns(row_of(events)), strict=True))
 
 
 def test_the_newest_activity_of_all_sources_counts_and_never_moves_back():
@@ -119,7 +119,7 @@ def test_a_row_read_back_is_the_row_that_was_stored():
 
     (columns,) = store.select(sa.select(activity.notebook_activity))
 
-    assert activity.to_columns(activity.from_columns(columns)) == tuple(columns)
+    assert activity.codec.columns(activity.codec.row(columns)) == tuple(columns)
 
 
 def test_the_same_look_twice_changes_nothing():
@@ -158,7 +158,7 @@ LOOKS = st.lists(
 @settings(max_examples=60)
 @given(LOOKS)
 def test_the_order_of_the_looks_changes_nothing(looks):
-    told = {activity.to_columns(row_of(order))[:-1] for order in itertools.permutations(looks)}
+    told = {activity.codec.columns(row_of(order))[:-1] for order in itertools.permutations(looks)}
 
     assert 1 == len(told)
 

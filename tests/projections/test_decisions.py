@@ -37,7 +37,7 @@ def test_a_stored_row_is_read_back_equal():
         fact = (decisions.VERBS | {EffectSettled.wire_type: EffectSettled})[event.type].read(event)
         row = decisions.fold(None, fact, event)
 
-        assert row == decisions.from_columns(decisions.to_columns(row))
+        assert row == decisions.codec.row(decisions.codec.columns(row))
 
 
 def test_an_outcome_without_its_decision_is_kept():

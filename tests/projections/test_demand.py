@@ -64,5 +64,5 @@ def test_nothing_is_known_where_nothing_was_said():
 def test_a_row_is_read_as_it_was_stored():
     row = folded([SMALL, LARGE, GONE])
 
-    assert row == workloads.from_columns(workloads.to_columns(row))
-    assert folded([OLD]) == workloads.from_columns(workloads.to_columns(folded([OLD])))
+    assert row == workloads.codec.row(workloads.codec.columns(row))
+    assert folded([OLD]) == workloads.codec.row(workloads.codec.columns(folded([OLD])))

@@ -128,9 +128,9 @@ def test_a_quota_read_back_is_the_quota_that_was_stored():
     said = f.quota_observed(weight={"cpu": 1}, budget=Budget("Windows", windows=((1, 2),)))
     store = folded(f.numbered([said, f.quota_vanished()]))
     (columns,) = store.select(sa.select(quotas.quotas))
-    found = quotas.from_columns(columns)
+    found = quotas.codec.row(columns)
 
-    assert quotas.to_columns(found) == tuple(columns)
+    assert quotas.codec.columns(found) == tuple(columns)
     assert (found.said.budget, found.said.weight, found.gone) == (
         Budget("Windows", windows=((1, 2),)),
         {"cpu": 1},

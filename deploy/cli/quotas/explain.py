@@ -174,7 +174,7 @@ def _top(consulted: Consulted, found: Found) -> Owner | None:
     def row(uid: str) -> workloads.Workload | None:
         table = workloads.workloads
         rows = consulted.select(table.select().where(table.c.uid == uid))
-        return workloads.from_columns(rows[0]) if rows else None
+        return workloads.codec.row(rows[0]) if rows else None
 
     return workloads.top(found.owner, row)
 

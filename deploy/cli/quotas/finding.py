@@ -34,13 +34,13 @@ def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
         .where(table.c.cluster == cluster, _is_meant(table, text, namespace, name))
         .order_by(table.c.vanished, table.c.sequence.desc())
     )
-    found = [_workload(workloads.from_columns(tuple(row))) for row in rows]
+    found = [_workload(workloads.codec.row(tuple(row))) for row in rows]
     pods = connection.execute(
         sa.select(runs)
         .where(runs.c.cluster == cluster, _is_meant(runs, text, namespace, name))
         .order_by(runs.c.end_s.is_not(None), runs.c.created_s.desc())
     )
-    found += [_pod(pod_runs.from_columns(tuple(row), [])) for row in pods]
+    found += map(_pod, pod_runs.stored(map(tuple, pods), ()))
     return [one for one in found if kind in ("", one.kind.lower())]
 
 

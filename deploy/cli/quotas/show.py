@@ -20,7 +20,7 @@ from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.standing import footer
 from deploy.consulting import Consulted, consulting
 from projections.admissions import Draft, Grant, Node, Tree
-from projections.admissions.decisions import Decision, admissions, from_columns
+from projections.admissions.decisions import Decision, admissions, codec
 from projections.admissions.elastic import ASKED
 from projections.admissions.queries import archived
 from projections.budgets import Exhaustion, Standing, advance
@@ -181,7 +181,7 @@ def _refusals(consulted: Consulted, tree: Tree, node: Node) -> list[Decision]:
         .order_by(columns.number.desc())
         .limit(REFUSALS)
     )  # fmt: skip
-    return [from_columns(row) for row in consulted.select(query)]
+    return [codec.row(row) for row in consulted.select(query)]
 
 
 def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
