@@ -1,7 +1,8 @@
-"""Figures of a running process, as Prometheus reads them. Pure but for the counts of a histogram.
+"""Figures of a running process: declared here as plain values, written for Prometheus by its own client library.
 
-Values are exact integers; times are counted in microseconds and written as seconds with all their digits. Label values come
-from users of the cluster (names of quotas), so they are escaped: none can end its line or begin another.
+A figure is made when it is asked for, from what a state knows, so there is no registry that counts beside the state. Times are
+counted in microseconds and written in seconds. Label values come from users of the cluster (names of quotas): the library
+escapes them, so that none can end its line or begin another.
 
 Source: Prometheus, "Exposition formats" (text format 0.0.4).
 """
@@ -10,11 +11,16 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import islice
+from types import SimpleNamespace
 from typing import Literal
 
 import msgspec
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+#: Samples that are written at once, a few milliseconds' work.
+PART = 500
 
 Labels = Mapping[str, str]
 
@@ -65,32 +71,27 @@ class Histogram:
         yield Sample(total, {}, "_count")
 
 
-def lines(metrics: Iterable[Metric]) -> Iterator[str]:
-    """The text format, line by line, so that a long answer need not be made at once."""
+def exposition(metrics: Iterable[Metric]) -> Iterator[str]:
+    """The text format in parts of whole lines, so that a long answer need not be made at once."""
+    # Most that declare figures never write them, and a command's start waits for every import.
+    from prometheus_client.exposition import generate_latest
+    from prometheus_client.metrics_core import Metric as Family
+
     for metric in metrics:
-        yield f"# HELP {metric.name} {_escaped(metric.meaning)}\n"
-        yield f"# TYPE {metric.name} {metric.kind}\n"
-        for sample in metric.samples:
-            yield f"{metric.name}{sample.suffix}{_labels(sample.labels)} {sample.value}\n"
+        samples, is_first = iter(metric.samples), True
+        while (some := tuple(islice(samples, PART))) or is_first:
+            family = Family(metric.name.removesuffix("_total"), metric.meaning, metric.kind)
+            for one in some:
+                labels = {name: value.replace("\r", "") for name, value in one.labels.items()}
+                family.add_sample(metric.name + one.suffix, labels, float(one.value))
+            # The library writes what a registry collects: here this family alone, and nobody else's.
+            text = generate_latest(SimpleNamespace(collect=partial(iter, (family,)))).decode()
+            # What the metric means stands before its first sample and nowhere else.
+            yield text if is_first else text.split("\n", 2)[2]
+            is_first = False
 
 
 def seconds_text(us: int) -> str:
     """Microseconds as seconds, exactly: ``0.00025``, ``2.5``."""
     whole, micros = divmod(us, 1_000_000)
     return f"{whole}.{micros:06d}".rstrip("0").rstrip(".")
-
-
-def _labels(labels: Labels) -> str:
-    if not labels:
-        return ""
-    pairs = (f'{name}="{_quoted(value)}"' for name, value in labels.items())
-    return "{" + ",".join(pairs) + "}"
-
-
-def _escaped(text: str) -> str:
-    return text.replace("\\", r"\\").replace("\n", r"\n")
-
-
-def _quoted(text: str) -> str:
-    # A carriage return ends no line in this format, but does for some readers.
-    return _escaped(text).replace('"', r"\"").replace("\r", "")

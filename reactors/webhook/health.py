@@ -17,10 +17,7 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from bus.metrics import CONTENT_TYPE, Metric, lines
-
-#: Characters of metrics that are made at once, about a millisecond's work.
-PART = 65_536
+from bus.metrics import CONTENT_TYPE, Metric, exposition
 
 
 class HealthApplication:
@@ -58,14 +55,9 @@ class HealthApplication:
 
 async def _in_parts(metrics: Iterable[Metric]) -> AsyncIterator[str]:
     """The text in parts, between which reviews are answered: ten thousand quotas make 20 MB."""
-    part = ""
-    for line in lines(metrics):
-        part += line
-        if len(part) > PART:
-            yield part
-            part = ""
-            await asyncio.sleep(0)
-    yield part
+    for part in exposition(metrics):
+        yield part
+        await asyncio.sleep(0)
 
 
 async def _healthy(request: Request) -> PlainTextResponse:

@@ -18,6 +18,7 @@ DOORS = {
     "httpx": ("bus.notify",),
     "httptools": ("bus.probe", "reactors.webhook.connections"),
     "requests": (),
+    "prometheus_client": ("bus.metrics",),
     "socket": ("reactors.webhook.listening",),
     "aiohttp": ("bus.kube",),
     "alembic": ("migrations",),

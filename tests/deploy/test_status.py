@@ -10,7 +10,6 @@ from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.errors import WrongClockError
 from bus.jetstream import JetStream
-from bus.metrics import lines
 from bus.sources.contract import ReflectorState
 from bus.streams import history
 from deploy.cli.exits import Exit
@@ -23,6 +22,7 @@ from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests import factories as said
 from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
+from tests.scraping import scraped
 
 BACKLOG = 3_000
 
@@ -120,10 +120,10 @@ def test_an_offset_of_the_clock_above_two_seconds_is_shown(tmp_path, capsys):
 def test_offset_and_unread_objects_are_metrics():
     states = {"pods": ReflectorState(offset_us=-3_500_000, unread_count=2)}
 
-    assert [line for line in lines(source_metrics(states)) if line[0] != "#"] == [
-        'bursar_source_clock_offset_seconds{source="pods"} -3.5\n',
-        'bursar_source_unread_objects{source="pods"} 2\n',
-    ]
+    assert scraped(source_metrics(states)) == {
+        'bursar_source_clock_offset_seconds{source="pods"}': -3.5,
+        'bursar_source_unread_objects{source="pods"}': 2,
+    }
 
 
 async def test_up_follows_no_cluster_while_this_machines_clock_is_wrong_by_years(

@@ -1,7 +1,7 @@
 """Metrics of admission: what the journals say of decisions and quotas, and what a process answered, at GET /metrics."""
 
 from bus.events.admissions import AdmissionDecided, Meter, TreeMetered
-from bus.metrics import Metric, Sample, lines
+from bus.metrics import Metric, Sample
 from reactors.admission.figures import figures
 from reactors.webhook import Answer
 from reactors.webhook.application import reviewed
@@ -9,6 +9,7 @@ from reactors.webhook.health import HealthApplication
 from tests.reactors.cluster import START_US, Cluster
 from tests.reactors.webhook.asking import ask
 from tests.reactors.webhook.reviews import application
+from tests.scraping import scraped
 
 START_S = START_US // 1_000_000
 
@@ -16,8 +17,7 @@ START_S = START_US // 1_000_000
 async def shown(cluster, at_s=START_S):
     """Every sample by its name and labels."""
     found = figures(cluster.admission.journals, cluster.admission.decisions, at_s)
-    samples = [line for line in lines(found) if not line.startswith("#")]
-    return {line.rpartition(" ")[0]: int(line.rpartition(" ")[2]) for line in samples}
+    return scraped(found)
 
 
 async def test_decisions_are_counted_by_verdict_and_reason():
@@ -33,9 +33,9 @@ async def test_decisions_are_counted_by_verdict_and_reason():
 
     counts = {name: n for name, n in found.items() if "decisions_total" in name}
     assert counts == {
-        'bursar_admission_decisions_total{verdict="admitted",reason="fits"}': 1,
-        'bursar_admission_decisions_total{verdict="refused",reason="over-quota"}': 2,
-        'bursar_admission_decisions_total{verdict="adopted",reason="ungoverned"}': 1,
+        'bursar_admission_decisions_total{reason="fits",verdict="admitted"}': 1,
+        'bursar_admission_decisions_total{reason="over-quota",verdict="refused"}': 2,
+        'bursar_admission_decisions_total{reason="ungoverned",verdict="adopted"}': 1,
     }
 
 
@@ -49,7 +49,7 @@ async def test_every_key_of_every_quota_has_what_is_used_its_limit_and_what_was_
         found = await shown(cluster)
 
     def labels(quota):
-        return f'{{tree="biz/team",quota="{quota}",key="limits.cpu"}}'
+        return f'{{key="limits.cpu",quota="{quota}",tree="biz/team"}}'
 
     assert found["bursar_quota_used" + labels("team")] == 4000
     assert found["bursar_quota_hard" + labels("team")] == 4000
@@ -66,7 +66,7 @@ async def test_budgets_are_shown_as_they_stand_at_the_second():
 
         found = await shown(cluster, START_S + 10)
 
-    labels = '{tree="biz/team",quota="team",key="limits.cpu"}'
+    labels = '{key="limits.cpu",quota="team",tree="biz/team"}'
     assert found["bursar_budget_spent" + labels] == 150
     assert found["bursar_budget_limit" + labels] == 900
 
@@ -83,7 +83,7 @@ async def test_entries_that_are_none_are_counted():
         found = await shown(cluster)
 
     assert found["bursar_admission_parked_total"] == 1
-    assert 'bursar_admission_decisions_total{verdict="admitted",reason="fits"}' not in found
+    assert 'bursar_admission_decisions_total{reason="fits",verdict="admitted"}' not in found
 
 
 async def test_a_process_shows_what_it_answered_beside_what_admission_knows():
@@ -106,10 +106,10 @@ async def test_a_process_shows_what_it_answered_beside_what_admission_knows():
     assert (b"content-type", b"text/plain; version=0.0.4; charset=utf-8") in answer.messages[0][
         "headers"
     ]
-    assert 'bursar_admission_reviews_total{allowed="false",reason="over-quota"} 1\n' in said
-    assert 'bursar_admission_unreadable_total{status="400"} 1\n' in said
-    assert "bursar_admission_seconds_count 2\n" in said
-    assert 'bursar_quota_hard{tree="biz/team",quota="team",key="limits.cpu"} 4000\n' in said
+    assert 'bursar_admission_reviews_total{allowed="false",reason="over-quota"} 1.0\n' in said
+    assert 'bursar_admission_unreadable_total{status="400"} 1.0\n' in said
+    assert "bursar_admission_seconds_count 2.0\n" in said
+    assert 'bursar_quota_hard{key="limits.cpu",quota="team",tree="biz/team"} 4000.0\n' in said
 
 
 async def test_reviews_are_answered_between_the_parts_of_long_metrics():

@@ -10,7 +10,6 @@ from bus.errors import ClusterUnavailableError
 from bus.events.histories import HistoryRecovered
 from bus.events.pods import PodObserved, PodsListed
 from bus.events.policies import PauseChanged
-from bus.metrics import lines
 from reactors.engine.contract import Pace, Trigger
 from reactors.engine.rederive import rederive
 from reactors.evictions import NAME
@@ -20,6 +19,7 @@ from reactors.evictions.reactor import reactor
 from reactors.evictions.view import EvictionView
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
+from tests.scraping import scraped
 
 
 @pytest.fixture
@@ -414,9 +414,9 @@ async def test_metrics_count_evictions_by_reason_and_by_what_became_of_them(clus
     await overuse(cluster)
     for _ in range(6):
         await cluster.tick()
-    text = "".join(lines(figures(cluster.runner.replica)))
+    found = scraped(figures(cluster.runner.replica))
 
-    assert 'bursar_evictions_total{reason="quota-overused",result="done"} 2' in text
+    assert found['bursar_evictions_total{reason="quota-overused",result="done"}'] == 2
 
 
 @pytest.mark.parametrize("taken", ["the rule", "the budget"])

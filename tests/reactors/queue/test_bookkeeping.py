@@ -7,7 +7,6 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.quotas import Queue
 from bus.memory import MemoryTransport
-from bus.metrics import lines as written
 from projections.admissions import Draft
 from reactors.queue import plan, releasing
 from reactors.queue.decide import decide_releases, decide_returns
@@ -17,6 +16,7 @@ from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import differences_of, quiet, until
+from tests.scraping import scraped
 
 
 @pytest.fixture(autouse=True)
@@ -100,15 +100,15 @@ async def test_a_wait_is_counted_once_though_one_has_to_wait_again():
         await until(lambda: cluster.running() == ["head"])
         lines = cluster.admission.releasing.lines
         await until(lambda: lines.returned)
-        assert 'bursar_queue_length{quota="team"} 1' in "".join(written(figures(lines)))
+        assert scraped(figures(lines))['bursar_queue_length{quota="team"}'] == 1
         await cluster.delete("head")
         await until(lambda: cluster.running() == ["small"])
         await quiet(cluster)
-        text = "".join(written(figures(lines)))
+        found = scraped(figures(lines))
 
         assert ["first", "small", "head", "small"] == cluster.released()
-        assert 'bursar_queue_wait_seconds_count{quota="team"} 3' in text
-        assert "bursar_queue_length{" not in text
+        assert found['bursar_queue_wait_seconds_count{quota="team"}'] == 3
+        assert 'bursar_queue_length{quota="team"}' not in found
 
 
 def books(*, hard=4, **fields):

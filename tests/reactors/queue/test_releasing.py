@@ -10,12 +10,12 @@ from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.pods import Owner
-from bus.metrics import lines as written
 from deploy.blocked import held_back
 from reactors.queue import lines, plan, releasing
 from reactors.queue.figures import figures
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import checked, differences_of, quiet, until
+from tests.scraping import scraped
 
 
 @pytest.fixture(autouse=True)
@@ -458,11 +458,11 @@ async def test_metrics_tell_who_waits_and_how_long_since_the_create(cluster):
     await until(lambda: cluster.running() == ["b"])
     await cluster.create("c", 4)
     await quiet(cluster)
-    text = "".join(written(figures(cluster.admission.releasing.lines)))
+    found = scraped(figures(cluster.admission.releasing.lines))
 
-    assert 'bursar_queue_length{quota="team"} 1' in text
-    assert 'bursar_queue_wait_seconds_bucket{quota="team",le="1"} 1' in text
-    assert 'bursar_queue_wait_seconds_count{quota="team"} 2' in text
+    assert found['bursar_queue_length{quota="team"}'] == 1
+    assert found['bursar_queue_wait_seconds_bucket{le="1",quota="team"}'] == 1
+    assert found['bursar_queue_wait_seconds_count{quota="team"}'] == 2
 
 
 async def test_what_may_never_stand_in_its_quota_is_refused_and_does_not_wait(cluster):
