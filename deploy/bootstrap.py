@@ -22,7 +22,9 @@ import uvloop
 
 from bus import embedded
 from bus.jetstream import GuardLine, JetStream, require_safe
+from bus.sharing import SharedReading
 from bus.streams import history
+from bus.transport import Transport
 from bus.waiting import ended, reached
 from deploy.addresses import masked
 from deploy.errors import LedgerBusyError, StoppedError
@@ -51,6 +53,8 @@ class Bus(msgspec.Struct, frozen=True):
     """An open bus. ``started``: whether its server runs for us and ends with us."""
 
     transport: JetStream
+    #: The same, whose live reads are one: for those who follow the history in this process.
+    shared: SharedReading
     guard: list[GuardLine]
     monitor_urls: tuple[str, ...]
     url: str
@@ -84,7 +88,7 @@ async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[B
         lines = await transport.guard(*monitor_urls)
         if is_checked:
             require_safe(lines)
-        yield Bus(transport, lines, monitor_urls, masked(url), started)
+        yield Bus(transport, SharedReading(transport), lines, monitor_urls, masked(url), started)
 
 
 # keeping the books
@@ -113,7 +117,7 @@ class OwnKeeper:
 
     name = "this process"
 
-    def __init__(self, settings: Settings, store: Store, transport: JetStream) -> None:
+    def __init__(self, settings: Settings, store: Store, transport: Transport) -> None:
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
@@ -162,7 +166,7 @@ class OtherKeeper:
 def keeper(
     settings: Settings,
     store: Store,
-    transport: JetStream,
+    transport: Transport,
     purpose: str,
     *,
     joins: bool = False,

@@ -111,7 +111,7 @@ async def serve(
     progress = Progress()
     with ledger(settings) as store:
         async with bus(settings) as opened:
-            with keeper(settings, store, opened.transport, "up") as keeping:
+            with keeper(settings, store, opened.shared, "up") as keeping:
                 async with beside(keeping.run()), beside(_guarded(opened)):
                     await _work(settings, screen, progress, store, opened, keeping, once, recording)
 
@@ -191,7 +191,7 @@ async def _keeping(
         prover = Prover(followed.cluster, wanted, SystemClock())
         progress.proof = prover.proof
     async with admitting(
-        settings, opened.transport, followed.cluster, keeps=True, relist=followed.relist, more=more,
+        settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
         prover=prover,
     ) as admission:  # fmt: skip
         progress.releasing = admission.releasing
@@ -211,7 +211,7 @@ async def _acting(
     """Decide on what is known of the cluster that is followed, and act."""
     cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
     async with acting(
-        opened.transport, cluster, settings.wanted,
+        opened.shared, cluster, settings.wanted,
         name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
         ledger=store, writes_elastic=settings.admission.elastic_status,
     ) as runner:  # fmt: skip

@@ -48,9 +48,9 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
         Raises UnsupportedVersionError for a version newer than this code, EnvelopeError for a body that does not fit.
         """
-        known = _newest.get(cls)
-        if known is not None and known[0] is event:
-            return known[1]  # type: ignore[return-value]
+        known = _recent[event.sequence % RECENT]
+        if known is not None and known[0] is event and type(known[1]) is cls:
+            return known[1]
         if event.version == cls.version:
             try:
                 fact = _decoder(cls).decode(event.body)
@@ -81,14 +81,16 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             ) from error
 
 
-#: Of each class the event that was read last, and its fact: several folds read each event one after the other, and it is
+#: How many facts are remembered. Those who follow the history in one process are handed the same events, a few at a time.
+RECENT = 256
+#: By place of the event's sequence: events that were read lately, and their facts. Several folds read each event, and it is
 #: decoded for the first. Nothing else is remembered, so what is read is a function of the event.
-_newest: dict[type[Fact], tuple[Event, Fact]] = {}
+_recent: list[tuple[Event, Fact] | None] = [None] * RECENT
 
 
 def remember(event: Event, fact: Fact) -> None:
-    """Let :meth:`Fact.read` give this fact for ``event`` until the next of its class: who made an event need not decode it."""
-    _newest[type(fact)] = (event, fact)
+    """Let :meth:`Fact.read` give this fact for ``event`` for a while: who made an event need not decode it."""
+    _recent[event.sequence % RECENT] = (event, fact)
 
 
 _decoders: dict[type[Fact], msgspec.json.Decoder[Any]] = {}

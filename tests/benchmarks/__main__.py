@@ -19,6 +19,7 @@ NAMES = (
     "writers",
     "translate",
     "pipeline",
+    "readers",
     "imports",
     "replay",
     "live",

@@ -1,4 +1,4 @@
-"""One suite, two doors: what every transport promises, kept in process and on a real nats-server."""
+"""One suite, all doors: what every transport promises, kept in process and on a real nats-server, read alone and shared."""
 
 import asyncio
 import contextlib
@@ -19,12 +19,15 @@ from bus.jetstream import JetStream
 from bus.jetstream.connection import Connection
 from bus.jetstream.door import configuration
 from bus.memory import MemoryTransport
+from bus.sharing import SharedReading
 from bus.streams import history
 from bus.transport import Expectation
 
 
 class InMemory:
     """The memory door and the damage that a test can do to it."""
+
+    read_by = None
 
     def __init__(self):
         self.transport = MemoryTransport()
@@ -42,6 +45,8 @@ class InMemory:
 
 class OnJetStream:
     """The JetStream door, its server, and the damage that `recovery` could do to an unguarded stream."""
+
+    read_by = None
 
     @classmethod
     async def start(cls, folder):
@@ -80,16 +85,22 @@ class OnJetStream:
         await self.server.stop()
 
 
-@pytest.fixture(params=["memory", pytest.param("jetstream", marks=pytest.mark.nats)])
+DOORS = ["memory", "shared memory"]
+DOORS += [pytest.param(name, marks=pytest.mark.nats) for name in ("jetstream", "shared jetstream")]
+
+
+@pytest.fixture(params=DOORS)
 async def bus(request, tmp_path):
-    bus = InMemory() if request.param == "memory" else await OnJetStream.start(tmp_path)
+    bus = InMemory() if "memory" in request.param else await OnJetStream.start(tmp_path)
+    if "shared" in request.param:
+        bus.read_by = SharedReading(bus.transport)
     yield bus
     await bus.close()
 
 
 @pytest.fixture
 async def transport(bus):
-    return bus.transport
+    return bus.read_by or bus.transport
 
 
 def said(number, **changes):
@@ -316,12 +327,12 @@ async def test_reading_behind_the_end_is_a_history_that_went_back(transport):
         await everything(transport, after=2)
 
 
-async def test_a_stream_that_is_gone_stops_a_live_reader(bus):
+async def test_a_stream_that_is_gone_stops_a_live_reader(bus, transport):
     """Catalogue E14: the stream is deleted."""
     await bus.transport.publish([said(n) for n in range(5)])
     async with asyncio.timeout(20):
         with pytest.raises(HistoryDivergedError):
-            async for _ in bus.transport.read(after=0):
+            async for _ in transport.read(after=0):
                 await bus.forget_all()
 
 
