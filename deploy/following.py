@@ -34,9 +34,9 @@ from bus.transport import Transport
 from bus.waiting import ended
 from deploy.settings import Settings
 from projections import namespaces, nodes, quotas, workloads
+from projections.cluster import POD
 from projections.engine.store import Store
 from projections.pod_runs import queries
-from reactors.admission.coverage import POD
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0

@@ -1,7 +1,7 @@
 """The cluster as last observed, in memory: :class:`ClusterState`."""
 
-from projections.cluster.objects import Change, Gone
+from projections.cluster.objects import Change, Gone, covers
 from projections.cluster.rows import POD, Pod, Workload
 from projections.cluster.state import ClusterState
 
-__all__ = ["POD", "Change", "ClusterState", "Gone", "Pod", "Workload"]
+__all__ = ["POD", "Change", "ClusterState", "Gone", "Pod", "Workload", "covers"]

@@ -21,7 +21,7 @@ import msgspec
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections import histories
-from projections.cluster.rows import Make, R, Row
+from projections.cluster.rows import Make, Namespace, R, Row
 
 #: Deleted objects of one store that are remembered.
 GONE_KEPT = 50_000
@@ -44,10 +44,16 @@ class Change(msgspec.Struct, frozen=True, gc=False):
     """What one event changed of one object: its row before and after. ``gone`` where it does not exist after it."""
 
     kind: str
+    #: Of a namespace, which is known by its name, that.
     uid: str
-    before: Row | None
-    after: Row | None
+    before: Row | Namespace | None
+    after: Row | Namespace | None
     gone: Gone | None = None
+
+
+def covers(fact: ObjectsListed | PodsListed, uid: str) -> bool:
+    """Whether this part of a list would show an object ``uid``."""
+    return fact.first <= uid and (not fact.until or uid < fact.until)
 
 
 class _Part(msgspec.Struct):

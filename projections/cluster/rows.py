@@ -66,6 +66,8 @@ class Pod(msgspec.Struct, gc=False):
     """A pod. Its times are microseconds UTC; ``started_us`` is when it was bound, else created, else seen."""
 
     kind: ClassVar[str] = POD
+    #: Nobody asks when it was made.
+    created_us: ClassVar[int] = 0
 
     uid: str
     namespace: str
@@ -86,6 +88,13 @@ class Pod(msgspec.Struct, gc=False):
     demand: dict[str, int]
     last_us: int = 0
     listed_us: int = 0
+
+    @property
+    def ask(self) -> Ask:
+        """What it asks for as a workload of its own."""
+        if self.phase in ENDED:
+            return Ask(labels=self.labels)
+        return Ask(self.demand, 1, labels=self.labels)
 
     @property
     def is_ended(self) -> bool:
@@ -139,7 +148,9 @@ class Node(msgspec.Struct, gc=False):
 
 
 class Namespace(msgspec.Struct, frozen=True, gc=False):
-    """A namespace, also of one that is gone: what it named stays named."""
+    """A namespace, also one that is gone: what it named stays named."""
+
+    kind: ClassVar[str] = "Namespace"
 
     name: str
     version: str

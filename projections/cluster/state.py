@@ -54,8 +54,8 @@ class ClusterState:
 
     def __init__(self) -> None:
         self._changes: list[Change] = []
-        #: The fact that was folded last.
-        self._folded: Fact | None = None
+        #: The event that was folded last.
+        self._folded: Event | None = None
         self.index = Index()
         self._pods: ObjectStore[Pod] = ObjectStore(self._changes)
         self._workloads: ObjectStore[Workload] = ObjectStore(self._changes)
@@ -81,17 +81,19 @@ class ClusterState:
         """Fold one event. Raises EnvelopeError for a pod whose resources are none; then nothing was changed."""
         assert not self._assumed
         self._changes.clear()
-        self._folded = fact
+        self._folded = event
         fold = _FOLDS.get(type(fact))
         if fold is None:
             return
         fold(self, fact, event.time_us)
         for change in self._changes:
-            self.index.put(change.before, change.after, self._store(change.kind).rows)
+            before, after = change.before, change.after
+            if not isinstance(before, Namespace) and not isinstance(after, Namespace):
+                self.index.put(before, after, self._store(change.kind).rows)
 
-    def changes(self, fact: Fact) -> Sequence[Change]:
-        """What ``fact`` changed, in order, if it is the one that was folded last; nothing otherwise."""
-        return self._changes if fact is self._folded else ()
+    def changes(self, event: Event) -> Sequence[Change]:
+        """What ``event`` changed, in order, if it is the one that was folded last; nothing otherwise."""
+        return self._changes if event is self._folded else ()
 
     def _pod(self, fact: PodObserved, time_us: int) -> None:
         make = partial(rows.pod, fact, time_us)
@@ -124,7 +126,8 @@ class ClusterState:
         known = self.namespaces.get(fact.name)
         before = None if known is None else (known.version, known.seen_us)
         if histories.replaces(fact.resource_version, time_us, before):
-            self.namespaces[fact.name] = rows.namespace(fact, time_us)
+            found = self.namespaces[fact.name] = rows.namespace(fact, time_us)
+            self._changes.append(Change(Namespace.kind, fact.name, known, found))
 
     def _quota(self, fact: QuotaObserved, time_us: int) -> None:
         make = partial(rows.quota, fact, time_us)
@@ -160,6 +163,23 @@ class ClusterState:
         """The end of the chain of controllers that begins at ``owner``; None for none, and where it was not seen to its end."""
         found = self.chain(owner)
         return found[-1] if found else None
+
+    def named(self, kind: str, namespace: str, name: str) -> str:
+        """The uid of the object of this name; "" for none."""
+        return self.index.names.get((kind, namespace, name), "")
+
+    def current_nodes(self) -> list[Node]:
+        """Every node, of two of one name the newer one."""
+        return [one for one in self.nodes.values() if self.named(_NODE, "", one.name) == one.uid]
+
+    def current_classes(self) -> list[PriorityClass]:
+        """Every priority class, of two of one name the newer one."""
+        classes = self.priority_classes.values()
+        return [one for one in classes if self.named(_CLASS, "", one.name) == one.uid]
+
+    def priority_class(self, name: str) -> PriorityClass | None:
+        """A priority class by its name; None for none."""
+        return self.priority_classes.get(self.named(_CLASS, "", name))
 
     def gone(self, uid: str) -> Gone | None:
         """A pod or workload that does not exist any more; None where that is not known."""

@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.admissions import TreeMetered
-from bus.events.nodes import NodeObserved
 from projections.admissions import Draft
+from projections.cluster.rows import Node
 
 
-def capacity(nodes: Iterable[NodeObserved]) -> dict[str, int]:
+def capacity(nodes: Iterable[Node]) -> dict[str, int]:
     """What all nodes have, by resource: cpu in milli, everything else whole, cut.
 
     Unschedulable nodes count, as they do upstream; a quantity that cannot be read counts nothing.

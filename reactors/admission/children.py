@@ -12,7 +12,7 @@ from bus.clock import Clock
 from bus.events.admissions import Child
 from bus.events.pods import Owner
 from projections.admissions.keys import counted, summed
-from reactors.admission.coverage import POD
+from projections.cluster import POD
 from reactors.admission.lives import DEPTH, Undo
 from reactors.admission.mapping import Place, types_of
 from reactors.admission.owners import Controllers, collects, controller_of, is_open
@@ -126,10 +126,10 @@ class Children:
     def _is_gone(self, uid: str) -> bool:
         """Whether an object, or one that answers for it, was deleted."""
         for _ in range(DEPTH):
-            if not uid or uid in self._view.gone:
+            if not uid or self._view.gone(uid) is not None:
                 break
             uid = self._view.coverage.parent_of(uid)
-        return uid in self._view.gone
+        return self._view.gone(uid) is not None
 
     def expect(self, below: Below) -> Undo:
         """Let it count from now on; gives what undoes that."""

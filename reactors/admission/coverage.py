@@ -13,17 +13,13 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import TYPE_CHECKING, Protocol
 
-import msgspec
-
-from bus.amounts import NANO, PodResources
-from bus.charges import effective
 from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.errors import EnvelopeError
 from bus.events.admissions import AdmissionDecided, Child
-from bus.events.pods import Owner, PodObserved
+from bus.events.pods import Owner
 from projections.admissions.keys import counted
 from projections.admissions.shape import ANY_OWNER, Grant, Node
+from projections.cluster import POD, Pod
 from reactors.admission.lives import DEPTH, Lives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object
@@ -31,8 +27,6 @@ from reactors.admission.owners import NODE, is_covering, is_open
 
 if TYPE_CHECKING:
     from reactors.admission.view import View
-
-POD = "Pod"
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US
@@ -91,24 +85,24 @@ class Coverage:
         if (found := self._view.objects.get(uid)) is not None and is_covering(found.owner):
             self.lives.relink(uid)
 
-    def pod(self, fact: PodObserved, *, has_ended: bool, time_us: int) -> bool:
-        """A pod was seen. Whether it is kept as an object: nobody answers for it, or it is not known yet who does."""
-        owner, uid = fact.owner, fact.uid
+    def pod(self, pod: Pod) -> bool:
+        """A pod was seen. Whether it is a workload itself: nobody answers for it, or it is not known yet who does."""
+        owner, uid = pod.owner, pod.uid
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
             self.lives.drop_pod(uid)
             return True
         if self._charges is None:
             return False
-        answers = self.answers(owner, fact.namespace, fact.name)
+        answers = self.answers(owner, pod.namespace, pod.name)
         if answers is False or self.is_own(uid, POD, owner):
             self.lives.drop_pod(uid)
             return True
-        if has_ended:
+        if pod.is_ended:
             self.lives.end_pod(uid)
         elif owner.kind != NODE:
-            self.lives.see_pod(uid, owner.uid, _counts(fact), fact.resource_version, time_us)
+            self.lives.see_pod(uid, owner.uid, _counts(pod), pod.version, pod.seen_us)
         if answers is None:
-            self._wait(uid, owner, time_us)
+            self._wait(uid, owner, pod.seen_us)
         return answers is None
 
     def _wait(self, uid: str, owner: Owner | None, time_us: int) -> None:
@@ -189,13 +183,15 @@ class Coverage:
 
     def is_known(self, uid: str) -> bool:
         """Whether an object was seen, or reviewed a moment ago."""
-        return uid in self._view.objects or uid in self._view.gone or self._is_reviewed(uid)
+        is_seen = uid in self._view.objects or self._view.gone(uid) is not None
+        return is_seen or self.is_reviewed(uid)
 
     def grant(self, uid: str) -> tuple[Node, Grant] | None:
         """What is held for an object that may not have been seen yet."""
         return next(self._charges.grants(uid), None) if self._charges is not None else None
 
-    def _is_reviewed(self, uid: str) -> bool:
+    def is_reviewed(self, uid: str) -> bool:
+        """Whether something is held for an object, or about to be."""
         return self.grant(uid) is not None or self.lives.is_expected(uid)
 
     def is_own(self, uid: str, kind: str, owner: Owner) -> bool:
@@ -215,9 +211,9 @@ class Coverage:
         assert owner is not None
         if owner.kind == NODE:
             # A mirror pod carries the name of the node that runs it. What a user writes so is charged by its review.
-            node = self._view.node_names.get(owner.uid)
-            return None if node is None else name.endswith(f"-{node}")
-        known = self._view.objects.get(owner.uid) or self._view.gone.get(owner.uid)
+            node = self._view.state.nodes.get(owner.uid)
+            return None if node is None else name.endswith(f"-{node.name}")
+        known = self._view.objects.get(owner.uid) or self._view.gone(owner.uid)
         if known is not None:
             return (known.kind, known.namespace) == (owner.kind, namespace)
         if (granted := self.grant(owner.uid)) is not None:
@@ -231,50 +227,13 @@ def names_owner(event: Event) -> bool:
     return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
 
 
-def _counts(fact: PodObserved) -> Mapping[str, int]:
+def _counts(pod: Pod) -> Mapping[str, int]:
     """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
-    limits = None if fact.limits is None else tuple(fact.limits.items())
-    return _known(bytes(fact.resources), limits, tuple(types_of(fact.labels).items()))
+    return _known(tuple(pod.demand.items()), tuple(types_of(pod.labels).items()))
 
 
 @lru_cache(maxsize=8_192)
 def _known(
-    resources: bytes, limits: tuple[tuple[str, int], ...] | None, types: tuple[tuple[str, str], ...]
+    demand: tuple[tuple[str, int], ...], types: tuple[tuple[str, str], ...]
 ) -> Mapping[str, int]:
-    found = _demand(_requests(resources), None if limits is None else dict(limits))
-    return counted(found, dict(types))
-
-
-def demand_of(fact: PodObserved) -> dict[str, int]:
-    """What a pod asks for, as its facts say: its requests and its limits.
-
-    Older histories do not say the limits: they are at least as high as the requests. An amount that cannot be read counts
-    nothing.
-
-    Raises EnvelopeError where these are no resources.
-    """
-    return _demand(_requests(bytes(fact.resources)), fact.limits)
-
-
-def _demand(requests: dict[str, int], limits: dict[str, int] | None) -> dict[str, int]:
-    demand = {f"requests.{name}": amount for name, amount in requests.items()}
-    for name, amount in requests.items():
-        if limits is None or "/" in name or name.startswith("hugepages-"):
-            demand[f"limits.{name}"] = amount
-    for name, amount in (limits or {}).items():
-        demand[f"limits.{name}"] = amount
-    return demand
-
-
-# Most pods of a cluster are written alike, and are seen several times.
-@lru_cache(maxsize=8_192)
-def _requests(resources: bytes) -> dict[str, int]:
-    try:
-        found, _ = effective(msgspec.json.decode(resources, type=PodResources))
-    except msgspec.DecodeError as error:
-        raise EnvelopeError("the pod's resources do not fit", reason=str(error)) from error
-    amounts = {}
-    for name, nano in sorted(found.items()):
-        if amount := -(-nano // (NANO // 1000 if name == "cpu" else NANO)):
-            amounts[name] = amount
-    return amounts
+    return counted(dict(demand), dict(types))

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from bus.events.nodes import NodeObserved
+from projections.cluster.rows import Node
 
 DAEMON_SET = "DaemonSet"
 
@@ -19,7 +19,7 @@ DAEMON_SET = "DaemonSet"
 _EVERYWHERE = ("kubernetes.io/os", "kubernetes.io/arch", "beta.kubernetes.io/os", "beta.kubernetes.io/arch")  # fmt: skip
 
 
-def matching(object: Mapping[str, Any], nodes: Collection[NodeObserved]) -> int:
+def matching(object: Mapping[str, Any], nodes: Collection[Node]) -> int:
     """How many of ``nodes`` a DaemonSet as it was sent selects; 0 where that cannot be told."""
     spec = object["spec"]["template"]["spec"]
     selector = spec.get("nodeSelector") or {}

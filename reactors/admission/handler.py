@@ -110,7 +110,7 @@ class Handler:
         if is_unchanged(kind, ask, review):
             return Answer(True, "unchanged")
         if kind.kind == DAEMON_SET and review.operation == "CREATE":
-            ask = kinds.scaled(ask, matching(review.object, self._view.nodes.values()))
+            ask = kinds.scaled(ask, matching(review.object, self._view.state.current_nodes()))
         uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
         if owner is not None:

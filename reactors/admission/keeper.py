@@ -27,11 +27,10 @@ from projections.admissions import Draft, Node, Tree
 from projections.admissions.keys import EXPECTED
 from projections.admissions.shape import ELASTIC, LANDED_US
 from projections.admissions.tree import Fact
+from projections.cluster import POD, covers
 from reactors.admission.capacity import capacity, sized
-from reactors.admission.coverage import POD
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
-from reactors.admission.objects import covers
 from reactors.admission.raises import Raises
 from reactors.admission.view import View
 from reactors.admission.withdrawing import UNANSWERED
@@ -165,7 +164,7 @@ class Keeper:
         if not self._view.has_new_capacity:
             return
         self._view.has_new_capacity = False
-        total = capacity(self._view.nodes.values())
+        total = capacity(self._view.state.current_nodes())
         for tree in list(self._journals.trees.values()):
             if any(node.is_elastic for node in tree.nodes.values()):
                 try:

@@ -29,9 +29,6 @@ _NOTHING: Amounts = {}
 #: Longest chain of controllers that is followed (``reliability.md`` A26).
 DEPTH = 8
 
-#: Ended pods that are remembered, so that a late observation does not bring one back.
-ENDED_KEPT = 10_000
-
 
 class _Node(msgspec.Struct, gc=False, eq=False):
     """An object that controls others, or is controlled; by :func:`_grown` its sums are never changed in place."""
@@ -81,8 +78,6 @@ class Lives:
         self._pods: dict[str, dict[str, _Pod]] = {}
         #: (until, uid, is a pod) of what is expected, oldest first.
         self._expected: deque[tuple[int, str, bool]] = deque()
-        #: Ended pods to the moment of a list without them; 0 = their end was seen, and is certain.
-        self._ended: dict[str, int] = {}
 
     # questions
 
@@ -173,22 +168,16 @@ class Lives:
     def see_pod(self, uid: str, parent: str, amounts: Amounts, version: str, time_us: int) -> None:
         """A live pod below ``parent`` was seen."""
         before = self._pods.get(uid[:2], {}).get(uid)
-        if before is None:
-            listed_us = self._ended.get(uid)
-            if listed_us is not None and not 0 < listed_us < time_us:
-                return
-            self._ended.pop(uid, None)
-        elif before.version or before.seen_us:
+        is_known = before is not None and (before.version or before.seen_us)
+        if before is not None and is_known:
+            # A review may be ahead of what is seen.
             if not histories.precedes(before.version, before.seen_us, version, time_us):
                 return
         node = self._nodes.get(parent) or self._node(parent)
         self._put(uid, _Pod(node, amounts, amounts, version, time_us))
 
-    def end_pod(self, uid: str, *, listed_us: int = 0) -> None:
-        """A pod has ended or is gone for certain; or a list that was asked for at ``listed_us`` was without it."""
-        self._ended[uid] = listed_us
-        if len(self._ended) > ENDED_KEPT:
-            del self._ended[next(iter(self._ended))]
+    def end_pod(self, uid: str) -> None:
+        """A pod has ended or is gone."""
         self.drop_pod(uid)
 
     def drop_pod(self, uid: str) -> None:
@@ -232,8 +221,18 @@ class Lives:
             elif not is_pod and node is not None and node.until_us == until_us:
                 self._say(node, node.ask, _NOTHING)
 
-    def listed(self, first: str, until: str, present: set[str], listed_us: int) -> None:
-        """A complete list of the pods whose uid lies in [``first``, ``until``) was asked for at ``listed_us``."""
+    def listed(
+        self,
+        first: str,
+        until: str,
+        present: set[str],
+        listed_us: int,
+        exists: Callable[[str], bool],
+    ) -> None:
+        """A complete list of the pods whose uid lies in [``first``, ``until``) was asked for at ``listed_us``.
+
+        ``exists(uid)``: a pod exists, whatever the list says.
+        """
         for start, bucket in self._pods.items():
             if start < first[:2] or (until and start > until[:2]):
                 continue
@@ -243,8 +242,9 @@ class Lives:
                     pod.listed_us = max(pod.listed_us, listed_us)
                 # What was seen, or let pass, since the list was asked for may be younger than it.
                 known_us = max(pod.seen_us, pod.until_us)
-                if is_covered and uid not in present and known_us < listed_us:
-                    self.end_pod(uid, listed_us=listed_us)
+                is_late = known_us < listed_us and not exists(uid)
+                if is_covered and uid not in present and is_late:
+                    self.end_pod(uid)
 
     # sums
 

@@ -1,60 +1,44 @@
-"""A workload as admission knows it, read from what was said of it. Pure.
-
-Source: ``house.md`` section 3.2.
-"""
+"""What admission charges: workloads, and pods that no owner answers for. Pure."""
 
 from __future__ import annotations
 
-import msgspec
+from collections.abc import Iterator, Mapping, Set
+from typing import TypeVar, overload
 
-from bus.clock import parse_stamp
-from bus.errors import TimestampError
-from bus.events import pods, workloads
-from bus.events.observations import ObjectsListed
-from bus.events.pods import Owner
-from bus.kinds import Ask
+from projections.cluster import ClusterState, Pod, Workload
 
-
-class Object(msgspec.Struct, frozen=True):
-    """A workload as its newest observation says."""
-
-    uid: str
-    kind: str
-    namespace: str
-    name: str
-    version: str
-    seen_us: int
-    owner: Owner | None = None
-    labels: dict[str, str] = {}
-    ask: Ask = Ask()
-    created_us: int = 0
-    #: The newest complete list that showed it so.
-    listed_us: int = 0
+Object = Workload | Pod
+T = TypeVar("T")
 
 
-def object_of(fact: workloads.WorkloadObserved, time_us: int) -> Object:
-    """The workload that an observation of ``time_us`` shows."""
-    return Object(
-        fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version,
-        time_us, fact.owner, fact.labels, _ask(fact), _created_us(fact, time_us),
-    )  # fmt: skip
+class Objects(Mapping[str, Object]):
+    """By uid: every workload of the cluster's state, and those of its pods that are ``own`` workloads."""
 
+    def __init__(self, state: ClusterState, own: Set[str]) -> None:
+        self._state = state
+        self._own = own
 
-def covers(fact: ObjectsListed | pods.PodsListed, uid: str) -> bool:
-    """Whether this part of a list would show an object ``uid``."""
-    return fact.first <= uid and (not fact.until or uid < fact.until)
+    def __getitem__(self, uid: str) -> Object:
+        if uid in self._own:
+            return self._state.pods[uid]
+        return self._state.workloads[uid]
 
+    @overload
+    def get(self, uid: str, /) -> Object | None: ...
+    @overload
+    def get(self, uid: str, /, default: Object | T) -> Object | T: ...
+    def get(self, uid: str, /, default: Object | T | None = None) -> Object | T | None:
+        """Faster than by catching an error: most uids that are asked for are no object."""
+        if uid in self._own:
+            return self._state.pods.get(uid, default)
+        return self._state.workloads.get(uid, default)
 
-def _ask(fact: workloads.WorkloadObserved) -> Ask:
-    return Ask(
-        fact.demand or {}, fact.pods, fact.deadline_s, fact.suspended, fact.labels,
-        fact.priority_class, fact.per_replica, fact.replicas, fact.wanted, fact.held, fact.unstated,
-    )  # fmt: skip
+    def __contains__(self, uid: object) -> bool:
+        return uid in self._own or uid in self._state.workloads
 
+    def __iter__(self) -> Iterator[str]:
+        yield from self._state.workloads
+        yield from self._own
 
-def _created_us(fact: workloads.WorkloadObserved, time_us: int) -> int:
-    """When it was made, by its own stamp; where that cannot be read, when it was seen."""
-    try:
-        return parse_stamp(fact.created or "")
-    except TimestampError:
-        return time_us
+    def __len__(self) -> int:
+        return len(self._own) + len(self._state.workloads)

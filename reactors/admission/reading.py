@@ -13,7 +13,7 @@ from bus.events.quotas import QuotaObserved
 from bus.sources import quotas
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
-from reactors.admission.coverage import POD
+from projections.cluster import POD
 from reactors.admission.owners import controller_of
 from reactors.admission.view import spec_of
 from reactors.webhook.review import Review

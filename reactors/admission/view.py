@@ -1,14 +1,12 @@
-"""The cluster as far as admission has to know it: what was seen of workloads, namespaces and quotas.
+"""What admission knows beside the state of the cluster: which objects are charged themselves, and what is in the quotas.
 
-A fold over the history, held in memory. What an event may have changed is marked, so that the
-keeper compares it with the journals; newer versions replace older ones whatever their order.
+What an event may have changed is marked, so that the keeper compares it with the journals.
 
 Source: ``house.md`` sections 3.2, 5.
 """
 
 from __future__ import annotations
 
-from collections import deque
 from typing import ClassVar
 
 import msgspec
@@ -17,23 +15,21 @@ from bus.envelope import Event
 from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaSpec
 from bus.events.observations import ObjectsListed
-from bus.events.pods import Owner
+from bus.events.pods import PodsListed
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.vocabulary import Fact, read
-from bus.kinds import Ask
-from projections import histories
 from projections.admissions import Node
 from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.attribution import Rule
+from projections.cluster import POD, Change, ClusterState, Gone, Pod, Workload, rows
 from projections.quotas import rule_of
-from reactors.admission.coverage import POD, Charges, Coverage, demand_of, names_owner
+from reactors.admission.coverage import Charges, Coverage, names_owner
 from reactors.admission.elastics import ElasticQuotas
 from reactors.admission.keep import Seen, SeenQuota
-from reactors.admission.lives import DEPTH
 from reactors.admission.mapping import LABEL, Place, counted, place, types_of
-from reactors.admission.objects import Object, covers, object_of
-from reactors.admission.owners import is_covering
+from reactors.admission.objects import Object, Objects
 
-#: Deleted objects that are remembered, so that a late observation does not bring one back.
+#: When more deleted owners are remembered than these, those are forgotten below which nothing lives any more.
 GONE_KEPT = 10_000
 
 
@@ -45,34 +41,39 @@ class View:
         workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved, pods.PodVanished,
         quotas.QuotaObserved, quotas.QuotaVanished, namespaces.NamespaceObserved,
         nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
-        AdmissionReleased,
+        AdmissionReleased, PriorityClassObserved, PriorityClassVanished,
     )  # fmt: skip
     _types: ClassVar[frozenset[str]] = frozenset(fact.wire_type for fact in reads)
 
     def __init__(
-        self, cluster: str, charges: Charges | None = None, *, requires_namespaces: bool = False
+        self,
+        cluster: str,
+        charges: Charges | None = None,
+        *,
+        requires_namespaces: bool = False,
+        state: ClusterState | None = None,
     ) -> None:
-        """``charges``: the journals, where it matters what lives below owners; they must have taken each event before."""
+        """``charges``: the journals, where it matters what lives below owners; they must have taken each event before.
+
+        ``state``: another folds it, and takes each event before; None: this one has its own.
+        """
         self.cluster = cluster
-        self.objects: dict[str, Object] = {}
-        self.names: dict[tuple[str, str, str], str] = {}
+        self._folds = state is None
+        self.state = state if state is not None else ClusterState()
+        #: Pods that no owner answers for, or may answer for: workloads themselves.
+        self._own: set[str] = set()
+        self.objects = Objects(self.state, self._own)
         self.quotas: dict[tuple[str, str], SeenQuota] = {}
         self.elastics = ElasticQuotas()
         #: Of business quotas by name, as they were seen last, also of those that are gone.
         self._rules: dict[str, Rule] = {}
         #: See :func:`reactors.admission.mapping.place`.
         self.requires_namespaces = requires_namespaces
-        self.namespaces: dict[str, dict[str, str]] = {}
-        #: Deleted objects, the newest of them.
-        self.gone: dict[str, Seen] = {}
-        self._going: deque[str] = deque()
+        #: Deleted owners below which pods still end: the end of those gives back what the owner holds.
+        self._ending: dict[str, Gone] = {}
         self.changed: set[str] = set()
         self.changed_quotas: set[tuple[str, str]] = set()
-        self.nodes: dict[str, nodes.NodeObserved] = {}
-        #: By uid.
-        self.node_names: dict[str, str] = {}
         self.has_new_capacity = False
-        self._versions: dict[tuple[str, str], tuple[str, int]] = {}
         self.coverage = Coverage(self, charges)
 
     def take(self, event: Event) -> None:
@@ -82,22 +83,14 @@ class View:
         if event.type == AdmissionDecided.wire_type and not names_owner(event):
             return
         fact = read(event, VOCABULARY)
-        if isinstance(fact, workloads.WorkloadObserved):
-            self._observed(fact, event.time_us)
-        elif isinstance(fact, workloads.WorkloadVanished):
-            self._vanished(fact, event.time_us)
-        elif isinstance(fact, pods.PodObserved | pods.PodVanished):
-            self._pod(fact, event.time_us)
-        elif isinstance(fact, namespaces.NamespaceObserved):
-            self._namespace(fact, event.time_us)
-        elif isinstance(fact, quotas.QuotaObserved | quotas.QuotaVanished):
-            self._quota(fact, event.time_us)
-        elif isinstance(fact, nodes.NodeObserved | nodes.NodeVanished):
-            self._node(fact, event.time_us)
-        elif isinstance(fact, ObjectsListed):
-            self._listed(fact.kind, fact, event.time_us)
-        elif isinstance(fact, pods.PodsListed):
-            self._listed(POD, fact, event.time_us)
+        if self._folds:
+            self.state.take(fact, event)
+        for change in self.state.changes(event):
+            self._changed(change, is_list=isinstance(fact, PodsListed))
+        if isinstance(fact, PodsListed):
+            exists = self.state.pods.__contains__
+            present = set(fact.uids)
+            self.coverage.lives.listed(fact.first, fact.until, present, event.time_us, exists)
         elif isinstance(fact, AdmissionDecided):
             self.coverage.decided(fact, event.time_us)
         elif isinstance(fact, AdmissionReleased):
@@ -109,89 +102,76 @@ class View:
         self.changed.clear()
         self.changed_quotas.clear()
 
-    def _observed(self, fact: workloads.WorkloadObserved, time_us: int) -> None:
-        if self._takes(fact.uid, fact.resource_version, time_us):
-            self._keep(object_of(fact, time_us))
+    def _changed(self, change: Change, *, is_list: bool) -> None:
+        before, after, gone = change.before, change.after, change.gone
+        if isinstance(after, Workload):
+            self._ending.pop(after.uid, None)
+            self.changed.add(after.uid)
+            self.coverage.seen(after)
+        elif isinstance(after, Pod):
+            self._pod(after)
+        elif isinstance(after, rows.Namespace):
+            self._namespace(before, after)
+        elif isinstance(after, rows.Node):
+            self.coverage.arrived(after.uid)
+            is_same = isinstance(before, rows.Node) and before.allocatable == after.allocatable
+            self.has_new_capacity |= not is_same
+        elif isinstance(after, rows.Quota):
+            self._quota(after)
+        elif gone is None or gone.kind == rows.PriorityClass.kind:
+            return
+        elif gone.kind == rows.Node.kind:
+            self.has_new_capacity = True
+        elif gone.kind in (BUSINESS, ELASTIC):
+            self._quota_gone(gone, before)
+        elif gone.kind == POD:
+            self._pod_gone(gone, before, is_list=is_list)
+        else:
+            if isinstance(before, Workload):
+                self.coverage.lost(before)
+            self._lose(gone)
 
-    def _pod(self, fact: pods.PodObserved | pods.PodVanished, time_us: int) -> None:
+    def _pod(self, pod: Pod) -> None:
         """A pod that nobody answers for is a workload itself; of others only what lives is counted."""
-        if isinstance(fact, pods.PodVanished):
-            self.coverage.lives.end_pod(fact.uid)
-            if not is_covering(fact.owner) or self.coverage.is_known(fact.uid):
-                self.lose(fact.uid, POD, fact.namespace, fact.name, time_us)
+        if not self.coverage.pod(pod):
+            self.drop(pod.uid)
             return
-        has_ended = fact.phase in ("Succeeded", "Failed")
-        if not self.coverage.pod(fact, has_ended=has_ended, time_us=time_us):
-            self.drop(fact.uid)
-            return
-        version = fact.resource_version
-        if not self._takes(fact.uid, version, time_us):
-            return
-        demand = {} if has_ended else demand_of(fact)
-        self._keep(
-            Object(
-                fact.uid, POD, fact.namespace, fact.name, version, time_us, fact.owner,
-                fact.labels, Ask(demand, 0 if has_ended else 1, labels=fact.labels),
-            )
-        )  # fmt: skip
+        self._own.add(pod.uid)
+        self.changed.add(pod.uid)
+        self.coverage.seen(pod)
+
+    def _pod_gone(
+        self, gone: Gone, before: rows.Row | rows.Namespace | None, *, is_list: bool
+    ) -> None:
+        lives, uid = self.coverage.lives, gone.uid
+        if not is_list:
+            # What a review let pass a moment ago outlives a list.
+            lives.end_pod(uid)
+        is_own = uid in self._own
+        self._own.discard(uid)
+        if is_own and isinstance(before, Pod):
+            self.coverage.lost(before)
+        if is_own or self.coverage.is_reviewed(uid) or not isinstance(before, Pod):
+            self._lose(gone)
+
+    def _lose(self, gone: Gone) -> None:
+        """An object was deleted, or a complete list is without it."""
+        self.changed.add(gone.uid)
+        self.coverage.lives.leave(gone.uid)
+        if self.coverage.lives.has(gone.uid):
+            self._ending[gone.uid] = gone
+            if len(self._ending) > GONE_KEPT:
+                has = self.coverage.lives.has
+                self._ending = {uid: one for uid, one in self._ending.items() if has(uid)}
 
     def drop(self, uid: str) -> None:
         """An owner answers for a pod: it is no workload itself. What it holds is to be given back."""
-        found = self.objects.pop(uid, None)
-        if found is None:
+        if uid not in self._own:
             return
-        self.coverage.lost(found)
-        if self.names.get((POD, found.namespace, found.name)) == uid:
-            del self.names[(POD, found.namespace, found.name)]
+        self._own.discard(uid)
+        if (pod := self.state.pods.get(uid)) is not None:
+            self.coverage.lost(pod)
         self.changed.add(uid)
-
-    def _takes(self, uid: str, version: str, time_us: int) -> bool:
-        """Whether an observation is the newest of an object that is not gone.
-
-        Only a deletion is certain. A list may have been wrong: what is seen after it is there.
-        """
-        gone = self.gone.get(uid)
-        if gone is not None:
-            if not 0 < gone.listed_us < time_us:
-                return False
-            del self.gone[uid]
-        before = self.objects.get(uid)
-        return before is None or histories.precedes(
-            before.version, before.seen_us, version, time_us
-        )
-
-    def _keep(self, found: Object) -> None:
-        self.objects[found.uid] = found
-        self.names[(found.kind, found.namespace, found.name)] = found.uid
-        self.changed.add(found.uid)
-        self.coverage.seen(found)
-
-    def _vanished(self, fact: workloads.WorkloadVanished, time_us: int) -> None:
-        self.lose(fact.uid, fact.kind, fact.namespace, fact.name, time_us)
-
-    def _listed(self, kind: str, fact: ObjectsListed | pods.PodsListed, listed_us: int) -> None:
-        """A complete list: who is not in it is gone; what was last seen of who is in it was so then, too."""
-        present = set(fact.uids)
-        if kind == ELASTIC:
-            self._elastics_listed(fact, present, listed_us)
-        if kind == POD:
-            self.coverage.lives.listed(fact.first, fact.until, present, listed_us)
-        for uid, found in list(self.objects.items()):
-            if found.kind != kind or not covers(fact, uid):
-                continue
-            if uid in present:
-                if found.listed_us < listed_us:
-                    self.objects[uid] = msgspec.structs.replace(found, listed_us=listed_us)
-            # What was seen since the list was asked for may be younger than it.
-            elif found.seen_us < listed_us:
-                self.lose(uid, kind, found.namespace, found.name, listed_us, listed_us=listed_us)
-
-    def _elastics_listed(
-        self, fact: ObjectsListed | pods.PodsListed, present: set[str], listed_us: int
-    ) -> None:
-        for known in self.elastics:
-            if covers(fact, known.uid) and known.uid not in present and known.seen_us < listed_us:
-                self._put(msgspec.structs.replace(known, spec=None, seen_us=listed_us))
 
     def quota_listed(self, node: Node, listed_us: int, *, is_there: bool) -> None:
         """A complete list shows the object of a quota that has changes on their way, or does not."""
@@ -206,77 +186,38 @@ class View:
             known = msgspec.structs.replace(known, spec=spec, seen_us=listed_us)
         self._put(known)
 
-    def lose(
-        self, uid: str, kind: str, namespace: str, name: str, time_us: int, *, listed_us: int = 0
-    ) -> None:
-        """An object was deleted, or a complete list that was asked for at ``listed_us`` is without it."""
-        found = self.objects.pop(uid, None)
-        if found is not None:
-            self.coverage.lost(found)
-        if self.names.get((kind, namespace, name)) == uid:
-            del self.names[(kind, namespace, name)]
-        if uid not in self.gone:
-            self._going.append(uid)
-            if len(self._going) > GONE_KEPT:
-                self._forget(self._going.popleft())
-        self.gone[uid] = Seen(
-            uid, kind, namespace, name, "", {}, {}, time_us, True, listed_us=listed_us
-        )
-        self.changed.add(uid)
-        self.coverage.lives.leave(uid)
+    def _namespace(self, before: rows.Row | rows.Namespace | None, after: rows.Namespace) -> None:
+        if isinstance(before, rows.Namespace) and before.labels != after.labels:
+            inside = self.state.index.in_namespace[after.name]
+            self.changed.update(uid for uid in inside if uid in self.objects)
 
-    def _forget(self, uid: str) -> None:
-        if self.coverage.lives.has(uid):
-            # Its pods still end, and their end gives back what it holds.
-            self._going.append(uid)
-        else:
-            self.gone.pop(uid, None)
-
-    def _namespace(self, fact: namespaces.NamespaceObserved, time_us: int) -> None:
-        if not self._is_newer("namespace", fact.name, fact.resource_version, time_us):
-            return
-        before = self.namespaces.get(fact.name)
-        self.namespaces[fact.name] = fact.labels
-        if before is not None and before != fact.labels:
-            self.changed.update(o.uid for o in self.objects.values() if o.namespace == fact.name)
-
-    def _node(self, fact: nodes.NodeObserved | nodes.NodeVanished, time_us: int) -> None:
-        if not self._is_newer("node", fact.uid, fact.resource_version, time_us):
-            return
-        before = self.nodes.get(fact.name)
-        if isinstance(fact, nodes.NodeObserved):
-            self.nodes[fact.name] = fact
-            self.node_names[fact.uid] = fact.name
-            self.coverage.arrived(fact.uid)
-            self.has_new_capacity |= before is None or before.allocatable != fact.allocatable
-        elif before is not None and before.uid == fact.uid:
-            del self.nodes[fact.name]
-            self.node_names.pop(fact.uid, None)
-            self.has_new_capacity = True
-
-    def _quota(self, fact: quotas.QuotaObserved | quotas.QuotaVanished, time_us: int) -> None:
-        if not self._is_newer(fact.kind, fact.uid, fact.resource_version, time_us):
-            return
-        name = (fact.kind, fact.name)
-        known = self.quotas.get(name)
-        if isinstance(fact, quotas.QuotaVanished):
-            is_other = known is not None and known.uid != fact.uid
-            parent = known.parent if known and not is_other else ""
-            gone = SeenQuota(
-                fact.name, fact.uid, fact.kind, parent, None, time_us, namespace=fact.namespace
+    def _quota(self, quota: rows.Quota) -> None:
+        fact = quota.fact
+        if fact.kind == BUSINESS:
+            self._rule(fact)
+        self._put(
+            SeenQuota(
+                fact.name, fact.uid, fact.kind, fact.parent, spec_of(fact), quota.seen_us, fact.tree,
+                fact.namespace, fact.created or "",
             )
-            if fact.kind == ELASTIC or not is_other:
-                self._put(gone)
-            self.changed_quotas.add(name)
-        else:
-            if fact.kind == BUSINESS:
-                self._rule(fact)
+        )  # fmt: skip
+
+    def _quota_gone(self, gone: Gone, before: rows.Row | rows.Namespace | None) -> None:
+        if gone.kind == BUSINESS and gone.listed_us:
+            # The keeper says so, who knows what changes may still land.
+            return
+        name = (gone.kind, gone.name)
+        known = self.quotas.get(name)
+        is_other = known is not None and known.uid != gone.uid
+        parent = known.parent if known and not is_other else ""
+        if gone.kind == ELASTIC or not is_other:
+            tree = before.fact.tree if isinstance(before, rows.Quota) and gone.listed_us else ""
             self._put(
                 SeenQuota(
-                    fact.name, fact.uid, fact.kind, fact.parent, spec_of(fact), time_us, fact.tree,
-                    fact.namespace, fact.created or "",
+                    gone.name, gone.uid, gone.kind, parent, None, gone.at_us, tree, gone.namespace
                 )
-            )  # fmt: skip
+            )
+        self.changed_quotas.add(name)
 
     def _rule(self, fact: quotas.QuotaObserved) -> None:
         rule = rule_of(fact)
@@ -294,37 +235,27 @@ class View:
         self.quotas[name] = seen
         self.changed_quotas.add(name)
 
-    def _is_newer(self, kind: str, key: str, version: str, time_us: int) -> bool:
-        known = self._versions.get((kind, key))
-        if known is not None and not histories.precedes(*known, version, time_us):
-            return False
-        self._versions[(kind, key)] = (version, time_us)
-        return True
-
     # questions
 
     def named(self, kind: str, namespace: str, name: str) -> Object | None:
         """An object by its name."""
-        return self.objects.get(self.names.get((kind, namespace, name), ""))
+        return self.objects.get(self.state.named(kind, namespace, name))
 
-    def top(self, owner: Owner | None) -> Object | None:
-        """The end of the chain of controllers that begins at ``owner``; None where it was not seen to its end."""
-        found = None
-        for _ in range(DEPTH):
-            if owner is None:
-                return found
-            found = self.objects.get(owner.uid)
-            if found is None:
-                return None
-            owner = found.owner
-        return found
+    def gone(self, uid: str) -> Gone | None:
+        """An object that was deleted; None where that is not known."""
+        return self.state.gone(uid) or self._ending.get(uid)
+
+    def labels_of(self, namespace: str) -> dict[str, str]:
+        """The labels of a namespace; none where it was not seen."""
+        found = self.state.namespaces.get(namespace)
+        return found.labels if found is not None else {}
 
     def place(self, labels: dict[str, str], namespace: str) -> Place | None:
         """The quota that an object with these labels in a namespace asks for, and whether it may."""
         # Who names a business quota is not asked which elastic one serves the namespace.
         serving = None if labels.get(LABEL) else self.elastics.place(namespace)
         return place(
-            labels, namespace, self.namespaces.get(namespace, {}), self._rules.get,
+            labels, namespace, self.labels_of(namespace), self._rules.get,
             serving, requires_namespaces=self.requires_namespaces,
         )  # fmt: skip
 
@@ -338,9 +269,12 @@ class View:
         What its owner answers for asks for nothing itself.
         """
         live = self.coverage.lives.total(uid)
-        if (gone := self.gone.get(uid)) is not None:
-            return None, msgspec.structs.replace(gone, live=live) if live else gone
         found = self.objects.get(uid)
+        if found is None and (gone := self.gone(uid)) is not None:
+            return None, Seen(
+                uid, gone.kind, gone.namespace, gone.name, "", {}, {}, gone.at_us, True,
+                listed_us=gone.listed_us, live=live,
+            )  # fmt: skip
         if found is None:
             above = self.coverage.lives.above(uid)
             if not above:

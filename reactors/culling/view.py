@@ -92,7 +92,7 @@ class CullingView:
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
-        for change in self.state.changes(fact):
+        for change in self.state.changes(event):
             self._changed(change)
         if isinstance(fact, NotebookSampled):
             self._sampled(fact, event)
@@ -133,7 +133,7 @@ class CullingView:
                 self.books.lost(before.uid, before.namespace, before.name)
 
     def _has_name(self, one: Workload) -> bool:
-        return self.state.index.names.get((one.kind, one.namespace, one.name)) == one.uid
+        return self.state.named(one.kind, one.namespace, one.name) == one.uid
 
     def _forget(self, pod: Pod) -> None:
         """A pod has ended, or is gone."""

@@ -30,7 +30,6 @@ from projections.admissions import Node, Tree
 from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.admissions.tree import Fact as Entry
 from projections.cluster import POD, Change, ClusterState, Pod
-from projections.cluster.rows import Row
 from reactors import reclaim
 from reactors.admission.mapping import Place
 from reactors.admission.owners import COVERING
@@ -69,7 +68,7 @@ class EvictionView:
         #: How many pods are bound and not about to end.
         self.bound = 0
         # It takes the events of the one cluster that the replica is about.
-        self.seen = View("")
+        self.seen = View("", state=state)
         #: What waits, and the values of priority classes.
         self.lines = Lines(self.seen)
         self.trees: dict[str, Tree] = {}
@@ -99,7 +98,7 @@ class EvictionView:
         self.seen.unmark()
         for one in entries(event):
             self.lines.take(one)
-        for change in self._state.changes(fact):
+        for change in self._state.changes(event):
             if change.kind == POD:
                 self._pod(change)
         if isinstance(fact, AdmissionsGrouped):
@@ -290,5 +289,5 @@ def asked(pod: Pod) -> dict[str, int]:
     return {key.removeprefix(ASKED): n for key, n in pod.demand.items() if key.startswith(ASKED)}
 
 
-def _bound(row: Row | None) -> bool:
+def _bound(row: object) -> bool:
     return isinstance(row, Pod) and row.is_bound

@@ -16,7 +16,7 @@ from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
-from bus.events.priorities import NEVER, PriorityClassObserved, PriorityClassVanished
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
@@ -55,7 +55,6 @@ class Lines:
         self._view = view
         #: Uids of what is held, or was a moment ago.
         self._held: set[str] = set()
-        self._classes: dict[str, PriorityClassObserved] = {}
         #: By uid: the newest order of a place, and who may not be released.
         self._moved: dict[str, int | None] = {}
         self._stopped: set[str] = set()
@@ -100,14 +99,7 @@ class Lines:
             told = AdmissionReleased.read(event).releases
             self._returning.update(one.uid for one in told if one.reason == "returning")
             self.returned += sum(one.reason == "returned" for one in told)
-        elif event.type == PriorityClassObserved.wire_type:
-            seen = PriorityClassObserved.read(event)
-            self._classes[seen.name] = seen
-            self.changes += 1
-        elif event.type == PriorityClassVanished.wire_type:
-            gone = PriorityClassVanished.read(event)
-            if (known := self._classes.get(gone.name)) is not None and known.uid == gone.uid:
-                del self._classes[gone.name]
+        elif event.type in (PriorityClassObserved.wire_type, PriorityClassVanished.wire_type):
             self.changes += 1
         elif event.type == QueueOrdered.wire_type:
             self._ordered(QueueOrdered.read(event))
@@ -134,7 +126,7 @@ class Lines:
 
     def _begun(self, fact: PodObserved) -> None:
         """The first pod of what was released is there: its controller has got to it."""
-        top = self._view.top(fact.owner)
+        top = self._view.state.top(fact.owner)
         if top is not None and self._starting.pop(top.uid, None) is not None:
             self.changes += 1
 
@@ -222,20 +214,22 @@ class Lines:
 
     def value(self, priority_class: str) -> int:
         """The number that the name of a priority class stands for, else the default's."""
-        named = self._classes.get(priority_class)
+        state = self._view.state
+        named = state.priority_class(priority_class)
         if named is not None:
             return named.value
-        defaults = [one.value for one in self._classes.values() if one.is_default]
+        defaults = [one.value for one in state.current_classes() if one.is_default]
         # Where two claim to be the default, Kubernetes takes the lowest.
         return min(defaults, default=NO_PRIORITY)
 
     def may_preempt(self, priority_class: str) -> bool:
         """Whether what names this class, or none, may take the room of what matters less."""
-        named = self._classes.get(priority_class)
-        defaults = [one for one in self._classes.values() if one.is_default]
+        state = self._view.state
+        named = state.priority_class(priority_class)
+        defaults = [one for one in state.current_classes() if one.is_default]
         if named is None and defaults:
             named = min(defaults, key=lambda one: (one.value, one.name))
-        return named is None or named.preemption_policy != NEVER
+        return named is None or named.preempts
 
     def running(self, node: Node) -> Iterator[Running]:
         """What holds something of a quota, and when its deadline ends it."""

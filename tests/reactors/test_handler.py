@@ -4,6 +4,7 @@ import pytest
 
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
+from bus.events.namespaces import NamespaceObserved
 from bus.events.pods import Owner
 from deploy.admission import following
 from reactors.admission.rate import Buckets, Rate
@@ -261,7 +262,10 @@ async def test_a_quota_that_was_never_stored_gives_back_its_claim(cluster):
 
 async def test_d13_a_namespace_that_is_mapped_keeps_its_workloads_in_its_quota(cluster):
     await cluster.see_quota("other", {"limits.cpu": 4000})
-    cluster.admission.view.namespaces["ns"] = {"biz.group.resource.quota": "team"}
+    labels = {"biz.group.resource.quota": "team"}
+    await cluster.say(
+        NamespaceObserved(uid="n", name="ns", resource_version="1", labels=labels), "ns"
+    )
 
     assert (await cluster.ask("a", 1, quota="other")).reason == "quota-not-yours"
     assert (await cluster.ask("b", 1, quota="")).allowed

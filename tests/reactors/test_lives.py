@@ -6,6 +6,8 @@ from hypothesis import strategies as st
 from projections.admissions.keys import counted, summed
 from projections.admissions.shape import LANDED_US
 from reactors.admission.lives import DEPTH, Lives, largest
+from reactors.admission.view import View
+from tests import factories as f
 
 OBJECTS = ("d", "r1", "r2", "j")
 PODS = ("p1", "p2", "p3", "q1")
@@ -28,7 +30,7 @@ class Plain:
     """The same by counting anew."""
 
     def __init__(self):
-        self.parents, self.asks, self.pods, self.ended = {}, {}, {}, {}
+        self.parents, self.asks, self.pods = {}, {}, {}
 
     def total(self, uid):
         below = [self.weight(child) for child, parent in self.parents.items() if parent == uid]
@@ -85,22 +87,16 @@ def apply(step, version, lives, plain, wanted):
         lives.leave(given[0])
     elif what == "pod":
         uid, parent, size = given
-        listed = plain.ended.get(uid)
-        if listed is None or 0 < listed < version:
-            plain.ended.pop(uid, None)
-            plain.pods[uid] = (parent, size)
+        plain.pods[uid] = (parent, size)
         lives.see_pod(uid, parent, {"cpu": size}, str(version), version)
     elif what in ("end", "drop"):
         plain.pods.pop(given[0], None)
-        if what == "end":
-            plain.ended[given[0]] = 0
         (lives.end_pod if what == "end" else lives.drop_pod)(given[0])
     else:
         for uid in PODS:
             if uid not in given[0] and uid in plain.pods:
                 del plain.pods[uid]
-                plain.ended[uid] = version
-        lives.listed("", "", set(given[0]), version)
+        lives.listed("", "", set(given[0]), version, lambda uid: False)
 
 
 def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undone():
@@ -117,6 +113,29 @@ def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undo
     assert lives.pods("j")["cpu"] == 9, "that was before"
     lives.expire(10 + LANDED_US)
     assert dict(lives.pods("j")) == {"cpu": 3}
+
+
+class Nothing:
+    """Journals that hold nothing."""
+
+    def grants(self, uid):
+        return iter(())
+
+
+def test_a_late_observation_moves_no_pod_to_its_former_owner():
+    view = View(f.CLUSTER, Nothing())
+    former, owner = f.owner("former"), f.owner("owner")
+    for event in (
+        f.workload_observed("former", 1),
+        f.workload_observed("owner", 2),
+        f.pod_observed("p", 3, at=1, owner=former),
+        f.pod_observed("p", 4, at=2, owner=owner),
+        f.pod_observed("p", 3, at=3, owner=former),
+    ):
+        view.take(event)
+
+    assert not view.coverage.lives.pods("former")
+    assert view.coverage.lives.pods("owner")["limits.cpu"] == 1000
 
 
 def test_a_chain_that_closes_in_itself_is_cut():

@@ -21,10 +21,10 @@ from deploy.admission import following
 from deploy.bootstrap import beside
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
+from projections.cluster import POD
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
-from reactors.admission.view import POD
 from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.probing import Prober

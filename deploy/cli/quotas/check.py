@@ -81,8 +81,8 @@ def _judged(asked: Asked, consulted: Consulted, file: str, namespace: str) -> li
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
     consulted.view.requires_namespaces = settings.require_namespaces
-    ignored = consulted.view.namespaces.items()
-    exempt.update(name for name, labels in ignored if labels.get(IGNORE_LABEL) == "ignore")
+    namespaces = consulted.view.state.namespaces.values()
+    exempt.update(one.name for one in namespaces if one.labels.get(IGNORE_LABEL) == "ignore")
     trial = Trial(
         consulted.journals.trees, consulted.journals.places, consulted.view,
         lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
