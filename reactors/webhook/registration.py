@@ -184,7 +184,8 @@ def _conditions(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> list
     return [
         {
             "name": "not-a-controllers-pod-below-a-governed-owner",
-            "expression": f"!({pods} && {_is_controllers(settings, kinds)})",
+            # Where one is adopted, it is asked about as what anybody else changes: its charge moves to its owner's.
+            "expression": f"!({pods} && {_is_controllers(settings, kinds)} && !({_ADOPTS}))",
         },
         # Mirror pods stand for what a node runs anyway; a node may write no others.
         {
@@ -201,6 +202,18 @@ def _of_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> 
             "expression": _is_controllers(settings, kinds),
         }
     ]
+
+
+def _controlling(item: str) -> str:
+    """The uids of an object's controllers, in CEL."""
+    found = f"{item}.metadata.?ownerReferences.orValue([])"
+    return f"{found}.filter(o, o.?controller.orValue(false)).map(o, o.uid)"
+
+
+#: Whether an object is given another controller.
+_ADOPTS = (
+    f"request.operation == 'UPDATE' && {_controlling('object')} != {_controlling('oldObject')}"
+)
 
 
 def _is_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> str:

@@ -314,6 +314,21 @@ async def test_an_orphan_takes_its_part_of_the_owners_charge_in_one_entry(cluste
     assert cluster.used() == 0
 
 
+async def test_a_pod_that_a_controller_adopts_has_to_fit_the_quota_of_its_owner(cluster):
+    await cluster.see_quota("other", {"limits.cpu": 10_000})
+    await begin(cluster, "ReplicaSet", "set", 4, 2)
+    for number in range(2):
+        await begin(cluster, "Pod", f"p{number}", 4, by=("ReplicaSet", "set"), user=CONTROLLER)
+    before = made("Pod", "lone", 4, quota="other", version=500)
+    assert (await ask(cluster, "Pod", "lone", 4, quota="other")).allowed
+    await show(cluster, "Pod", "lone", 4, labels={QUOTA: "other"})
+    by = {"by": ("ReplicaSet", "set"), "quota": "other", "version": 500, "before": before}
+
+    assert (await ask(cluster, "Pod", "lone", 4, user=CONTROLLER, **by)).reason == "over-quota"
+    await cluster.see_quota("team", {"limits.cpu": 12_000})
+    assert (await ask(cluster, "Pod", "lone", 4, user=CONTROLLER, **by)).reason == "raised"
+
+
 async def test_a_pod_that_is_given_another_owner_keeps_the_charge_that_this_was_asked_for(cluster):
     """Before the change lands it is seen with its first owner once more: what was given back then, the other one covered."""
     await cluster.see_quota("team", {"limits.cpu": 20_000})
@@ -358,6 +373,21 @@ async def test_an_orphan_that_ends_takes_its_part_of_the_owners_charge_along(clu
         object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
 
     assert (await review(cluster, orphaned)).reason == "orphaned"
+
+
+async def test_an_owner_that_goes_without_its_children_asks_for_no_more_when_it_is_changed(cluster):
+    """Its pods took its charge along; an edit of what is left of it brings nothing back."""
+    await begin(cluster, "StatefulSet", "db", 4, 2)
+    for number in range(2):
+        await begin(cluster, "Pod", f"db-{number}", 4, by=("StatefulSet", "db"), user=CONTROLLER)
+    for number in range(2):
+        await review(cluster, orphan("Pod", f"db-{number}", 4, by=("StatefulSet", "db")))
+    before = made("StatefulSet", "db", 4, 2, version=500)
+    assert (await ask(cluster, "StatefulSet", "db", 1, 1, version=500, before=before)).allowed
+    await show(cluster, "StatefulSet", "db", 4, 2)
+
+    assert cluster.used() <= 9000
+    assert "ungoverned" not in [one["reason"] for one in cluster.said("decided")]
 
 
 async def test_an_owner_that_an_earlier_request_named_does_not_answer_either(cluster):

@@ -199,6 +199,30 @@ async def test_pods_that_a_controller_makes_are_asked_about_when_they_are_made_a
     assert {"CREATE"} == {review.operation for review in reviews if review.kind == "Pod"}
 
 
+async def test_a_pod_that_a_controller_adopts_is_asked_about(asked, team):
+    """Its charge moves to its owner's, which may belong to another quota."""
+    await asked.request("POST", f"/api/v1/namespaces/{team}/pods", pod("lone", labels={"app": "a"}))
+    folder = f"/apis/apps/v1/namespaces/{team}/replicasets"
+    made = deployment("a")
+    await asked.request("POST", folder, {**made, "kind": "ReplicaSet"})
+    async with asyncio.timeout(30):
+        while not (found := adoptions(asked, team)):
+            await asyncio.sleep(0.1)
+
+    assert found[0].user == "system:serviceaccount:kube-system:replicaset-controller"
+
+
+def adoptions(asked, team):
+    """Reviews of pods that got an owner."""
+    return [
+        review
+        for review in asked.admission.of("pods", name="lone")
+        if review.operation == "UPDATE"
+        and review.namespace == team
+        and review.object["metadata"].get("ownerReferences")
+    ]
+
+
 async def test_a_pod_that_only_claims_an_owner_is_asked_about(asked, team):
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "made-up", "uid": "none"}
     claimed = pod("claims", ownerReferences=[{**owner, "controller": True}])
