@@ -11,7 +11,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
 from bus.errors import StalledError
@@ -77,3 +78,15 @@ async def reached(
         await asyncio.sleep(LOOK_SECONDS)
     if told is not None:
         told(position())
+
+
+@asynccontextmanager
+async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run ``work`` beside the body: its error ends the body, the body's end cancels it."""
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(work, name=getattr(work, "__qualname__", None))
+        try:
+            yield
+        finally:
+            # The group would wait for ever for a task that lost its cancellation.
+            await ended(task)

@@ -14,7 +14,7 @@ from typing import Any
 from bus.clock import Clock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
-from deploy.bootstrap import beside
+from bus.waiting import beside
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import Adapters, Cluster, Effector, QuotaTrees

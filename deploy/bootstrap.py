@@ -25,7 +25,7 @@ from bus.jetstream import GuardLine, JetStream, require_safe
 from bus.sharing import SharedReading
 from bus.streams import history
 from bus.transport import Transport
-from bus.waiting import ended, reached
+from bus.waiting import reached
 from deploy.addresses import masked
 from deploy.errors import LedgerBusyError, StoppedError
 from deploy.locking import writer_lock
@@ -237,15 +237,3 @@ def run(work: Coroutine[Any, Any, T]) -> T:
 def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
     error = group.exceptions[0]
     return _first(error) if isinstance(error, BaseExceptionGroup) else error
-
-
-@asynccontextmanager
-async def beside(work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run ``work`` beside the body: its error ends the body, the body's end cancels it."""
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(work, name=getattr(work, "__qualname__", None))
-        try:
-            yield
-        finally:
-            # The group would wait for ever for a task that lost its cancellation.
-            await ended(task)

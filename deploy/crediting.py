@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from bus.clock import SystemClock
 from bus.events.budgets import BudgetCredited
-from deploy.bootstrap import beside, bus, keeper, reach
+from bus.waiting import beside
+from deploy.bootstrap import bus, keeper, reach
 from deploy.ledgers import ledger
 from deploy.settings import Settings
 

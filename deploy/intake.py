@@ -21,7 +21,8 @@ from bus.envelope import MALFORMED, Event
 from bus.events import OBSERVED, VOCABULARY
 from bus.events.histories import HistoryImported
 from bus.transport import Transport
-from deploy.bootstrap import beside, bus, keeper, reach
+from bus.waiting import beside
+from deploy.bootstrap import bus, keeper, reach
 from deploy.ledgers import ledger
 from deploy.settings import Settings
 from projections.engine.restored import STAND_IN, archived_ids, restored

@@ -25,12 +25,12 @@ from bus.jetstream import GuardLine, require_safe
 from bus.private_files import replace
 from bus.sources.contract import ReflectorState
 from bus.sources.events import read_lines
-from bus.waiting import reached
+from bus.waiting import beside, reached
 from deploy.acting import acting
 from deploy.addresses import default_data
 from deploy.admission import Figures, admitting
 from deploy.blocked import held_back
-from deploy.bootstrap import Bus, Keeper, beside, bus, keeper, reach
+from deploy.bootstrap import Bus, Keeper, bus, keeper, reach
 from deploy.errors import SettingsError
 from deploy.files import raise_file_limit
 from deploy.following import Following, following, states

@@ -12,8 +12,8 @@ from bus.clock import SystemClock
 from bus.kube import Access, connect
 from bus.sources.catalogue import BUSINESS_QUOTAS, DEPLOYMENTS, JOBS, NAMESPACES
 from bus.sources.reflector import Reflector
+from bus.waiting import beside
 from deploy.admission import serving
-from deploy.bootstrap import beside
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings

@@ -9,7 +9,8 @@ from bus.kube import Access, connect
 from bus.resources.manifests import manifest
 from bus.sources.catalogue import BUSINESS_QUOTAS, JOBS, NAMESPACES, PODS, PRIORITIES
 from bus.sources.reflector import Reflector
-from deploy.admission import following, serving
+from deploy.admission import serving
+from reactors.admitting import following
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings

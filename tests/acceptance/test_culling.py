@@ -26,8 +26,8 @@ from bus.probe import ProbeSettings
 from bus.sources.catalogue import NAMESPACES, NOTEBOOKS, PODS, STATEFULSETS
 from bus.sources.contract import ReflectorSettings
 from bus.sources.reflector import Reflector
+from bus.waiting import beside
 from deploy.acting import acting
-from deploy.bootstrap import beside
 from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.policy import CullingPolicy

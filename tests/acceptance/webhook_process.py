@@ -18,7 +18,7 @@ from bus.embedded import running
 from bus.jetstream import JetStream
 from bus.kinds import GOVERNED
 from bus.streams import history
-from deploy.admission import following
+from reactors.admitting import following
 from reactors.webhook.application import Application
 from reactors.webhook.failure import closed_for
 from reactors.webhook.server import ServerSettings, WebhookServer

@@ -3,7 +3,7 @@
 from deploy.settings import Settings
 from deploy.settings_reference import keys
 from reactors.catalogue import REACTORS
-from tests.architecture.product import files, imports, module_name
+from tests.architecture.product import ROOT, files, imports, module_name
 
 #: Verbs of one activity, and the questions that they ask the ledger, name that activity.
 VERBS = ("deploy.cli.", "deploy.notebooks")
@@ -29,6 +29,18 @@ def test_every_reactor_has_a_section_of_the_settings_that_is_made_from_it():
 
     assert sections == known
     assert set(sections) <= {key.place[0] for key in keys()}
+
+
+def test_tests_of_lower_layers_need_no_deploy():
+    """A reactor is tested with what it is made of."""
+    naming = {
+        str(path.relative_to(ROOT))
+        for folder in ("bus", "projections", "reactors")
+        for path in (ROOT / "tests" / folder).rglob("*.py")
+        if any(found.split(".")[0] == "deploy" for found in imports(path))
+    }
+
+    assert set() == naming
 
 
 def test_the_machine_imports_no_reactor():

@@ -35,7 +35,7 @@ from bus.embedded import EmbeddedServer
 from bus.events.quotas import QuotaObserved
 from bus.jetstream import JetStream
 from bus.streams import history
-from deploy.admission import following
+from reactors.admitting import following
 from tests.benchmarks import measure, reviews
 from tests.benchmarks.measure import Report
 from tests.benchmarks.reviews import Outcome, Target

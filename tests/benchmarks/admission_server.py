@@ -20,8 +20,8 @@ from bus.embedded import running
 from bus.jetstream import JetStream
 from bus.kinds import GOVERNED
 from bus.streams import history
-from deploy.admission import following
 from reactors.admission import desk
+from reactors.admitting import following
 from reactors.webhook.application import Application
 from reactors.webhook.failure import closed_for
 from tests.reactors.webhook.serving import serving

@@ -31,12 +31,12 @@ from bus.jetstream import JetStream
 from bus.sharing import SharedReading
 from bus.streams import history
 from bus.transport import Transport
+from bus.waiting import beside
 from deploy.acting import acting
-from deploy.admission import following
-from deploy.bootstrap import beside
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
+from reactors.admitting import following
 from reactors.catalogue import REACTORS
 from reactors.engine.contract import ReactorPolicy
 from tests.benchmarks import ledgers, measure, synthetic

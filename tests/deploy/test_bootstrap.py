@@ -15,7 +15,8 @@ import pytest
 from bus import waiting
 from bus.errors import StalledError
 from bus.sources.events import read_lines
-from deploy.bootstrap import beside, reach
+from bus.waiting import beside
+from deploy.bootstrap import reach
 from deploy.service import RECORDING
 from deploy.tasks import tasks
 from tests.deploy.ledgers import process

@@ -14,7 +14,7 @@ from bus.events.pods import PodObserved, PodsListed, PodVanished, encoded_resour
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.memory import MemoryTransport
-from deploy.admission import following
+from reactors.admitting import following
 from reactors.webhook.review import Review
 
 START_US = 1_767_225_600 * SECOND_US

@@ -6,7 +6,7 @@ import msgspec
 
 from bus.errors import BusUnavailableError
 from bus.memory import MemoryTransport
-from deploy.admission import failing
+from reactors.admitting import failing
 from reactors.webhook.application import Application
 
 SCOPE = {

@@ -2,7 +2,7 @@
 
 import pytest
 
-from deploy.admission import following
+from reactors.admitting import following
 from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import Cluster
 

@@ -6,8 +6,8 @@ from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.events.namespaces import NamespaceObserved
 from bus.events.pods import Owner
-from deploy.admission import following
 from reactors.admission.rate import Buckets, Rate
+from reactors.admitting import following
 from tests.reactors.cluster import QUOTA, START_US, Cluster, job
 
 

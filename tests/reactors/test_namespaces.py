@@ -10,9 +10,9 @@ import pytest
 
 from bus.events.namespaces import NamespaceObserved
 from bus.events.quotas import Serves
-from deploy.admission import following
 from projections.attribution import Rule, attributed, names
 from reactors.admission.mapping import LABEL, counted, place
+from reactors.admitting import following
 from tests.reactors.cluster import Cluster, job
 
 HARD = {"limits.cpu": 10_000}

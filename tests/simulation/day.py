@@ -16,7 +16,7 @@ from bus.errors import RequestRefusedError
 from bus.sources.catalogue import PODS
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
-from deploy.bootstrap import beside
+from bus.waiting import beside
 from reactors.culling.policy import CullingPolicy
 from reactors.evictions import NAME as EVICTIONS
 from reactors.evictions.policy import EvictionPolicy

@@ -16,15 +16,15 @@ from bus.memory import MemoryTransport
 from bus.sources.catalogue import PODS, SOURCES
 from bus.sources.contract import ReflectorSettings
 from bus.sources.reflector import Reflector
+from bus.waiting import beside
 from deploy.acting import acting
-from deploy.admission import following
-from deploy.bootstrap import beside
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.cluster import POD
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
+from reactors.admitting import following
 from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.probing import Prober

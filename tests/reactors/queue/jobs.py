@@ -19,7 +19,7 @@ from bus.memory import MemoryTransport
 from bus.sources.catalogue import JOBS
 from bus.sources.labels import LabelPolicy
 from bus.sources.records import Record
-from deploy.admission import following
+from reactors.admitting import following
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review
 from tests.reactors.cluster import Cluster

@@ -10,7 +10,6 @@ from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.pods import Owner
-from deploy.blocked import held_back
 from reactors.queue import lines, plan, releasing
 from reactors.queue.figures import figures
 from tests.reactors.queue.jobs import Jobs
@@ -158,22 +157,6 @@ async def test_a_start_that_fails_is_tried_again(cluster):
 
     await until(lambda: cluster.running() == ["a"])
     assert (2, ["a"]) == (cluster.patches, cluster.released())
-
-
-async def test_a_start_that_somebody_refuses_is_told_while_it_is_not_done(cluster):
-    """Also a missing permission and an API server that is away: what was released and does not run is not silent."""
-    cluster.fails = [PermissionDeniedError(permission="patch jobs.batch")]
-    await cluster.create("a", 1)
-    stuck = cluster.admission.releasing.stuck
-    await until(stuck)
-    (told,) = held_back(None, cluster.admission.releasing)
-
-    assert ("ns/a", 1) == (told["first"], told["count"])
-    assert "its start is decided and not done" in told["sentence"]
-    assert "patch jobs.batch" in told["sentence"]
-    cluster.clock.after(60)
-    await until(lambda: cluster.running() == ["a"])
-    assert stuck() == []
 
 
 async def test_a_start_that_somebody_refuses_is_tried_again_later(cluster):

@@ -1,0 +1,161 @@
+"""The admission side of one process: journals, view, handler and withdrawals, and in the process that keeps, keeper and queues.
+
+Every replica answers; one keeps (``bursar up``). A replica is ready when it has read the history to the end that
+there was when it began. What is put around the handler stands here, too: shadow mode, proofs, and what is said in time.
+
+Source: ``docs/admission.md``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from bus.clock import Clock
+from bus.envelope import Event
+from bus.events.clock import ClockTicked
+from bus.kinds import GOVERNED
+from bus.transport import Transport
+from bus.waiting import beside
+from projections.engine.runner import seldom_collecting
+from reactors.admission.figures import Decisions
+from reactors.admission.handler import Handler
+from reactors.admission.keeper import Keeper
+from reactors.admission.owners import Controllers
+from reactors.admission.rate import Rate
+from reactors.admission.view import View
+from reactors.admission.withdrawing import Withdrawals
+from reactors.effectors.release import Patches, Starter
+from reactors.engine.journals import Journals
+from reactors.queue.lines import Lines
+from reactors.queue.plan import count_all
+from reactors.queue.releasing import Releasing
+from reactors.webhook import proof
+from reactors.webhook.application import Failure
+from reactors.webhook.failure import closed_for
+from reactors.webhook.review import Answer, Review
+
+#: Between two looks at what a complete list would settle.
+DUE_SECONDS = 5.0
+
+
+class Admission(msgspec.Struct, frozen=True):
+    """The admission side of one process."""
+
+    journals: Journals
+    view: View
+    handler: Handler
+    keeper: Keeper | None
+    decisions: Decisions
+    withdrawals: Withdrawals
+    releasing: Releasing | None = None
+
+
+@asynccontextmanager
+async def following(
+    transport: Transport,
+    clock: Clock,
+    *,
+    cluster: str,
+    source: str,
+    keeps: bool,
+    relist: Callable[[str], None] = lambda kind: None,
+    starts: Patches | None = None,
+    controllers: Controllers | None = None,
+    requires_namespaces: bool = False,
+) -> AsyncIterator[Admission]:
+    """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
+
+    ``relist(kind)`` asks for a complete list of a kind. Who keeps works off the queues, too, where it can start what
+    waits by ``starts``.
+    """
+    journals = Journals(transport, clock, cluster=cluster, source=source)
+    view = View(cluster, journals, requires_namespaces=requires_namespaces)
+    journals.listen(view.take)
+    decisions = Decisions(cluster)
+    journals.listen(decisions.take)
+    lines = Lines(view)
+    journals.listen(lines.take)
+    journals.listen(partial(_counting, journals, lines))
+    keeper = Keeper(journals, view, clock) if keeps else None
+    if not keeps:
+        journals.listen(lambda event: view.unmark())
+    releasing = None
+    if keeps and starts is not None:
+        releasing = Releasing(journals, view, clock, Starter(starts), lines)
+    withdrawals = Withdrawals(journals, clock)
+    handler = Handler(journals, view, clock, Rate(), withdrawals, controllers)
+    admission = Admission(journals, view, handler, keeper, decisions, withdrawals, releasing)
+    head = await transport.head()
+    async with AsyncExitStack() as stack:
+        # Grants make no cycles, and looking for some delays reviews.
+        stack.enter_context(seldom_collecting())
+        await stack.enter_async_context(beside(journals.follow()))
+        await journals.reached(head.last_sequence)
+        await stack.enter_async_context(beside(withdrawals.run()))
+        if keeper is not None:
+            await stack.enter_async_context(beside(keeper.run()))
+            await stack.enter_async_context(beside(_relisting(keeper, clock, relist)))
+        if releasing is not None:
+            await stack.enter_async_context(beside(releasing.run()))
+        yield admission
+
+
+def _counting(journals: Journals, lines: Lines, event: Event) -> None:
+    """Have elastic trees count what is wanted of them, at each tick of the history."""
+    if event.type == ClockTicked.wire_type and event.cluster == lines.cluster:
+        count_all(journals.trees, lines, event.time_us)
+
+
+async def _relisting(keeper: Keeper, clock: Clock, relist: Callable[[str], None]) -> None:
+    while True:
+        await asyncio.sleep(DUE_SECONDS)
+        for kind in sorted(keeper.due(clock.now_us())):
+            relist(kind)
+
+
+def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
+    """What is answered where nobody decided in time. What was refused so is taken back if it is stored later."""
+    closed = closed_for({(kind.group, kind.resource) for kind in GOVERNED})
+
+    def failure(review: Review, error: Exception | None) -> Answer:
+        said = closed(review, error)
+        if said.allowed or is_shadow:
+            admission.withdrawals.answered(review.uid)
+        else:
+            admission.withdrawals.refused(review.uid)
+        return said if said.allowed or not is_shadow else as_warning(said)
+
+    return failure
+
+
+def as_warning(said: Answer) -> Answer:
+    """A refusal that refuses nothing."""
+    warning = f"Bursar would refuse this: {said.message}"
+    return Answer(True, said.reason, warnings=(warning, *said.warnings))
+
+
+def proving(
+    handler: Callable[[Review], Awaitable[Answer]],
+) -> Callable[[Review], Awaitable[Answer]]:
+    """``handler``, beside the answer to reviews that only prove their way."""
+
+    async def answer(review: Review) -> Answer:
+        return proof.answer(review) or await handler(review)
+
+    return answer
+
+
+def shadowed(handler: Handler) -> Callable[[Review], Any]:
+    """``handler``, whose refusals become warnings."""
+
+    async def answer(review: Review) -> Answer:
+        said = await handler(review)
+        return said if said.allowed else as_warning(said)
+
+    return answer
