@@ -1,8 +1,11 @@
 """The walls around the reactors: `deploy` iterates the catalogue and names none of them, and nothing is listed by hand."""
 
+import importlib
+
 from deploy.settings import Settings
 from deploy.settings_reference import keys
 from reactors.catalogue import REACTORS
+from reactors.engine.contract import Reactor
 from tests.architecture.product import ROOT, files, imports, module_name
 
 #: Verbs of one activity, and the questions that they ask the ledger, name that activity.
@@ -21,6 +24,18 @@ def test_deploy_names_no_reactor_but_in_the_verbs_of_one():
     }
 
     assert set() == naming
+
+
+def test_every_module_that_ends_in_a_reactor_is_in_the_catalogue():
+    modules = (importlib.import_module(module_name(path)) for path in files("reactors"))
+    defined = {
+        (module.__name__, module.reactor.name)
+        for module in modules
+        if module.__name__.endswith(".reactor") and isinstance(module.reactor, Reactor)
+    }
+    folders = {one.name: one.state.__module__.rpartition(".")[0] for one in REACTORS}
+
+    assert defined == {(f"{folder}.reactor", name) for name, folder in folders.items()}
 
 
 def test_every_reactor_has_a_section_of_the_settings_that_is_made_from_it():
