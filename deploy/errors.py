@@ -65,6 +65,13 @@ class ConfinedError(PermanentError):
     seconds: float = 0
 
 
+class ChildEndedError(PermanentError):
+    """The process that did a part of the work ended before it was done.
+
+    Show it. What it did until then stands; asked again, the work goes on from there.
+    """
+
+
 class StoppedError(BursarError):
     """A signal ended the work.
 

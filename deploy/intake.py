@@ -1,5 +1,7 @@
 """Takes recorded events in: onto the bus in windows, and from there into the ledger like everything else.
 
+A child process reads and publishes while this one folds and writes; each takes about a core.
+
 Saying an event twice changes no books, but it makes the history longer, and the bus remembers ids for ten minutes
 only. So what the archive has already is left out here; an import that was interrupted goes on where it stood.
 
@@ -12,6 +14,7 @@ import asyncio
 import hashlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 
 import msgspec
 import sqlalchemy as sa
@@ -23,10 +26,11 @@ from bus.events.histories import HistoryImported
 from bus.transport import Transport
 from bus.waiting import beside
 from deploy.bootstrap import bus, keeper, reach
-from deploy.ledgers import ledger
+from deploy.forked import Child, Tell, child
+from deploy.ledgers import ledger, reader
 from deploy.settings import Settings
 from projections.engine.restored import STAND_IN, archived_ids, restored
-from projections.engine.store import Store, looking
+from projections.engine.store import looking
 from projections.engine.tables import parked
 
 #: Events of one publish: the largest window of the bus.
@@ -52,16 +56,33 @@ class Taken(msgspec.Struct):
 Told = Callable[[int, int], None]
 
 
-async def take_in(
-    settings: Settings, events: Iterable[Event], told: Told, origin: HistoryImported
-) -> Taken:
-    """Publish ``events`` and return when the ledger holds them all. Saying them again is harmless.
+def saying(
+    settings: Settings, events: Iterable[Event], origin: HistoryImported
+) -> AbstractContextManager[Child]:
+    """A process that will publish ``events`` once :func:`take_in` lets it. To be made before anything is opened.
 
     Only observations are taken, unless ``origin`` is whole: a file of another's must not pause reactors, change their policies or
     credit budgets. What is new is preceded by ``origin``.
+    """
 
-    Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what ``events``
-    raises, LedgerBusyError beside another import, and what bus and ledger raise.
+    async def work(tell: Tell) -> None:
+        taken = Taken()
+        wanted = events if origin.whole else _observed(events, taken)
+        async with bus(settings, is_checked=False) as opened:
+            archive = reader(settings)
+            first = _origin(settings, origin)
+            await say(opened.transport, archive, wanted, taken, lambda: tell(taken), first)
+        # What was left out behind the last window.
+        tell(taken)
+
+    return child(work)
+
+
+async def take_in(settings: Settings, said: Child, told: Told) -> Taken:
+    """Let events be published (:func:`saying`) and return when the ledger holds them all. Saying them again is harmless.
+
+    Works with a bus that runs already (``bursar up`` on the same data folder) and without one. Raises what the reading of the
+    events raises, LedgerBusyError beside another import, and what bus and ledger raise.
     """
     taken = Taken()
     with ledger(settings) as store:
@@ -69,15 +90,14 @@ async def take_in(
             with keeper(settings, store, opened.transport, "import", joins=True) as keeping:
                 async with beside(keeping.run()):
                     await reach(keeping, (await opened.transport.head()).last_sequence)
-
-                    def show() -> None:
+                    async for taken in said.told():
                         told(taken.events, keeping.sequence)
 
-                    wanted = events if origin.whole else _observed(events, taken)
-                    first = _origin(settings, origin)
-                    await say(opened.transport, store, wanted, taken, show, first)
+                    def show(sequence: int) -> None:
+                        told(taken.events, sequence)
+
                     taken.sequence = (await opened.transport.head()).last_sequence
-                    await reach(keeping, taken.sequence, lambda _: show())
+                    await reach(keeping, taken.sequence, show)
                     taken.projected = keeping.sequence
             taken.parked = store.select(sa.select(sa.func.count()).select_from(parked))[0][0]
     return taken
@@ -85,7 +105,7 @@ async def take_in(
 
 async def say(
     transport: Transport,
-    store: Store,
+    archive: sa.Engine,
     events: Iterable[Event],
     taken: Taken,
     show: Callable[[], None],
@@ -93,7 +113,7 @@ async def say(
 ) -> None:
     """Publish the ``events`` that the archive does not have, counting them in ``taken``; ``first`` before the first of them."""
     before = (await transport.head()).last_sequence
-    known = await asyncio.to_thread(_known, store)
+    known = await asyncio.to_thread(_known, archive)
     for window in _windows(events):
         fresh = [_carried(event) for event in window]
         fresh = [event for event in fresh if not known or _short(event.id) not in known]
@@ -141,9 +161,9 @@ def _carried(event: Event) -> Event:
     return restored(event) if event.type == MALFORMED else event
 
 
-def _known(store: Store) -> set[bytes]:
+def _known(archive: sa.Engine) -> set[bytes]:
     """Ids in the archive, shortened: about 100 MB of memory for a million."""
-    with looking(store.engine) as connection:
+    with looking(archive) as connection:
         return {_short(id) for id in archived_ids(connection)}
 
 

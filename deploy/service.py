@@ -266,7 +266,7 @@ async def _play(
     def show() -> None:
         progress.played = taken.events
 
-    await say(opened.transport, store, _recorded(files), taken, show)
+    await say(opened.transport, store.engine, _recorded(files), taken, show)
     progress.stage = "waiting"
     screen.tell(f"played {taken.events:,} events, {taken.published:,} of them new")
 

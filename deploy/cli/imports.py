@@ -118,7 +118,11 @@ def _take_in(
         transient=True,
         disable=not out.is_terminal,
     )
-    with bar:
+    # The bus door takes its time to import, which `--help` should not pay.
+    from deploy.bootstrap import run
+    from deploy.intake import saying, take_in
+
+    with saying(asked.settings, events, origin) as child, bar:
         said = bar.add_task("on the bus", total=total)
         booked = bar.add_task("in the ledger", total=total)
 
@@ -126,11 +130,7 @@ def _take_in(
             bar.update(said, completed=count)
             bar.update(booked, completed=sequence, total=max(total or 0, count, sequence))
 
-        # The bus door takes its time to import, which `--help` should not pay.
-        from deploy.bootstrap import run
-        from deploy.intake import take_in
-
-        taken = run(take_in(asked.settings, events, told, origin))
+        taken = run(take_in(asked.settings, child, told))
     _summary(asked, origin.input, taken, time.monotonic() - began)
 
 
