@@ -5,8 +5,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 # What the locked installation needs to install itself.
 UV := uv==0.13.9
-# Tests at a time: two for each core, since most of them wait for something.
-JOBS ?= $(shell $(PYTHON) -c 'import os; print(min(2 * (os.cpu_count() or 1), 8))')
+# Tests at a time: one more than there are cores, since many of them wait for something.
+JOBS ?= $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 8))')
 # What a run compiles is kept, also where the environment says otherwise: its processes read the same files.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup

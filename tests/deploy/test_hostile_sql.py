@@ -130,21 +130,23 @@ def postgres(postgres_url):
     upgrade(made)
     made.dispose()
     address = postgres_url.replace("postgresql+psycopg:", "postgresql:")
-    roles = ("reader", "changer", "filer")
+    # Roles belong to the server, which tests of other processes use at the same time.
+    database = made.url.database
+    roles = {name: f"{name}_{database}" for name in ("reader", "changer", "filer")}
     with psycopg.connect(address, autocommit=True) as connection:
-        for role in roles:
+        for role in roles.values():
             connection.execute(f"CREATE ROLE {role} LOGIN")
             connection.execute(f"GRANT SELECT ON ALL TABLES IN SCHEMA public TO {role}")
-        connection.execute("GRANT UPDATE (reason) ON parked TO changer")
-        connection.execute("GRANT pg_read_server_files TO filer")
+        connection.execute(f"GRANT UPDATE (reason) ON parked TO {roles['changer']}")
+        connection.execute(f"GRANT pg_read_server_files TO {roles['filer']}")
 
     def settings_of(role):
-        url = address.replace("//postgres:@", f"//{role}@") if role else address
+        url = address.replace("//postgres:@", f"//{roles[role]}@") if role else address
         return load({"ledger": {"url": url}})
 
     yield settings_of
     with psycopg.connect(address, autocommit=True) as connection:
-        for role in roles:
+        for role in roles.values():
             connection.execute(f"DROP OWNED BY {role}")
             connection.execute(f"DROP ROLE {role}")
 
