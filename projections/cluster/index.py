@@ -62,8 +62,8 @@ class Index:
         self.in_namespace: Groups[str] = Groups()
         #: By the quota that an object's own labels name.
         self.naming: Groups[QuotaRef] = Groups()
-        #: Uid by name. Of two objects of one name the newer one: the other's deletion was not seen yet.
-        self.names: dict[Name, str] = {}
+        #: By kind and namespace: uid by name. Of two objects of one name the newer one: the other's deletion was not seen yet.
+        self.names: dict[tuple[str, str], dict[str, str]] = {}
         #: Every object of a name that several have.
         self._namesakes: dict[Name, dict[str, Row]] = {}
 
@@ -79,6 +79,11 @@ class Index:
         elif before is not None:
             self._left(before)
             self._named(before, None, rows)
+
+    def named(self, kind: str, namespace: str, name: str) -> str:
+        """The uid of the object of this name; "" for none."""
+        names = self.names.get((kind, namespace))
+        return names.get(name, "") if names is not None else ""
 
     def bind(self, pod: Pod, node: str) -> None:
         """A pod is on another node from now on."""
@@ -126,25 +131,29 @@ class Index:
                 self.naming.discard(ref, row.uid)
 
     def _named(self, row: Row, after: Row | None, rows: Mapping[str, Row]) -> None:
-        name = (row.kind, row.namespace, row.name)
-        uid, known = row.uid, self.names.get(name)
+        place, uid = (row.kind, row.namespace), row.uid
+        names = self.names.get(place)
+        if names is None:
+            names = self.names[place] = {}
+        known, name = names.get(row.name), (*place, row.name)
         several = self._namesakes.get(name)
         if several is None:
             if after is None:
                 if known == uid:
-                    del self.names[name]
+                    del names[row.name]
+                if not names:
+                    del self.names[place]
                 return
             # One that is gone by the same event has the name no more.
             if known is None or known == uid or known not in rows:
-                self.names[name] = uid
+                names[row.name] = uid
                 return
             several = self._namesakes[name] = {known: rows[known]}
         if after is None:
             several.pop(uid, None)
         else:
             several[uid] = after
-        newest = _newest(several)
-        self.names[name] = newest
+        names[row.name] = _newest(several)
         if len(several) == 1:
             del self._namesakes[name]
 

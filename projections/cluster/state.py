@@ -166,7 +166,7 @@ class ClusterState:
 
     def named(self, kind: str, namespace: str, name: str) -> str:
         """The uid of the object of this name; "" for none."""
-        return self.index.names.get((kind, namespace, name), "")
+        return self.index.named(kind, namespace, name)
 
     def current_nodes(self) -> list[Node]:
         """Every node, of two of one name the newer one."""

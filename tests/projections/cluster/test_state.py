@@ -34,7 +34,11 @@ def known(state):
         [(dict(store.rows), dict(store.gone)) for store in stores],
         dict(state.namespaces),
         [{key: set(uids) for key, uids in group.items()} for group in groups],
-        dict(index.names),
+        {
+            (*place, name): uid
+            for place, found in index.names.items()
+            for name, uid in found.items()
+        },
     )
 
 
@@ -149,10 +153,8 @@ def test_an_older_namesake_gives_the_name_back():
     older, newer = f.pod_observed("p1", 1, name="p"), f.pod_observed("p2", 5, name="p")
     state = folded([newer, older])
 
-    assert state.index.names["Pod", "ns", "p"] == "p2"
-    assert folded([older, newer, f.pod_vanished("p2", 6, name="p")]).index.names == {
-        ("Pod", "ns", "p"): "p1"
-    }
+    assert state.named("Pod", "ns", "p") == "p2"
+    assert folded([older, newer, f.pod_vanished("p2", 6, name="p")]).named("Pod", "ns", "p") == "p1"
 
 
 def test_a_chain_is_followed_to_its_end_and_no_circle_for_ever():
