@@ -18,7 +18,6 @@ import asyncio
 import ipaddress
 from typing import Literal
 
-import httptools
 import msgspec
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
@@ -171,8 +170,12 @@ class _Reading:
     """One answer while it arrives. ``httptools`` calls the ``on_`` methods; a verdict ends it."""
 
     def __init__(self, settings: ProbeSettings) -> None:
+        # What only names answers, as every question about culling does, should not pay for the import.
+        from httptools import HttpParserError, HttpParserUpgrade, HttpResponseParser
+
         self._settings = settings
-        self._parser = httptools.HttpResponseParser(self)
+        self._parser = HttpResponseParser(self)
+        self._faults = (HttpParserError, HttpParserUpgrade)
         self._received = 0
         self._headers = 0
         self._is_framed = False
@@ -190,7 +193,7 @@ class _Reading:
         self._received += len(chunk)
         try:
             self._parser.feed_data(chunk)
-        except (httptools.HttpParserError, httptools.HttpParserUpgrade):
+        except self._faults:
             self._end(Unanswered("not_http"))
         overhead = self._received - len(self._body)
         if len(self._body) > self._settings.body_bytes or overhead > self._settings.head_bytes:

@@ -13,10 +13,8 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.clock import SystemClock
-from bus.events import VOCABULARY
 from bus.events.admissions import JOURNAL
-from bus.events.namespaces import NamespaceObserved
-from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.vocabulary import Fact
 from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
 from deploy.ledgers import reading
@@ -32,11 +30,6 @@ from projections.quotas import quotas
 from reactors.admission.view import View
 from reactors.engine.journals import Journals
 from reactors.queue.demand import counted
-
-_TYPES = (
-    *(fact.wire_type for fact in (*JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished)),
-)
-assert set(_TYPES) <= set(VOCABULARY)
 
 
 class Consulted(msgspec.Struct, frozen=True):
@@ -77,7 +70,9 @@ def consulting(place: Place, cluster: str | None = None) -> Iterator[Consulted]:
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
 
-        for events in archived(select, name, _TYPES, apart=False):
+        read: tuple[type[Fact], ...] = (*JOURNAL, *View.places)
+        types = [fact.wire_type for fact in read]
+        for events in archived(select, name, types, apart=False):
             journals.take(events)
         row = connection.execute(sa.select(checkpoints)).first()
         sequence, observed_us = row.sequence if row else 0, moments(select).get(name, 0)

@@ -14,12 +14,8 @@ from typing import TYPE_CHECKING
 from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.events.admissions import JOURNAL
-from bus.events.namespaces import NamespaceObserved
-from bus.events.observations import ObjectsListed
-from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
-from bus.events.quotas import QuotaObserved, QuotaVanished
-from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.events.vocabulary import Fact
 from bus.memory import MemoryTransport
 from projections.admissions import Tree
 from projections.admissions.queries import Select, archived
@@ -33,11 +29,6 @@ from reactors.queue.story import Story, Turn
 
 if TYPE_CHECKING:
     from deploy.settings import Settings
-
-_FACTS = (
-    *JOURNAL, NamespaceObserved, QuotaObserved, QuotaVanished, WorkloadObserved, WorkloadVanished,
-    ObjectsListed, PriorityClassObserved, PriorityClassVanished, QueueOrdered,
-)  # fmt: skip
 
 
 class _Archive:
@@ -56,7 +47,9 @@ class _Archive:
 
     def read(self, select: Select, before: Callable[[Event], None] = lambda event: None) -> None:
         """All of it; ``before`` sees each event before anybody else."""
-        types = [fact.wire_type for fact in _FACTS]
+        # Pods say what has started, and nothing of who waits.
+        read: tuple[type[Fact], ...] = (*JOURNAL, *View.places, *Lines.orders)
+        types = [fact.wire_type for fact in read]
         for events in archived(select, self.view.cluster, types, apart=False):
             for event in events:
                 before(event)

@@ -8,10 +8,7 @@ hour, and ``queries`` how a budget stands in the ledger.
 Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` section 4.
 """
 
-from projections.budgets.entries import Entry, budget_entries, credited
-from projections.budgets.keys import account_of, is_paid_from
 from projections.budgets.periods import Every, Period, Schedule
-from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.standing import (
     WARN_PERCENT,
@@ -25,7 +22,6 @@ from projections.budgets.standing import (
 
 __all__ = [
     "WARN_PERCENT",
-    "Entry",
     "Every",
     "Exhaustion",
     "OnExhaustion",
@@ -36,12 +32,7 @@ __all__ = [
     "Schedule",
     "Spend",
     "Standing",
-    "account_of",
     "advance",
-    "budget_entries",
-    "budget_spends",
     "committed",
-    "credited",
-    "is_paid_from",
     "spend_of",
 ]

@@ -36,11 +36,14 @@ GONE_KEPT = 10_000
 class View:
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
 
+    #: The facts by which it says to which quota an object belongs.
+    places: ClassVar[tuple[type[Fact], ...]] = (
+        quotas.QuotaObserved, quotas.QuotaVanished, namespaces.NamespaceObserved,
+    )  # fmt: skip
     #: The facts that change it. The entries of a group of decisions are given to it one by one.
     reads: ClassVar[tuple[type[Fact], ...]] = (
-        workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved, pods.PodVanished,
-        quotas.QuotaObserved, quotas.QuotaVanished, namespaces.NamespaceObserved,
-        nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
+        *places, workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved,
+        pods.PodVanished, nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
         AdmissionReleased, PriorityClassObserved, PriorityClassVanished,
     )  # fmt: skip
     _types: ClassVar[frozenset[str]] = frozenset(fact.wire_type for fact in reads)

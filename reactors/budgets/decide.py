@@ -1,35 +1,94 @@
-"""Which budgets came to another phase: decided on what the ledger says at a moment. Pure."""
+"""What the ledger says of budgets, brought into the trees' journals and the history. Pure.
+
+Webhook processes hold no ledger. They read how a budget burns as a linear function of time, which is
+exact until the next fact; so a meter is written only when the function changed, not when time passes.
+
+Source: ``docs/admission.md``.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
-from projections.budgets import Exhaustion, Phase, Rule, Standing, advance
-from projections.quotas import Quota
-from reactors.budgets.rules import judged
-from reactors.budgets.state import BudgetState, Place
-from reactors.engine.contract import Review, Trigger
+from projections.admissions import Draft
+from projections.admissions.shape import spent
+from projections.budgets import Exhaustion, Period, Phase, Rule, Standing, advance
+from reactors.budgets.state import BudgetState, Evaluated, LedgerRead, Place
+from reactors.engine.contract import Trigger
+
+Standings = Mapping[tuple[str, str], Standing]
 
 
-class LedgerRead(Review, frozen=True):
-    """What the ledger says at ``at_s``, after ``sequence``."""
+def metered(draft: Draft, standings: Standings, at_s: int) -> TreeMetered | None:
+    """The meters of ``draft``'s tree which no longer say what the ledger says at ``at_s``; None for none.
 
-    at_s: int
-    sequence: int
-    quotas: Mapping[str, Quota]
-    standings: Mapping[Place, Standing]
+    ``standings``: (quota, key) to how it stands in the period that holds ``at_s``.
+    """
+    changed = []
+    for (quota, key), standing in sorted(standings.items()):
+        known = draft.tree.meters.get((quota, key))
+        meter = Meter(
+            quota, key, standing.spent(at_s), standing.spend.rate, at_s, standing.credits,
+            standing.period.end_s or 0, standing.period.is_granted,
+        )  # fmt: skip
+        if known is None or not _is_same(known, meter):
+            changed.append(meter)
+    if not changed:
+        return None
+    return TreeMetered(number=draft.number, meters=tuple(changed), based_on=draft.tree.sequence)
 
 
-#: How far a budget is used up, and its phase.
-Evaluated = Mapping[Place, tuple[Exhaustion, Phase]]
+def _is_same(known: Meter, meter: Meter) -> bool:
+    says = spent(known, 0, meter.at_s)[0]
+    return (says, known.rate, known.credits, known.resets_s, known.is_granted) == (
+        meter.spent, meter.rate, meter.credits, meter.resets_s, meter.is_granted,
+    )  # fmt: skip
+
+
+def judged(
+    quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: Standing,
+    rule: Rule, *, said: Phase | None, based_on: int,
+) -> BudgetJudged | None:  # fmt: skip
+    """What is decided because a budget came to another phase than was ``said`` last (None: nothing was); None where it is
+    as before. A changed rule changes the phase, too.
+    """
+    phase = now.phase(rule)
+    same_period = before is not None and before.period == now.period
+    was = said if said is not None and same_period else Phase.OK
+    if phase is was:
+        return None
+    return BudgetJudged(
+        quota=quota, key=key, phase=phase, at_s=now.at_s, warned_s=now.warned_s,
+        exhausted_s=now.exhausted_s, period_start_s=now.period.start_s,
+        period_end_s=now.period.end_s, is_granted=now.period.is_granted,
+        spent=standing.spent(now.at_s), limit=standing.limit, rule=rule.on_exhaustion,
+        based_on=based_on,
+    )  # fmt: skip
+
+
+def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
+    """The judgement that a fact records, to go on from."""
+    period = Period(fact.period_start_s, fact.period_end_s, fact.is_granted)
+    return Exhaustion(period, fact.at_s, fact.warned_s, fact.exhausted_s)
+
+
+def _before(state: BudgetState, place: Place) -> tuple[Exhaustion, Phase] | None:
+    """What was judged last: by this process, or before it began, or by another one since."""
+    kept = (state.kept or {}).get(place)
+    said = state.judged.get(place)
+    if said is not None and (kept is None or said.at_s > kept[0].at_s):
+        return exhaustion_of(said), Phase(said.phase)
+    return kept
 
 
 def evaluated(state: BudgetState, read: LedgerRead) -> Evaluated:
     """How far every budget is used up, and its phase."""
     found = {}
     for place, standing in sorted(read.standings.items()):
-        now = advance(state.exhaustions.get(place), standing, read.at_s)
+        before = _before(state, place)
+        now = advance(before[0] if before is not None else None, standing, read.at_s)
         found[place] = (now, now.phase(_rule(read, place)))
     return found
 
@@ -40,9 +99,10 @@ def decide(state: BudgetState, trigger: Trigger, policy: None) -> Sequence[Budge
     assert isinstance(read, LedgerRead)
     found = []
     for place, (now, _) in evaluated(state, read).items():
+        before, said = _before(state, place) or (None, None)
         fact = judged(
-            *place, state.exhaustions.get(place), now, read.standings[place], _rule(read, place),
-            said=state.phases.get(place), based_on=read.sequence,
+            *place, before, now, read.standings[place], _rule(read, place),
+            said=said, based_on=read.sequence,
         )  # fmt: skip
         if fact is not None:
             found.append(fact)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from reactors.budgets import NAME
-from reactors.budgets.decide import LedgerRead, decide
+from reactors.budgets.decide import decide
 from reactors.budgets.effects import effects
 from reactors.budgets.settings import BudgetSettings
-from reactors.budgets.state import BudgetState
+from reactors.budgets.state import BudgetState, LedgerRead
 from reactors.engine.contract import Reactor
 
 reactor = Reactor(

@@ -1,6 +1,6 @@
 """DOOR: the round over the ledger: budgets into the journals, judgements into the history, status into the cluster.
 
-Source: ``docs/admission.md``; :mod:`reactors.budgets.rules` has the rules.
+Source: ``docs/admission.md``; :mod:`reactors.budgets.decide` has the rules.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from projections.budgets import Schedule, Standing
 from projections.budgets.queries import forecast
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
-from reactors.budgets.decide import Evaluated, LedgerRead, evaluated
+from reactors.budgets.decide import evaluated, metered
 from reactors.budgets.reactor import reactor
-from reactors.budgets.rules import metered, status_of
-from reactors.budgets.state import BudgetState
+from reactors.budgets.state import BudgetState, Evaluated, LedgerRead
+from reactors.budgets.status import status_of
 from reactors.effectors.elastic_status import ElasticStatus
 from reactors.effectors.quota_status import Condition, Status, StatusWriter, Told
 from reactors.engine.adapters import QuotaTrees

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
@@ -11,10 +11,13 @@ from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
 from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import Fact
-from projections.budgets import Exhaustion, Phase
 from projections.cluster import ClusterState
 from reactors.budgets import NAME
-from reactors.budgets.rules import exhaustion_of
+from reactors.engine.contract import Review
+
+if TYPE_CHECKING:
+    from projections.budgets import Exhaustion, Phase, Standing
+    from projections.quotas import Quota
 
 #: A judgement that is older is no news.
 FRESH_US = 86_400 * SECOND_US
@@ -23,6 +26,17 @@ NEWS = ("Warned", "Exhausted", "GraceOver")
 
 #: (quota, key of cash).
 Place = tuple[str, str]
+#: How far each budget is used up, and its phase.
+Evaluated: TypeAlias = "Mapping[Place, tuple[Exhaustion, Phase]]"
+
+
+class LedgerRead(Review, frozen=True):
+    """What the ledger says at ``at_s``, after ``sequence``."""
+
+    at_s: int
+    sequence: int
+    quotas: Mapping[str, Quota]
+    standings: Mapping[Place, Standing]
 
 
 class BudgetState:
@@ -32,9 +46,10 @@ class BudgetState:
 
     def __init__(self, state: ClusterState) -> None:
         """Nothing of the cluster's state is read."""
-        self.exhaustions: dict[Place, Exhaustion] = {}
-        #: The phase that was recorded last.
-        self.phases: dict[Place, Phase] = {}
+        #: The newest judgements of the history.
+        self.judged: dict[Place, BudgetJudged] = {}
+        #: What this process judged since, at its newest look; None: it did not look yet.
+        self.kept: Evaluated | None = None
         #: By id of the event: judgements that nobody was told of.
         self.untold: dict[str, tuple[Event, BudgetJudged]] = {}
 
@@ -53,13 +68,11 @@ class BudgetState:
 
     def _judged(self, fact: BudgetJudged) -> None:
         place = (fact.quota, fact.key)
-        known = self.exhaustions.get(place)
-        # A process knows its own judgements before it reads them, and may have judged further.
+        known = self.judged.get(place)
         if known is None or fact.at_s >= known.at_s:
-            self.exhaustions[place] = exhaustion_of(fact)
-            self.phases[place] = Phase(fact.phase)
+            self.judged[place] = fact
 
-    def keep(self, judged: Mapping[Place, tuple[Exhaustion, Phase]]) -> None:
+    def keep(self, judged: Evaluated) -> None:
         """Take in what this process judged; a budget that is not among it was taken away, and begins anew if it comes back."""
-        self.exhaustions = {place: exhaustion for place, (exhaustion, _) in judged.items()}
-        self.phases = {place: phase for place, (_, phase) in judged.items()}
+        self.kept = judged
+        self.judged = {place: one for place, one in self.judged.items() if place in judged}

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bus.events.clock import ClockTicked
+from bus.events.decisions import Evict
 from reactors.engine.contract import Reactor
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide, managed, overtaken, rests
-from reactors.evictions.effects import effects
 from reactors.evictions.figures import figures
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.settings import EvictionSettings
 from reactors.evictions.view import EvictionView
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+
+
+def effects(adapters: Adapters) -> Effects:
+    """The effector of evictions."""
+    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    from reactors.effectors.evict import EvictEffector
+    from reactors.engine.adapters import Effects
+
+    return Effects({Evict.wire_type: EvictEffector(adapters.cluster)})
+
 
 reactor = Reactor(
     name=NAME,

@@ -45,10 +45,14 @@ class Lines:
     what is gone.
     """
 
+    #: The facts that say who waits, and in which order.
+    orders: ClassVar[tuple[type[Fact], ...]] = (
+        WorkloadObserved, WorkloadVanished, ObjectsListed, PriorityClassObserved,
+        PriorityClassVanished, QueueOrdered,
+    )  # fmt: skip
     #: The facts that change it. The entries of a group of decisions are given to it one by one.
     reads: ClassVar[tuple[type[Fact], ...]] = (
-        WorkloadObserved, WorkloadVanished, ObjectsListed, AdmissionDecided, AdmissionReleased,
-        PodObserved, PodVanished, PodsListed, PriorityClassObserved, PriorityClassVanished, QueueOrdered,
+        *orders, AdmissionDecided, AdmissionReleased, PodObserved, PodVanished, PodsListed,
     )  # fmt: skip
 
     def __init__(self, view: View) -> None:

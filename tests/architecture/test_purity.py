@@ -18,7 +18,8 @@ import pytest
 from bus import kinds
 from bus.resources import crds, keys, quotas
 from bus.sources.catalogue import SOURCES
-from bus.sources.kernels import PROBES, choice, memory
+from bus.sources.kernels import choice, memory
+from bus.sources.kernels.catalogue import PROBES
 from projections import histories, pod_runs, workloads
 from projections.catalogue import MODEL
 from projections.pod_runs import lists

@@ -6,7 +6,8 @@ import pytest
 
 from bus.errors import EnvelopeError
 from bus.events.budgets import MOST
-from projections.budgets import Entry, Period, budget_entries, credited
+from projections.budgets import Period
+from projections.budgets.entries import Entry, budget_entries, credited
 from projections.engine.reading import fact_in
 from projections.engine.tables import parked
 from tests import factories as f

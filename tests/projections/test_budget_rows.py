@@ -6,8 +6,9 @@ from hypothesis import strategies as st
 
 from projections.accounts import accounts
 from projections.attribution import attributed, names
-from projections.budgets import Period, Piece, budget_spends, committed
+from projections.budgets import Period, Piece, committed
 from projections.budgets.queries import forecast, spends
+from projections.budgets.rows import budget_spends
 from tests import factories as f
 from tests.projections.entries import entry
 from tests.projections.ledger import folded, rows

@@ -22,12 +22,11 @@ from projections.budgets import (
     Schedule,
     Spend,
     Standing,
-    account_of,
     advance,
     committed,
-    is_paid_from,
     spend_of,
 )
+from projections.budgets.keys import account_of, is_paid_from
 
 HOUR, DAY = 3_600, 86_400
 ALWAYS = Period(0, None)

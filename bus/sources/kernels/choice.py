@@ -16,7 +16,8 @@ import msgspec
 from bus.clock import parse_stamp
 from bus.errors import TimestampError
 from bus.sources import records
-from bus.sources.kernels import PROBES, jupyter
+from bus.sources.kernels import jupyter
+from bus.sources.kernels.catalogue import PROBES
 from bus.sources.kernels.contract import NOTEBOOK_NAME, Kind, Peer
 
 #: Annotation or label: kinds by name, with commas (a label holds one). It makes any pod a notebook.

@@ -26,7 +26,8 @@ from projections.admissions.queries import archived
 from projections.budgets import Exhaustion, Standing, advance
 from projections.budgets.queries import exhausted_s, standings
 from reactors.admission.messages import sentence
-from reactors.budgets.rules import exhaustion_of, status_of
+from reactors.budgets.decide import exhaustion_of
+from reactors.budgets.status import status_of
 
 #: Refusals that are shown, the newest.
 REFUSALS = 5

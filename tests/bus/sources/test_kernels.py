@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from bus.clock import parse_stamp
 from bus.probe import Answer, Unanswered
-from bus.sources.kernels import PROBES, code_server, gpu, jupyter, pod_cpu, traffic
+from bus.sources.kernels import code_server, gpu, jupyter, pod_cpu, traffic
+from bus.sources.kernels.catalogue import PROBES
 from bus.sources.kernels.contract import ApiRequest
 from tests.bus.sources.notebooks import UNREACHABLE, answer, peer
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from bus.clock import parse_stamp
-from bus.sources.kernels import PROBES
+from bus.sources.kernels.catalogue import PROBES
 from bus.sources.kernels.choice import (
     BASE_PATH,
     HUB_COMPONENTS,

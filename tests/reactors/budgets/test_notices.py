@@ -15,8 +15,8 @@ from projections.admissions.tree import Tree
 from projections.budgets import Exhaustion, Period, Spend, Standing
 from projections.cluster import ClusterState
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
-from reactors.budgets.rules import status_of
 from reactors.budgets.state import FRESH_US, BudgetState
+from reactors.budgets.status import status_of
 from reactors.effectors.quota_status import told
 from tests.reactors.cluster import START_US, Clock
 
