@@ -30,6 +30,8 @@ LABELS = (
     "recover.after_checkpoint",
     "replay.before_swap",
     "replay.after_swap",
+    "fill.before_join",
+    "fill.after_join",
     "journal.before_append",
     "journal.after_append",
     "queue.before_release",

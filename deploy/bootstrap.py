@@ -32,6 +32,7 @@ from deploy.locking import writer_lock
 from deploy.settings import Settings
 from deploy.tasks import tasks
 from projections.catalogue import MODEL
+from projections.engine.fill import Filled
 from projections.engine.folder import Folder
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.runner import Runner
@@ -108,6 +109,10 @@ class Keeper(Protocol):
         """The last event in the ledger, as far as is known."""
 
     @property
+    def filled(self) -> Filled | None:
+        """Which new or changed parts of the ledger are being filled, and how far; None for none, and where another does."""
+
+    @property
     def signer(self) -> str:
         """By which key heads are signed; "" where another process signs."""
 
@@ -134,6 +139,11 @@ class OwnKeeper:
         return self._runner.checkpoint.sequence
 
     @property
+    def filled(self) -> Filled | None:
+        """Which parts of the ledger are being filled, and how far."""
+        return self._runner.filled
+
+    @property
     def signer(self) -> str:
         """By which key heads are signed, and that it is another one than at first, where that is so."""
         key, pinned = self._heads.public_key, self._heads.pinned()
@@ -147,6 +157,7 @@ class OtherKeeper:
     """Another process writes the ledger; this one looks how far it is."""
 
     signer = ""
+    filled = None
 
     def __init__(self, store: Store, name: str) -> None:
         self.name = name

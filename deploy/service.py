@@ -42,6 +42,7 @@ from deploy.settings import Settings
 from deploy.settings_admission import told_of
 from deploy.settings_load import cluster_access
 from deploy.source_metrics import source_metrics
+from projections.engine.fill import Filled
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import QuotaTrees
@@ -65,6 +66,8 @@ class Progress(msgspec.Struct):
     stage: str = "starting"
     sequence: int = 0
     projected: int = 0
+    #: Which new or changed parts of the ledger are being filled, and how far.
+    filled: Filled | None = None
     sources: dict[str, ReflectorState] = {}
     guard: list[GuardLine] = []
     cluster: str = ""
@@ -129,7 +132,7 @@ async def _work(
     progress.guard = opened.guard
     screen.tell(f"bus {opened.url}, books in {settings.data}")
     screen.tell(keeping.signer)
-    async with beside(_shown(screen, progress, opened, keeping)):
+    async with beside(_shown(screen, progress, opened, keeping)), _written(settings, progress):
         progress.stage = "catching up"
         head = await opened.transport.head()
         await reach(keeping, head.last_sequence)
@@ -159,7 +162,6 @@ async def _work(
                         told = settings.section(reactor).told(wanted[0])
                         screen.tell(f"{reactor.activity} is {told}")
                 progress.stage = "following"
-                await stack.enter_async_context(_written(settings, progress))
                 if once:
                     await _listed(progress)
             else:
@@ -303,6 +305,7 @@ async def _guarded(opened: Bus) -> None:
 async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Keeper) -> None:
     while True:
         progress.projected = keeping.sequence
+        progress.filled = keeping.filled
         progress.sequence = max(progress.sequence, keeping.sequence)
         if opened.transport.connected:
             progress.sequence = (await opened.transport.head()).last_sequence
@@ -319,6 +322,7 @@ async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None
         while True:
             told = {
                 "pid": os.getpid(),
+                "filling": progress.filled,
                 "sources": states(progress.sources),
                 "blocked": held_back(progress.replica, progress.releasing),
                 "admission": progress.proof,

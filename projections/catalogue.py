@@ -58,10 +58,6 @@ MODEL = Model(
         *(table for one in _SUMS for table, _ in one.tables),
     ),
     views=VIEWS,
-    version="-".join(
-        str(part.version)
-        for part in (*_PROJECTIONS, pod_runs.derivation, *_SUMS, current_budgets.derivation)
-    ),
 )
 
 __all__ = ["METADATA", "MODEL"]

@@ -22,7 +22,7 @@ from bus.events.clock import ClockTicked
 from bus.kinds import GOVERNED
 from bus.transport import Transport
 from bus.waiting import beside
-from projections.engine.runner import seldom_collecting
+from projections.engine.collecting import seldom_collecting
 from reactors.admission.figures import Decisions
 from reactors.admission.handler import Handler
 from reactors.admission.keeper import Keeper

@@ -89,7 +89,7 @@ def replay(
 
     \b
     bursar replay                  does the ledger follow from its history, to the last column?
-    bursar replay --swap           after an upgrade that changed a rule
+    bursar replay --swap           put the rebuilt rows in place
     """
     from projections.catalogue import MODEL
     from projections.engine import replay as engine

@@ -79,6 +79,7 @@ def status(
         "projected": stands.sequence,
         "lag": lag,
         "parked": stands.parked,
+        "filling": told.get("filling"),
         "gaps": gaps,
         "guard": [msgspec.to_builtins(line) for line in view.guard],
         "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
@@ -197,6 +198,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
     )
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    row["filling"] = _filling(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
     row["admission"] = admission_line(row["admission"])
@@ -208,6 +210,13 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row
+
+
+def _filling(filled: dict[str, Any] | None) -> str:
+    """Which projections are new or changed, and answer by their older rows until they are filled."""
+    if filled is None:
+        return "nothing"
+    return f"{', '.join(filled['parts'])}: {filled['sequence']:,} of {filled['of']:,} events"
 
 
 def _blocked(one: dict[str, Any]) -> str:

@@ -122,6 +122,10 @@ def summary(progress: Progress) -> str:
     lag = max(progress.sequence - progress.projected, 0)
     parts = [progress.stage, f"event {progress.projected:,}"]
     parts.append("all booked" if lag == 0 else f"{lag:,} to book")
+    if progress.filled is not None:
+        parts.append(
+            f"filling {', '.join(progress.filled.parts)}: {progress.filled.sequence:,} of {progress.filled.of:,}"
+        )
     if progress.sources:
         heard = max(state.heard_us for state in progress.sources.values())
         refused = sum(state.refused for state in progress.sources.values())

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from bus.clock import floor_seconds
 from bus.envelope import Event
 from bus.events.vocabulary import Fact
-from projections import quotas
+from projections import evidence, quotas
 from projections.budgets.keys import account_of
 from projections.budgets.periods import Period, Schedule
 from projections.engine.changes import Changes
@@ -134,5 +134,6 @@ derivation = Derivation(
     tables=(budgets,),
     facts=MOVING,
     follows=(quotas.projection,),
+    reads=(evidence.projection,),
     begin=CurrentBudgets,
 )

@@ -11,7 +11,7 @@ One model is a value: ``projections.catalogue.MODEL``. A test may make another o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
@@ -67,6 +67,7 @@ class Derivation(msgspec.Struct, frozen=True, kw_only=True):
     tables: tuple[sa.Table, ...]
     facts: tuple[type[Fact], ...]
     follows: tuple[Projection, ...]
+    reads: tuple[Projection, ...] = ()
     begin: Callable[[Rows, Restate], Derived]
 
 
@@ -99,5 +100,59 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     #: Tables whose rows are a function of the history, in the order of the digest.
     tables: tuple[sa.Table, ...]
     views: tuple[CreatedView, ...]
-    #: Version of all rules together; a ledger of another version must be built anew from the archive.
-    version: str
+
+    @property
+    def version(self) -> str:
+        """The version of each part by its name: what a ledger says of the rows that it holds."""
+        return ",".join(f"{part.name}={part.version}" for part in self.parts)
+
+    @property
+    def parts(self) -> tuple[Projection | Derivation | Sum, ...]:
+        """Everything that has a version of its own, each after those that it needs."""
+        return (*self.projections, *self.derivations, *self.sums)
+
+    def needs(self, part: Projection | Derivation | Sum) -> set[str]:
+        """The names of the parts without whose rows ``part`` cannot be folded."""
+        if isinstance(part, Sum):
+            return {part.of}
+        if isinstance(part, Derivation):
+            return {projection.name for projection in (*part.follows, *part.reads)}
+        return set()
+
+    def current(self, version: str) -> Model:
+        """The parts whose rows a ledger of ``version`` has, and those that they need have not changed."""
+        known = set(version.split(","))
+        found: set[str] = set()
+        for part in self.parts:
+            if f"{part.name}={part.version}" in known and self.needs(part) <= found:
+                found.add(part.name)
+        return self.only(found)
+
+    def missing(self, version: str) -> Model:
+        """The parts whose rows a ledger of ``version`` has not."""
+        there = {part.name for part in self.current(version).parts}
+        return self.only({part.name for part in self.parts} - there)
+
+    def with_needs(self, part: Model) -> Model:
+        """``part`` of this model with all that its parts need."""
+        found = {one.name for one in part.parts}
+        for one in reversed(self.parts):
+            if one.name in found:
+                found |= self.needs(one)
+        return self.only(found)
+
+    def only(self, names: Collection[str]) -> Model:
+        """The parts of these names."""
+        projections = tuple(one for one in self.projections if one.name in names)
+        derivations = tuple(one for one in self.derivations if one.name in names)
+        sums = tuple(one for one in self.sums if one.name in names)
+        kept = {one.table for one in projections}
+        kept |= {table for one in derivations for table in one.tables}
+        kept |= {table for one in sums for table, _ in one.tables}
+        return Model(
+            projections=projections,
+            derivations=derivations,
+            sums=sums,
+            tables=tuple(table for table in self.tables if table in kept),
+            views=self.views,
+        )

@@ -92,17 +92,10 @@ async def recover(
     """Bring ``transport``'s stream and the ledger together; see the module's text.
 
     Safe to repeat. ``progress`` hears (step, done, total) with the steps ``compare``, ``take``, ``publish``. Raises
-    HistoryDivergedError when the stream must be made anew and ``renew`` is None, or when someone still writes;
-    LedgerError when the ledger was folded by other rules (replay first).
+    HistoryDivergedError when the stream must be made anew and ``renew`` is None, or when someone still writes.
     """
     told = progress or _silent
     checkpoint = store.checkpoint(model.version)
-    if checkpoint.version != model.version:
-        raise LedgerError(
-            "the ledger was written by other rules: run `bursar replay --swap`",
-            ledger=checkpoint.version,
-            program=model.version,
-        )
     head = await transport.head()
     found = await _compare(store, transport, head, checkpoint.sequence, told)
     common, taken, altered, published = found.common, 0, 0, 0
@@ -120,7 +113,13 @@ async def recover(
                 )
             unknown, altered = _unknown(store, checkpoint.sequence, found.beyond)
             checkpoint, taken = await _take(
-                store, Folder(model, store), transport, head, unknown, checkpoint, told
+                store,
+                Folder(model.current(checkpoint.version), store),
+                transport,
+                head,
+                unknown,
+                checkpoint,
+                told,
             )
             transport = await renew(head.last_sequence)
             common = 0

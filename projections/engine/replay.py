@@ -1,9 +1,6 @@
 """Builds the ledger's rows once more from its archive, beside the live ones; compares; puts them in place.
 
-The rebuilt rows lie in a database file beside SQLite's (``….replay``) or in the schema ``bursar_replay`` of PostgreSQL,
-which stands before the live schema in the search path. What is not built anew, the archive, is found behind it: SQLite looks
-in an attached database for tables that the first one lacks, PostgreSQL in the next schema. So the same folds, the
-same store and the same statements serve a replay, and no event is copied.
+The rebuilt rows lie in a place beside the live ones (:mod:`projections.engine.beside`), which finds the live archive.
 
 A rebuild always begins at the first event and can be broken off anywhere: the next one starts over. The
 ledger may go on meanwhile; :func:`compare` and :func:`swap` first take in what came since.
@@ -13,9 +10,7 @@ Source: ``house.md`` sections 1, 3.8 and 4; ``reliability.md`` P7.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Callable, Iterator
 from types import TracebackType
 from typing import Any, Self
 
@@ -26,17 +21,15 @@ from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.envelope import digest as digest_of
 from bus.errors import LedgerError
+from projections.engine.beside import Beside
 from projections.engine.checkpoint import Checkpoint
+from projections.engine.collecting import seldom_collecting
 from projections.engine.dump import digest, snapshot, sorted_rows, stream
 from projections.engine.folder import Folder
 from projections.engine.model import Model
 from projections.engine.restored import is_restored
-from projections.engine.runner import seldom_collecting
-from projections.engine.store import LEDGER, Store, engine, event_of_row
+from projections.engine.store import LEDGER, Store, event_of_row
 from projections.engine.tables import checkpoints, events, parked
-
-#: Where PostgreSQL keeps the rebuilt rows.
-SCHEMA = "bursar_replay"
 
 #: Events folded into one transaction. Larger is faster, as a row that changes often is written once.
 BATCH = 5_000
@@ -60,13 +53,20 @@ class Rebuilt:
         self._folder.open()
 
     def advance(
-        self, connection: sa.Connection, *, batch: int = BATCH, progress: Progress | None = None
+        self,
+        connection: sa.Connection,
+        *,
+        batch: int = BATCH,
+        most: int | None = None,
+        progress: Progress | None = None,
     ) -> Checkpoint:
-        """Fold what the live ledger, as ``connection`` sees it, has beyond this one.
+        """Fold what the live ledger, as ``connection`` sees it, has beyond this one, ``most`` events of it.
 
         Raises LedgerError when its archive has a gap, or ends before its checkpoint.
         """
         until = live_checkpoint(connection).sequence
+        if most is not None:
+            until = min(until, self.checkpoint.sequence + most)
         for part in archived(connection, self.checkpoint.sequence + 1, until, batch):
             if part[-1].sequence != self.checkpoint.sequence + len(part):
                 raise LedgerError(
@@ -127,7 +127,7 @@ def rebuild(
     with snapshot(live) as connection:
         begun = live_checkpoint(connection)
         start = Checkpoint(model.version, begun.stream, begun.stream_created_us, begun.incarnation)
-        rebuilt = Rebuilt(model, live, _beside(model, live), start)
+        rebuilt = Rebuilt(model, live, _place(live).made(model), start)
         try:
             with seldom_collecting():
                 rebuilt.advance(connection, batch=batch, progress=progress)
@@ -175,7 +175,8 @@ def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
     """
     with snapshot(live) as connection:
         moved = rebuilt.advance(connection)
-    with _writing(live, rebuilt) as (connection, there):
+    place = _place(live)
+    with place.writing() as connection:
         found = live_checkpoint(connection)
         if (found.sequence, found.chain) != (moved.sequence, moved.chain):
             raise LedgerError("the ledger moved on during the swap: stop its runner first")
@@ -183,12 +184,7 @@ def swap(live: Store, rebuilt: Rebuilt) -> Checkpoint:
         is_same = _as_archived(connection, found).digest == moved.digest
         kept = found.digest if is_same else moved.digest
         crashpoint("replay.before_swap")
-        for table in (*rebuilt.model.tables, parked):
-            names = ", ".join(table.columns.keys())
-            connection.exec_driver_sql(f"DELETE FROM {table.name}")
-            connection.exec_driver_sql(
-                f"INSERT INTO {table.name} ({names}) SELECT {names} FROM {there}.{table.name}"
-            )
+        place.put(connection, (*rebuilt.model.tables, parked))
         connection.execute(
             checkpoints.update()
             .where(checkpoints.c.name == LEDGER)
@@ -211,13 +207,11 @@ def redrive(model: Model, live: Store, *, progress: Progress | None = None) -> i
 
 def discard(live: Store) -> None:
     """Delete the rebuilt rows, if there are any."""
-    if live.engine.dialect.name == "sqlite":
-        path = _path(live)
-        for suffix in ("", "-wal", "-shm", "-journal"):
-            path.with_name(path.name + suffix).unlink(missing_ok=True)
-    else:
-        with live.engine.begin() as connection:
-            connection.exec_driver_sql(f"DROP SCHEMA IF EXISTS {SCHEMA} CASCADE")
+    _place(live).discard()
+
+
+def _place(live: Store) -> Beside:
+    return Beside(live, "replay")
 
 
 def live_checkpoint(connection: sa.Connection) -> Checkpoint:
@@ -245,74 +239,6 @@ def archived(
             del waiting[:batch]
     if waiting:
         yield waiting
-
-
-def _path(live: Store) -> Path:
-    name = live.engine.url.database
-    if name in (None, "", ":memory:"):
-        raise LedgerError("a ledger in memory has no place beside it for a replay")
-    return Path(f"{name}.replay")
-
-
-def _beside(model: Model, live: Store) -> Store:
-    """An empty store beside the live one, that finds the live one's archive."""
-    discard(live)
-    built = (*model.tables, parked, checkpoints)
-    if live.engine.dialect.name == "sqlite":
-        made = _sqlite_beside(live)
-        checkpoints.metadata.create_all(made, tables=built)
-    else:
-        made = _postgres_beside(live, built)
-    return Store(made, archive=False)
-
-
-def _sqlite_beside(live: Store) -> sa.Engine:
-    path = _path(live)
-    url = sa.URL.create("sqlite", database=str(path), query={"uri": "true"})
-    made = engine(url.render_as_string())
-    archive = f"{Path(str(live.engine.url.database)).resolve().as_uri()}?mode=ro"
-
-    @sa.event.listens_for(made, "connect")
-    def attach(connection: Any, _: Any) -> None:
-        # A rebuild that a power cut broke off starts over: no need to write each page twice, or to wait.
-        connection.execute("PRAGMA main.journal_mode = MEMORY")
-        connection.execute("PRAGMA synchronous = OFF")
-        connection.execute("PRAGMA cache_size = -128000")
-        connection.execute("ATTACH DATABASE ? AS live", (archive,))
-
-    return made
-
-
-def _postgres_beside(live: Store, built: Sequence[sa.Table]) -> sa.Engine:
-    with live.engine.begin() as connection:
-        home = connection.exec_driver_sql("SELECT current_schema()").scalar()
-        connection.exec_driver_sql(f"CREATE SCHEMA {SCHEMA}")
-        for table in built:
-            connection.exec_driver_sql(
-                f"CREATE UNLOGGED TABLE {SCHEMA}.{table.name} (LIKE {table.name} INCLUDING ALL)"
-            )
-    url = live.engine.url
-    given = url.query.get("options", "")
-    options = f"{given} -c search_path={SCHEMA},{home}".strip()
-    return engine(url.update_query_dict({"options": options}).render_as_string(hide_password=False))
-
-
-@contextmanager
-def _writing(live: Store, rebuilt: Rebuilt) -> Iterator[tuple[sa.Connection, str]]:
-    """A transaction on the live ledger that holds its write lock and sees the rebuilt rows, and their schema's name."""
-    if live.engine.dialect.name == "postgresql":
-        with live.engine.begin() as connection:
-            connection.exec_driver_sql("LOCK TABLE checkpoints IN SHARE ROW EXCLUSIVE MODE")
-            yield connection, SCHEMA
-        return
-    with live.engine.connect() as connection:
-        driver: Any = connection.connection.driver_connection
-        driver.execute("ATTACH DATABASE ? AS rebuilt", (str(_path(live)),))
-        try:
-            with connection.begin():
-                yield connection, "rebuilt"
-        finally:
-            driver.execute("DETACH DATABASE rebuilt")
 
 
 def _compared(

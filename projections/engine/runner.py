@@ -10,11 +10,12 @@ Source: ``house.md`` sections 1, 3.9, 3.10 and 4.
 from __future__ import annotations
 
 import asyncio
-import gc
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from typing import Any
+
+import msgspec
 
 from bus.crashpoints import crashpoint
 from bus.envelope import Event
@@ -22,6 +23,8 @@ from bus.errors import LedgerError, LedgerNewerError
 from bus.transport import Transport
 from bus.waiting import ended
 from projections.engine.checkpoint import Checkpoint, confirm
+from projections.engine.collecting import seldom_collecting
+from projections.engine.fill import Fill, Filled, discard
 from projections.engine.folder import Folder
 from projections.engine.store import Store
 
@@ -93,17 +96,6 @@ class Arrived:
         self._filled.set()
 
 
-@contextmanager
-def seldom_collecting() -> Iterator[None]:
-    """Rarer garbage collection: rows make no cycles, and looking for some took 28 % of a rebuild's time."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 50, 100)
-    try:
-        yield
-    finally:
-        gc.set_threshold(*before)
-
-
 class Runner:
     """Keeps one ledger at the end of one history. ``told`` is called on the writer thread after each batch.
 
@@ -127,14 +119,15 @@ class Runner:
         self._told = told
         self._parked: deque[int] = deque(maxlen=WATCHED)
         self._writer = ThreadPoolExecutor(1, "ledger-writer")
-        version = folder.model.version
-        self.checkpoint = store.checkpoint(version)
-        if self.checkpoint.version != version:
-            raise LedgerError(
-                "the ledger was written by other rules: run `bursar replay --swap`",
-                ledger=self.checkpoint.version,
-                program=version,
-            )
+        self.checkpoint = store.checkpoint(folder.model.version)
+        self._model = folder.model
+        missing = self._model.missing(self.checkpoint.version).parts
+        #: Which parts of the model are being filled, and how far; None while all move together.
+        self.filled: Filled | None = None
+        if missing:
+            self._folder = Folder(self._model.current(self.checkpoint.version), store)
+            names = tuple(part.name for part in missing)
+            self.filled = Filled(names, 0, self.checkpoint.sequence)
 
     async def run(self, *, live: bool = True) -> Checkpoint:
         """Fold until cancelled, or with ``live=False`` up to the end there is now; returns the checkpoint.
@@ -148,9 +141,10 @@ class Runner:
     async def _run(self, live: bool) -> Checkpoint:
         loop = asyncio.get_running_loop()
         self.checkpoint = await confirm(self.checkpoint, self._transport)
-        await loop.run_in_executor(self._writer, self._folder.open)
+        await loop.run_in_executor(self._writer, self._open)
         arrived = Arrived(self._batch * self._batches)
         reading = asyncio.create_task(self._read(arrived, live), name="ledger-reader")
+        filling = None if self.filled is None else self._filling(arrived)
         writing: asyncio.Future[None] | None = None
         try:
             events: list[Event] = []
@@ -158,9 +152,13 @@ class Runner:
                 crashpoint("runner.after_read")
                 writing = loop.run_in_executor(self._writer, self._write, events)
                 await asyncio.shield(writing)
+            if filling is not None and (filling.done() or not live):
+                await filling
             await reading
         finally:
             await ended(reading)
+            if filling is not None:
+                await ended(filling)
             if writing is not None and not writing.done():
                 await asyncio.wait([writing])
             self._writer.shutdown(wait=True)
@@ -174,6 +172,46 @@ class Runner:
                 await arrived.put(events)
         finally:
             arrived.end()
+
+    def _open(self) -> None:
+        if self.filled is None:
+            discard(self._store)
+        self._folder.open()
+
+    def _filling(self, arrived: Arrived) -> asyncio.Task[None]:
+        """Fill what the ledger lacks of the model. What goes wrong there ends the run."""
+        task = asyncio.create_task(self._fill(), name="ledger-filler")
+
+        def end(done: asyncio.Task[None]) -> None:
+            if not done.cancelled() and done.exception() is not None:
+                arrived.end()
+
+        task.add_done_callback(end)
+        return task
+
+    async def _fill(self) -> None:
+        loop = asyncio.get_running_loop()
+        fill = await asyncio.to_thread(Fill, self._model, self._store)
+        working: asyncio.Future[Any] | None = None
+        try:
+            is_near = False
+            while not is_near:
+                self.filled = fill.done
+                working = loop.run_in_executor(None, fill.advance)
+                is_near = await asyncio.shield(working)
+            working = loop.run_in_executor(self._writer, self._join, fill)
+            await asyncio.shield(working)
+        finally:
+            if working is not None and not working.done():
+                await asyncio.wait([working])
+            fill.close()
+
+    def _join(self, fill: Fill) -> None:
+        fill.join()
+        folder = Folder(self._model, self._store)
+        folder.open()
+        self._folder, self.filled = folder, None
+        self.checkpoint = msgspec.structs.replace(self.checkpoint, version=self._model.version)
 
     def _write(self, events: list[Event]) -> None:
         changes = self._folder.fold(events)

@@ -33,7 +33,8 @@ LEDGER = "ledger"
 #: How long a writer waits for another one: a migration, or a program of the user's.
 WAIT_SECONDS = 60
 
-_IN_MEMORY = (None, "", ":memory:")
+#: Names of a database of SQLite that is no file.
+IN_MEMORY = (None, "", ":memory:")
 
 #: Keys of one read; SQLite allows 32,766 parameters, PostgreSQL 65,535.
 CHUNK = 5_000
@@ -46,7 +47,7 @@ def engine(url: str, *, read_only: bool = False) -> sa.Engine:
     """
     parsed = sa.make_url(url)
     options: dict[str, Any] = {"pool_pre_ping": not url.startswith("sqlite")}
-    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in _IN_MEMORY
+    is_file = parsed.get_backend_name() == "sqlite" and parsed.database not in IN_MEMORY
     if read_only and is_file:
         path = Path(str(parsed.database))
         options["creator"] = lambda: to_read(made.dialect.loaded_dbapi, path)

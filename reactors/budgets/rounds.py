@@ -28,6 +28,7 @@ from projections.admissions import Node, Tree
 from projections.admissions.shape import BUSINESS
 from projections.budgets import Schedule, Standing
 from projections.budgets.queries import forecast
+from projections.catalogue import MODEL
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
 from reactors.budgets.decide import evaluated, metered
@@ -41,6 +42,9 @@ from reactors.engine.replica import Replica
 
 #: Between two rounds.
 ROUND_SECONDS = 10.0
+
+#: The parts of the ledger that a round reads.
+_READ = frozenset({"quotas", "budget_entries", "budget_spends", "evidence"})
 
 _log = logging.getLogger(__name__)
 
@@ -79,12 +83,20 @@ class Metering:
             await asyncio.sleep(ROUND_SECONDS)
 
     async def round(self) -> None:
-        """Bring everything up to now, once."""
+        """Bring everything up to now, once. Not while rows that budgets are read from are being filled: the older ones
+        know nothing of what came since.
+        """
+        if await asyncio.to_thread(self._is_being_filled):
+            return
         read = await asyncio.to_thread(self._read, floor_seconds(self._clock.now_us()))
         await self._meter(read)
         judged = await self._judge(read)
         if self._writer is not None:
             await self._write(self._writer, read, judged)
+
+    def _is_being_filled(self) -> bool:
+        missing = MODEL.missing(self._store.checkpoint(MODEL.version).version)
+        return not _READ.isdisjoint(part.name for part in missing.parts)
 
     def _read(self, at_s: int) -> LedgerRead:
         select = self._store.select

@@ -9,6 +9,7 @@ import hashlib
 import os
 import shutil
 import signal
+from unittest import mock
 
 import msgspec
 import sqlalchemy as sa
@@ -136,6 +137,24 @@ def rebuild_and_swap(folder, _batch):
             swap(store, rebuilt)
     finally:
         store.close()
+
+
+def older(folder):
+    """The ledger as a program with other rules for pods left it: their rows wrong."""
+    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
+    with store.engine.begin() as connection:
+        version = MODEL.version.replace("pod_runs=", "pod_runs=0")
+        connection.execute(checkpoints.update().values(version=version))
+        connection.execute(sa.text("DELETE FROM held_segments"))
+    store.close()
+
+
+def fill_and_play(folder, batch):
+    """Fill what an older program's ledger lacks, beside a runner."""
+    from projections.engine import fill
+
+    with mock.patch.object(fill, "STEP", 20):
+        play(folder, batch, said=[])
 
 
 def labels_hit(folder, batch, *, work=play, **options):

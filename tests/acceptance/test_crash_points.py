@@ -172,6 +172,19 @@ def test_a_kill_while_rebuilt_rows_are_put_in_place_leaves_the_same_ledger(templ
     assert [] == wrongly_resumed(before, tmp_path, whole, hits, crashing.rebuild_and_swap)
 
 
+def test_a_kill_while_changed_projections_are_filled_leaves_the_same_ledger(template, tmp_path):
+    before = crashing.fresh(template, tmp_path / "before")
+    crashing.play(before, 7)
+    expected = crashing.digest(before)
+    crashing.older(before)
+    whole = shutil.copytree(before, tmp_path / "whole")
+    hits = crashing.labels_hit(whole, 7, work=crashing.fill_and_play)
+
+    assert expected == crashing.digest(whole)
+    assert {"fill.before_join", "fill.after_join", "store.before_commit"} < set(hits)
+    assert [] == wrongly_resumed(before, tmp_path, whole, hits, crashing.fill_and_play)
+
+
 def wrongly_resumed(before, tmp_path, whole, hits, work):
     """The points after which work that was killed and done again ends otherwise than undisturbed."""
     expected = crashing.digest(whole), (whole / "bus.ndjson").read_bytes()

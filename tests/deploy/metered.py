@@ -4,7 +4,9 @@ from types import SimpleNamespace
 
 from bus.events.budgets import BudgetJudged
 from bus.memory import MemoryTransport
+from projections.catalogue import MODEL
 from projections.engine.store import Store, engine
+from projections.engine.tables import checkpoints
 from reactors.budgets.reactor import reactor
 from reactors.budgets.rounds import Metering
 from reactors.engine.replica import Replica
@@ -52,14 +54,16 @@ class Ledger:
         replica = Replica([reactor], f.CLUSTER)
         return Metering(replica, trees, None, self.transport, self, writer=None)
 
-    async def round(self, process, at, *, hears=True):
-        """What is said at a second: phase, and since when it is exhausted."""
+    async def round(self, process, at, *, hears=True, version=MODEL.version):
+        """What is said at a second: phase, and since when it is exhausted. ``version``: of the ledger's rows."""
         self.at = at
         folder = self.folder / f"{at}-{len(self.transport.events)}"
         folder.mkdir()
         process._store = Store(
             engine(f"sqlite:///{make_ledger(folder, self.transport.events) / 'ledger.db'}")
         )
+        with process._store.engine.begin() as connection:
+            connection.execute(checkpoints.update().values(version=version))
         known = len(self.transport.events)
         for event in self.transport.events[process._replica.sequence :] if hears else ():
             process._replica.take(event)

@@ -160,3 +160,14 @@ def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, 
     bursar("status", "--data", data)
 
     assert f"ns/nb-0, and 2 more: {sentence}" in " ".join(capsys.readouterr().out.split())
+
+
+def test_which_projections_are_being_filled_and_how_far_is_shown(tmp_path, capsys):
+    data = make_ledger(tmp_path)
+    following(data)
+    told = json.loads((data / "up.json").read_text())
+    told["filling"] = {"parts": ["pod_runs", "usage"], "sequence": 5000, "of": 12000}
+    (data / "up.json").write_text(json.dumps(told))
+
+    assert "pod_runs, usage: 5,000 of 12,000 events" in status(data, capsys)[1]
+    assert json.loads(status(data, capsys, "-o", "json")[1])["filling"]["sequence"] == 5000

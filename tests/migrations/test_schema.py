@@ -10,8 +10,9 @@ from alembic.migration import MigrationContext
 from bus import crashpoints
 from bus.errors import LedgerNewerError
 from migrations import schema
-from projections.catalogue import METADATA
+from projections.catalogue import METADATA, MODEL
 from projections.engine.store import engine
+from projections.engine.tables import checkpoints
 from projections.views import VIEWS
 
 
@@ -164,3 +165,24 @@ def test_texts_are_ordered_by_their_bytes(made):
         found = connection.exec_driver_sql("SELECT uid FROM workloads ORDER BY uid").all()
 
     assert [row[0] for row in found] == ["B", "a-b", "ab", "é"]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "taken_over"),
+    [
+        ("3-1-4-1-2-1-2-1-1-2-1-1-6-1-1-2", MODEL.version.replace("pod_runs=7", "pod_runs=6")),
+        ("3-1-4", "3-1-4"),
+    ],
+)
+def test_the_versions_of_a_ledger_written_before_are_taken_over(made, numbers, taken_over):
+    schema.upgrade(made)
+    with made.begin() as connection:
+        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'")
+        row = ("ledger", numbers, "s", 1, 1, 0, b"", b"", 0)
+        connection.execute(checkpoints.insert().values(row))
+
+    schema.upgrade(made)
+
+    with made.connect() as connection:
+        found = connection.scalar(sa.select(checkpoints.c.version))
+    assert set(found.split(",")) == set(taken_over.split(","))

@@ -1,6 +1,7 @@
 """Judgements of budgets: said once for each phase, over restarts and changes of the rule."""
 
 from bus.events.quotas import Budget
+from projections.catalogue import MODEL
 from tests.deploy.metered import living
 
 GRACE = Budget(exhaustion="GraceThenEvict", grace_seconds=60)
@@ -50,3 +51,12 @@ async def test_of_two_processes_that_judge_at_once_one_is_recorded(tmp_path):
     assert [] == await ledger.round(second, 31, hears=False)
     assert [] == await ledger.round(second, 41)
     assert [("GraceOver", 30)] == await ledger.round(second, 95)
+
+
+async def test_nothing_is_judged_by_rows_that_are_being_filled(tmp_path):
+    ledger = await living(tmp_path, GRACE)
+    process = ledger.process()
+    older = MODEL.version.replace("pod_runs=", "pod_runs=0")
+
+    assert [] == await ledger.round(process, 30, version=older)
+    assert [("Exhausted", 40)] == await ledger.round(process, 40)
