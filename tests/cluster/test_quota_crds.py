@@ -17,7 +17,9 @@ from bus.sources.labels import LabelPolicy
 from bus.sources.quotas import PREFIX, translate
 from bus.sources.records import Record
 from bus.sources.reflector import Reflector
-from tests.cluster.quotas import quota
+from tests.cluster.quotas import installed, name, quota
+
+__all__ = ["installed", "name"]
 
 pytestmark = pytest.mark.kube
 
