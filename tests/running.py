@@ -2,7 +2,7 @@
 
 `pytest -n 4` deals the tests to four processes. Tests that use one fixture of their file go to one process together, so that it
 is made once; so do the tests of the shared control plane, and those that read the whole source. All others go where there is
-room. A test that starts a nats-server is marked by hand, and refused when it is not.
+room. A test that starts a nats-server is marked by hand, and refused where it is marked by no server at all.
 """
 
 import pytest
@@ -16,6 +16,9 @@ MARKS = {"postgres_server": "postgres", "start_plane": "kube", "plane": "kube"}
 GROUPS = {"plane": "plane", "tests/architecture/": "architecture"}
 #: Every process of the run asks for the same server.
 SHARED_BY_ALL = {"postgres_server"}
+
+#: Marks of tests that `make unit` leaves out.
+NOT_UNIT = ("nats", "postgres", "kube", "slow", "benchmark")
 
 _bundled_binary = embedded.bundled_binary
 
@@ -38,7 +41,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item):
-    is_marked = item.get_closest_marker("nats") is not None
+    is_marked = any(map(item.get_closest_marker, NOT_UNIT))
     embedded.bundled_binary = _bundled_binary if is_marked else _refused
 
 
