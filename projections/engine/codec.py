@@ -9,8 +9,8 @@ A row is a Struct. Each of its fields is kept in one place:
 - of the field that ``spread`` names, itself a Struct, the same holds for each of its fields;
 - nowhere, where ``known`` reads it from other columns.
 
-All other columns are only shown: ``shown`` computes them for people and queries. JSON is written in the order of the
-fields, so equal rows are equal bytes.
+All other columns are only shown: ``shown`` computes them for people and queries, always the same ones in the same
+order. JSON is written in the order of the fields, so equal rows are equal bytes.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class Codec(Generic[R]):
         self._type = row
         self.shown, self.known = shown, known
         self._names = [column.name for column in table.columns]
-        self._ordered = itemgetter(*self._names)
+        self._orders: dict[tuple[str, ...], Callable[[Any], Any]] = {}
         types = _types(row)
         paths = {field: field for field in types}
         self._spread, self._inner = spread, types.pop(spread) if spread else None
@@ -86,7 +86,12 @@ class Codec(Generic[R]):
         ]
         plain = [field for field in places if _is_plain(types[field])]
         self._columns = [places[field] for field in plain]
-        self._plain = _all_of(attrgetter, [paths[field] for field in plain])
+        is_all = plain == [*row.__struct_fields__]
+        self._plain: Callable[[Any], tuple[Any, ...]] = (
+            msgspec.structs.astuple
+            if is_all
+            else _all_of(attrgetter, [paths[field] for field in plain])
+        )
         self._outer_fields, self._outer = self._reading(plain, places, is_within=False)
         self._inner_fields, self._inner_of = self._reading(plain, places, is_within=True)
         self._is_coded = bool(known or self._encoded or self._packed)
@@ -106,17 +111,24 @@ class Codec(Generic[R]):
 
     def columns(self, row: R, **more: Any) -> tuple[Any, ...]:
         """The row as columns in the table's order. ``more``: columns that do not follow from the row."""
-        found = dict(zip(self._columns, self._plain(row), strict=True))
-        for column, get, _, (encode, _) in self._encoded:
-            found[column] = encode(get(row))
-        for column, get, _, _, is_nullable in self._packed:
-            values = get(row)
-            is_empty = is_nullable and all(value is None for value in values)
-            found[column] = None if is_empty else text(values)
-        found.update(self.shown(row))
-        found.update(more)
-        columns: tuple[Any, ...] = self._ordered(found)
+        shown = self.shown(row)
+        found = (
+            *self._plain(row),
+            *[encode(get(row)) for _, get, _, (encode, _) in self._encoded],
+            *[_array(get(row), is_nullable) for _, get, _, _, is_nullable in self._packed],
+            *shown.values(),
+            *more.values(),
+        )
+        ordered = self._orders.get(tuple(more)) or self._order(shown, more)
+        columns: tuple[Any, ...] = ordered(found)
         return columns
+
+    def _order(self, shown: Named, more: Named) -> Callable[[Any], Any]:
+        """What brings all values of a row into the table's order; what is shown goes before what is plain."""
+        coded = [column for column, *_ in (*self._encoded, *self._packed)]
+        at = {name: n for n, name in enumerate([*self._columns, *coded, *shown, *more])}
+        made = self._orders[tuple(more)] = itemgetter(*(at[name] for name in self._names))
+        return made
 
     def row(self, columns: tuple[Any, ...], **more: Any) -> R:
         """The row that was stored as these columns. ``more``: fields that are kept elsewhere."""
@@ -152,6 +164,10 @@ def _types(struct: type[msgspec.Struct]) -> dict[str, Any]:
 
 def _tuple(types: list[Any]) -> Any:
     return tuple.__class_getitem__(tuple(types))
+
+
+def _array(values: tuple[Any, ...], is_nullable: bool) -> str | None:
+    return None if is_nullable and all(value is None for value in values) else text(values)
 
 
 def _all_of(getter: Any, places: list[Any]) -> Callable[[Any], tuple[Any, ...]]:

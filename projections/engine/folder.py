@@ -19,11 +19,14 @@ from bus.errors import BursarError
 from bus.events.admissions import entries
 from bus.events.vocabulary import Fact
 from projections.engine.changes import Changes, Parked, RowReader, refused
-from projections.engine.contract import Projection
+from projections.engine.contract import Key, Projection
 from projections.engine.model import Derived, Model
 from projections.engine.reading import fact_in
 from projections.engine.rows import Rows
 from projections.engine.sums import Restatement
+
+#: A row that a fact touches: its projection, its key, and what to fold into it.
+Touch = tuple[Projection, Key, Any]
 
 
 class Folder:
@@ -61,10 +64,10 @@ class Folder:
             for table, shares in one.tables
         ]
         facts, parked = _facts(events)
-        self._begin(facts)
-        for event, fact in facts:
+        touched = self._begin(facts)
+        for (event, fact), touches in zip(facts, touched, strict=True):
             try:
-                self._fold(event, fact)
+                self._fold(event, fact, touches)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
                 parked.append(refused(event, error))
         return self._changes(parked)
@@ -75,31 +78,37 @@ class Folder:
         for derived in self._derived:
             derived.settle()
 
-    def _begin(self, facts: list[tuple[Event, Fact]]) -> None:
+    def _begin(self, facts: list[tuple[Event, Fact]]) -> list[list[Touch]]:
+        """Read what the facts will ask for; the rows that each touches."""
         self._rows.begin()
+        touched: list[list[Touch]] = []
         for derived in self._derived:
             derived.begin(facts)
         for event, fact in facts:
-            for projection in self._projections.get(type(fact), ()):
-                for key, _ in projection.touched(fact, event):
-                    self._rows.want(projection, key)
+            touches = [
+                (projection, key, part)
+                for projection in self._projections.get(type(fact), ())
+                for key, part in projection.touched(fact, event)
+            ]
+            for projection, key, _ in touches:
+                self._rows.want(projection, key)
+            touched.append(touches)
         self._rows.fetch()
+        return touched
 
-    def _fold(self, event: Event, fact: Fact) -> None:
-        kind = type(fact)
-        for derived in self._takers.get(kind, ()):
+    def _fold(self, event: Event, fact: Fact, touches: list[Touch]) -> None:
+        for derived in self._takers.get(type(fact), ()):
             derived.take(event, fact)
-        for projection in self._projections.get(kind, ()):
-            for key, part in projection.touched(fact, event):
-                before = self._rows.get(projection, key)
-                after = projection.fold(before, part, event)
-                if after is not before:
-                    followers = self._followers[projection.name]
-                    for derived in followers:
-                        derived.check(after)
-                    self._rows.put(projection, key, after)
-                    for derived in followers:
-                        derived.follow(before, after, event.sequence)
+        for projection, key, part in touches:
+            before = self._rows.get(projection, key)
+            after = projection.fold(before, part, event)
+            if after is not before:
+                followers = self._followers[projection.name]
+                for derived in followers:
+                    derived.check(after)
+                self._rows.put(projection, key, after)
+                for derived in followers:
+                    derived.follow(before, after, event.sequence)
 
     def _restate(self, name: str, before: Any, after: Any, sequence: int) -> None:
         for of, restatement in self._restatements:
