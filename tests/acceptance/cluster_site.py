@@ -10,10 +10,19 @@ from pathlib import Path
 
 from bus.clock import SystemClock
 from bus.kube import Access, connect
-from bus.sources.catalogue import BUSINESS_QUOTAS, DEPLOYMENTS, JOBS, NAMESPACES
+from bus.sources.catalogue import (
+    BUSINESS_QUOTAS,
+    DEPLOYMENTS,
+    JOBS,
+    NAMESPACES,
+    NODES,
+    PODS,
+    REPLICASETS,
+)
 from bus.sources.reflector import Reflector
 from bus.waiting import beside
 from deploy.admission import serving
+from reactors.admission.coverage import POD
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings
@@ -25,13 +34,14 @@ HOST = "127.0.0.1"
 class Site:
     """A real API server, and how it reaches the webhooks.
 
-    `folder` holds the certificate that all of them serve.
+    `folder` holds the certificate that all of them serve. `follows_pods`: it has controllers, which make pods.
     """
 
     kubeconfig: Path
     url: str
     folder: Path
     cluster: str
+    follows_pods: bool = False
 
     @asynccontextmanager
     async def opened(self):
@@ -58,11 +68,13 @@ class Site:
         known = defaultdict(dict)
         for one in view.objects.values():
             known[one.kind][one.uid] = one.version
+        more = (REPLICASETS, NODES, PODS) if self.follows_pods else ()
         found = {
-            source.kind: Reflector(
+            # Pods have a list fact of their own, which names no kind; nobody waits for one of nodes or namespaces.
+            (POD if source is PODS else source.kind or source.name): Reflector(
                 source, cluster, transport, clock, name=self.cluster, known=known[source.kind]
             )
-            for source in (NAMESPACES, BUSINESS_QUOTAS, DEPLOYMENTS, JOBS)
+            for source in (NAMESPACES, BUSINESS_QUOTAS, DEPLOYMENTS, JOBS, *more)
         }  # fmt: skip
         async with AsyncExitStack() as stack:
             for reflector in found.values():

@@ -385,8 +385,10 @@ class Ledger:
 class Findings:
     """What was found in one history of journals."""
 
-    #: (sequence, quota, key, used, hard) wherever more was held than is allowed.
+    #: (sequence, quota, key, used, hard) wherever an entry raised what is held, and it was more than is allowed.
     over: list = field(default_factory=list)
+    #: The same of what exists whatever is allowed: what was adopted, or is an orphan's part.
+    forced: list = field(default_factory=list)
     #: (sequence, tree, number) that does not follow the one before.
     gaps: list = field(default_factory=list)
     verdicts: Counter = field(default_factory=Counter)
@@ -417,35 +419,49 @@ class Sweep:
         if fact.number != self._numbers[event.key] + 1:
             found.gaps.append((event.sequence, event.key, fact.number))
         self._numbers[event.key] = fact.number
-        for quota in self._changed(fact, event.sequence):
+        before = {quota: self._used[quota].copy() for quota in self._touched(fact)}
+        is_forced = isinstance(fact, AdmissionDecided) and (
+            fact.verdict == "adopted" or fact.reason == "orphaned"
+        )
+        self._apply(fact, event.sequence)
+        for quota, was in before.items():
+            used = self._used[quota]
             for key, hard in self._hard.get(quota, {}).items():
-                if self._used[quota][key] > hard:
-                    found.over.append((event.sequence, quota, key, self._used[quota][key], hard))
+                if used[key] > max(hard, was[key]):
+                    one = (event.sequence, quota, key, used[key], hard)
+                    (found.forced if is_forced else found.over).append(one)
 
-    def _changed(self, fact, sequence):
+    def _touched(self, fact):
+        """The quotas in which an entry may raise what is held."""
+        if isinstance(fact, QuotaDeclared):
+            return (fact.quota, fact.parent)
+        return (fact.quota,) if isinstance(fact, AdmissionDecided) else ()
+
+    def _apply(self, fact, sequence):
         found = self.findings
         if isinstance(fact, QuotaDeclared):
             if fact.verdict == "refused":
-                return []
+                return
             # Declared when it is asked for, and again when it is seen.
             self._used[fact.parent].subtract(self._hard.get(fact.quota, {}))
             self._hard[fact.quota] = fact.spec.hard
             self._used[fact.parent].update(fact.spec.hard)
-            return [fact.quota, fact.parent]
+            return
         if isinstance(fact, AdmissionDecided):
             found.verdicts[fact.verdict] += 1
             found.reasons[fact.reason] += 1
             if fact.verdict == "refused":
-                return []
+                return
             found.decided.setdefault(fact.request, sequence)
             found.charges[fact.quota, fact.uid].append(fact.charge)
             self._charge((fact.quota, fact.uid), fact.charge)
-            return [fact.quota]
+            if fact.left is not None:
+                self._charge((fact.quota, fact.left.uid), fact.left.charge)
+            return
         assert isinstance(fact, AdmissionReleased)
         for release in fact.releases:
             found.reasons[release.reason] += 1
             self._charge((release.quota, release.uid), release.charge)
-        return [release.quota for release in fact.releases]
 
     def _charge(self, holder, charge):
         used = self._used[holder[0]]

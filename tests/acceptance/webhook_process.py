@@ -39,6 +39,10 @@ class FastClock:
         real_us = time.time_ns() // 1_000
         return self.began_us - 12 * _HOUR_US + (real_us - self.began_us) * self.speed
 
+    def real_us(self, us):
+        """When it showed this, by the machine's clock."""
+        return self.began_us + (us - self.began_us + 12 * _HOUR_US) // self.speed
+
 
 class CarelessTransport:
     """The broken variant: what is appended stands on nothing."""

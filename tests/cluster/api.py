@@ -64,6 +64,11 @@ class Api:
         A version that is gone appears as the server tells it: as an event of type ERROR or, when
         it refuses the request itself, as ApiError.
         """
+        for line in self.lines(path, resource_version, seconds=seconds):
+            yield json.loads(line)
+
+    def lines(self, path: str, resource_version: str, *, seconds: int = 5) -> Iterator[bytes]:
+        """The events of a watch as they come."""
         query = {"watch": 1, "resourceVersion": resource_version, "timeoutSeconds": seconds}
         separator = "&" if "?" in path else "?"
         connection = self._connect(seconds + 10)
@@ -74,8 +79,7 @@ class Api:
             with connection.getresponse() as answer:
                 if answer.status != http.client.OK:
                     _decoded(answer.status, answer.read())
-                for line in answer:
-                    yield json.loads(line)
+                yield from answer
         finally:
             connection.close()
 

@@ -569,3 +569,22 @@ async def test_mirror_pods_are_their_nodes(cluster):
     cluster.clock.after(20)
     await show(cluster, "Job", "other", 2)
     assert cluster.used() == 4000
+
+
+@pytest.mark.xfail(
+    strict=True,
+    reason="TODO: what is remembered of a deleted object has no owner and no quota (docs/limits.md)",
+)
+async def test_a_pod_that_is_seen_after_its_owners_were_deleted_is_charged_to_the_last_of_them(
+    cluster,
+):
+    """It was made a moment before their delete, and heard of after it: it runs until it has ended."""
+    await begin(cluster, "Deployment", "web", 4, 1)
+    await begin(cluster, "ReplicaSet", "web-1", 4, 1, by=("Deployment", "web"), user=CONTROLLER)
+    await cluster.lose("web-1", kind="ReplicaSet")
+    await cluster.lose("web", kind="Deployment")
+    await show(cluster, "Pod", "web-1-0", 4, by=("ReplicaSet", "web-1"))
+    assert cluster.used() == 4000
+
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 0
