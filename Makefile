@@ -58,8 +58,8 @@ benchmarks: $(VENV)/.installed ## Every figure in tests/benchmarks/README.md
 
 docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md and the CRDs from the code
 	@$(BIN)/python -m projections.views > docs/views.md
-	@$(BIN)/python -m deploy.settings_reference > docs/settings.md
-	@$(BIN)/python -m bus.resources > deploy/manifests/crds/bursar.io.yaml
+	@$(BIN)/python -m deploy.settings.reference > docs/settings.md
+	@$(BIN)/python -m bus.kube.crds > deploy/manifests/crds/bursar.io.yaml
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

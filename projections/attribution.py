@@ -24,7 +24,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bus.kinds import QUOTA_LABELS
+from bus.kube.kinds import QUOTA_LABELS
 
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
 

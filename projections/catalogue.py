@@ -14,8 +14,6 @@ from projections import (
     waits,
     workloads,
 )
-from projections.admissions import decisions as admissions
-from projections.admissions import declared, held
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
@@ -23,6 +21,8 @@ from projections.engine import tables as _machinery  # noqa: F401 (archive and c
 from projections.engine.contract import METADATA
 from projections.engine.model import Model
 from projections.pod_runs import derivation as pod_runs
+from projections.quota_trees import decisions as admissions
+from projections.quota_trees import declared, held
 from projections.views import VIEWS
 
 #: Folds of one row each.

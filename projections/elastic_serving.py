@@ -1,6 +1,6 @@
 """Which ElasticQuota served each namespace, over time?
 
-For pods that no label puts into a quota, by the rule that admission asks (:class:`projections.elastic.served.ElasticQuotas`),
+For pods that no label puts into a quota, by the rule that admission asks (:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
 applied to what was there at each second. A quota is there from its stamp of creation, by whatever it was seen to say first, and
 until it was seen to be deleted; one without a stamp was always there. What it says later holds from the second at which that was
 seen.
@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bus.clock import parse_stamp
-from projections import histories
-from projections.elastic.served import ElasticQuotas
-from projections.histories import MICROSECONDS
+from projections import timelines
+from projections.quota_trees.elastic.served import ElasticQuotas
+from projections.timelines import MICROSECONDS
 
 if TYPE_CHECKING:
     from projections.quotas import Quota
@@ -69,7 +69,7 @@ class ElasticServing:
         found = {}
         for namespace, timeline in before.items():
             after = self.timeline(quota.cluster, namespace)
-            since = histories.first_difference(timeline, after)
+            since = timelines.first_difference(timeline, after)
             if since is not None:
                 found[namespace] = since
         return found
@@ -99,7 +99,7 @@ class ElasticServing:
 
 
 def _states(quota: Quota) -> _States:
-    changes = histories.changes(quota.elastic)
+    changes = timelines.changes(quota.elastic)
     if not changes:
         return []
     created = changes[0][1][0]
@@ -109,7 +109,7 @@ def _states(quota: Quota) -> _States:
         (second, _Seen(quota.name, quota.uid, quota.namespace, value[0], _Said(*value[1:])))
         for second, value in [(first, changes[0][1]), *changes[1:]]
     ]
-    if quota.gone is not None and histories.is_gone(quota.elastic, quota.gone):
+    if quota.gone is not None and timelines.is_gone(quota.elastic, quota.gone):
         gone_s = quota.gone[1] // MICROSECONDS
         gone = _Seen(quota.name, quota.uid, quota.namespace, created, None)
         found = [(min(second, gone_s), seen) for second, seen in found] + [(gone_s, gone)]
@@ -141,4 +141,4 @@ def _served(namespace: str, objects: list[_States]) -> Timeline:
         timeline.append((second, name if may_hold else ""))
     if len(timeline) > 1 and timeline[1][0] == EVER:
         del timeline[0]
-    return histories.distinct(timeline)
+    return timelines.distinct(timeline)

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
-from projections import histories
+from projections import timelines
 from projections.attribution import Names, names
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
@@ -46,8 +46,8 @@ class Namespace(msgspec.Struct, frozen=True):
 
     def owners(self) -> list[tuple[int, Owners]]:
         """(second from which it holds, owners), oldest first."""
-        return histories.distinct(
-            (second, value[1:]) for second, value in histories.changes(self.history)
+        return timelines.distinct(
+            (second, value[1:]) for second, value in timelines.changes(self.history)
         )
 
 
@@ -63,10 +63,10 @@ def fold(
     row = row or Namespace(event.cluster, fact.name)
     history, gone = row.history, row.gone
     if isinstance(fact, NamespaceVanished):
-        gone = histories.later(gone, (fact.resource_version, event.time_us))
+        gone = timelines.later(gone, (fact.resource_version, event.time_us))
     else:
         value = (fact.uid, fact.team, fact.user, names(fact.labels))
-        history = histories.added(history, fact.resource_version, event.time_us, value)
+        history = timelines.added(history, fact.resource_version, event.time_us, value)
     if history == row.history and gone == row.gone:
         return row
     return Namespace(row.cluster, row.name, history, gone, event.sequence)
@@ -74,7 +74,7 @@ def fold(
 
 def _shown(row: Namespace) -> dict[str, Any]:
     uid, team, user, _ = row.history[-1][2] if row.history else (None, None, None, None)
-    vanished = int(histories.is_gone(row.history, row.gone))
+    vanished = int(timelines.is_gone(row.history, row.gone))
     return {"uid": uid, "team": team, "user_name": user, "vanished": vanished}
 
 

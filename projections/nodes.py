@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.nodes import NodeObserved, NodeVanished
-from projections import histories
+from projections import timelines
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
@@ -44,8 +44,8 @@ class Node(msgspec.Struct, frozen=True):
 
     def models(self) -> list[tuple[int, str | None]]:
         """(second from which it holds, GPU model), oldest first."""
-        return histories.distinct(
-            (second, value[1]) for second, value in histories.changes(self.history)
+        return timelines.distinct(
+            (second, value[1]) for second, value in timelines.changes(self.history)
         )
 
 
@@ -59,11 +59,11 @@ def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> N
     row = row or Node(event.cluster, fact.name)
     history, gone = row.history, row.gone
     if isinstance(fact, NodeVanished):
-        gone = histories.later(gone, (fact.resource_version, event.time_us))
+        gone = timelines.later(gone, (fact.resource_version, event.time_us))
     else:
         allocatable = msgspec.json.encode(fact.allocatable, order="sorted").decode()
         value = (fact.uid, fact.model, allocatable, int(fact.ready), int(fact.unschedulable))
-        history = histories.added(history, fact.resource_version, event.time_us, value)
+        history = timelines.added(history, fact.resource_version, event.time_us, value)
     if history == row.history and gone == row.gone:
         return row
     return Node(row.cluster, row.name, history, gone, event.sequence)
@@ -78,7 +78,7 @@ def _shown(row: Node) -> dict[str, Any]:
         "allocatable": allocatable,
         "ready": ready,
         "unschedulable": unschedulable,
-        "vanished": int(histories.is_gone(row.history, row.gone)),
+        "vanished": int(timelines.is_gone(row.history, row.gone)),
     }
 
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.events.quotas import QuotaObserved, QuotaVanished
-from projections import histories
+from projections import timelines
 from projections.attribution import Rule
 from projections.engine.codec import Codec, Named, text
 from projections.engine.contract import Key, Projection, row_table
@@ -73,7 +73,7 @@ class Quota(msgspec.Struct, frozen=True):
         """Whether it is no longer there."""
         if self.said is None:
             return True
-        return histories.is_gone(((self.said.resource_version, self.time_us, None),), self.gone)
+        return timelines.is_gone(((self.said.resource_version, self.time_us, None),), self.gone)
 
 
 def keys(fact: QuotaObserved | QuotaVanished, event: Event) -> tuple[Key]:
@@ -86,7 +86,7 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
     row = row or Quota(event.cluster, fact.uid, fact.kind, fact.namespace, fact.name)
     seen = (fact.resource_version, event.time_us)
     if isinstance(fact, QuotaVanished):
-        gone = histories.later(row.gone, seen)
+        gone = timelines.later(row.gone, seen)
         if gone == row.gone:
             return row
         return msgspec.structs.replace(row, gone=gone, sequence=event.sequence)
@@ -95,11 +95,11 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
         created = fact.created or ""
         if created:
             parse_stamp(created)  # One that cannot be read is no observation.
-        elastic = histories.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
+        elastic = timelines.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
     elif fact.serves is not None and fact.kind == "BizGroupResourceQuota":
-        rules = histories.added(rules, *seen, (fact.parent, fact.serves.namespaces))
+        rules = timelines.added(rules, *seen, (fact.parent, fact.serves.namespaces))
     newest = (row.said.resource_version, row.time_us) if row.said else None
-    if histories.replaces(*seen, newest):
+    if timelines.replaces(*seen, newest):
         return msgspec.structs.replace(
             row, said=fact, time_us=event.time_us, rules=rules, elastic=elastic,
             sequence=event.sequence,

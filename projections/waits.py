@@ -20,8 +20,8 @@ from bus.envelope import Event
 from bus.errors import TimestampError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.kinds import GOVERNED, QUEUE_ANNOTATION
-from projections import histories
+from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION
+from projections import timelines
 from projections.engine.codec import Codec, text
 from projections.engine.contract import Integer, Key, Projection, row_table
 
@@ -125,10 +125,10 @@ def _folded(row: Wait, part: Part, event: Event) -> Wait:
     if isinstance(part, AdmissionDecided):
         return _marked(named, Mark(event.time_us, part.quota, part.passed))
     if isinstance(part, WorkloadVanished):
-        gone = histories.later(row.gone, (part.resource_version, event.time_us))
+        gone = timelines.later(row.gone, (part.resource_version, event.time_us))
         return msgspec.structs.replace(named, gone=gone)
     newest = (row.said.resource_version, row.time_us) if row.said else None
-    if not histories.replaces(part.resource_version, event.time_us, newest):
+    if not timelines.replaces(part.resource_version, event.time_us, newest):
         return named
     return msgspec.structs.replace(named, said=part, time_us=event.time_us)
 

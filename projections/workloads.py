@@ -18,8 +18,8 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.pods import Owner
 from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
-from bus.kinds import QUOTA_LABELS, Ask
-from projections import histories
+from bus.kube.kinds import QUOTA_LABELS, Ask
+from projections import timelines
 from projections.attribution import Names, names
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
@@ -80,8 +80,8 @@ class Workload(msgspec.Struct, frozen=True):
         """(second from which it holds, what its labels name), oldest first; empty where it never named anything."""
         if all(value[1] is None for _, _, value in self.history):
             return []
-        return histories.distinct(
-            (second, value[1]) for second, value in histories.changes(self.history)
+        return timelines.distinct(
+            (second, value[1]) for second, value in timelines.changes(self.history)
         )
 
     @property
@@ -100,10 +100,10 @@ def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event:
     row = row or Workload(event.cluster, fact.uid, fact.namespace, fact.kind, fact.name)
     history, gone, asked = row.history, row.gone, row.asked
     if isinstance(fact, WorkloadVanished):
-        gone = histories.later(gone, (fact.resource_version, event.time_us))
+        gone = timelines.later(gone, (fact.resource_version, event.time_us))
     else:
         value = (fact.owner, names(fact.labels))
-        history = histories.added(history, fact.resource_version, event.time_us, value)
+        history = timelines.added(history, fact.resource_version, event.time_us, value)
         asked = _newer(asked, _asked(fact, event))
     if (history, gone, asked) == (row.history, row.gone, row.asked):
         return row
@@ -137,7 +137,7 @@ def _newer(known: Asked | None, said: Asked | None) -> Asked | None:
     if one == other:
         # One version is one demand; where a writer broke that, arrival must not choose.
         return min(known, said, key=repr)
-    return said if histories.replaces(*other, one) else known
+    return said if timelines.replaces(*other, one) else known
 
 
 def is_same_word(before: Workload | None, after: Workload) -> bool:
@@ -174,7 +174,7 @@ def top(owner: Owner | None, find: Callable[[str], Workload | None]) -> Owner | 
 def _shown(row: Workload) -> dict[str, Any]:
     return {
         "owner_uid": row.owner.uid if row.owner else None,
-        "vanished": int(histories.is_gone(row.history, row.gone)),
+        "vanished": int(timelines.is_gone(row.history, row.gone)),
     }
 
 

@@ -19,22 +19,22 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.events.clock import ClockTicked
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
 from bus.transport import Transport
 from bus.waiting import beside
 from projections.engine.collecting import seldom_collecting
-from reactors.admission.figures import Decisions
 from reactors.admission.handler import Handler
-from reactors.admission.keeper import Keeper
+from reactors.admission.metrics import Decisions
 from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
-from reactors.admission.view import View
+from reactors.admission.reconciler import Keeper
+from reactors.admission.state import View
 from reactors.admission.withdrawing import Withdrawals
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
-from reactors.queue.lines import Lines
 from reactors.queue.plan import count_all
 from reactors.queue.releasing import Releasing
+from reactors.queue.state import Lines
 from reactors.webhook import proof
 from reactors.webhook.application import Failure
 from reactors.webhook.failure import closed_for

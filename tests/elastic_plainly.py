@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from projections.elastic import (
+from projections.quota_trees.elastic import (
     BUILT_IN,
     DEFAULT,
     ROOT,
@@ -25,8 +25,8 @@ from projections.elastic import (
     scaled_mins,
     shared_weight,
 )
-from projections.elastic.runtime import floor
-from projections.elastic.shape import add, raised, shown
+from projections.quota_trees.elastic.runtime import floor
+from projections.quota_trees.elastic.shape import add, raised, shown
 
 
 class Kept(ElasticTree):

@@ -14,7 +14,7 @@ from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.sources.lists import listed
+from bus.kube.watch.lists import listed
 
 START = "2026-10-26T08:00:00Z"
 START_US = parse_stamp(START)

@@ -5,11 +5,11 @@ Times are whole seconds; one key, ``limits.cpu``, unless a test says more.
 
 from bus.clock import SECOND_US
 from bus.events.admissions import Meter, QuotaDeclared, QuotaSpec, TreeMetered
-from projections.admissions import Draft, Tree
-from projections.admissions.shape import BUSINESS
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare
-from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
 
 CPU = "limits.cpu"
 

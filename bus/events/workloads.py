@@ -23,7 +23,7 @@ def _said_less(body: dict[str, Any]) -> dict[str, Any]:
 class WorkloadObserved(Fact, frozen=True, kw_only=True):
     """An object of a governed kind was seen, a Deployment or a Job, say. Key: its uid.
 
-    ``demand`` to ``replicas`` are what :func:`bus.kinds.asked` reads of it, also of one whose controller answers for
+    ``demand`` to ``replicas`` are what :func:`bus.kube.kinds.asked` reads of it, also of one whose controller answers for
     it: whether it is charged is a question of the whole chain. Version 1 said nothing of them, version 2 nothing of what
     waits: ``wanted``, ``priority_class`` and ``held``.
     """
@@ -59,7 +59,7 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     priority_class: str = ""
     #: It is suspended because it waits in a queue, not by its user.
     held: bool = False
-    #: As :class:`bus.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
+    #: As :class:`bus.kube.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
     unstated: dict[str, tuple[str, ...]] = {}
     notes: tuple[str, ...] = ()
 

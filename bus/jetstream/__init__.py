@@ -10,8 +10,8 @@ Source: NATS ADR-50 (atomic batches), ADR-17 and ADR-37 (ordered and pull consum
 get); every property of the server that is relied on was measured in reliability.md section 1.5.
 """
 
+from bus.jetstream.adapter import JetStream
 from bus.jetstream.connection import Credentials
-from bus.jetstream.door import JetStream
 from bus.jetstream.guard import GuardLine, State, guard_lines, require_safe
 
 __all__ = ["Credentials", "GuardLine", "JetStream", "State", "guard_lines", "require_safe"]

@@ -6,10 +6,10 @@ from functools import partial
 
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
-from bus.kinds import Kind, table
-from bus.resources.quotas import KIND, PATH, PLURAL
+from bus.kube.crds.quotas import KIND, PATH, PLURAL
+from bus.kube.kinds import Kind, table
+from bus.kube.watch.contract import Source
 from bus.sources import namespaces, nodes, pods, priorities, quotas, workloads
-from bus.sources.contract import Source
 
 PODS = Source(
     "pods",

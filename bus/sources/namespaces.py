@@ -9,9 +9,9 @@ import msgspec
 
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
-from bus.sources import records
-from bus.sources.labels import LabelPolicy, kept_labels, named
-from bus.sources.records import Metadata, Record
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy, kept_labels, named
+from bus.kube.watch.records import Metadata, Record
 
 
 class Namespace(msgspec.Struct):

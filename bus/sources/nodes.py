@@ -11,9 +11,9 @@ import msgspec
 
 from bus.envelope import Event
 from bus.events.nodes import NodeObserved, NodeVanished
-from bus.sources import records
-from bus.sources.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
-from bus.sources.records import Metadata, Record
+from bus.kube.watch import records
+from bus.kube.watch.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
+from bus.kube.watch.records import Metadata, Record
 
 #: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
 #: characters.

@@ -28,9 +28,9 @@ import msgspec
 from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
 from bus.errors import ObservationError, TimestampError
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources import nodes, pods
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 
 NODES_FILE = "openb_node_list_all_node.csv"
 PODS_FILE = "openb_pod_list_default.csv"

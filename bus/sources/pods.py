@@ -22,10 +22,10 @@ from bus.charges import effective
 from bus.envelope import Event
 from bus.errors import ObservationError, QuantityError
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
-from bus.sources import records
-from bus.sources.labels import LabelPolicy, encoded_size, kept_texts, named
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
+from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 from bus.sources.limits import LIMITED, bounds, whole_limits
-from bus.sources.records import LONGEST_NAME, Metadata, Record
 
 #: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
 #: rewritten.

@@ -9,9 +9,9 @@ import msgspec
 
 from bus.envelope import Event
 from bus.events.priorities import NEVER, PriorityClassObserved, PriorityClassVanished
-from bus.sources import records
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Metadata, Record
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Metadata, Record
 
 
 class PriorityClass(msgspec.Struct, rename="camel"):

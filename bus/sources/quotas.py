@@ -19,10 +19,10 @@ from bus import strict
 from bus.envelope import Event
 from bus.errors import MalformedJsonError, QuantityError
 from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished, Serves
-from bus.resources import keys, quotas, rules
-from bus.sources import records
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import LARGEST_BODY, Metadata, Record, TooLargeError
+from bus.kube.crds import keys, quotas, rules
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import LARGEST_BODY, Metadata, Record, TooLargeError
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 #: The parent of quotas that name none; no object.

@@ -1,6 +1,6 @@
 """Workloads as facts: the links of the owner chain, and what each asks for. Pure: one record in, one event out.
 
-The governed kinds differ here only by their entry in :mod:`bus.kinds`, which items of a list do not carry; so each
+The governed kinds differ here only by their entry in :mod:`bus.kube.kinds`, which items of a list do not carry; so each
 source says its own. Of a template only amounts and the labels of quotas leave: no environment, no arguments. Reading
 them costs as much as decoding the record, 35 us for two containers, and only workloads pay it.
 
@@ -15,14 +15,14 @@ from typing import Any
 
 import msgspec
 
-from bus import kinds
 from bus.envelope import Event
 from bus.errors import DemandError
 from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
-from bus.kinds import QUOTA_LABELS, Ask, Kind
-from bus.sources import records
-from bus.sources.labels import LabelPolicy, kept_texts
-from bus.sources.records import Metadata, Record, TooLargeError
+from bus.kube import kinds
+from bus.kube.kinds import QUOTA_LABELS, Ask, Kind
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy, kept_texts
+from bus.kube.watch.records import Metadata, Record, TooLargeError
 
 
 class Workload(msgspec.Struct):

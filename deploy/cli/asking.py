@@ -9,8 +9,7 @@ import msgspec
 import sqlalchemy as sa
 import typer
 
-from deploy.cli import times, unassigned
-from deploy.cli.answers import answer, field
+from deploy.cli import times
 from deploy.cli.filters import (
     AllNamespaces,
     Label,
@@ -27,16 +26,18 @@ from deploy.cli.filters import (
     sorted_by,
     wanted,
 )
+from deploy.cli.notes import unassigned
+from deploy.cli.notes.position import Standing, standing, unwatched
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
-from deploy.cli.report_table import print_report
-from deploy.cli.standing import Standing, standing, unwatched
-from deploy.cli.tables import Column
-from deploy.cli.units import Unit, record
-from deploy.cli.words import duration, memory, moment, thousandths
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.output import say, write
+from deploy.cli.rendering.report_table import print_report
+from deploy.cli.rendering.tables import Column
+from deploy.cli.rendering.units import Unit, record
+from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from deploy.hints import hint
-from deploy.ledgers import reading
-from deploy.near import absent
+from deploy.runtime.ledgers import reading
+from deploy.settings.near import absent
 from projections import reports
 from projections.accounts import Account, accounts
 from projections.pod_runs import pod_runs

@@ -12,19 +12,19 @@ import typer
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import QuantityError
 from bus.events.budgets import MOST, BudgetCredited
-from bus.resources.keys import CASH, key_amount
+from bus.kube.crds.keys import CASH, key_amount
 from deploy.cli import times
-from deploy.cli.answers import answer, field
 from deploy.cli.filters import require
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say, write
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import exhausted, hours_text
-from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import moment
-from deploy.ledgers import reading
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say, write
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
+from deploy.runtime.ledgers import reading
 from projections.budgets.entries import budget_entries
 
 _BUDGETS = (
@@ -191,8 +191,8 @@ def credit(
     bursar budget credit research limits.cpu 250 --reason "conference deadline"
     bursar budget credit research limits.nvidia.com/gpu -8.5 --reason "refund of the node failure" --period 2026-11-01
     """
-    from deploy.bootstrap import run
-    from deploy.crediting import credit as credited
+    from deploy.commands.credit_budget import credit as credited
+    from deploy.runtime.bootstrap import run
 
     key = key.removeprefix(CASH)
     amount = _amount(key, hours)

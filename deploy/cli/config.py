@@ -6,9 +6,9 @@ from typing import Annotated, Any
 
 import typer
 
-from deploy.cli.answers import answer, field
-from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
 
 _FIELDS = ("key", "value", "from", "variable", "default", "unit")
 _COLUMNS = (
@@ -44,9 +44,9 @@ def show(
     bursar config show culling
     bursar --config bursar.yaml config show -o json
     """
-    from deploy.near import absent
-    from deploy.settings_origins import origins
-    from deploy.settings_reference import text
+    from deploy.settings.near import absent
+    from deploy.settings.origins import origins
+    from deploy.settings.reference import text
 
     found = origins(asked.settings, asked.given_options, asked.config)
     parts = {one.key.place[0] for one in found}

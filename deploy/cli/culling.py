@@ -13,18 +13,18 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli import times
-from deploy.cli.answers import answer, field
-from deploy.cli.exits import Exit
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import standing
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
+from deploy.cli.program.exits import Exit
 from deploy.cli.reactors import Author
-from deploy.cli.standing import standing
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import duration, moment
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import duration, moment
 from deploy.errors import AbsentObjectError
-from deploy.ledgers import reading
-from projections.admissions.queries import Select
+from deploy.runtime.ledgers import reading
+from projections.quota_trees.queries import Select
 from reactors.culling.policy import parse_duration
 from reactors.engine.reasons import explained
 
@@ -60,7 +60,7 @@ def notebooks(asked: Asked, cluster: Cluster = None) -> None:
     bursar notebooks
     bursar notebooks -o json
     """
-    from deploy.notebooks import notebooks as known
+    from deploy.queries.notebooks import notebooks as known
 
     with reading(asked.place) as connection:
         stands = standing(connection)
@@ -157,7 +157,7 @@ def simulate(
     bursar cull simulate --idle 1h --like bursar --like kubeflow
     bursar cull simulate --idle 1h --culls -o csv
     """
-    from deploy.notebooks import samples
+    from deploy.queries.notebooks import samples
     from reactors.culling.alike import simulate_like
     from reactors.culling.policy import Subject, limits_of
     from reactors.culling.reactor import reactor
@@ -306,9 +306,9 @@ def undo(
     \b
     bursar cull undo 3f2a1d0c9b11e47f6a5c0b6c7d3e7f21
     """
-    from deploy.bootstrap import run
-    from deploy.notebooks import cull as known
-    from deploy.ordering import undo as order
+    from deploy.commands.orders import undo as order
+    from deploy.queries.notebooks import cull as known
+    from deploy.runtime.bootstrap import run
 
     with reading(asked.place) as connection:
         found = known(_select(connection), cluster or asked.place.cluster, decision)

@@ -9,17 +9,17 @@ import sqlalchemy as sa
 import typer
 
 from bus.clock import SECOND_US
-from deploy.cli.answers import answer, field
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Asked, command
-from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import moment
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
 from deploy.hints import hint
-from deploy.ledgers import reading
+from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from projections.admissions.queries import Select
+    from projections.quota_trees.queries import Select
     from reactors.engine.replica import Blocked
 
 _QUERY = (
@@ -56,7 +56,7 @@ def evictions(asked: Asked, most: Most = 100) -> None:
     bursar evictions --most 1000 -o json
     """
     from bus.events.decisions import Evict
-    from deploy.blocked import blocked
+    from deploy.runtime.blocked import blocked
 
     with reading(asked.place) as connection:
         stands = standing(connection)

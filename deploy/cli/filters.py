@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import sqlalchemy as sa
 import typer
 
-from deploy.near import absent
+from deploy.settings.near import absent
 from projections.pod_runs import held_segments, pod_runs
 from projections.quotas import quotas
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.admissions.held import grants
 from projections.attribution import names_above
+from projections.quota_trees.held import grants
 from projections.quotas import codec, quotas, rule_of
 
 

@@ -16,15 +16,15 @@ from bus.clock import format_stamp
 from bus.errors import LedgerError
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact
-from deploy.cli.answers import answer, field
-from deploy.cli.layout import Cell
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say, write
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import moment
-from deploy.ledgers import reading
-from deploy.near import absent
-from deploy.questions import ROWS, ask
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say, write
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
+from deploy.queries.sql import ROWS, ask
+from deploy.runtime.ledgers import reading
+from deploy.settings.near import absent
 from projections.engine.store import event_of_row
 from projections.engine.tables import events as archive
 
@@ -83,7 +83,7 @@ def export(
     bursar export history.ndjson.zst --from-sequence 100001 --segment 100000
     bursar export held.parquet               needs: pip install 'bursar[parquet]'
     """
-    from deploy.exporting import export_events, export_parquet
+    from deploy.commands.export import export_events, export_parquet
 
     with reading(asked.place) as connection:
         if file.suffix == ".parquet":

@@ -19,13 +19,13 @@ from bus.errors import TimestampError
 from bus.events.histories import HistoryImported
 from bus.sources import openb
 from bus.sources.events import read_lines
-from deploy.cli.consoles import console
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
+from deploy.cli.rendering.consoles import console
+from deploy.cli.rendering.output import write
 from deploy.hints import hint
 
 if TYPE_CHECKING:
-    from deploy.intake import Taken
+    from deploy.runtime.import_events import Taken
 
 
 def register(app: typer.Typer) -> None:
@@ -119,8 +119,8 @@ def _take_in(
         disable=not out.is_terminal,
     )
     # The bus door takes its time to import, which `--help` should not pay.
-    from deploy.bootstrap import run
-    from deploy.intake import saying, take_in
+    from deploy.runtime.bootstrap import run
+    from deploy.runtime.import_events import saying, take_in
 
     with saying(asked.settings, events, origin) as child, bar:
         said = bar.add_task("on the bus", total=total)

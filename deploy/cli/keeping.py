@@ -14,13 +14,13 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bus.clock import format_stamp
 from bus.errors import LedgerError
-from deploy.cli.answers import answer, field
-from deploy.cli.consoles import console
-from deploy.cli.exits import Exit
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import say, write
-from deploy.ledgers import ledger, reader, reading
-from deploy.locking import writer_lock
+from deploy.cli.program.exits import Exit
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.consoles import console
+from deploy.cli.rendering.output import say, write
+from deploy.runtime.ledgers import ledger, reader, reading
+from deploy.runtime.locking import writer_lock
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events
 from projections.engine.tables import parked as parked_events
@@ -165,7 +165,7 @@ def verify(
     bursar verify --key 9a41…
     bursar verify --decisions
     """
-    from deploy.rederiving import rederived, releases
+    from deploy.queries.decisions import rederived, releases
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
@@ -230,8 +230,8 @@ def recover(
     bursar recover
     bursar recover --yes
     """
-    from deploy.bootstrap import run
-    from deploy.recovery import recovered
+    from deploy.commands.recover import recovered
+    from deploy.runtime.bootstrap import run
 
     with writing(asked, "recover") as store, bar("recovering") as told:
         found = run(recovered(asked.settings, store, renews=yes, told=lambda _, a, b: told(a, b)))

@@ -21,8 +21,8 @@ import typer
 from deploy.cli.light import LightCommand
 
 if TYPE_CHECKING:
-    from deploy.settings import Settings
-    from deploy.settings_place import Place
+    from deploy.settings.place import Place
+    from deploy.settings.shape import Settings
 
 #: Exit code when the reader of the output went away, as a shell has it for SIGPIPE.
 PIPE = 141
@@ -62,14 +62,14 @@ class Asked:
     @functools.cached_property
     def settings(self) -> Settings:
         """Options, environment, file, defaults. Raises SettingsError."""
-        from deploy.settings_load import load
+        from deploy.settings.load import load
 
         return load(self.given_options, self._given.config)
 
     @functools.cached_property
     def place(self) -> Place:
         """Where the ledger is, and its cluster. Raises SettingsError."""
-        from deploy.settings_place import place
+        from deploy.settings.place import place
 
         return place(self.given_options, self._given.config)
 

@@ -10,23 +10,23 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from bus.events.queues import MOST_PRIORITY, QueueOrdered
-from bus.resources.keys import key_text
-from deploy.cli.answers import answer, field
+from bus.kube.crds.keys import key_text
 from deploy.cli.filters import require
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.reactors import Author
-from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import duration, moment
-from deploy.consulting import only_cluster
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import duration, moment
 from deploy.errors import SettingsError
 from deploy.hints import hint
-from deploy.ledgers import reading
-from deploy.near import absent
-from projections.admissions.queries import Select
+from deploy.queries.quotas import only_cluster
+from deploy.runtime.ledgers import reading
+from deploy.settings.near import absent
+from projections.quota_trees.queries import Select
 from projections.waits import waits
 
 _FIELDS = (
@@ -64,7 +64,7 @@ def show(
     bursar queue show
     bursar queue show vision -o json
     """
-    from deploy.queues import queues
+    from deploy.queries.queues import queues
 
     with reading(asked.place) as connection:
         stands = standing(connection)
@@ -132,8 +132,8 @@ def _order(
     asked: Asked, name: str, action: str, priority: int | None, reason: str, author: str | None,
     cluster: str | None,
 ) -> None:  # fmt: skip
-    from deploy.bootstrap import run
-    from deploy.queues import order
+    from deploy.queries.queues import order
+    from deploy.runtime.bootstrap import run
 
     with reading(asked.place) as connection:
         cluster = cluster or only_cluster(connection, asked.place.cluster)

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
+from deploy.cli.rendering.output import say
 
 Author = Annotated[
     str | None,
@@ -42,8 +42,8 @@ def resume(asked: Asked, reason: Reason = "", author: Author = None) -> None:
 
 
 def _order(asked: Asked, is_paused: bool, reason: str, author: str | None) -> None:
-    from deploy.bootstrap import run
-    from deploy.ordering import pause as order
+    from deploy.commands.orders import pause as order
+    from deploy.runtime.bootstrap import run
 
     by = author or getpass.getuser()
     sequence = run(order(asked.settings, is_paused=is_paused, author=by, reason=reason))

@@ -12,19 +12,20 @@ import typer
 from bus import embedded
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
-from deploy.addresses import masked
-from deploy.cli import times, unassigned
-from deploy.cli.clocks import clock_offset, clock_trouble
-from deploy.cli.exits import Exit
+from deploy.cli import times
 from deploy.cli.governed import governed, governed_line
+from deploy.cli.notes import unassigned
+from deploy.cli.notes.position import seen_until, standing
+from deploy.cli.notes.proven import admission_line, enforces_nothing
+from deploy.cli.notes.unread import unread, unread_lines
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
-from deploy.cli.proven import admission_line, enforces_nothing
-from deploy.cli.standing import seen_until, standing
-from deploy.cli.unread import unread, unread_lines
+from deploy.cli.program.exits import Exit
+from deploy.cli.rendering.clocks import clock_offset, clock_trouble
+from deploy.cli.rendering.output import write
 from deploy.hints import hint
-from deploy.ledgers import reading
-from deploy.settings import Settings
+from deploy.runtime.ledgers import reading
+from deploy.settings.addresses import masked
+from deploy.settings.shape import Settings
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
 
@@ -158,14 +159,14 @@ def _look(settings: Settings) -> BusView:
             view.trouble = "no history in the data folder"
             return view
     # Who talks to a bus takes half a second to import.
-    from deploy.bootstrap import run
+    from deploy.runtime.bootstrap import run
 
     run(_ask(settings, view))
     return view
 
 
 async def _ask(settings: Settings, view: BusView) -> None:
-    from deploy.bootstrap import bus
+    from deploy.runtime.bootstrap import bus
 
     try:
         async with bus(settings, is_checked=False) as opened:

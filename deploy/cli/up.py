@@ -11,14 +11,14 @@ from rich.live import Live
 from rich.text import Text
 
 from bus.clock import SystemClock
-from deploy.cli.consoles import console
-from deploy.cli.escapes import inert
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
+from deploy.cli.rendering.consoles import console
+from deploy.cli.rendering.escapes import inert
+from deploy.cli.rendering.output import say
 from deploy.errors import StoppedError
 
 if TYPE_CHECKING:
-    from deploy.service import Progress
+    from deploy.runtime.service import Progress
 
 #: Without a terminal: how often a line says how things are, where they changed.
 QUIET_SECONDS = 60.0
@@ -48,8 +48,8 @@ def up(
     KUBECONFIG=~/.kube/prod bursar up --data /var/lib/bursar
     bursar up --ledger postgresql://bursar@db/bursar --bus nats://nats:4222
     """
-    from deploy.bootstrap import run
-    from deploy.service import serve
+    from deploy.runtime.bootstrap import run
+    from deploy.runtime.service import serve
 
     settings = asked.settings
     screen = LiveScreen() if sys.stderr.isatty() else LineScreen()

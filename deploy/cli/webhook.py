@@ -7,10 +7,10 @@ import asyncio
 import typer
 
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
+from deploy.cli.rendering.output import say
 from deploy.errors import SettingsError, StoppedError
-from deploy.settings import Settings
-from deploy.settings_admission import told_of
+from deploy.settings.admission import told_of
+from deploy.settings.shape import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -28,7 +28,7 @@ def webhook(asked: Asked) -> None:
     \b
     BURSAR_ADMISSION__MODE=enforce bursar webhook --bus nats://nats:4222
     """
-    from deploy.bootstrap import run
+    from deploy.runtime.bootstrap import run
 
     settings = asked.settings
     if settings.admission.mode not in ("shadow", "enforce"):
@@ -42,9 +42,9 @@ def webhook(asked: Asked) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    from deploy.admission import admitting
-    from deploy.bootstrap import bus
-    from deploy.files import raise_file_limit
+    from deploy.runtime.admission import admitting
+    from deploy.runtime.bootstrap import bus
+    from deploy.runtime.files import raise_file_limit
 
     settings.admission.require_authenticated()
     say(raise_file_limit())

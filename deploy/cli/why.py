@@ -14,23 +14,23 @@ from bus.events.admissions import AdmissionReleased, QuotaDeclared
 from bus.events.budgets import BudgetCredited, BudgetJudged
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.resources.keys import CASH, key_text
-from deploy.cli import why_queue, why_reactors
-from deploy.cli.answers import answer, field
-from deploy.cli.layout import Cell
+from bus.kube.crds.keys import CASH, key_text
+from deploy.cli.explaining import queue, reactors
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Asked, command
 from deploy.cli.quotas.finding import find, names
 from deploy.cli.quotas.options import Cluster
-from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column, Row
-from deploy.cli.words import moment
-from deploy.consulting import only_cluster
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
 from deploy.errors import AbsentObjectError
-from deploy.ledgers import reading
-from deploy.near import absent
-from projections.admissions.decisions import Decision, admissions, codec
-from projections.admissions.declared import declared_quotas
-from projections.admissions.queries import Select, archived, facts
+from deploy.queries.quotas import only_cluster
+from deploy.runtime.ledgers import reading
+from deploy.settings.near import absent
+from projections.quota_trees.decisions import Decision, admissions, codec
+from projections.quota_trees.declared import declared_quotas
+from projections.quota_trees.queries import Select, archived, facts
 from reactors.admission.withdrawing import UNANSWERED
 
 _FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
@@ -97,17 +97,17 @@ def why(
 
         decisions = _decisions(connection, select, cluster, name)
         steps = list(_chain(select, cluster, decisions)) or list(_of_quota(select, cluster, name))
-        queued = why_queue.waited(select, cluster, name, {one.said.uid for one in decisions})
+        queued = queue.waited(select, cluster, name, {one.said.uid for one in decisions})
         now_us = stands.newest_s * SECOND_US
-        waited = list(why_queue.steps(select, cluster, queued, now_us, steps))
+        waited = list(queue.steps(select, cluster, queued, now_us, steps))
         known = {(row["sequence"], row["about"]) for row in waited}
         steps = [
             s for s in steps if s["step"] != "seen" or (s["sequence"], s["about"]) not in known
         ]
         steps += waited
         objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
-        steps += why_reactors.steps(select, cluster, name, objects)
-        steps += why_reactors.held_back(select, cluster, name, objects, now_us)
+        steps += reactors.steps(select, cluster, name, objects)
+        steps += reactors.held_back(select, cluster, name, objects, now_us)
         if not steps and not objects:
             raise absent("workload, pod, quota or decision", name, names(connection, cluster))
     if not steps:
@@ -165,7 +165,7 @@ def _chain(select: Select, cluster: str, decisions: list[Decision]) -> Iterator[
             left = _amounts(back.charge) or "nothing"
             step = "withdrawn" if back.reason == UNANSWERED else "released"
             yield _step(
-                event, why_queue.BACK.get(back.reason, step), named[back.uid], back.quota,
+                event, queue.BACK.get(back.reason, step), named[back.uid], back.quota,
                 back.reason, f"held from now on: {left}", fact.based_on,
             )  # fmt: skip
 
@@ -181,7 +181,7 @@ def _decided(one: Decision, *, is_late: bool = False) -> dict[str, Any]:
     if said.left is not None:
         left = _amounts(said.left.charge) or "nothing"
         numbers.append(f"taken from its owner, which goes without it and is left with {left}")
-    numbers += [why_queue.missing(deficit) for deficit in said.deficits]
+    numbers += [queue.missing(deficit) for deficit in said.deficits]
     if is_late:
         numbers.append("stored after the answer bursar-unavailable, so it was taken back")
     elif said.verdict != "refused":
@@ -224,7 +224,7 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
             if fact.quota == name:
                 limits = _amounts(fact.spec.hard) if fact.spec else ""
                 numbers = [f"limits {limits}"] if limits else []
-                numbers += [why_queue.missing(one) for one in fact.deficits]
+                numbers += [queue.missing(one) for one in fact.deficits]
                 numbers += [f"keys {', '.join(fact.keys)}"] if fact.keys else []
                 step = "seen" if fact.stage == "observed" else fact.verdict
                 yield _step(

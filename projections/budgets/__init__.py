@@ -10,7 +10,7 @@ Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` 
 
 from projections.budgets.periods import Every, Period, Schedule
 from projections.budgets.spend import Piece, Spend, committed, spend_of
-from projections.budgets.standing import (
+from projections.budgets.status import (
     WARN_PERCENT,
     Exhaustion,
     OnExhaustion,

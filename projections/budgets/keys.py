@@ -4,7 +4,7 @@ A quota's key is ``limits.RESOURCE`` or ``requests.RESOURCE``, with a type behin
 label spends on the typed key and on every dot-boundary prefix of it that the quota has; work without one on the
 plain key alone. The ledger books one amount for each resource, so both words mean the same account there: the
 account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from. Which keys an amount is *held* under
-is :mod:`projections.admissions.keys`.
+is :mod:`projections.quota_trees.keys`.
 
 Source: ``koordinator.md`` section 1 (keys, labels, charging).
 """

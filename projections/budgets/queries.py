@@ -12,15 +12,15 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.events.budgets import BudgetJudged
-from projections.admissions.queries import archived, facts
 from projections.budgets.entries import budget_entries, codec, credited
 from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
-from projections.budgets.standing import Standing
+from projections.budgets.status import Standing
 from projections.evidence import moments_s
 from projections.pod_runs import held_segments, pod_runs
+from projections.quota_trees.queries import archived, facts
 from projections.usage import HOUR
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]

@@ -7,10 +7,10 @@ from typing import TypeVar
 
 import msgspec
 
-from bus.kinds import QUOTA_LABELS
-from projections import histories
-from projections.admissions.shape import BUSINESS, ELASTIC
+from bus.kube.kinds import QUOTA_LABELS
+from projections import timelines
 from projections.cluster.rows import Pod, Row, Workload
+from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 K = TypeVar("K")
 
@@ -171,7 +171,7 @@ def named_quotas(labels: Mapping[str, str]) -> list[QuotaRef]:
 def _newest(rows: Mapping[str, Row]) -> str:
     found: Row | None = None
     for _, row in sorted(rows.items()):
-        if found is None or histories.precedes(
+        if found is None or timelines.precedes(
             found.version, found.seen_us, row.version, row.seen_us
         ):
             found = row

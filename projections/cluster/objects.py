@@ -3,7 +3,7 @@
 The same facts give the same state whatever their order, and however often they come:
 
 - *Order* of two observations of one uid: by resourceVersion where both are decimal, else by the time of the observation
-  (:mod:`projections.histories`). The same version again keeps the earlier time.
+  (:mod:`projections.timelines`). The same version again keeps the earlier time.
 - *A deletion* is certain: a uid never comes back, so an observation that comes late does not bring the object back.
 - *A complete list* without the object ends it, unless the object was observed after the list was asked for, or in a
   version behind the list's. A list may be wrong: what is observed after it exists. Of several lists the newest counts.
@@ -20,7 +20,7 @@ import msgspec
 
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
-from projections import histories
+from projections import timelines
 from projections.cluster.rows import Make, Namespace, R, Row
 
 #: Deleted objects of one store that are remembered.
@@ -101,7 +101,7 @@ class ObjectStore(Generic[R]):
         if known is None:
             row = make(known)
             self._sorted[kind] = None
-        elif histories.is_ordered(version) and known.version == version:
+        elif timelines.is_ordered(version) and known.version == version:
             if time_us < known.seen_us:
                 row = make(known)
                 row.last_us = known.last_us
@@ -111,7 +111,7 @@ class ObjectStore(Generic[R]):
                     return
                 row = known
             row.listed_us = known.listed_us
-        elif histories.precedes(known.version, known.seen_us, version, time_us):
+        elif timelines.precedes(known.version, known.seen_us, version, time_us):
             row = make(known)
             row.listed_us = known.listed_us
         else:
@@ -214,13 +214,13 @@ def _outlives(row: Row, part: _Part) -> bool:
     """Whether an object that a list is without was observed after it was asked for, or in a version behind the list's."""
     if row.last_us >= part.asked_us:
         return True
-    is_ordered = histories.is_ordered(row.version) and histories.is_ordered(part.version)
-    return is_ordered and histories.precedes(part.version, 0, row.version, 0)
+    is_ordered = timelines.is_ordered(row.version) and timelines.is_ordered(part.version)
+    return is_ordered and timelines.precedes(part.version, 0, row.version, 0)
 
 
 def _rank(part: _Part) -> tuple[int, bool, int, str, str, str]:
     """Which of two lists is the newer: by when they were asked for, then by version."""
-    is_ordered = histories.is_ordered(part.version)
+    is_ordered = timelines.is_ordered(part.version)
     length = len(part.version) if is_ordered else 0
     return (part.asked_us, is_ordered, length, part.version, part.first, part.until)
 

@@ -23,7 +23,7 @@ from bus.events.pods import Owner, PodObserved, PodState
 from bus.events.priorities import NEVER, PriorityClassObserved
 from bus.events.quotas import QuotaObserved
 from bus.events.workloads import WorkloadObserved
-from bus.kinds import Ask
+from bus.kube.kinds import Ask
 
 POD = "Pod"
 

@@ -22,8 +22,7 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from projections import histories
-from projections.admissions.shape import BUSINESS, ELASTIC
+from projections import timelines
 from projections.cluster import rows
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore
@@ -36,6 +35,7 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
+from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
 DEPTH = 8
@@ -125,7 +125,7 @@ class ClusterState:
     def _namespace(self, fact: NamespaceObserved, time_us: int) -> None:
         known = self.namespaces.get(fact.name)
         before = None if known is None else (known.version, known.seen_us)
-        if histories.replaces(fact.resource_version, time_us, before):
+        if timelines.replaces(fact.resource_version, time_us, before):
             found = self.namespaces[fact.name] = rows.namespace(fact, time_us)
             self._changes.append(Change(Namespace.kind, fact.name, known, found))
 

@@ -15,7 +15,7 @@ from bus.envelope import Event
 from bus.events.observations import SourceHeard
 from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
-from projections import histories, namespaces, nodes, quotas, workloads
+from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
@@ -26,6 +26,7 @@ from projections.pod_runs.derive import Above, derive
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.recent import RecentLists
+from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
     Pod,
     PodRun,
@@ -36,7 +37,6 @@ from projections.pod_runs.shape import (
     pod_runs,
     segment_columns,
 )
-from projections.serving import Serving
 
 #: Ended pods that stay in memory, so that a repeated or late event asks no database.
 ENDED_KEPT = 20_000
@@ -102,10 +102,10 @@ class PodRuns:
     def follow(self, before: Any, after: Any, sequence: int) -> None:
         """Derive again every pod whose run a changed row may touch."""
         if isinstance(after, namespaces.Namespace):
-            since = histories.first_difference(before.owners() if before else [], after.owners())
+            since = timelines.first_difference(before.owners() if before else [], after.owners())
             self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
-            since = histories.first_difference(before.models() if before else [], after.models())
+            since = timelines.first_difference(before.models() if before else [], after.models())
             if since is not None:
                 found = self._pods.on_node((after.cluster, after.name), since)
                 self._derive_again(found, sequence)

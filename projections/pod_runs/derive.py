@@ -12,11 +12,12 @@ from collections.abc import Callable
 import msgspec
 
 from bus.events.pods import Owner
-from projections import histories, serving
+from projections import timelines
 from projections.attribution import Names, attributed
-from projections.histories import MICROSECONDS
 from projections.namespaces import Owners
+from projections.pod_runs import serving
 from projections.pod_runs.shape import Pod, Run, Segment
+from projections.timelines import MICROSECONDS
 
 #: Group of what nobody is named for.
 UNASSIGNED = "unassigned"
@@ -112,7 +113,7 @@ def _segments(
     start_s: int,
     end_s: int | None,
 ) -> tuple[Segment, ...]:
-    values = histories.changes(tuple(p for p in pod.history if p[2][6] is not None))
+    values = timelines.changes(tuple(p for p in pod.history if p[2][6] is not None))
     node_models = {value[6]: models(value[6]) for _, value in values}
     cuts = {start_s}
     for changes in (values, owners, quotas, *node_models.values()):
@@ -123,8 +124,8 @@ def _segments(
     for second in sorted(cuts):
         if end_s is not None and second >= end_s:
             break
-        cpu, memory, gpu, extended, team, user, node, own = histories.at(values, second)
-        named = histories.at(owners, second) or _NOBODY
+        cpu, memory, gpu, extended, team, user, node, own = timelines.at(values, second)
+        named = timelines.at(owners, second) or _NOBODY
         segment = Segment(
             second,
             None,
@@ -135,9 +136,9 @@ def _segments(
             team or named[0] or UNASSIGNED,
             user or named[1] or UNASSIGNED,
             node,
-            histories.at(node_models[node], second),
+            timelines.at(node_models[node], second),
             *attributed(
-                histories.at(quotas, second),
+                timelines.at(quotas, second),
                 own,
                 named[2],
                 namespace=pod.namespace,

@@ -14,10 +14,10 @@ from bus.charges import charged_bytes
 from bus.envelope import Event
 from bus.events.pods import PodState, PodVanished
 from projections.attribution import names
-from projections.histories import added, precedes, replaces
 from projections.pod_runs import stamps
 from projections.pod_runs.shape import Pod, Terminal, Value
 from projections.pod_runs.stamps import FIRST_US, Stamps
+from projections.timelines import added, precedes, replaces
 
 #: Phases after which a pod holds nothing.
 TERMINAL = frozenset({"Succeeded", "Failed"})

@@ -12,9 +12,9 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from projections.histories import is_ordered, precedes
 from projections.pod_runs.derive import Absence
 from projections.pod_runs.shape import Pod
+from projections.timelines import is_ordered, precedes
 
 #: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
 #: Lists asked for longer than this before an observation (microseconds) say nothing of what came after it.

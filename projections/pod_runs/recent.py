@@ -16,10 +16,10 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.histories import precedes
 from projections.pod_runs import lists, queries
 from projections.pod_runs.derive import Absence
 from projections.pod_runs.shape import Pod, pod_beats, pod_lists
+from projections.timelines import precedes
 
 #: Words that the source of pods is told that stay in memory: an hour.
 BEATS_KEPT = 64

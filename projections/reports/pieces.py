@@ -10,9 +10,9 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from projections import histories, namespaces, nodes, serving, workloads
+from projections import namespaces, nodes, timelines, workloads
 from projections.attribution import Names, attributed
-from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, stored
+from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
@@ -162,7 +162,7 @@ class _Named:
             return ""
         top = workloads.top(pod.owner, self._workloads.get)
         above = self._workloads.get(top.uid) if top else None
-        of_workload = histories.at(above.quotas(), created_s) if above else None
+        of_workload = timelines.at(above.quotas(), created_s) if above else None
         around = self._serving.around(pod.cluster, pod.namespace)
         return attributed(
             of_workload, pod.history[-1][2][7], mapped, namespace=pod.namespace,
@@ -177,7 +177,7 @@ class _Named:
         ((pod, run),) = [(one.pod, one.run) for one in stored([row], ())]
         created_s, place = run.created_s, (pod.cluster, pod.namespace)
         team, user, node = pod.history[-1][2][4:7]
-        named = histories.at(self._owners.get(place, []), created_s) or (
+        named = timelines.at(self._owners.get(place, []), created_s) or (
             None,
             None,
             None,
@@ -186,7 +186,7 @@ class _Named:
         model = (
             None
             if node is None
-            else histories.at(self._models.get((pod.cluster, node), []), created_s)
+            else timelines.at(self._models.get((pod.cluster, node), []), created_s)
         )
         quota = self._quota(pod, created_s, named[2])
         return Holding(0, 0, 0, 0, 0, team, user, node, model, quota)

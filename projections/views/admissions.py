@@ -1,6 +1,6 @@
 """Who was answered what, what quotas hold for whom, and how much of each key is used: the journals of the trees as rows.
 
-``used`` is here what :class:`projections.admissions.tree.Tree` works out in order; a test holds the two against each other.
+``used`` is here what :class:`projections.quota_trees.tree.Tree` works out in order; a test holds the two against each other.
 """
 
 from __future__ import annotations

@@ -15,8 +15,8 @@ import msgspec
 
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
-from bus.kinds import Ask, Kind, asked
-from projections.admissions import Draft, charged
+from bus.kube.kinds import Ask, Kind, asked
+from projections.quota_trees import Draft, charged
 from reactors.admission.decide import Request, decide, over
 from reactors.admission.declare import Proposal, declare
 

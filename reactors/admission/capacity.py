@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.admissions import TreeMetered
-from projections.admissions import Draft
 from projections.cluster.rows import Node
+from projections.quota_trees import Draft
 
 
 def capacity(nodes: Iterable[Node]) -> dict[str, int]:

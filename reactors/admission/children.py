@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import msgspec
 
-from bus import kinds
 from bus.clock import Clock
 from bus.events.admissions import Child
 from bus.events.pods import Owner
-from projections.admissions.keys import counted, summed
+from bus.kube import kinds
 from projections.cluster import POD
+from projections.quota_trees.keys import counted, summed
 from reactors.admission.lives import DEPTH, Undo
 from reactors.admission.mapping import Place, types_of
 from reactors.admission.owners import Controllers, collects, controller_of, is_open
-from reactors.admission.view import View
+from reactors.admission.state import View
 from reactors.webhook.review import Answer, Review
 
 

@@ -17,16 +17,16 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
-from projections.admissions.keys import counted
-from projections.admissions.shape import ANY_OWNER, Grant, Node
 from projections.cluster import POD, Pod
+from projections.quota_trees.keys import counted
+from projections.quota_trees.shape import ANY_OWNER, Grant, Node
 from reactors.admission.lives import DEPTH, Lives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object
 from reactors.admission.owners import NODE, is_covering, is_open
 
 if TYPE_CHECKING:
-    from reactors.admission.view import View
+    from reactors.admission.state import View
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US

@@ -3,7 +3,7 @@
 An ask is "this object (uid) wants to hold N from now on", never a difference. What rises is
 checked, key by key, against what the quota has left; all keys fit, or nothing is charged. What
 falls is admitted, and stays charged until it is *seen* to be smaller: the review is no proof that
-the change is stored. The keeper gives it back (:mod:`reactors.admission.keep`).
+the change is stored. The keeper gives it back (:mod:`reactors.admission.reconcile`).
 
 Source: ``koordinator.md`` section 1; ``reliability.md`` P13, P14, D6 to D11; house.md section 5.
 """
@@ -14,8 +14,8 @@ import msgspec
 
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
-from projections.admissions import Draft, Node, charged
-from projections.admissions.shape import ELASTIC
+from projections.quota_trees import Draft, Node, charged
+from projections.quota_trees.shape import ELASTIC
 from reactors.admission.lives import largest
 
 
@@ -44,7 +44,7 @@ class Request(msgspec.Struct, frozen=True):
     live: dict[str, int] = {}
     #: For which of them it asks; None = for itself.
     child: Child | None = None
-    #: Containers that have to state more than they do (:class:`bus.kinds.Ask`); nothing where that is not asked of them.
+    #: Containers that have to state more than they do (:class:`bus.kube.kinds.Ask`); nothing where that is not asked of them.
     unstated: dict[str, tuple[str, ...]] = {}
 
 

@@ -3,7 +3,7 @@
 A child's limit is taken from its parent as a whole, used or not: ``used`` of a parent is what its own
 workloads hold and what its children claim. A raise counts for the parent from the moment it is
 admitted and for what is below only when it is seen in the cluster; a cut the other way round
-(:class:`projections.admissions.tree.Node`).
+(:class:`projections.quota_trees.tree.Node`).
 
 Source: ``koordinator.md`` section 1 (tree webhook); ``reliability.md`` C6 to C9.
 """
@@ -13,12 +13,12 @@ from __future__ import annotations
 import msgspec
 
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
-from projections.admissions import Draft, Node
-from projections.admissions.elastic import quota_of
-from projections.admissions.shape import BUSINESS, ELASTIC
-from projections.elastic import review
-from projections.elastic.rules import with_defaults
-from projections.elastic.topology import Topology
+from projections.quota_trees import Draft, Node
+from projections.quota_trees.elastic import review
+from projections.quota_trees.elastic.rules import with_defaults
+from projections.quota_trees.elastic.topology import Topology
+from projections.quota_trees.elastic_tree import quota_of
+from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors.admission.decide import over
 
 #: Levels of a tree and children of a quota (catalogue C7).

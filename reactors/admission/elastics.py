@@ -1,14 +1,14 @@
 """The elastic quotas of a cluster as admission asks for them. Pure.
 
-Which of one name counts, and which serves a namespace, is the ledger's rule: :mod:`projections.elastic.served`.
+Which of one name counts, and which serves a namespace, is the ledger's rule: :mod:`projections.quota_trees.elastic.served`.
 """
 
 from __future__ import annotations
 
-from projections.admissions.shape import ELASTIC
-from projections.elastic import served
-from reactors.admission.keep import SeenQuota
+from projections.quota_trees.elastic import served
+from projections.quota_trees.shape import ELASTIC
 from reactors.admission.mapping import Place
+from reactors.admission.reconcile import SeenQuota
 
 #: Why workloads of a namespace may not use its quota: one of another namespace has its name.
 NAMESAKE = "quota-namesake"

@@ -15,19 +15,19 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from bus import kinds
 from bus.clock import Clock
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided, Child, QuotaDeclared
-from projections import histories
-from projections.admissions import Draft, Tree
-from projections.admissions.keys import counted
-from projections.admissions.shape import BUSINESS, ELASTIC, LANDED_US
+from bus.kube import kinds
+from projections import timelines
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.keys import counted
+from projections.quota_trees.shape import BUSINESS, ELASTIC, LANDED_US
+from reactors.admission.batching import Desk
 from reactors.admission.children import Below, Children, Holder
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, covers, decide, move
 from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.desk import Desk
 from reactors.admission.mapping import Place, tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.objects import Object
@@ -44,8 +44,8 @@ from reactors.admission.reading import (
     rested,
     version_of,
 )
+from reactors.admission.state import View, spec_of
 from reactors.admission.stating import is_up, to_state, waits
-from reactors.admission.view import View, spec_of
 from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -176,7 +176,7 @@ class Handler:
             tree = self._journals.tree(name)
             for quota in tree.holders[found.uid]:
                 grant = tree.nodes[quota].grants[found.uid]
-                is_passed = histories.precedes(grant.reshaped, 0, found.version, 0)
+                is_passed = timelines.precedes(grant.reshaped, 0, found.version, 0)
                 is_listed = found.listed_us >= grant.asked_us + LANDED_US
                 if grant.reshaped and not (is_passed or is_listed):
                     return True

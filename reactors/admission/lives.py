@@ -4,7 +4,7 @@ A pod lives until it has ended or is gone, whatever its owner's template says no
 node of a chain; a node knows what the live pods below it ask for, and what its children ask for: of each the larger of
 what it says itself and what lives below it, so that pods which still end count beside those that take their places.
 What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
-key :data:`projections.admissions.keys.EXPECTED`.
+key :data:`projections.quota_trees.keys.EXPECTED`.
 
 A change costs as many steps as the chain is long, never a walk over pods.
 
@@ -18,9 +18,9 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from projections import histories
-from projections.admissions.keys import EXPECTED
-from projections.admissions.shape import LANDED_US
+from projections import timelines
+from projections.quota_trees.keys import EXPECTED
+from projections.quota_trees.shape import LANDED_US
 
 Amounts = Mapping[str, int]
 Undo = Callable[[], None]
@@ -128,7 +128,7 @@ class Lives:
                 return
             node = self._node(uid)
         self._link(node, self._parent_of(uid))
-        is_landed = not node.version or histories.precedes(node.version, 0, version, 0)
+        is_landed = not node.version or timelines.precedes(node.version, 0, version, 0)
         expected = _NOTHING if is_landed else node.expected
         self._say(node, ask, expected)
 
@@ -171,7 +171,7 @@ class Lives:
         is_known = before is not None and (before.version or before.seen_us)
         if before is not None and is_known:
             # A review may be ahead of what is seen.
-            if not histories.precedes(before.version, before.seen_us, version, time_us):
+            if not timelines.precedes(before.version, before.seen_us, version, time_us):
                 return
         node = self._nodes.get(parent) or self._node(parent)
         self._put(uid, _Pod(node, amounts, amounts, version, time_us))

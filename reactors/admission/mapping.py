@@ -15,8 +15,8 @@ from collections.abc import Mapping
 import msgspec
 
 from bus.events.quotas import QuotaObserved
-from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.attribution import Rules, counts, names_above
+from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"

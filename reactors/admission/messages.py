@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from bus.clock import format_stamp
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
-from bus.resources.keys import key_text
-from projections.admissions import Tree
+from bus.kube.crds.keys import key_text
+from projections.quota_trees import Tree
 
 _WHY = {
     "quota-unknown": "there is no quota {quota!r}: create it, or correct the label on this object or its namespace",

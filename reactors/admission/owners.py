@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from bus.events.pods import Owner
-from bus.kinds import GOVERNED, Kind
+from bus.kube.kinds import GOVERNED, Kind
 from reactors.webhook.review import Review
 
 #: Kubernetes' own controllers, where they have one account for all.

@@ -17,8 +17,8 @@ from bus.events.admissions import AdmissionDecided
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from projections import histories
-from projections.admissions.shape import LANDED_US
+from projections import timelines
+from projections.quota_trees.shape import LANDED_US
 
 _SEEN = {PodObserved.wire_type, WorkloadObserved.wire_type}
 _GONE = {PodVanished.wire_type, WorkloadVanished.wire_type}
@@ -65,7 +65,7 @@ class Raises:
             return None
         if event.type in _SEEN:
             version = _seen.decode(event.body).resource_version
-            if raised.version and not histories.precedes(raised.version, 0, version, 0):
+            if raised.version and not timelines.precedes(raised.version, 0, version, 0):
                 return None
         elif event.type not in _GONE:
             return None

@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 
-from bus import kinds
 from bus.errors import DemandError, MalformedJsonError, ObservationError
 from bus.events.pods import Owner
 from bus.events.quotas import QuotaObserved
+from bus.kube import kinds
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources import quotas
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from projections.cluster import POD
 from reactors.admission.owners import controller_of
-from reactors.admission.view import spec_of
+from reactors.admission.state import spec_of
 from reactors.webhook.review import Review
 
 

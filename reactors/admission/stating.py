@@ -9,17 +9,17 @@ Source: Kubernetes, "Resource Quotas" (must specify); ``docs/admission.md``.
 
 from __future__ import annotations
 
-from bus import kinds
 from bus.errors import DemandError
-from bus.kinds import Ask, Kind
-from projections.admissions import Draft, Tree
+from bus.kube import kinds
+from bus.kube.kinds import Ask, Kind
+from projections.quota_trees import Draft, Tree
 from reactors.admission.decide import Request, decide
 from reactors.admission.messages import sentence
 from reactors.webhook.review import Answer, Review
 
 
 def to_state(kind: Kind, ask: Ask, review: Review) -> dict[str, tuple[str, ...]]:
-    """The containers that state no limit, as :class:`bus.kinds.Ask` has them; nothing where a change makes that no worse."""
+    """The containers that state no limit, as :class:`bus.kube.kinds.Ask` has them; nothing where a change makes that no worse."""
     if not ask.unstated or review.operation != "UPDATE" or review.old_object is None:
         return ask.unstated
     try:

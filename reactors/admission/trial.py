@@ -13,11 +13,11 @@ from typing import Any
 
 import msgspec
 
-from bus import kinds
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided
-from projections.admissions import Draft, Tree
-from projections.admissions.shape import BUSINESS
+from bus.kube import kinds
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
@@ -26,7 +26,7 @@ from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.owners import is_open
 from reactors.admission.reading import observed
-from reactors.admission.view import View, spec_of
+from reactors.admission.state import View, spec_of
 
 _QUOTA_KINDS = {(group, kind): kind for (group, _), kind in QUOTAS.items()}
 

@@ -4,7 +4,7 @@ While the bus is paused a decision may be sent, get no answer in time, and be st
 ``bursar-unavailable``: the request was refused, so no object follows. The process that refused it knows that. When it reads
 such a decision in the history it appends a release with the reason ``unanswered``: the object holds again what it held
 before. Where that process ended meanwhile, the charge lapses as that of any object which never appears
-(:mod:`reactors.admission.keep`). An object that exists all the same is charged again when it is seen.
+(:mod:`reactors.admission.reconcile`). An object that exists all the same is charged again when it is seen.
 
 Source: ``docs/admission.md``, "When a part is away".
 """
@@ -21,7 +21,7 @@ from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
-from projections.admissions import Draft, Grant
+from projections.quota_trees import Draft, Grant
 from reactors.engine.journals import Journals
 
 #: Requests without an answer that are remembered; what the oldest charged lapses by evidence.

@@ -12,9 +12,9 @@ from collections.abc import Mapping, Sequence
 
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
-from projections.admissions import Draft
-from projections.admissions.shape import spent
 from projections.budgets import Exhaustion, Period, Phase, Rule, Standing, advance
+from projections.quota_trees import Draft
+from projections.quota_trees.shape import spent
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead, Place
 from reactors.engine.contract import Trigger
 

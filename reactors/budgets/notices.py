@@ -27,11 +27,11 @@ from bus.errors import (
 )
 from bus.events.budgets import BudgetJudged
 from bus.events.decisions import NoticeSettled
+from bus.kube.crds.keys import CASH, key_text
+from bus.kube.crds.quotas import API_VERSION, KIND
 from bus.notify import Told
-from bus.resources.keys import CASH, key_text
-from bus.resources.quotas import API_VERSION, KIND
 from bus.transport import Expectation, Transport
-from projections.admissions.shape import BUSINESS
+from projections.quota_trees.shape import BUSINESS
 from reactors.budgets import NAME
 from reactors.budgets.state import FRESH_US, BudgetState
 from reactors.effectors.events import LONGEST_NOTE, micro_time

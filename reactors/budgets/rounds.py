@@ -24,13 +24,13 @@ from bus.errors import (
 from bus.events.budgets import BudgetJudged
 from bus.transport import Expectation, Transport
 from projections import quotas
-from projections.admissions import Node, Tree
-from projections.admissions.shape import BUSINESS
 from projections.budgets import Schedule, Standing
 from projections.budgets.queries import forecast
 from projections.catalogue import MODEL
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints
+from projections.quota_trees import Node, Tree
+from projections.quota_trees.shape import BUSINESS
 from reactors.budgets.decide import evaluated, metered
 from reactors.budgets.reactor import reactor
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from bus.resources.keys import CASH
-from projections.admissions import Node, Tree
+from bus.kube.crds.keys import CASH
 from projections.budgets import Exhaustion, Standing
+from projections.quota_trees import Node, Tree
 from reactors.effectors.quota_status import Condition, Status
 
 

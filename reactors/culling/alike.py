@@ -19,9 +19,9 @@ import msgspec
 from bus.clock import SECOND_US, format_stamp
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.go_time import Stamp
-from bus.probe import Answer
-from bus.sources.kernels import jupyter, kubeflow
-from bus.sources.kernels.go_json import Kernel
+from bus.notebooks import jupyter, kubeflow
+from bus.notebooks.go_json import Kernel
+from bus.notebooks.prober import Answer
 from reactors.culling.hub import HubOptions, HubServer, HubUser, hub_requests
 from reactors.culling.kubeflow import Notebook, Pass, reconcile, reconcile_with_terminals
 from reactors.culling.kubeflow.annotations import Annotations

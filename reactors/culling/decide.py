@@ -4,7 +4,7 @@ The verdict is :func:`reactors.culling.fusion.judge`'s, or that of Kubeflow's cu
 (:mod:`reactors.culling.kubeflow`): those stop without a warning. Here stands what it is asked about and what follows:
 
 - A stop needs a warning that stood on the object, also where the policy gives it no time; the API server took it then, so
-  its clock has confirmed ours (:mod:`reactors.effectors.cull`).
+  its clock has confirmed ours (:mod:`reactors.culling.effectors`).
 - What is decided about a pod waits for its outcome before anything else is; after a refusal it rests ten minutes.
 - A pod whose controller was not seen, or would take other pods with it, is left alone.
 - A decision holds as long as its evidence does, and is overtaken by newer activity, by an exemption and by a snooze.
@@ -23,13 +23,13 @@ import msgspec
 from bus.clock import SECOND_US, parse_stamp
 from bus.errors import TimestampError
 from bus.events.decisions import Cull, Decision, Restore, Target, Warn, Withdraw
-from bus.resources.culling import SNOOZED_UNTIL
+from bus.kube.crds.culling import SNOOZED_UNTIL
 from projections.cluster import Pod, Workload
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
-from reactors.culling.view import NOTEBOOK, CullingView, Standing
+from reactors.culling.state import NOTEBOOK, CullingView, Standing
 from reactors.engine.contract import Draft, Rest, Trigger
 
 #: A restore may be done so long after it was asked for.

@@ -10,7 +10,7 @@ from bus.clock import SECOND_US
 from bus.events.decisions import Cull, Restore, Warn, Withdraw
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
-from reactors.culling.view import NAME, CullingView
+from reactors.culling.state import NAME, CullingView
 
 if TYPE_CHECKING:
     from reactors.culling.probing import Prober
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 def effects(adapters: Adapters) -> Effects:
     """The effects as the settings have them; while culling is off no notebook is asked. Raises OSError for a token's file."""
     # A question to the reactors needs nobody who acts, and should not pay for the import.
-    from bus.probe import ProbeSettings
-    from bus.sources.kernels.memory import HEARTBEAT_US
+    from bus.notebooks.memory import HEARTBEAT_US
+    from bus.notebooks.prober import ProbeSettings
     from reactors.culling.probing import Prober
 
     settings, policy = adapters.settings, adapters.policy
@@ -44,8 +44,8 @@ def effects(adapters: Adapters) -> Effects:
 def effects_by(adapters: Adapters, prober: Prober | None, period_seconds: float) -> Effects:
     """The effects with a prober that asks every notebook once in a period; None asks none, and lets none be stopped."""
     from bus.notify import tell
+    from reactors.culling.effectors import CullEffector, Notices, StampWriter
     from reactors.culling.probing import LastLook
-    from reactors.effectors.cull import CullEffector, Notices, StampWriter
     from reactors.engine.adapters import Effects
 
     replica, cluster, clock = adapters.replica, adapters.cluster, adapters.clock

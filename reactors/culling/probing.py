@@ -4,7 +4,7 @@ Which pods are notebooks is known from the history. The address and the port of 
 for each version of the pod, so nothing is ever asked of an address that a pod has not any more for longer than a watch
 is behind.
 
-Source: ``reliability.md`` P35; :mod:`bus.sources.kernels`.
+Source: ``reliability.md`` P35; :mod:`bus.notebooks`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from bus.errors import (
 )
 from bus.events.decisions import Decision
 from bus.events.notebooks import Evidence
-from bus.probe import Answer, ProbeSettings, Unanswered, fetch
-from bus.sources.kernels import kubeflow
-from bus.sources.kernels.choice import PROBE, is_notebook, peer_of
-from bus.sources.kernels.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
-from bus.sources.kernels.memory import HEARTBEAT_US
-from bus.sources.kernels.sampler import AskServer, Sampler
+from bus.notebooks import kubeflow
+from bus.notebooks.choice import PROBE, is_notebook, peer_of
+from bus.notebooks.contract import NOTEBOOK_NAME, ApiRequest, Peer, Reply
+from bus.notebooks.memory import HEARTBEAT_US
+from bus.notebooks.prober import Answer, ProbeSettings, Unanswered, fetch
+from bus.notebooks.sampler import AskServer, Sampler
 from bus.transport import Transport
 from projections.cluster import Pod
 from reactors.culling.decide import judged
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.view import NAME, CullingView
+from reactors.culling.state import NAME, CullingView
 from reactors.engine.replica import Replica
 
 #: Labels of NVIDIA's exporter, by its chart and by the GPU operator.
@@ -63,7 +63,7 @@ Json = dict[str, Any]
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that is needed here."""
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""

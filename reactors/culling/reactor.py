@@ -5,10 +5,10 @@ from __future__ import annotations
 from bus.events.clock import ClockTicked
 from reactors.culling.decide import decide, managed, overtaken, rests
 from reactors.culling.effects import effects
-from reactors.culling.figures import figures
+from reactors.culling.metrics import figures
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
-from reactors.culling.view import NAME, CullingView
+from reactors.culling.state import NAME, CullingView
 from reactors.engine.contract import Reactor
 
 reactor = Reactor(

@@ -20,11 +20,11 @@ import msgspec
 
 from bus.clock import SECOND_US, format_stamp
 from bus.go_time import Stamp
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from projections.cluster import Workload
 from reactors.culling.decide import judged
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.view import CullingView
+from reactors.culling.state import CullingView
 
 #: What the web UI tells apart.
 VISIBLE_US = 60 * SECOND_US

@@ -15,7 +15,7 @@ import msgspec
 
 from bus.clock import parse_stamp
 from bus.errors import PermanentError, TimestampError
-from bus.sources.kernels.go_json import go_struct
+from bus.notebooks.go_json import go_struct
 
 
 class SelectorError(PermanentError):

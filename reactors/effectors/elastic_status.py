@@ -18,8 +18,8 @@ from typing import Any
 
 import msgspec
 
-from bus.resources import keys
-from projections.elastic import Figures
+from bus.kube.crds import keys
+from projections.quota_trees.elastic import Figures
 
 Json = dict[str, Any]
 

@@ -31,8 +31,8 @@ from bus.errors import (
     RequestRefusedError,
 )
 from bus.events.admissions import AdmissionDecided
-from bus.kinds import GOVERNED
-from projections.admissions import Tree
+from bus.kube.kinds import GOVERNED
+from projections.quota_trees import Tree
 from reactors.admission.messages import sentence
 from reactors.admission.rate import Buckets, Rate
 
@@ -60,7 +60,7 @@ _log = logging.getLogger(__name__)
 
 
 class Writes(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
     async def create(self, path: str, body: Mapping[str, Any]) -> Json:
         """A new object in the collection at ``path``."""

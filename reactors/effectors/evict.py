@@ -22,7 +22,7 @@ BUDGET = "disruption budget"
 
 
 class Evictions(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""

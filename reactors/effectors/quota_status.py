@@ -20,8 +20,8 @@ import msgspec
 from bus.clock import SECOND_US, format_stamp
 from bus.crashpoints import crashpoint
 from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError, RequestRefusedError
-from bus.resources import keys
-from bus.resources.quotas import API_VERSION, KIND, PATH
+from bus.kube.crds import keys
+from bus.kube.crds.quotas import API_VERSION, KIND, PATH
 
 Json = dict[str, Any]
 Result = Literal["written", "unchanged", "gone", "refused"]
@@ -119,7 +119,7 @@ class Outcome(msgspec.Struct, frozen=True):
 
 
 class Objects(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""

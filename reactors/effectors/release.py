@@ -18,7 +18,7 @@ import msgspec
 
 from bus.crashpoints import crashpoint
 from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
-from bus.kinds import QUEUE_ANNOTATION, Kind
+from bus.kube.kinds import QUEUE_ANNOTATION, Kind
 
 Operations = list[dict[str, Any]]
 
@@ -30,7 +30,7 @@ UNPROCESSABLE = 422
 
 
 class Patches(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that is needed here, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
     async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
         """JSON Patch of the object at ``path``."""

@@ -12,9 +12,9 @@ from bus.events.admissions import QuotaSpec
 from bus.events.decisions import Decision, Result
 from bus.events.policies import Mode
 from bus.transport import Transport
-from projections.admissions import Draft, Tree
-from projections.admissions.tree import Fact as Entry
 from projections.engine.store import Store
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.tree import Fact as Entry
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
 from reactors.engine.settings import ReactorSettings
@@ -23,7 +23,7 @@ Json = dict[str, Any]
 
 
 class Cluster(Protocol):
-    """The part of :class:`bus.kube.KubeCluster` that effects need, with its errors."""
+    """The part of :class:`bus.kube.client.KubeCluster` that effects need, with its errors."""
 
     async def get(self, path: str) -> Json:
         """The object at ``path``."""
@@ -52,7 +52,7 @@ class Effector(Protocol):
     async def act(self, decision: Decision) -> tuple[Result, str]:
         """What became of it, and in which words.
 
-        Finds out first whether it is done already. May raise what :class:`bus.kube.KubeCluster` raises.
+        Finds out first whether it is done already. May raise what :class:`bus.kube.client.KubeCluster` raises.
         """
         ...
 

@@ -38,8 +38,8 @@ from bus.events.admissions import (
 from bus.events.vocabulary import remember
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
-from projections.admissions import Draft, Grant, Node, Tree
-from projections.admissions.tree import Fact
+from projections.quota_trees import Draft, Grant, Node, Tree
+from projections.quota_trees.tree import Fact
 from reactors.engine.turns import Turns
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}

@@ -1,6 +1,6 @@
 """All reactors of one cluster as one state machine over its history: fold, decide, count. Pure but for its own state.
 
-The runner drives it with the live history, :mod:`reactors.engine.rederive` with a recorded one.
+The runner drives it with the live history, :mod:`reactors.engine.verify` with a recorded one.
 
 Source: ``house.md`` section 5.
 """

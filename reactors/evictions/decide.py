@@ -21,13 +21,13 @@ from collections.abc import Iterable, Iterator
 
 from bus.clock import SECOND_US
 from bus.events.decisions import Decision, Evict, Target
-from projections.admissions.shape import BUSINESS, ELASTIC
 from projections.cluster import Pod
+from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors import reclaim
 from reactors.engine.contract import Draft, Rest, Trigger
 from reactors.evictions import preempting
 from reactors.evictions.policy import EvictionPolicy
-from reactors.evictions.view import (
+from reactors.evictions.state import (
     PREEMPTED,
     PREEMPTIBLE,
     EvictionView,

@@ -18,14 +18,14 @@ from collections.abc import Iterator
 import msgspec
 
 from bus.events.decisions import Decision, Evict, Target
-from projections.admissions import Draft as Overlay
-from projections.admissions import Node, Tree
-from projections.admissions.unmet import OVER_QUOTA, Unmet
 from projections.cluster import Pod
+from projections.quota_trees import Draft as Overlay
+from projections.quota_trees import Node, Tree
+from projections.quota_trees.unmet import OVER_QUOTA, Unmet
 from reactors import reclaim
 from reactors.admission.decide import Request, decide
 from reactors.engine.contract import Draft, Trigger
-from reactors.evictions.view import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView
+from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView
 from reactors.queue.demand import unmet
 from reactors.queue.plan import planned_in
 from reactors.queue.shape import ordered

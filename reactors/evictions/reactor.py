@@ -9,10 +9,10 @@ from bus.events.decisions import Evict
 from reactors.engine.contract import Reactor
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide, managed, overtaken, rests
-from reactors.evictions.figures import figures
+from reactors.evictions.metrics import figures
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.settings import EvictionSettings
-from reactors.evictions.view import EvictionView
+from reactors.evictions.state import EvictionView
 
 if TYPE_CHECKING:
     from reactors.engine.adapters import Adapters, Effects

@@ -26,7 +26,7 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
 from bus.events.quotas import Queue
-from projections.admissions import Draft, Node, charged
+from projections.quota_trees import Draft, Node, charged
 from reactors.admission.decide import covers, decide
 from reactors.queue.shape import Running, Waiting, ordered
 

@@ -5,15 +5,15 @@ What all want together may be more than there is, so they come one after the oth
 counts only where its quota's share then has room for all of it. A demand that no share has room for would keep
 others from borrowing what nobody can use: two that each want more than half would block each other for ever.
 
-Source: ``docs/admission.md``, "ElasticQuotas"; :mod:`projections.admissions.unmet`.
+Source: ``docs/admission.md``, "ElasticQuotas"; :mod:`projections.quota_trees.unmet`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from projections.admissions import Draft, Tree, charged
-from projections.admissions.unmet import Unmet
+from projections.quota_trees import Draft, Tree, charged
+from projections.quota_trees.unmet import Unmet
 from reactors.queue.shape import Line, Waiting, ordered
 
 

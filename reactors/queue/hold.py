@@ -5,7 +5,7 @@ sees no uid, so it can charge nothing; of many that come at once, all would see 
 webhook would have to refuse those that found it taken. A quota that holds refuses nobody for want of room. The
 price is one write and the time of one watch for each workload, and only where the quota opts in.)
 
-What its user suspended himself is left to him. What its controller would not suspend (:func:`bus.kinds.suspends`) is
+What its user suspended himself is left to him. What its controller would not suspend (:func:`bus.kube.kinds.suspends`) is
 admitted or refused at once, as every kind that cannot wait. What cannot be read, or names a quota that it may not use, goes on to
 the validating webhook, which says why.
 
@@ -19,11 +19,11 @@ from typing import Any
 
 import msgspec
 
-from bus import kinds
 from bus.errors import DemandError
-from bus.kinds import QUEUE_ANNOTATION, Kind
+from bus.kube import kinds
+from bus.kube.kinds import QUEUE_ANNOTATION, Kind
 from reactors.admission.decide import barred
-from reactors.admission.view import View
+from reactors.admission.state import View
 from reactors.effectors.release import Operations, pointer
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review

@@ -14,7 +14,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
-from projections.admissions import Draft, Tree
+from projections.quota_trees import Draft, Tree
 from reactors.admission.decide import adopt, decide
 from reactors.queue.decide import could_start_us
 from reactors.queue.shape import Running, Waiting, ordered

@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bus.events.admissions import AdmissionReleased, Release
-from projections.admissions import Draft, Tree
+from projections.quota_trees import Draft, Tree
+from reactors.admission.batching import MAX_BATCH
 from reactors.admission.decide import covers
-from reactors.admission.desk import MAX_BATCH
 from reactors.admission.mapping import Place
 from reactors.admission.objects import Object
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
-from reactors.queue.lines import Lines, request_of
 from reactors.queue.shape import Line
+from reactors.queue.state import Lines, request_of
 
 #: Released at a time and not started yet. What is released before it can start holds quota for nothing, and cannot be
 #: passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a second through their

@@ -20,13 +20,13 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError
 from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, entries
 from bus.transport import Transport
-from projections.admissions import Draft, Tree
-from projections.admissions.tree import Fact
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.tree import Fact
 from reactors.admission.mapping import Place
-from reactors.admission.view import View
+from reactors.admission.state import View
 from reactors.engine.journals import Journals
-from reactors.queue.lines import Lines
 from reactors.queue.plan import decided, planned
+from reactors.queue.state import Lines
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 

@@ -17,20 +17,20 @@ from functools import partial
 
 import msgspec
 
-from bus import kinds
 from bus.clock import SECOND_US, Clock
 from bus.crashpoints import crashpoint
 from bus.errors import ClusterUnavailableError, RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided
-from bus.kinds import GOVERNED
-from projections.admissions import Draft, Tree
+from bus.kube import kinds
+from bus.kube.kinds import GOVERNED
+from projections.quota_trees import Draft, Tree
 from reactors.admission.mapping import Place
 from reactors.admission.objects import Object
-from reactors.admission.view import View
+from reactors.admission.state import View
 from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
-from reactors.queue.lines import Lines
 from reactors.queue.plan import Plan, decided, planned
+from reactors.queue.state import Lines
 
 #: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
 TICK_SECONDS = 1.0

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from projections.elastic.shape import Resources, add
+from projections.quota_trees.elastic.shape import Resources, add
 from reactors.reclaim.shape import Pod, importance
 
 

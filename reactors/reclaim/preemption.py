@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
-from projections.elastic.admission import exceeded
-from projections.elastic.shape import DEFAULT, Resources, add
+from projections.quota_trees.elastic.admission import exceeded
+from projections.quota_trees.elastic.shape import DEFAULT, Resources, add
 from reactors.reclaim.disruption import Budget, split_by_budget
 from reactors.reclaim.shape import Pod, importance
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
-from bus import kinds
 from bus.errors import DemandError
-from bus.kinds import Ask
+from bus.kube import kinds
+from bus.kube.kinds import Ask
 from reactors.webhook.application import Failure
 from reactors.webhook.review import Answer, Review
 

@@ -19,7 +19,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from bus.kinds import Kind
+from bus.kube.kinds import Kind
 
 NAME = "bursar"
 PATH = f"/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/{NAME}"

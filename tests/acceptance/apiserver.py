@@ -16,7 +16,7 @@ from bus.errors import RetryableError
 from bus.events.observations import ObjectsListed
 from bus.events.quotas import QuotaObserved
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.sources.lists import listed
+from bus.kube.watch.lists import listed
 from tests.acceptance.webhook_process import CLUSTER
 
 KIND = "Deployment"

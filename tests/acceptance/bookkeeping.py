@@ -18,10 +18,10 @@ from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.errors import ClusterUnavailableError
 from bus.jetstream import JetStream
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import PODS, SOURCES
-from bus.sources.contract import ReflectorSettings
-from bus.sources.reflector import Reflector
 from bus.streams import history
 from migrations.schema import upgrade
 from projections.accounts import accounts

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bus.clock import SystemClock
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import (
     BUSINESS_QUOTAS,
     DEPLOYMENTS,
@@ -19,9 +20,8 @@ from bus.sources.catalogue import (
     PODS,
     REPLICASETS,
 )
-from bus.sources.reflector import Reflector
 from bus.waiting import beside
-from deploy.admission import serving
+from deploy.runtime.admission import serving
 from reactors.admission.coverage import POD
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings

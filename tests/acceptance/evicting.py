@@ -14,6 +14,7 @@ from pathlib import Path
 import msgspec
 
 from bus.clock import SystemClock, parse_stamp
+from bus.kube.watch.contract import ReflectorSettings
 from bus.sources.catalogue import (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
@@ -23,8 +24,7 @@ from bus.sources.catalogue import (
     PODS,
     PRIORITIES,
 )
-from bus.sources.contract import ReflectorSettings
-from deploy.acting import acting
+from deploy.runtime.reactors import acting
 from reactors.engine import runner
 from reactors.engine.contract import Pace
 from reactors.engine.runner import announce

@@ -5,11 +5,11 @@ import contextlib
 from concurrent.futures import ThreadPoolExecutor
 
 from bus.clock import SystemClock
-from bus.kube import Access, connect
-from bus.resources.manifests import manifest
+from bus.kube.client import Access, connect
+from bus.kube.crds.manifests import manifest
+from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import BUSINESS_QUOTAS, JOBS, NAMESPACES, PODS, PRIORITIES
-from bus.sources.reflector import Reflector
-from deploy.admission import serving
+from deploy.runtime.admission import serving
 from reactors.admitting import following
 from reactors.webhook.certificates import OwnCertificates
 from reactors.webhook.registration import RegistrationSettings

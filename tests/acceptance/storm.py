@@ -28,11 +28,11 @@ from bus.events.admissions import (
 )
 from bus.jetstream import JetStream
 from bus.streams import history
-from projections.admissions import Tree
 from projections.catalogue import METADATA, MODEL
 from projections.engine.replay import compare, rebuild
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, parked
+from projections.quota_trees import Tree
 from tests.acceptance.apiserver import GIB, ApiServer, Source, Stored
 from tests.acceptance.webhook_process import FastClock, WebhookProcess, described
 from tests.benchmarks.reviews import Client, Target

@@ -20,22 +20,22 @@ from msgspec.structs import replace
 
 from bus.clock import SystemClock
 from bus.events.decisions import Cull, Warn
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
-from bus.probe import ProbeSettings
+from bus.notebooks.prober import ProbeSettings
 from bus.sources.catalogue import NAMESPACES, NOTEBOOKS, PODS, STATEFULSETS
-from bus.sources.contract import ReflectorSettings
-from bus.sources.reflector import Reflector
 from bus.waiting import beside
-from deploy.acting import acting
+from deploy.runtime.reactors import acting
 from reactors.catalogue import REACTORS
 from reactors.culling.effects import effects_by
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.probing import Prober
 from reactors.culling.reactor import reactor as culling
 from reactors.engine import interlocks, runner
-from reactors.engine.rederive import rederive
-from tests.bus.sources.notebooks import jupyter
+from reactors.engine.verify import rederive
+from tests.bus.notebooks.notebooks import jupyter
 from tests.cluster import notebooks
 from tests.cluster.api import eventually
 

@@ -9,7 +9,7 @@ from bus.events.decisions import EffectSettled, Evict
 from bus.events.histories import HistoryRecovered
 from bus.memory import MemoryTransport
 from reactors.catalogue import REACTORS
-from reactors.engine.rederive import rederive
+from reactors.engine.verify import rederive
 from tests.acceptance import evicting
 from tests.acceptance.evicting import BYSTANDERS, GROUPS, HELD, LEAST, PER_MINUTE, crowded
 from tests.cluster import build

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bus.events.admissions import AdmissionDecided, entries
-from bus.kinds import QUEUE_ANNOTATION, table
+from bus.kube.kinds import QUEUE_ANNOTATION, table
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import JOBSETS, PYTORCHJOBS, RAYJOBS, TFJOBS
 from reactors.effectors.release import object_path

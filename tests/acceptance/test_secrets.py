@@ -19,12 +19,12 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, SystemClock, format_stamp
 from bus.envelope import to_line
 from bus.events.pods import PodObserved
-from bus.sources import records
+from bus.kube.watch import records
+from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import SOURCES
-from bus.sources.reflector import Reflector
 from projections.engine.contract import METADATA
 from tests.acceptance.bookkeeping import QUICK, Bookkeeping
-from tests.bus.sources.fakes import bookmark, line, page
+from tests.bus.kube.watch.fakes import bookmark, line, page
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 

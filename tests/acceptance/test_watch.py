@@ -8,11 +8,11 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import GoneError, NotInstalledError, ReflectorSettings
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import DEPLOYMENTS, PODS, SOURCES
-from bus.sources.contract import GoneError, NotInstalledError, ReflectorSettings
-from bus.sources.reflector import Reflector
 from tests.cluster.api import STRATEGIC
 
 pytestmark = pytest.mark.kube

@@ -16,7 +16,7 @@ import uvloop
 
 from bus.embedded import running
 from bus.jetstream import JetStream
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
 from bus.streams import history
 from reactors.admitting import following
 from reactors.webhook.application import Application

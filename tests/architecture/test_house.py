@@ -12,15 +12,15 @@ from tests.architecture.product import PACKAGES, files, imports, module_name, tr
 #: Module → the only places of the product that may import it.
 DOORS = {
     "nats": ("bus.jetstream",),
-    "kubernetes": ("bus.kube",),
+    "kubernetes": ("bus.kube.client",),
     "sqlite3": (),
     "psycopg": (),
     "httpx": ("bus.notify",),
-    "httptools": ("bus.probe", "reactors.webhook.connections"),
+    "httptools": ("bus.notebooks.prober", "reactors.webhook.connections"),
     "requests": (),
     "prometheus_client": ("bus.metrics",),
     "socket": ("reactors.webhook.listening",),
-    "aiohttp": ("bus.kube",),
+    "aiohttp": ("bus.kube.client",),
     "alembic": ("migrations",),
     "uvicorn": (),
 }
@@ -67,7 +67,7 @@ def test_only_the_settings_read_the_environment():
         and node.value.id == "os"
     }
 
-    assert readers <= {"deploy.settings_environment"}
+    assert readers <= {"deploy.settings.environment"}
 
 
 def test_only_the_clock_reads_the_wall_clock():

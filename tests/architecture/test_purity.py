@@ -15,18 +15,18 @@ from datetime import datetime
 
 import pytest
 
-from bus import kinds
-from bus.resources import crds, keys, quotas
+from bus.kube import kinds
+from bus.kube.crds import keys, quotas, schema
+from bus.notebooks import choice, memory
+from bus.notebooks.catalogue import PROBES
 from bus.sources.catalogue import SOURCES
-from bus.sources.kernels import choice, memory
-from bus.sources.kernels.catalogue import PROBES
-from projections import histories, pod_runs, workloads
+from projections import pod_runs, timelines, workloads
 from projections.catalogue import MODEL
 from projections.pod_runs import lists
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
+from reactors.culling.effectors import patches
 from reactors.effectors import quota_status
-from reactors.effectors.cull import patches
-from reactors.engine import effects, interlocks, policies, rederive
+from reactors.engine import effects, interlocks, policies, verify
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
 
@@ -42,20 +42,24 @@ def registered():
             found.append((f"{part} of {name}", getattr(codec, part)))
     for part in ("fold", "derive", "is_same_run", "stored", "segment_columns"):
         found.append((f"{part} of pod_runs", getattr(pod_runs, part)))
-    found += [(f"histories.{name}", f) for name, f in inspect.getmembers(histories, own_function)]
+    found += [(f"histories.{name}", f) for name, f in inspect.getmembers(timelines, own_function)]
     found.append(("lists.absence", lists.absence))
     for one in MODEL.sums:
         found += [(f"shares of {table.name}", shares) for table, shares in one.tables]
     found.append(("workloads.top", workloads.top))
     for part in ("asked", "scaled", "scale_of", "target_of", "governing_owner"):
         found.append((f"kinds.{part}", getattr(kinds, part)))
-    found += [("quotas.understood", quotas.understood), ("crds", crds.crds), ("key", keys.key_text)]
+    found += [
+        ("quotas.understood", quotas.understood),
+        ("crds", schema.crds),
+        ("key", keys.key_text),
+    ]
     found += [("status.told", quota_status.told), ("status.body", quota_status.body)]
     for kind in PROBES:
         found += [(f"{part} of {kind.name}", getattr(kind, part)) for part in ("asks", "reads")]
     for module in (choice, fusion, hub, kubeflow, memory, policy, workspaces):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
-    for module in (effects, interlocks, patches, policies, rederive):
+    for module in (effects, interlocks, patches, policies, verify):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
     for reactor in reactors():
         for part in ("decide", "managed", "overtaken"):
@@ -65,7 +69,7 @@ def registered():
 
 
 def own_function(thing):
-    return inspect.isfunction(thing) and thing.__module__ == histories.__name__
+    return inspect.isfunction(thing) and thing.__module__ == timelines.__name__
 
 
 def _public_functions(module):

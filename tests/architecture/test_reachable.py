@@ -15,10 +15,10 @@ ENTRIES = {
     "bus.crashpoints.install": "tests install what happens at a crash point; the product only passes them",
 }
 METHODS = {
-    "bus.probe._Reading.on_header": "httptools calls it",
-    "bus.probe._Reading.on_headers_complete": "httptools calls it",
-    "bus.probe._Reading.on_body": "httptools calls it",
-    "bus.probe._Reading.on_message_complete": "httptools calls it",
+    "bus.notebooks.prober._Reading.on_header": "httptools calls it",
+    "bus.notebooks.prober._Reading.on_headers_complete": "httptools calls it",
+    "bus.notebooks.prober._Reading.on_body": "httptools calls it",
+    "bus.notebooks.prober._Reading.on_message_complete": "httptools calls it",
     "projections.cluster.state.ClusterState.assume": "binding's trials will; held to its cost by the benchmark `cluster_state`",
     "projections.cluster.state.ClusterState.undo": "the same",
     "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",

@@ -2,14 +2,14 @@
 
 import importlib
 
-from deploy.settings import Settings
-from deploy.settings_reference import keys
+from deploy.settings.reference import keys
+from deploy.settings.shape import Settings
 from reactors.catalogue import REACTORS
 from reactors.engine.contract import Reactor
 from tests.architecture.product import ROOT, files, imports, module_name
 
 #: Verbs of one activity, and the questions that they ask the ledger, name that activity.
-VERBS = ("deploy.cli.", "deploy.notebooks")
+VERBS = ("deploy.cli.", "deploy.queries.notebooks")
 
 
 def test_deploy_names_no_reactor_but_in_the_verbs_of_one():

@@ -18,9 +18,9 @@ import uvloop
 from bus.clock import SystemClock
 from bus.embedded import running
 from bus.jetstream import JetStream
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
 from bus.streams import history
-from reactors.admission import desk
+from reactors.admission import batching
 from reactors.admitting import following
 from reactors.webhook.application import Application
 from reactors.webhook.failure import closed_for
@@ -51,7 +51,7 @@ async def serve(url: str, folder: Path, cluster: str) -> None:
 def main() -> None:
     """One server, told by the command line."""
     url, folder, cluster, batch = sys.argv[1:]
-    desk.MAX_BATCH = int(batch)
+    batching.MAX_BATCH = int(batch)
     uvloop.run(serve(url, Path(folder), cluster))
 
 

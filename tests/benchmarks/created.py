@@ -27,7 +27,7 @@ import uvloop
 
 from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
 from bus.streams import history
 from reactors.webhook.registration import IGNORE_LABEL, PATH, RegistrationSettings, configuration
 from tests.benchmarks import admission, measure

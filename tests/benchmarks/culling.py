@@ -19,9 +19,9 @@ from functools import partial
 from bus.clock import SECOND_US, SystemClock
 from bus.envelope import Event
 from bus.events.notebooks import Evidence, NotebookSampled
-from bus.probe import Answer, ProbeSettings, fetch
-from bus.sources.kernels.contract import Peer
-from bus.sources.kernels.sampler import Sampler
+from bus.notebooks.contract import Peer
+from bus.notebooks.prober import Answer, ProbeSettings, fetch
+from bus.notebooks.sampler import Sampler
 from reactors.culling.policy import CullingPolicy, Limits, Subject, limits_of
 from reactors.culling.simulate import Simulation, look_of, simulate
 from tests.benchmarks import measure

@@ -21,7 +21,7 @@ import time
 import tracemalloc
 from typing import NamedTuple
 
-from projections.elastic import ROOT, ElasticTree, PodSums, Quota
+from projections.quota_trees.elastic import ROOT, ElasticTree, PodSums, Quota
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Report
 from tests.elastic_plainly import refreshed

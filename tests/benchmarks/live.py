@@ -36,10 +36,10 @@ import sqlalchemy as sa
 from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import Source
+from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import PODS, SOURCES
-from bus.sources.contract import Source
-from bus.sources.reflector import Reflector
 from bus.streams import history
 from projections.catalogue import MODEL
 from projections.engine.checkpoint import Checkpoint

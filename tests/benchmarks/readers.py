@@ -3,7 +3,7 @@
     python -m tests.benchmarks.readers [--rounds 5] [--events 10000] [--rate 1000] [-o json]
 
 A process of its own publishes lives of pods at a steady rate; here they are written to the ledger with their archive, and taken
-in by admission's journals and by the reactors, as :mod:`deploy.service` puts them together; there is no cluster, so sources and
+in by admission's journals and by the reactors, as :mod:`deploy.runtime.service` puts them together; there is no cluster, so sources and
 effects do not count. CPU is this process's, from the first event until the last was taken in by all three.
 
 - *shared*: one read of the bus for all (:mod:`bus.sharing`).
@@ -32,7 +32,7 @@ from bus.sharing import SharedReading
 from bus.streams import history
 from bus.transport import Transport
 from bus.waiting import beside
-from deploy.acting import acting
+from deploy.runtime.reactors import acting
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner

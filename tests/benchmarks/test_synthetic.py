@@ -4,9 +4,9 @@ import itertools
 
 import msgspec
 
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources import pods
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from tests.benchmarks import synthetic
 
 

@@ -30,9 +30,10 @@ import orjson
 from bus import strict
 from bus.envelope import Event
 from bus.events.pods import PodObserved
-from bus.sources import lines, pods, records
-from bus.sources.labels import LabelPolicy, kept_texts, named
-from bus.sources.records import LARGEST_RECORD, Record
+from bus.kube.watch import lines, records
+from bus.kube.watch.labels import LabelPolicy, kept_texts, named
+from bus.kube.watch.records import LARGEST_RECORD, Record
+from bus.sources import pods
 from tests.benchmarks import measure, synthetic
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch
 

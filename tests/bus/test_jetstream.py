@@ -19,12 +19,12 @@ from bus.errors import (
     WrongExpectationError,
 )
 from bus.jetstream import GuardLine, JetStream, State, guard_lines, require_safe
+from bus.jetstream.adapter import configuration
 from bus.jetstream.connection import Connection
-from bus.jetstream.door import configuration
 from bus.jetstream.publisher import windows
 from bus.streams import Stream, history
 from bus.transport import Expectation, Transport
-from tests.bus.observations import publish_on, read_until_last, said
+from tests.bus.kube.observations import publish_on, read_until_last, said
 
 STREAM = history()
 INFO = {"config": configuration(STREAM), "cluster": {"leader": "a"}}

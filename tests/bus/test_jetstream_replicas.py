@@ -8,7 +8,7 @@ from bus.errors import BusUnavailableError, DuplicateIdError, WrongExpectationEr
 from bus.jetstream import JetStream, require_safe
 from bus.streams import history
 from bus.transport import Expectation
-from tests.bus.observations import publish_on, read_until_last, said
+from tests.bus.kube.observations import publish_on, read_until_last, said
 from tests.bus.replicas import ThreeServers
 
 pytestmark = [pytest.mark.nats, pytest.mark.slow]

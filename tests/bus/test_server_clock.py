@@ -7,10 +7,10 @@ from aiohttp import web
 
 from bus.clock import BUILT_US, SECOND_US, ServerClock, parse_stamp
 from bus.errors import WrongClockError
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
 from bus.sources.catalogue import PODS
-from tests.bus.apiserver import PATH, Server
-from tests.bus.sources.fakes import Followed, StillClock, line, page, pod
+from tests.bus.kube.apiserver import PATH, Server
+from tests.bus.kube.watch.fakes import Followed, StillClock, line, page, pod
 
 HOUR = 3600
 NOON_US = parse_stamp("2026-11-22T12:00:00Z")

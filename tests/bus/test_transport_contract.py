@@ -16,8 +16,8 @@ from bus.errors import (
     WrongExpectationError,
 )
 from bus.jetstream import JetStream
+from bus.jetstream.adapter import configuration
 from bus.jetstream.connection import Connection
-from bus.jetstream.door import configuration
 from bus.memory import MemoryTransport
 from bus.sharing import SharedReading
 from bus.streams import history

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bus import kinds
-from bus.kinds import table
+from bus.kube import kinds
+from bus.kube.kinds import table
 from tests.bus.containers import resources
 
 

@@ -10,11 +10,11 @@ from bus.events.admissions import (
     Release,
     TreeMetered,
 )
-from bus.kinds import GOVERNED, asked
-from projections.admissions import Draft, Tree, charged, prefixes
-from projections.admissions.shape import BUSINESS
+from bus.kube.kinds import GOVERNED, asked
 from projections.budgets.periods import Period
 from projections.budgets.spend import Piece, spend_of
+from projections.quota_trees import Draft, Tree, charged, prefixes
+from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, adopt, decide
 from reactors.admission.declare import Proposal, declare
 from tests.cases.amounts import milli

@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from bus.clock import format_stamp, parse_stamp
-from bus.sources.kernels.go_json import kernels_in
+from bus.notebooks.go_json import kernels_in
 from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.kubeflow import environment
 

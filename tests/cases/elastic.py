@@ -1,12 +1,11 @@
-"""Runs the `elasticquota_*` cases through `projections.elastic` and `reactors.reclaim`.
+"""Runs the `elasticquota_*` cases through `projections.quota_trees.elastic` and `reactors.reclaim`.
 
 Only maps fields: amounts stay in the case's units, names of fields become those of the product.
 """
 
 from bus.events.admissions import QuotaSpec
-from projections.admissions import Node
-from projections.admissions.shape import ELASTIC
-from projections.elastic import (
+from projections.quota_trees import Node
+from projections.quota_trees.elastic import (
     Claim,
     Gates,
     Level,
@@ -21,8 +20,9 @@ from projections.elastic import (
     runtimes,
     scaled_mins,
 )
-from projections.elastic.runtime import floor
-from projections.elastic.shape import DEFAULT
+from projections.quota_trees.elastic.runtime import floor
+from projections.quota_trees.elastic.shape import DEFAULT
+from projections.quota_trees.shape import ELASTIC
 from reactors.admission.decide import barred
 from reactors.reclaim import (
     Budget,

@@ -8,11 +8,11 @@ import msgspec
 
 from bus.clock import floor_seconds, format_stamp, parse_stamp
 from bus.events.pods import PodsListed
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.lists import listed
+from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
 from bus.sources import namespaces, nodes, pods
-from bus.sources.labels import LabelPolicy
-from bus.sources.lists import listed
-from bus.sources.records import Record
 from projections.accounts import accounts
 from projections.catalogue import METADATA, MODEL
 from projections.engine.folder import Folder

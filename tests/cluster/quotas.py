@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from bus.resources.manifests import manifest
+from bus.kube.crds.manifests import manifest
 
 ELASTIC = pathlib.Path(__file__).parent / "crds" / "elasticquotas.yaml"
 

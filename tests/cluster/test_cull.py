@@ -8,8 +8,8 @@ import pytest
 from bus import crashpoints
 from bus.clock import SECOND_US, SystemClock
 from bus.events.decisions import Cull, EffectSettled, Restore, Target, Warn, Withdraw
-from bus.kube import Access, connect
-from reactors.effectors.cull import CullEffector
+from bus.kube.client import Access, connect
+from reactors.culling.effectors import CullEffector
 from reactors.engine.contract import decision_id
 from reactors.engine.policies import policy_changed
 from tests.cluster import notebooks

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bus.kube import Access, connect
-from projections.admissions import Tree
+from bus.kube.client import Access, connect
+from projections.quota_trees import Tree
 from reactors.effectors.events import Recorder
 from tests.reactors.cluster import Clock
 from tests.reactors.effectors.written import World

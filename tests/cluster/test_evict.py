@@ -6,7 +6,7 @@ import pytest
 from bus import crashpoints
 from bus.errors import ConflictError, NotFoundError
 from bus.events.decisions import Evict, Target
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
 from reactors.effectors.evict import EvictEffector
 from reactors.engine.contract import decision_id
 from tests.cluster.api import eventually

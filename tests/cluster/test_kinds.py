@@ -4,9 +4,9 @@ import random
 
 import pytest
 
-from bus import kinds
 from bus.amounts import observed_quantity
-from bus.kinds import table
+from bus.kube import kinds
+from bus.kube.kinds import table
 from tests.cluster.api import eventually
 
 pytestmark = pytest.mark.kube

@@ -8,15 +8,15 @@ import pytest
 from bus.clock import SystemClock
 from bus.events import VOCABULARY
 from bus.events.vocabulary import read
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.crds.quotas import PATH
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
-from bus.resources.quotas import PATH
 from bus.sources.catalogue import BUSINESS_QUOTAS
-from bus.sources.contract import ReflectorSettings
-from bus.sources.labels import LabelPolicy
 from bus.sources.quotas import PREFIX, translate
-from bus.sources.records import Record
-from bus.sources.reflector import Reflector
 from tests.cluster.quotas import installed, name, quota
 
 __all__ = ["installed", "name"]

@@ -4,9 +4,9 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.events.budgets import BudgetJudged
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.crds.quotas import PATH
 from bus.memory import MemoryTransport
-from bus.resources.quotas import PATH
 from projections.cluster import ClusterState
 from reactors.budgets.notices import BudgetNotices
 from reactors.budgets.state import BudgetState

@@ -17,17 +17,17 @@ import yaml
 from bus.clock import SystemClock
 from bus.errors import ClusterUnavailableError, NotFoundError
 from bus.events.decisions import Cull, Restore, Warn, Withdraw
-from bus.kinds import GOVERNED
-from bus.kube import Access, connect
-from bus.kube.refusals import resource_at
-from bus.resources.quotas import PATH as QUOTAS
+from bus.kube.client import Access, connect
+from bus.kube.client.refusals import resource_at
+from bus.kube.crds.quotas import PATH as QUOTAS
+from bus.kube.kinds import GOVERNED
+from bus.kube.watch.contract import NotInstalledError
 from bus.sources.catalogue import SOURCES
-from bus.sources.contract import NotInstalledError
-from deploy.proving import Prover
-from deploy.settings_admission import AdmissionSettings
-from projections.admissions import Tree
-from projections.elastic import Figures
-from reactors.effectors.cull import CullEffector
+from deploy.runtime.proving import Prover
+from deploy.settings.admission import AdmissionSettings
+from projections.quota_trees import Tree
+from projections.quota_trees.elastic import Figures
+from reactors.culling.effectors import CullEffector
 from reactors.effectors.elastic_status import ElasticStatus
 from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector

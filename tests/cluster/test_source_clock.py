@@ -6,11 +6,11 @@ import pytest
 
 from bus.clock import SECOND_US, ServerClock, SystemClock
 from bus.events.observations import SourceHeard
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import NAMESPACES, PODS
-from bus.sources.contract import ReflectorSettings
-from bus.sources.reflector import Reflector
 
 pytestmark = pytest.mark.kube
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from bus.kube import Access, connect
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY
-from reactors.effectors.cull import StampWriter
+from bus.kube.client import Access, connect
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY
+from reactors.culling.effectors import StampWriter
 from tests.cluster import notebooks
 from tests.cluster.api import ApiError
 from tests.factories import owner, pod_observed, workload_observed

@@ -11,7 +11,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
 )
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
 from tests.cluster.api import ApiError, eventually
 
 pytestmark = pytest.mark.kube

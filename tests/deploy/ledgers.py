@@ -5,7 +5,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from deploy.cli.program import run_command
+from deploy.cli.program.program import run_command
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder

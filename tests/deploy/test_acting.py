@@ -6,7 +6,7 @@ import pytest
 
 from bus.events.policies import PauseChanged, PolicyChanged
 from bus.memory import MemoryTransport
-from deploy.acting import acting
+from deploy.runtime.reactors import acting
 from reactors.culling.policy import CullingPolicy
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.factories import pod_observed, said

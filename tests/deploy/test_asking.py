@@ -14,11 +14,11 @@ from zoneinfo import ZoneInfo
 import pytest
 import typer
 
-from deploy.cli.exits import Exit
-from deploy.cli.program import program
+from deploy.cli.program.exits import Exit
+from deploy.cli.program.program import program
 from deploy.cli.times import second_of, stamp
 from deploy.hints import hint
-from deploy.near import absent
+from deploy.settings.near import absent
 from tests import factories as said
 from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
 

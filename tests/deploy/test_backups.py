@@ -13,7 +13,7 @@ import pytest
 
 from bus.envelope import MALFORMED, Event, from_line, to_line
 from bus.sources.events import read_lines
-from deploy.service import RECORDING
+from deploy.runtime.service import RECORDING
 from tests import factories as given
 from tests.deploy.ledgers import EVENTS, bursar, make_ledger
 
@@ -130,7 +130,7 @@ def test_an_export_that_is_killed_leaves_no_half_a_file(tmp_path, ending, after)
     """At its beginning, while it writes, and at its end: no file is there, or all of it."""
     make_ledger(tmp_path, [given.pod_observed(f"p-{n}") for n in range(3_000)])
     file = tmp_path / f"backup.{ending}"
-    writing = "from deploy.cli.program import run_command; run_command(['export', *__import__('sys').argv[1:]])"
+    writing = "from deploy.cli.program.program import run_command; run_command(['export', *__import__('sys').argv[1:]])"
     export = subprocess.Popen([sys.executable, "-c", writing, file, "--data", tmp_path])
     with contextlib.suppress(subprocess.TimeoutExpired):
         deadline = time.monotonic() + 60

@@ -3,7 +3,7 @@
 import pytest
 
 from bus.errors import PermissionDeniedError
-from deploy.blocked import held_back
+from deploy.runtime.blocked import held_back
 from reactors.queue import releasing
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import until

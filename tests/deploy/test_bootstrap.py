@@ -16,9 +16,9 @@ from bus import waiting
 from bus.errors import StalledError
 from bus.sources.events import read_lines
 from bus.waiting import beside
-from deploy.bootstrap import reach
-from deploy.service import RECORDING
-from deploy.tasks import tasks
+from deploy.runtime.bootstrap import reach
+from deploy.runtime.service import RECORDING
+from deploy.runtime.tasks import tasks
 from tests.deploy.ledgers import process
 
 (DAY,) = RECORDING.glob("*.ndjson.zst")

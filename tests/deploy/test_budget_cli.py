@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bus.envelope import to_line
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, process
 from tests.deploy.quota_ledger import HOUR, lived, make_quota_ledger
 

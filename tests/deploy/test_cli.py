@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import EVENTS, bursar, make_ledger
 

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from bus.events.decisions import NoticeSettled, Restore, RestoreAsked, Warn
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from reactors.budgets.settings import BudgetSettings
 from reactors.culling.policy import KubeflowRules
 from reactors.culling.settings import CullingSettings

@@ -9,7 +9,7 @@ from bus.embedded import EmbeddedServer
 from bus.envelope import to_line
 from bus.jetstream import JetStream
 from bus.streams import history
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests import factories as given
 from tests.bus.damage import cut, flip
 from tests.deploy.ledgers import EVENTS, process

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from bus.events.priorities import PriorityClassObserved
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from reactors.evictions.settings import EvictionSettings
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy import files
 from deploy.errors import SettingsError
-from deploy.settings_admission import AdmissionSettings, told_of
+from deploy.runtime import files
+from deploy.settings.admission import AdmissionSettings, told_of
 
 ENFORCE = {"mode": "enforce"}
 CA = {"client_ca": Path("ca.pem")}

@@ -7,14 +7,14 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.events.workloads import WorkloadObserved
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import ClusterUnavailableError, NotInstalledError, refusal
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import PODS, SOURCES, TFJOBS
-from bus.sources.contract import ClusterUnavailableError, NotInstalledError, refusal
-from bus.sources.reflector import Reflector
-from deploy import following
 from deploy.cli.status import _source
-from tests.bus.sources.fakes import QUICK, FakeCluster, page
+from deploy.runtime import watch
+from tests.bus.kube.watch.fakes import QUICK, FakeCluster, page
 
 TFJOB = {"metadata": {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}}
 ABSENT = NotInstalledError(resource="tfjobs.kubeflow.org")
@@ -27,11 +27,11 @@ def test_a_kind_that_the_server_does_not_know_is_not_installed():
 
 async def followed(monkeypatch, source, pages, until):
     """The state of a source, once it is as wanted."""
-    monkeypatch.setattr(following, "ABSENT_SECONDS", 0.01)
-    monkeypatch.setattr(following, "DENIED_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "ABSENT_SECONDS", 0.01)
+    monkeypatch.setattr(watch, "DENIED_SECONDS", 0.01)
     cluster, transport = FakeCluster(pages), MemoryTransport()
     reflector = Reflector(source, cluster, transport, SystemClock(), settings=QUICK)
-    task = asyncio.create_task(following._follow(source, reflector))
+    task = asyncio.create_task(watch._follow(source, reflector))
     try:
         async with asyncio.timeout(5):
             while not until(reflector.state, cluster):
@@ -47,7 +47,7 @@ async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_f
     state = await followed(monkeypatch, TFJOBS, [ABSENT], lambda _, c: len(c.asked) > 2)
 
     assert (True, "") == (state.is_absent, state.trouble)
-    told = _source("tfjobs", following.states({"t": state})["t"])
+    told = _source("tfjobs", watch.states({"t": state})["t"])
     assert told.startswith(
         "tfjobs: not installed; waits for its custom resource definition, looked"
     )
@@ -83,10 +83,10 @@ async def workloads_said(transport):
 
 @pytest.mark.kube
 async def test_a_real_server_says_when_a_custom_kind_is_installed(own_plane, monkeypatch):
-    monkeypatch.setattr(following, "ABSENT_SECONDS", 0.2)
+    monkeypatch.setattr(watch, "ABSENT_SECONDS", 0.2)
     cluster, transport = await connect(Access(str(own_plane.kubeconfig))), MemoryTransport()
     reflector = Reflector(TFJOBS, cluster, transport, SystemClock(), settings=QUICK)
-    task = asyncio.create_task(following._follow(TFJOBS, reflector))
+    task = asyncio.create_task(watch._follow(TFJOBS, reflector))
     post = own_plane.api.request
     container = {"name": "c", "image": "i", "resources": {"limits": {"cpu": 1.5}}}
     roles = {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}
@@ -126,11 +126,11 @@ def test_a_kind_that_something_waits_for_is_listed(kind, listed):
 
     found = []
     reflectors = {source.name: Asked(source.name) for source in SOURCES}
-    following.Following(None, {}, reflectors).relist(kind)
+    watch.Following(None, {}, reflectors).relist(kind)
 
     assert found == listed
 
 
 def test_a_kind_that_is_installed_later_is_found_within_15_seconds():
     """A look and its answer; the look itself is tried on a real server above, with a shorter time between two."""
-    assert following.ABSENT_SECONDS <= 10
+    assert watch.ABSENT_SECONDS <= 10

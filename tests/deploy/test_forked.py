@@ -12,7 +12,7 @@ import pytest
 
 from bus.errors import EnvelopeError
 from deploy.errors import ChildEndedError
-from deploy.forked import child
+from deploy.runtime.forked import child
 
 
 def heard(work):
@@ -78,7 +78,7 @@ def test_a_child_that_is_never_told_to_begin_does_nothing(tmp_path):
 
 _PARENT = """
 import asyncio, os, signal, sys
-from deploy.forked import child
+from deploy.runtime.forked import child
 
 async def work(tell):
     tell(os.getpid())

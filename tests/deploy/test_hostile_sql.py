@@ -11,10 +11,10 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from deploy.confined import Limits, confined
 from deploy.errors import ConfinedError, SettingsError
-from deploy.questions import ask
-from deploy.settings_load import load
+from deploy.queries.sql import ask
+from deploy.runtime.confined import Limits, confined
+from deploy.settings.load import load
 from migrations.schema import upgrade
 from projections.engine.store import engine
 from tests.deploy.ledgers import make_ledger

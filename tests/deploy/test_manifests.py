@@ -3,10 +3,10 @@
 import pytest
 import yaml
 
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
+from bus.kube.watch.contract import resource_of
 from bus.sources.catalogue import SOURCES
-from bus.sources.contract import resource_of
-from deploy.settings_admission import AdmissionSettings
+from deploy.settings.admission import AdmissionSettings
 from reactors.webhook.proof import NAMESPACE
 from tests.deploy.manifests import ACTING, FOLDER, OBJECTS, ROLES, granted
 

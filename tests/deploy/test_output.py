@@ -8,9 +8,9 @@ import unicodedata
 import pytest
 import yaml
 
-from deploy.cli.escapes import inert
 from deploy.cli.options import Format
-from deploy.cli.output import cell, write, write_csv
+from deploy.cli.rendering.escapes import inert
+from deploy.cli.rendering.output import cell, write, write_csv
 
 STARTS = ["=", "+", "-", "@", "\t", "\r", "\0", " =", "\n=", "\u00a0@"]
 ENDS = [

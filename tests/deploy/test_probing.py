@@ -16,12 +16,12 @@ from bus.events import VOCABULARY
 from bus.events.notebooks import NotebookSampled
 from bus.events.pods import Owner
 from bus.memory import MemoryTransport
-from bus.probe import Answer, ProbeSettings, Unanswered
-from bus.sources.kernels.contract import ApiRequest
+from bus.notebooks.contract import ApiRequest
+from bus.notebooks.prober import Answer, ProbeSettings, Unanswered
 from projections.cluster import ClusterState
 from reactors.culling.probing import Prober
 from reactors.culling.settings import CullingSettings
-from reactors.culling.view import CullingView
+from reactors.culling.state import CullingView
 from tests.bus.hostile import server as tcp_server
 from tests.factories import numbered, pod_observed, workload_observed
 

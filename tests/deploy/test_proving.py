@@ -7,10 +7,10 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
-from deploy.cli.proven import admission_line, enforces_nothing
+from deploy.cli.notes.proven import admission_line, enforces_nothing
 from deploy.errors import UnprovenWebhookError
-from deploy.proving import Prover
-from deploy.settings_admission import AdmissionSettings
+from deploy.runtime.proving import Prover
+from deploy.settings.admission import AdmissionSettings
 from reactors.admitting import proving
 from reactors.webhook import Answer, proof
 from tests.reactors.webhook.reviews import deployment

@@ -5,8 +5,8 @@ import sqlite3
 import pytest
 
 from deploy.errors import AbsentLedgerError, SettingsError
-from deploy.questions import ask
-from deploy.settings_load import load
+from deploy.queries.sql import ask
+from deploy.settings.load import load
 from tests.deploy.ledgers import bursar, make_ledger
 
 

@@ -6,7 +6,7 @@ import json
 import pytest
 
 from bus.events.workloads import WorkloadObserved
-from bus.kinds import QUEUE_ANNOTATION
+from bus.kube.kinds import QUEUE_ANNOTATION
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
@@ -73,7 +73,7 @@ def test_an_order_names_what_waits_and_who_ordered_it(capsys, data, monkeypatch)
         said.append((cluster, fact))
         return 7
 
-    monkeypatch.setattr("deploy.queues.order", order)
+    monkeypatch.setattr("deploy.queries.queues.order", order)
     assert (
         bursar("queue", "move", "ns/late", "--priority", "9", "--author", "ada", "--data", data)
         == 0

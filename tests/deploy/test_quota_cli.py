@@ -5,7 +5,7 @@ import json
 import pytest
 import yaml
 
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.deploy.quota_ledger import GPU, HOUR, deployment, make_quota_ledger, room

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import make_ledger
 
 #: Root reads and writes what it likes: the same user without that power.

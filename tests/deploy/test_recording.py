@@ -8,8 +8,8 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.sources.events import read_lines
-from deploy.cli.exits import Exit
-from deploy.service import RECORDING
+from deploy.cli.program.exits import Exit
+from deploy.runtime.service import RECORDING
 from tests.deploy.ledgers import bursar, make_ledger
 
 README = Path(__file__).parents[2] / "README.md"

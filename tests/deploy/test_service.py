@@ -7,7 +7,7 @@ import pytest
 
 from bus.errors import UnsafeBusError
 from bus.jetstream import GuardLine, State
-from deploy import service
+from deploy.runtime import service
 
 SAFE = [GuardLine("max_msgs", State.OK, "-1", "-1", "bus-max-msgs")]
 CUT = [GuardLine("max_msgs", State.UNSAFE, "2", "-1", "bus-max-msgs")]

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from deploy.addresses import masked
 from deploy.errors import SettingsError
-from deploy.settings_load import load
+from deploy.settings.addresses import masked
+from deploy.settings.load import load
 
 
 @pytest.fixture

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from deploy.errors import SettingsError
-from deploy.settings_load import cluster_access, load
-from deploy.settings_reference import keys, page
+from deploy.settings.load import cluster_access, load
+from deploy.settings.reference import keys, page
 from tests.deploy.ledgers import process
 
 CONTEXTS = (
@@ -31,7 +31,7 @@ def home(monkeypatch, tmp_path):
 def test_the_reference_is_what_the_models_say():
     stored = Path(__file__).parents[2] / "docs" / "settings.md"
 
-    assert stored.read_text() == page(), "python -m deploy.settings_reference > docs/settings.md"
+    assert stored.read_text() == page(), "python -m deploy.settings.reference > docs/settings.md"
 
 
 def test_every_setting_has_a_meaning_and_a_variable():

@@ -15,13 +15,13 @@ import typer
 from typer.main import get_group
 
 import deploy.cli
-from deploy.cli import commands
-from deploy.cli.lazy import Lazy
-from deploy.cli.program import program
+from deploy.cli.program import commands
+from deploy.cli.program.lazy import Lazy
+from deploy.cli.program.program import program
 from deploy.errors import SettingsError
-from deploy.settings import Settings
-from deploy.settings_load import load
-from deploy.settings_place import FIELDS, OTHERS, Place, place
+from deploy.settings.load import load
+from deploy.settings.place import FIELDS, OTHERS, Place, place
+from deploy.settings.shape import Settings
 from tests.deploy.ledgers import make_ledger
 
 #: What only a command that talks to a bus, to a cluster or to a web client needs.
@@ -38,7 +38,7 @@ JUDGING = [("evictions",), ("queue", "show"), ("notebooks",), ("why", "ns/bound"
 
 _LOOK = """
 import sys
-from deploy.cli.program import run_command
+from deploy.cli.program.program import run_command
 code = run_command(sys.argv[1:])
 sys.stderr.write(f"\\n{code} " + " ".join(sorted(sys.modules)))
 """

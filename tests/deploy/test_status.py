@@ -10,12 +10,12 @@ from bus.clock import SystemClock
 from bus.embedded import EmbeddedServer
 from bus.errors import WrongClockError
 from bus.jetstream import JetStream
-from bus.sources.contract import ReflectorState
+from bus.kube.watch.contract import ReflectorState
 from bus.streams import history
-from deploy.cli.exits import Exit
-from deploy.service import serve
-from deploy.settings import Settings
-from deploy.source_metrics import source_metrics
+from deploy.cli.program.exits import Exit
+from deploy.runtime.service import serve
+from deploy.runtime.source_metrics import source_metrics
+from deploy.settings.shape import Settings
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner

@@ -18,8 +18,8 @@ from pathlib import Path
 
 import pytest
 
-from deploy.cli.layout import Cell, Texts, cut, length, widths, wrapped
-from deploy.cli.words import duration, memory, moment, thousandths
+from deploy.cli.rendering.layout import Cell, Texts, cut, length, widths, wrapped
+from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from tests import factories as said
 from tests.deploy.ledgers import EVENTS, make_ledger, process
 

@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from bus.envelope import to_line
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import EVENTS, bursar, process
 
 pytestmark = pytest.mark.nats

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from bus.events.admissions import AdmissionsGrouped
-from deploy.cli.exits import Exit
+from deploy.cli.program.exits import Exit
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs

@@ -6,9 +6,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.events.admissions import AdmissionReleased, QuotaDeclared, QuotaSpec, Release
-from projections.admissions.decisions import admissions
-from projections.admissions.declared import declared_quotas
-from projections.admissions.held import grants
+from projections.quota_trees.decisions import admissions
+from projections.quota_trees.declared import declared_quotas
+from projections.quota_trees.held import grants
 from tests.factories import numbered
 from tests.projections.journals import PARENTS, ROOT, Recorded, journals
 from tests.projections.ledger import folded, rows

@@ -15,8 +15,8 @@ from bus.events.admissions import (
     Release,
     TreeMetered,
 )
-from projections.admissions import Draft, Tree, charged, prefixes
-from projections.admissions.shape import BUSINESS
+from projections.quota_trees import Draft, Tree, charged, prefixes
+from projections.quota_trees.shape import BUSINESS
 from tests.quota_trees import CPU, Books, observed
 
 ASKED = {"stage": "asked", "verdict": "admitted"}

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.events.quotas import Budget
-from projections.admissions import prefixes
 from projections.budgets import (
     WARN_PERCENT,
     Every,
@@ -27,6 +26,7 @@ from projections.budgets import (
     spend_of,
 )
 from projections.budgets.keys import account_of, is_paid_from
+from projections.quota_trees import prefixes
 
 HOUR, DAY = 3_600, 86_400
 ALWAYS = Period(0, None)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bus.events.workloads import UNREADABLE, WorkloadObserved
-from bus.kinds import QUOTA_LABELS, Ask
+from bus.kube.kinds import QUOTA_LABELS, Ask
 from projections import workloads
 from tests import factories as f
 

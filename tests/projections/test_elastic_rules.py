@@ -2,7 +2,7 @@
 
 import pytest
 
-from projections.elastic import (
+from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,

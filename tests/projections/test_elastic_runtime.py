@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.elastic import Claim, largest_remainder, runtimes, scaled_mins
+from projections.quota_trees.elastic import Claim, largest_remainder, runtimes, scaled_mins
 from tests.elastic_plainly import half_up
 
 NAMES = "abcdef"

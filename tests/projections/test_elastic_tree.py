@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.elastic import (
+from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,

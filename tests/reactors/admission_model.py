@@ -17,11 +17,11 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.admissions import QuotaSpec
-from projections.admissions import Draft, Tree
-from projections.admissions.shape import BUSINESS
+from projections.quota_trees import Draft, Tree
+from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare
-from reactors.admission.keep import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
 from tests.quota_trees import CPU, observed
 
 #: The API server's request deadline, and most that a stamp of the watch is too late.

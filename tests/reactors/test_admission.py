@@ -2,7 +2,7 @@
 
 import pytest
 
-from projections.admissions import Draft
+from projections.quota_trees import Draft
 from reactors.admission.decide import decide
 from reactors.admission.declare import MAX_CHILDREN, MAX_LEVELS, MAX_PENDING, Proposal, declare
 from tests.quota_trees import CPU, Books, observed, request

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from bus.clock import SECOND_US
-from reactors.admission.keep import Absent, declared, shows
+from reactors.admission.reconcile import Absent, declared, shows
 from tests.reactors.admission_model import (
     Instance,
     Rules,

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bus.kinds import GOVERNED, asked
-from projections.admissions import Draft
+from bus.kube.kinds import GOVERNED, asked
+from projections.quota_trees import Draft
 from reactors.admission.advice import advise, fewer, resized
 from reactors.admission.decide import Request, decide
 from tests.quota_trees import CPU, Books

@@ -5,7 +5,7 @@ import pytest
 from bus.events.clock import LEADER, ClockTicked
 from bus.events.nodes import NodeObserved
 from bus.events.quotas import Queue
-from projections.admissions.unmet import MOST, WANTED_US
+from projections.quota_trees.unmet import MOST, WANTED_US
 from tests.reactors.cluster import QUOTA, Cluster, job
 
 NAME = "quota.scheduling.koordinator.sh/name"

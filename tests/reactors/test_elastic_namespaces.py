@@ -5,9 +5,9 @@ import pytest
 
 from bus.events.nodes import NodeObserved
 from bus.events.observations import ObjectsListed
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources import quotas
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from tests.reactors.cluster import Cluster, job
 
 PREFIX = "quota.scheduling.koordinator.sh/"

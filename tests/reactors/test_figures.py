@@ -2,7 +2,7 @@
 
 from bus.events.admissions import AdmissionDecided, Meter, TreeMetered
 from bus.metrics import Metric, Sample
-from reactors.admission.figures import figures
+from reactors.admission.metrics import figures
 from reactors.webhook import Answer
 from reactors.webhook.application import reviewed
 from reactors.webhook.health import HealthApplication

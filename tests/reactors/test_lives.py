@@ -3,10 +3,10 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.admissions.keys import counted, summed
-from projections.admissions.shape import LANDED_US
+from projections.quota_trees.keys import counted, summed
+from projections.quota_trees.shape import LANDED_US
 from reactors.admission.lives import DEPTH, Lives, largest
-from reactors.admission.view import View
+from reactors.admission.state import View
 from tests import factories as f
 
 OBJECTS = ("d", "r1", "r2", "j")

@@ -9,10 +9,10 @@ import pytest
 
 from bus.events.pods import PodObserved
 from bus.events.quotas import Queue
-from bus.kinds import table
+from bus.kube.kinds import table
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources import pods, workloads
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from tests.reactors.cluster import QUOTA, Cluster, job
 
 OF_DEPLOYMENT = {"group": "apps", "resource": "deployments", "kind": "Deployment"}

@@ -1,6 +1,6 @@
 """An API server in memory: versions, lists, watches, patches with their preconditions, deletion with its grace.
 
-It keeps what :class:`bus.kube.KubeCluster` keeps as far as sources, webhook and effectors need it. Writes of governed
+It keeps what :class:`bus.kube.client.KubeCluster` keeps as far as sources, webhook and effectors need it. Writes of governed
 kinds are reviewed by ``review`` before they are stored, as a real one asks its webhooks.
 """
 
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from bus.clock import SECOND_US, Clock, format_stamp
 from bus.errors import ConflictError, NotFoundError, RequestRefusedError
-from bus.sources.contract import NotInstalledError, Page
+from bus.kube.watch.contract import NotInstalledError, Page
 
 Json = dict[str, Any]
 

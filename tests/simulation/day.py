@@ -13,9 +13,9 @@ from pathlib import Path
 from bus.clock import parse_stamp
 from bus.envelope import Event
 from bus.errors import RequestRefusedError
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.sources.catalogue import PODS
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from bus.waiting import beside
 from reactors.culling.policy import CullingPolicy
 from reactors.evictions import NAME as EVICTIONS

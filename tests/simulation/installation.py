@@ -9,15 +9,15 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from bus import kinds
 from bus.clock import Clock
 from bus.events.policies import Mode
+from bus.kube import kinds
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import PODS, SOURCES
-from bus.sources.contract import ReflectorSettings
-from bus.sources.reflector import Reflector
 from bus.waiting import beside
-from deploy.acting import acting
+from deploy.runtime.reactors import acting
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.cluster import POD

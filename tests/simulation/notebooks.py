@@ -5,7 +5,7 @@ import json
 import msgspec
 
 from bus.clock import SECOND_US, Clock, format_stamp
-from bus.probe import Answer, Target, Unanswered
+from bus.notebooks.prober import Answer, Target, Unanswered
 from tests.simulation.apiserver import ApiServer
 
 HOUR_US = 3600 * SECOND_US
@@ -32,7 +32,7 @@ class NotebookServers:
         self._uses = uses
 
     async def __call__(self, target: Target) -> Answer | Unanswered:
-        """The answer to one GET, in the place of :func:`bus.probe.fetch`."""
+        """The answer to one GET, in the place of :func:`bus.notebooks.prober.fetch`."""
         for key, pod in self._api.of("Pod"):
             if pod.get("status", {}).get("podIP") == target.address:
                 use = self._uses.get(key.name.rpartition("-")[0], Use())

@@ -8,18 +8,18 @@ import sqlalchemy as sa
 import typer
 
 from bus.clock import SystemClock
-from bus.resources.keys import CASH, key_amount, key_text
+from bus.kube.crds.keys import CASH, key_amount, key_text
 from deploy.cli import times
-from deploy.cli.answers import answer, field
-from deploy.cli.exits import Exit
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import footer
 from deploy.cli.options import Asked, command
-from deploy.cli.output import say
+from deploy.cli.program.exits import Exit
 from deploy.cli.quotas.options import Cluster
-from deploy.cli.standing import footer
-from deploy.cli.tables import Column
-from deploy.consulting import Consulted, consulting
-from deploy.manifest_files import manifests
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say
+from deploy.cli.rendering.tables import Column
+from deploy.commands.manifest_files import manifests
+from deploy.queries.quotas import Consulted, consulting
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.advice import Advice

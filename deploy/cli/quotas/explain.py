@@ -8,19 +8,19 @@ from typing import Annotated, Any
 import typer
 
 from bus.events.pods import Owner
-from bus.resources.keys import key_text
-from deploy.cli.answers import answer, field
-from deploy.cli.layout import Cell
+from bus.kube.crds.keys import key_text
+from deploy.cli.notes.position import footer
 from deploy.cli.options import Asked, command
 from deploy.cli.quotas.finding import Found, find
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
-from deploy.cli.standing import footer
-from deploy.cli.tables import Column, Row
-from deploy.consulting import Consulted, consulting
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.queries.quotas import Consulted, consulting
 from projections import workloads
-from projections.admissions import Grant, Node, Tree, charged
 from projections.budgets.queries import standings
+from projections.quota_trees import Grant, Node, Tree, charged
 from reactors.admission.elastics import NAMESAKE
 from reactors.admission.mapping import ELASTIC_LABEL, LABEL, types_of
 

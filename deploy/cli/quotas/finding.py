@@ -8,8 +8,8 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import Owner
-from projections import histories, pod_runs, workloads
-from projections.admissions.declared import declared_quotas
+from projections import pod_runs, timelines, workloads
+from projections.quota_trees.declared import declared_quotas
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -68,7 +68,7 @@ def _is_meant(table: sa.Table, text: str, namespace: str, name: str) -> sa.Colum
 
 def _workload(row: workloads.Workload) -> Found:
     ask = row.asked.ask if row.asked else None
-    is_gone = histories.is_gone(row.history, row.gone)
+    is_gone = timelines.is_gone(row.history, row.gone)
     return Found(
         row.uid, row.kind, row.namespace, row.name, is_gone, row.owner,
         ask.labels if ask else {}, ask.demand if ask else {},

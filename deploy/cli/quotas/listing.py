@@ -7,10 +7,8 @@ from typing import Any
 import typer
 
 from deploy.cli import times
-from deploy.cli.answers import field
-from deploy.cli.layout import Cell
+from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import (
     Line,
@@ -20,10 +18,12 @@ from deploy.cli.quotas.reading import (
     in_short,
     lines,
 )
-from deploy.cli.standing import footer, standing
-from deploy.cli.tables import Column, print_table
-from deploy.cli.words import moment
-from deploy.ledgers import reading
+from deploy.cli.rendering.answers import field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import write
+from deploy.cli.rendering.tables import Column, print_table
+from deploy.cli.rendering.words import moment
+from deploy.runtime.ledgers import reading
 
 _FIELDS = ("name", "parent", "used", "hard", "budget_left", "exhausts_at", "kind", "cluster")
 _TREE_FIELDS = (

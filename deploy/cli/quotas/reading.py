@@ -10,8 +10,8 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from bus.resources.keys import CASH, key_text
-from deploy.cli.standing import standing
+from bus.kube.crds.keys import CASH, key_text
+from deploy.cli.notes.position import standing
 
 _BINARY = re.compile(r"([\d.]+)([KMGTPE]i)\Z")
 #: Keys that one cell shows; the others are counted.

@@ -11,20 +11,20 @@ import typer
 from bus.clock import format_stamp
 from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
-from bus.resources.keys import key_text
+from bus.kube.crds.keys import key_text
 from deploy.cli import times
+from deploy.cli.notes.position import footer
 from deploy.cli.options import Asked, Format, command
-from deploy.cli.output import write
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
-from deploy.cli.standing import footer
-from deploy.consulting import Consulted, consulting
-from projections.admissions import Draft, Grant, Node, Tree
-from projections.admissions.decisions import Decision, admissions, codec
-from projections.admissions.elastic import ASKED
-from projections.admissions.queries import archived
+from deploy.cli.rendering.output import write
+from deploy.queries.quotas import Consulted, consulting
 from projections.budgets import Exhaustion, Standing, advance
 from projections.budgets.queries import exhausted_s, standings
+from projections.quota_trees import Draft, Grant, Node, Tree
+from projections.quota_trees.decisions import Decision, admissions, codec
+from projections.quota_trees.elastic_tree import ASKED
+from projections.quota_trees.queries import archived
 from reactors.admission.messages import sentence
 from reactors.budgets.decide import exhaustion_of
 from reactors.budgets.status import status_of

@@ -7,9 +7,9 @@ Source: ``kubeflow.md`` A.1 to A.6 (notebook controller 1.8; Open Data Hub fork 
 """
 
 from bus.go_time import Stamp
-from bus.probe import Answer as Reply
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
-from bus.sources.kernels.go_json import all_idle
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.notebooks.go_json import all_idle
+from bus.notebooks.prober import Answer as Reply
 from reactors.culling.kubeflow.annotations import (
     Notebook,
     is_idle,

@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.go_time import MINUTE_NS, YEAR_ONE, Stamp
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 
 Annotations = dict[str, str]
 

@@ -13,9 +13,9 @@ from typing import Literal
 import msgspec
 
 from bus.go_time import Stamp
-from bus.probe import Answer as Reply
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
-from bus.sources.kernels.go_json import Kernel, all_idle, kernels_in, terminals_in
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.notebooks.go_json import Kernel, all_idle, kernels_in, terminals_in
+from bus.notebooks.prober import Answer as Reply
 from reactors.culling.kubeflow.annotations import (
     Annotations,
     Notebook,

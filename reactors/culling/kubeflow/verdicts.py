@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bus.clock import SECOND_US
 from bus.go_time import Stamp
-from bus.resources.culling import LAST_ACTIVITY
+from bus.kube.crds.culling import LAST_ACTIVITY
 from reactors.culling.fusion import Verdict
-from reactors.culling.kubeflow.books import Book
+from reactors.culling.kubeflow.passes import Book
 from reactors.culling.policy import KubeflowRules
 
 #: The reason of a stop by Kubeflow's rules: its last look was the probe, so there is no other.

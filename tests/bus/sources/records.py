@@ -5,8 +5,8 @@ from pathlib import Path
 
 import msgspec
 
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 
 POLICY = LabelPolicy()
 RECORDINGS = Path(__file__).parent / "recordings"

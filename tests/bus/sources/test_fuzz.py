@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from bus.envelope import checked
 from bus.errors import BursarError
-from bus.sources import lines
+from bus.kube.watch import lines
+from bus.kube.watch.records import LARGEST_BODY
 from bus.sources.catalogue import SOURCES
-from bus.sources.records import LARGEST_BODY
 from tests.bus.sources.records import POLICY, record, recorded
 
 texts = st.text(max_size=12) | st.sampled_from(["", "\0", "1e3000000", "x" * 300, "True", "\ud7ff"])

@@ -4,10 +4,10 @@ import json
 
 from bus.errors import ObservationError
 from bus.events.observations import ObjectsListed
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.lists import listed
+from bus.kube.watch.records import Record
 from bus.sources.catalogue import SOURCES
-from bus.sources.labels import LabelPolicy
-from bus.sources.lists import listed
-from bus.sources.records import Record
 
 
 def ids(source, uid):

@@ -18,9 +18,9 @@ from bus.events.nodes import NodeObserved
 from bus.events.pods import PodObserved
 from bus.events.quotas import QuotaObserved
 from bus.events.workloads import WorkloadObserved
-from bus.kinds import QUOTA_LABELS, table
+from bus.kube.kinds import QUOTA_LABELS, table
+from bus.kube.watch.records import LARGEST_BODY
 from bus.sources import namespaces, nodes, pods, quotas, workloads
-from bus.sources.records import LARGEST_BODY
 from tests.bus.sources.records import POLICY, record
 
 METADATA = {"uid": "u1", "name": "p", "namespace": "team-a", "resourceVersion": "7"}

@@ -8,9 +8,9 @@ from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner
 from bus.events.workloads import WorkloadObserved
+from bus.kube.watch.labels import LabelPolicy
 from bus.sources import namespaces, nodes
 from bus.sources.catalogue import CRONJOBS, DEPLOYMENTS, JOBS, REPLICASETS, SOURCES
-from bus.sources.labels import LabelPolicy
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u1", "name": "n", "resourceVersion": "7"}

@@ -8,9 +8,10 @@ import pytest
 from bus.charges import charged_bytes
 from bus.errors import BursarError, MalformedJsonError, ObservationError
 from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
-from bus.kinds import QUOTA_LABELS
-from bus.sources import lists, pods
-from bus.sources.labels import LabelPolicy
+from bus.kube.kinds import QUOTA_LABELS
+from bus.kube.watch import lists
+from bus.kube.watch.labels import LabelPolicy
+from bus.sources import pods
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u1", "name": "p", "namespace": "team-a", "resourceVersion": "7"}

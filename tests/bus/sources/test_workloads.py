@@ -5,9 +5,9 @@ import pytest
 
 from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
-from bus.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
+from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
+from bus.kube.watch.labels import LabelPolicy
 from bus.sources.catalogue import DEPLOYMENTS, JOBS, SOURCES, TFJOBS
-from bus.sources.labels import LabelPolicy
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}

@@ -7,10 +7,10 @@ import pytest
 from bus.events import VOCABULARY
 from bus.events.observations import ObjectsListed
 from bus.events.vocabulary import read
-from projections.admissions.shape import BUSINESS
 from projections.cluster import ClusterState, objects
 from projections.cluster.index import QuotaRef, named_quotas
 from projections.cluster.rows import Namespace, Pod
+from projections.quota_trees.shape import BUSINESS
 from tests import factories as f
 from tests.projections.cluster.worlds import World
 

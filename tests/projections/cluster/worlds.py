@@ -7,7 +7,7 @@ import msgspec
 from bus.events.nodes import NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
-from bus.sources.lists import listed
+from bus.kube.watch.lists import listed
 from tests import factories as f
 
 NAMES = ("a", "b", "c", "d")

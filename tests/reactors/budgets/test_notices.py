@@ -10,10 +10,10 @@ from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import read
 from bus.memory import MemoryTransport
 from bus.notify import Told
-from projections.admissions.shape import BUSINESS, Node
-from projections.admissions.tree import Tree
 from projections.budgets import Exhaustion, Period, Spend, Standing
 from projections.cluster import ClusterState
+from projections.quota_trees.shape import BUSINESS, Node
+from projections.quota_trees.tree import Tree
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
 from reactors.budgets.state import FRESH_US, BudgetState
 from reactors.budgets.status import status_of

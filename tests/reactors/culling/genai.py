@@ -10,7 +10,7 @@ import tarfile
 from pathlib import Path
 
 from bus.clock import SECOND_US
-from bus.sources.kernels.gpu import BUSY_PERMILLE
+from bus.notebooks.gpu import BUSY_PERMILLE
 from reactors.culling.simulate import Look
 
 SHARED = Path(os.environ.get("BURSAR_SHARED") or Path(__file__).parents[4] / "shared")

@@ -8,7 +8,7 @@ from bus.events.decisions import Restore, RestoreAsked
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
 from reactors.culling.reactor import reactor
-from reactors.engine.rederive import rederive
+from reactors.engine.verify import rederive
 from tests.factories import (
     CLUSTER,
     namespace_observed,

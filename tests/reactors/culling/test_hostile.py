@@ -3,9 +3,9 @@
 import pytest
 
 from bus.events.decisions import Restore, Target
-from bus.resources.culling import CULLED_BY, REPLICAS_BEFORE
-from reactors.effectors.cull import StampWriter
-from reactors.effectors.cull.patches import restoration, scale
+from bus.kube.crds.culling import CULLED_BY, REPLICAS_BEFORE
+from reactors.culling.effectors import StampWriter
+from reactors.culling.effectors.patches import restoration, scale
 from tests.factories import owner, pod_observed, pod_vanished, workload_observed
 from tests.reactors.culling.scene import Notebooks
 

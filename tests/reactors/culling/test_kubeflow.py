@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bus.sources.kernels.go_json import Kernel, kernels_in
+from bus.notebooks.go_json import Kernel, kernels_in
 from reactors.culling import kubeflow
 from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Reply, Stamp
 from reactors.culling.kubeflow import reconcile_with_terminals as fork

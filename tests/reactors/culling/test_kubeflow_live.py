@@ -10,18 +10,18 @@ from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import Cull
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.go_time import Stamp
-from bus.probe import Answer, Unanswered
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
-from bus.sources.kernels import kubeflow as kind
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.notebooks import kubeflow as kind
+from bus.notebooks.prober import Answer, Unanswered
 from reactors.culling.decide import overtaken
+from reactors.culling.effectors.patches import stop
 from reactors.culling.policy import CullingPolicy, KubeflowRules
 from reactors.culling.reactor import reactor
 from reactors.culling.stamps import changes, stampings
-from reactors.effectors.cull.patches import stop
 from reactors.engine.policies import policy_changed
-from reactors.engine.rederive import rederive
 from reactors.engine.replica import Replica
-from tests.bus.sources.notebooks import peer
+from reactors.engine.verify import rederive
+from tests.bus.notebooks.notebooks import peer
 from tests.cases.culling import reply
 from tests.cases.files import FILES
 from tests.factories import (

@@ -9,10 +9,10 @@ from bus.errors import BusUnavailableError
 from bus.events.decisions import NoticeSettled, Warn
 from bus.events.policies import PauseChanged
 from bus.notify import Told, tell
+from reactors.culling.effectors import Notices
+from reactors.culling.effectors.notices import AT_ONCE
 from reactors.culling.reactor import reactor
-from reactors.effectors.cull import Notices
-from reactors.effectors.cull.notices import AT_ONCE
-from reactors.engine.rederive import rederive
+from reactors.engine.verify import rederive
 from tests.bus.receiving import OK, receiver, receiving
 from tests.factories import CLUSTER, said, us
 from tests.reactors.culling.scene import Notebooks

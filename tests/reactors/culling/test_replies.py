@@ -9,14 +9,14 @@ import pytest
 
 from bus.clock import SECOND_US, format_stamp
 from bus.events.notebooks import NotebookSampled
-from bus.probe import Answer, Unanswered
-from bus.sources.kernels import jupyter
-from bus.sources.kernels.memory import Known, remember
+from bus.notebooks import jupyter
+from bus.notebooks.memory import Known, remember
+from bus.notebooks.prober import Answer, Unanswered
 from projections import activity
 from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Warned, judge
 from reactors.culling.policy import CullingPolicy, Subject, limits_of
-from tests.bus.sources.notebooks import peer
+from tests.bus.notebooks.notebooks import peer
 
 START_US = 1_800_000_000 * SECOND_US
 MINUTE_US = 60 * SECOND_US

@@ -15,10 +15,10 @@ from bus.errors import (
 )
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
-from bus.resources.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
+from reactors.culling.effectors import StampWriter
+from reactors.culling.effectors.stamps import AT_ONCE
 from reactors.culling.stamps import Stamping, changes
-from reactors.effectors.cull import StampWriter
-from reactors.effectors.cull.stamps import AT_ONCE
 from tests.factories import pod_vanished, said, stamp, us, workload_observed
 from tests.reactors.culling.scene import Notebooks
 

@@ -3,7 +3,7 @@
 import pytest
 
 from bus.errors import NotFoundError
-from projections.elastic import Figures
+from projections.quota_trees.elastic import Figures
 from reactors.effectors.elastic_status import ElasticStatus
 from reactors.effectors.quota_status import StatusWriter
 

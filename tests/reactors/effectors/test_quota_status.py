@@ -12,7 +12,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
 )
-from bus.resources.quotas import PATH, QuotaStatus
+from bus.kube.crds.quotas import PATH, QuotaStatus
 from reactors.effectors.quota_status import Condition, Outcome, Status, StatusWriter, body, told
 
 

@@ -4,7 +4,7 @@ import itertools
 
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided, Deficit
-from projections.admissions import Tree
+from projections.quota_trees import Tree
 from reactors.effectors.events import Recorder
 from tests.reactors.cluster import Clock
 

@@ -6,7 +6,7 @@ import pytest
 from bus.clock import SystemClock
 from bus.events.admissions import AdmissionDecided, AdmissionsGrouped, entries
 from bus.memory import MemoryTransport
-from projections.admissions import Draft
+from projections.quota_trees import Draft
 from reactors.engine.journals import LARGEST_GROUP, Journals
 
 

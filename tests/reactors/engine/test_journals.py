@@ -5,7 +5,7 @@ from importlib import import_module
 from bus.clock import SystemClock
 from bus.events.admissions import QuotaDeclared, QuotaSpec
 from bus.memory import MemoryTransport
-from projections.admissions import Draft
+from projections.quota_trees import Draft
 from reactors.engine.journals import Journals
 
 #: The module; a function of the package has its name.

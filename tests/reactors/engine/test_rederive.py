@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from bus.events.decisions import Cull
-from reactors.engine.rederive import rederive
+from reactors.engine.verify import rederive
 from tests.factories import CLUSTER, pod_observed, pod_vanished, pods_listed
 from tests.reactors.engine.toys import Scene, ticked, toy
 

@@ -11,12 +11,12 @@ from bus.events.histories import HistoryRecovered
 from bus.events.pods import PodObserved, PodsListed
 from bus.events.policies import PauseChanged
 from reactors.engine.contract import Pace, Trigger
-from reactors.engine.rederive import rederive
+from reactors.engine.verify import rederive
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide
-from reactors.evictions.figures import figures
+from reactors.evictions.metrics import figures
 from reactors.evictions.reactor import reactor
-from reactors.evictions.view import EvictionView
+from reactors.evictions.state import EvictionView
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
 from tests.scraping import scraped

@@ -5,8 +5,8 @@ import pytest
 from bus.events.policies import PauseChanged
 from bus.events.priorities import PriorityClassObserved
 from bus.events.quotas import Queue
-from projections.admissions.unmet import WANTED_US
-from reactors.engine.rederive import rederive
+from projections.quota_trees.unmet import WANTED_US
+from reactors.engine.verify import rederive
 from reactors.evictions.reactor import reactor
 from tests import factories as said
 from tests.reactors.cluster import job

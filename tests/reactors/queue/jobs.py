@@ -15,10 +15,10 @@ from bus.events.priorities import PriorityClassObserved
 from bus.events.queues import QueueOrdered
 from bus.events.quotas import Queue
 from bus.events.workloads import WorkloadVanished
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import JOBS
-from bus.sources.labels import LabelPolicy
-from bus.sources.records import Record
 from reactors.admitting import following
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review

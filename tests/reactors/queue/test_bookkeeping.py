@@ -7,10 +7,10 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.quotas import Queue
 from bus.memory import MemoryTransport
-from projections.admissions import Draft
+from projections.quota_trees import Draft
 from reactors.queue import plan, releasing
 from reactors.queue.decide import decide_releases, decide_returns
-from reactors.queue.figures import figures
+from reactors.queue.metrics import figures
 from reactors.queue.outlook import outlooks
 from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from bus import kinds
-from bus.kinds import GOVERNED, QUEUE_ANNOTATION, table
+from bus.kube import kinds
+from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, table
 from reactors.effectors.release import object_path, started, stopped
 from reactors.queue.hold import held
 from reactors.webhook.registration import RegistrationSettings, mutating_configuration

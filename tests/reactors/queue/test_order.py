@@ -13,7 +13,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionReleased, Release
 from bus.events.quotas import Queue
-from projections.admissions import Draft
+from projections.quota_trees import Draft
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request

@@ -10,8 +10,8 @@ from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.pods import Owner
-from reactors.queue import lines, plan, releasing
-from reactors.queue.figures import figures
+from reactors.queue import plan, releasing, state
+from reactors.queue.metrics import figures
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import checked, differences_of, quiet, until
 from tests.scraping import scraped
@@ -426,7 +426,7 @@ async def test_no_more_are_released_than_controllers_start(monkeypatch, cluster)
     assert ["a", "b"] == cluster.running()
     await cluster.bind("a")
     await until(lambda: cluster.running() == ["a", "b", "c"])
-    cluster.clock.after(lines.START_US / 1_000_000)
+    cluster.clock.after(state.START_US / 1_000_000)
 
     await until(lambda: cluster.running() == ["a", "b", "c", "d"])
     assert [] == differences_of(cluster)

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from projections.elastic import DEFAULT
+from projections.quota_trees.elastic import DEFAULT
 from reactors.reclaim import (
     Budget,
     Expression,

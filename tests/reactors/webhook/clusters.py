@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 
-from bus.kinds import GOVERNED
-from bus.kube import Access, connect
+from bus.kube.client import Access, connect
+from bus.kube.kinds import GOVERNED
 from reactors.webhook import Answer, Application
 from reactors.webhook.failure import closed_for
 from reactors.webhook.registration import PATH, RegistrationSettings, configuration

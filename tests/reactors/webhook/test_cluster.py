@@ -8,9 +8,9 @@ import time
 
 import pytest
 
-from bus import kinds
-from bus.kinds import table
-from bus.resources.manifests import manifest
+from bus.kube import kinds
+from bus.kube.crds.manifests import manifest
+from bus.kube.kinds import table
 from reactors.webhook import Answer
 from reactors.webhook.certificates import SETTLE_SECONDS
 from tests.cluster import build

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bus.kinds import GOVERNED
-from bus.resources.manifests import manifest
+from bus.kube.crds.manifests import manifest
+from bus.kube.kinds import GOVERNED
 from reactors.webhook.registration import PATH, RegistrationSettings, configuration
 from tests.cluster.api import APPLY, ApiError, eventually
 from tests.reactors.webhook.clusters import DEPLOYMENTS, OWN_NAMESPACE, deployment, pod

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from bus.kinds import GOVERNED
+from bus.kube.kinds import GOVERNED
 from reactors.webhook.registration import (
     SYSTEM_NAMESPACES,
     TIMEOUT_SECONDS,

@@ -1,0 +1,302 @@
+"""A cluster's API server: lists and watches for the sources, single objects for who acts.
+
+An object is addressed by its path (``/apis/apps/v1/namespaces/team/deployments/train``), and comes
+and goes as decoded JSON. A write is not tried again here: only who asked knows whether it still
+wants it. Its errors:
+
+- ConflictError (409): the object has another uid or version, exists already, or is another
+  manager's. Read again, decide again.
+- NotFoundError (404): the object, or its whole kind.
+- RequestRefusedError (400, 413, 422 ...): never acceptable, with the API server's words.
+- PermissionDeniedError (401, 403), also a quota's or a webhook's veto: ``message`` says which.
+- ClusterUnavailableError (429, 5xx, a broken connection): try again after ``delay_seconds``;
+  whether it was done may be unknown.
+
+Source: Kubernetes API concepts, "Server-side apply", "Delete options", "API-initiated eviction".
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from bus.clock import ServerClock, SystemClock
+from bus.errors import BursarError, MalformedJsonError
+from bus.kube.client.access import Access, Credentials, open_api
+from bus.kube.client.refusals import declined, resource_at
+from bus.kube.client.requests import (
+    BROKEN,
+    PAGE,
+    WATCH,
+    Query,
+    Requests,
+    retry_after,
+    unreachable,
+    whole,
+)
+from bus.kube.watch.contract import GoneError, Page, refusal, resource_of
+from bus.kube.watch.records import LARGEST_RECORD
+
+#: Longest line of a watch that is put together; a longer one is cut, and then refused by who reads
+#: it.
+LONGEST_LINE = LARGEST_RECORD + 4096
+#: The name under which Bursar owns fields.
+MANAGER = "bursar"
+
+Json = dict[str, Any]
+
+_TOO_LARGE_VERSION = b"Too large resource version"
+
+
+class _ListMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    continue_: str | None = msgspec.field(default=None, name="continue")
+    remaining_item_count: int | None = None
+
+
+class _List(msgspec.Struct):
+    metadata: _ListMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_list_decoder = msgspec.json.Decoder(_List)
+
+
+async def connect(
+    access: Access, *, trust_env: bool = False, clock: ServerClock | None = None
+) -> KubeCluster:
+    """The cluster at ``access``. Reads credentials; the first request makes the connection.
+
+    Its answers measure ``clock``.
+
+    Raises PermissionDeniedError when the credentials cannot be read, with what is wrong with them.
+    """
+    found = await open_api(access, trust_env=trust_env)
+    return KubeCluster(*found, clock or ServerClock(SystemClock()))
+
+
+class KubeCluster:
+    """A cluster's API server, kept by :class:`bus.kube.watch.contract.Cluster`."""
+
+    def __init__(self, api: Any, credentials: Credentials, clock: ServerClock) -> None:
+        self._requests = Requests(api, credentials)
+        #: The API server's, by its answers to lists and watches.
+        self.clock = clock
+
+    async def close(self) -> None:
+        """Let go of all connections. Closing twice is fine."""
+        await self._requests.close()
+
+    async def page(self, path: str, *, limit: int, following: str = "") -> Page:
+        """One page of all objects under ``path``. See :class:`bus.kube.watch.contract.Cluster`."""
+        query = [("limit", str(limit))] if limit else []
+        if following:
+            query.append(("continue", following))
+        try:
+            response = await self._get(path, "list", query, PAGE, resumed=bool(following))
+            async with response:
+                raw = await whole(response)
+        except BROKEN as error:
+            raise unreachable(error, "list", path) from error
+        try:
+            found = _list_decoder.decode(raw)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise MalformedJsonError("the answer is no list", reason="readers disagree") from None
+        return Page(
+            [bytes(item) for item in found.items or ()],
+            found.metadata.resource_version,
+            found.metadata.continue_ or "",
+            found.metadata.remaining_item_count or 0,
+        )
+
+    async def watch(self, path: str, *, version: str) -> AsyncGenerator[list[bytes]]:
+        """Lines of changes after ``version``. See :class:`bus.kube.watch.contract.Cluster`."""
+        query = [("watch", "true"), ("allowWatchBookmarks", "true"), ("resourceVersion", version)]
+        try:
+            response = await self._get(path, "watch", query, WATCH, resumed=True)
+            try:
+                rest = b""
+                async for chunk in response.content.iter_any():
+                    if b"\n" not in chunk:
+                        rest = (rest + chunk)[:LONGEST_LINE]
+                        continue
+                    *lines, rest = (rest + chunk).split(b"\n")
+                    with _unread(response):
+                        yield lines
+            finally:
+                _abort(response)
+        except BROKEN as error:
+            raise unreachable(error, "watch", path) from error
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``, as the API server has it now."""
+        return await self._object("GET", "get", path)
+
+    async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Json:
+        """A new object in the collection at ``path``; the object as it was stored.
+
+        With ``dry_run`` everything is done but the writing, reviews included.
+        """
+        query = [("fieldManager", MANAGER)]
+        if dry_run:
+            query.append(("dryRun", "All"))
+        return await self._object("POST", "create", path, body, query=query)
+
+    async def apply(
+        self, path: str, body: Mapping[str, Any], *, manager: str = MANAGER, force: bool = True
+    ) -> Json:
+        """Server-side apply: ``body`` is all that ``manager`` wants of the object at ``path``.
+
+        Fields it wanted before and does not name now are given up. An object that is not there is created, unless the
+        metadata has a ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). A ``resourceVersion`` is a
+        precondition; below ``/status`` of a custom object it is the only one, a ``uid`` is overwritten there. Without
+        ``force`` a field of another manager is a ConflictError.
+        """
+        query = [("fieldManager", manager), ("force", str(force).lower())]
+        kind = "application/apply-patch+yaml"
+        return await self._object("PATCH", "patch", path, body, query=query, content_type=kind)
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """JSON merge patch: the named fields are set, those given as None are removed.
+
+        A ``resourceVersion`` or ``uid`` in its metadata is a precondition.
+        """
+        query = [("fieldManager", MANAGER)]
+        kind = "application/merge-patch+json"
+        return await self._object("PATCH", "patch", path, body, query=query, content_type=kind)
+
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Json:
+        """JSON Patch (RFC 6902): all operations or none. A ``test`` that fails is a RequestRefusedError of status 422."""
+        query = [("fieldManager", MANAGER)]
+        kind = "application/json-patch+json"
+        return await self._object(
+            "PATCH", "patch", path, operations, query=query, content_type=kind
+        )
+
+    async def delete(
+        self,
+        path: str,
+        *,
+        uid: str,
+        resource_version: str | None = None,
+        grace_seconds: int | None = None,
+    ) -> Json:
+        """Delete the object at ``path`` if it is still the one with ``uid`` (and in this version).
+
+        Gives the object, where it goes on for its grace period, else the API server's Status.
+        """
+        return await self._object(
+            "DELETE", "delete", path, _deletion(uid, resource_version, grace_seconds)
+        )
+
+    async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
+        """Ask for the pod's end through the Eviction subresource, if it still has this uid.
+
+        A disruption budget that allows none is ClusterUnavailableError with status 429, after which the API server
+        wants to be asked again.
+        """
+        return await self._object(
+            "POST",
+            "create",
+            f"/api/v1/namespaces/{namespace}/pods/{pod}/eviction",
+            {
+                "apiVersion": "policy/v1",
+                "kind": "Eviction",
+                "metadata": {"name": pod, "namespace": namespace},
+                "deleteOptions": _deletion(uid, None, None),
+            },
+        )
+
+    async def _get(
+        self, path: str, verb: str, query: Query, timeout: aiohttp.ClientTimeout, *, resumed: bool
+    ) -> aiohttp.ClientResponse:
+        """A response of status 200 to a list or a watch."""
+        sent_us = self.clock.own_us()
+        response, said = await self._requests.ask("GET", path, query, timeout)
+        self.clock.answered(response.headers.get("Date"), sent_us)
+        if response.status == 200:
+            return response
+        # A store that was put back to an older state: our version lies in its future.
+        if response.status == 504 and _TOO_LARGE_VERSION in said:
+            raise GoneError(status=504)
+        raise refusal(
+            response.status,
+            verb=verb,
+            resource=resource_of(path),
+            delay_seconds=retry_after(response.headers.get("Retry-After")),
+            resumed=resumed,
+        )
+
+    async def _object(
+        self,
+        method: str,
+        verb: str,
+        path: str,
+        body: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        query: Query | None = None,
+        content_type: str = "application/json",
+    ) -> Json:
+        try:
+            response, said = await self._requests.ask(
+                method, path, query or [], PAGE, body=body, content_type=content_type
+            )
+            async with response:
+                if response.status >= 300:
+                    raise _declined(response, said, verb, path)
+                raw = await whole(response)
+        except BROKEN as error:
+            raise unreachable(error, verb, path) from error
+        try:
+            return msgspec.json.decode(raw, type=Json)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+            raise MalformedJsonError("the answer is no object", reason="not JSON") from None
+
+
+def _declined(response: aiohttp.ClientResponse, said: bytes, verb: str, path: str) -> BursarError:
+    delay = retry_after(response.headers.get("Retry-After"))
+    return declined(
+        response.status, said, request=f"{verb} {resource_at(path)}", delay_seconds=delay
+    )
+
+
+def _deletion(uid: str, resource_version: str | None, grace_seconds: int | None) -> Json:
+    preconditions = {"uid": uid}
+    if resource_version is not None:
+        preconditions["resourceVersion"] = resource_version
+    options: Json = {"preconditions": preconditions}
+    if grace_seconds is not None:
+        options["gracePeriodSeconds"] = grace_seconds
+    return options
+
+
+@contextmanager
+def _unread(response: aiohttp.ClientResponse) -> Iterator[None]:
+    """Leave what comes meanwhile in the socket: one wake-up for all of it costs less than one for each event.
+
+    Below TLS, as asyncio's own pause goes on reading and decrypting; where its layers are not as known, that one
+    serves. A third of the CPU of a busy watch.
+    """
+    transport: Any = response.connection.transport if response.connection else None
+    if transport is None:
+        yield
+        return
+    socket = getattr(getattr(transport, "_ssl_protocol", None), "_transport", None) or transport
+    socket.pause_reading()
+    try:
+        yield
+    finally:
+        socket.resume_reading()
+
+
+def _abort(response: aiohttp.ClientResponse) -> None:
+    """Ends a connection that is still in use: a farewell would wait for a server that may be
+    frozen.
+    """
+    if response.connection is not None and response.connection.transport is not None:
+        response.connection.transport.abort()
+    response.close()

@@ -1,0 +1,87 @@
+"""What an API server's refusal of one object means: a status and a Status object. Pure.
+
+Lists and watches have their own reading (:func:`bus.kube.watch.contract.refusal`), where a 400 and a
+410 are about a version.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.errors import (
+    BursarError,
+    ClusterUnavailableError,
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
+
+#: Longest message that is carried on.
+LONGEST_MESSAGE = 4096
+
+
+class _Cause(msgspec.Struct):
+    message: str = ""
+
+
+class _Details(msgspec.Struct):
+    causes: list[_Cause] | None = None
+
+
+class _Status(msgspec.Struct):
+    message: str = ""
+    reason: str = ""
+    details: _Details | None = None
+
+
+#: Subresources of a namespace itself.
+_OF_NAMESPACES = ("status", "finalize")
+
+_decoder = msgspec.json.Decoder(_Status)
+
+
+def resource_at(path: str) -> str:
+    """The resource at an API path, as permissions name it: ``pods/eviction``, ``deployments.apps``.
+
+    ``path`` is that of a collection, of an object, or of its subresource, in a namespace or not.
+    """
+    parts = path.strip("/").split("/")
+    group, rest = ("", parts[2:]) if parts[0] == "api" else (f".{parts[1]}", parts[3:])
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _OF_NAMESPACES:
+        rest = rest[2:]
+    return f"{rest[0]}{group}" + (f"/{rest[2]}" if len(rest) > 2 else "")
+
+
+def declined(status: int, said: bytes, *, request: str, delay_seconds: float) -> BursarError:
+    """The error for ``status``, with ``message`` and ``reason`` of the Status in ``said``.
+
+    ``request`` is a verb and a resource. ``delay_seconds`` is what the server asked to wait.
+    """
+    message, reason = _told(said)
+    if status in (401, 403):
+        return PermissionDeniedError(permission=request, status=status, message=message)
+    if status == 404:
+        return NotFoundError(request=request, message=message)
+    if status == 409:
+        return ConflictError(request=request, reason=reason, message=message)
+    if 400 <= status < 500 and status not in (408, 429):
+        return RequestRefusedError(request=request, status=status, message=message)
+    return ClusterUnavailableError(
+        status=status,
+        request=request,
+        message=message,
+        delay_seconds=min(max(delay_seconds, 0.0), 300.0),
+    )
+
+
+def _told(said: bytes) -> tuple[str, str]:
+    try:
+        found = _decoder.decode(said)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        # A proxy's page, or a webhook's own text.
+        return said[:LONGEST_MESSAGE].decode(errors="replace"), ""
+    # Of an eviction only the causes name the disruption budget.
+    causes = (found.details.causes if found.details else None) or []
+    more = [one.message for one in causes if one.message and one.message not in found.message]
+    return " ".join([found.message, *more])[:LONGEST_MESSAGE], found.reason

@@ -1,0 +1,32 @@
+"""What a workload asks for: one declarative entry for each governed kind, and one reading of them.
+
+Pure, so that the webhook and the sources read an object alike. To govern a new kind, add one entry to
+:mod:`bus.kube.kinds.table`.
+
+Source: ``koordinator.md`` section 1 (whole workloads are charged, replicas times template); ``reliability.md`` section
+4 D.
+"""
+
+from bus.kube.kinds.asking import asked, scaled, suspends
+from bus.kube.kinds.objects import governing_owner, scale_of, target_of
+from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet, Scale, Target
+from bus.kube.kinds.table import GOVERNED, governed, served
+
+__all__ = [
+    "GOVERNED",
+    "QUEUE_ANNOTATION",
+    "QUOTA_LABELS",
+    "Ask",
+    "Kind",
+    "PodSet",
+    "Scale",
+    "Target",
+    "asked",
+    "governed",
+    "governing_owner",
+    "scale_of",
+    "scaled",
+    "served",
+    "suspends",
+    "target_of",
+]

@@ -1,0 +1,276 @@
+"""What one pod of a template asks for, before there is a pod: Kubernetes' own defaults and sums.
+
+Two things are not in a template and so not in its demand: the overhead of its runtime class, and what LimitRanges and
+other webhooks add when the pod is made. The pods themselves show them.
+
+A container without a limit of a resource may use the whole node, so its limit counts as its request there, never as
+nothing; :func:`pod_needs` names it.
+
+Source: kubernetes v1.36.3 ``SetDefaults_Pod`` (``pkg/apis/core/v1/defaults.go``), ``PodRequests`` and ``PodLimits`` of
+component-helpers; ``reliability.md`` D4, D5.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+
+import msgspec
+
+from bus.amounts import (
+    ContainerResources,
+    PodResources,
+    effective_limit,
+    effective_request,
+    is_above_zero,
+    observed_quantity,
+)
+from bus.errors import DemandError, QuantityError
+from bus.kube.kinds.paths import bounded
+
+#: Most resource names that one pod may ask for: a fact with more would outgrow a message.
+MOST_RESOURCES = 64
+#: What a container may use without bounds where it states no limit.
+UNBOUNDED = ("cpu", "ephemeral-storage", "memory")
+#: Most keys that are told of, half of them of requests.
+MOST_UNSTATED = 12
+#: Most containers that are named where they lack something, and longest name of one.
+MOST_NAMED = 8
+LONGEST_CONTAINER = 63
+#: Longest resource name: a prefix of 253, a slash, a name of 63.
+LONGEST_RESOURCE = 253 + 1 + 63
+
+_MILLI = 10**6
+_WHOLE = 10**9
+
+#: Kubernetes' own kinds are sent with texts only; an API server keeps numbers in objects whose schema lets it.
+Quantities = dict[str, str | int | float | None]
+Written = dict[str, str]
+
+
+class Resources(msgspec.Struct):
+    """``resources`` of a container or of a pod."""
+
+    requests: Quantities | None = None
+    limits: Quantities | None = None
+
+
+class Container(msgspec.Struct, rename="camel"):
+    """What is decoded of a container: no image, command, arguments, environment or mounts."""
+
+    name: str | None = None
+    resources: Resources | None = None
+    restart_policy: str | None = None
+
+
+class Spec(msgspec.Struct, rename="camel"):
+    """What is decoded of a pod's spec."""
+
+    containers: list[Container] | None = None
+    init_containers: list[Container] | None = None
+    overhead: Quantities | None = None
+    resources: Resources | None = None
+    priority_class_name: str | None = None
+
+
+class Metadata(msgspec.Struct):
+    """What is decoded of a template's metadata."""
+
+    labels: dict[str, str] | None = None
+
+
+class Template(msgspec.Struct):
+    """What is decoded of a pod template, and of a pod."""
+
+    spec: Spec
+    metadata: Metadata | None = None
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Its labels, all of them."""
+        return (self.metadata.labels if self.metadata else None) or {}
+
+
+#: Specs of more bytes are not remembered: whoever writes them must not fill the memory.
+LONGEST_KNOWN = 4_096
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Spec).decode
+
+
+def template_at(value: object, place: str) -> Template:
+    """``value`` as a template with at least one container. Raises DemandError with the field below ``place``."""
+    try:
+        template = msgspec.convert(value, Template)
+    except msgspec.ValidationError as error:
+        reason, _, where = str(error).partition(" - at `$")
+        below = (f"{place}{where.rstrip('`')}").lstrip(".")
+        raise DemandError(path=below, reason=reason[:200]) from None
+    if not template.spec.containers:
+        raise DemandError(path=_below(place, "spec.containers"), reason="no containers")
+    return template
+
+
+#: Demand of one pod, and what :func:`_unstated` says of it.
+Needs = tuple[dict[str, int], dict[str, tuple[str, ...]]]
+
+
+def pod_needs(template: Template, place: str) -> Needs:
+    """Of one pod: ``requests.<resource>`` and ``limits.<resource>``, each rounded up once, at the pod, no zeros; and the
+    containers that state no limit of a resource, by ``limits.<resource>``, of these by ``requests.<resource>`` those that
+    state no request either.
+
+    Raises DemandError for an unreadable quantity, an amount above 2**63 - 1, or too many or too long resource names.
+    """
+    key = _encode(template.spec)
+    if len(key) > LONGEST_KNOWN:
+        return _needs(template.spec, place)
+    try:
+        demand, unstated = _known(key)
+    except DemandError:
+        # Said again with its place.
+        return _needs(template.spec, place)
+    return demand.copy(), unstated
+
+
+@lru_cache(maxsize=1_024)
+def _known(spec: bytes) -> Needs:
+    """What a spec asks for. Most pods of a cluster are written alike, so they are summed once."""
+    return _needs(_decode(spec), "")
+
+
+def _needs(spec: Spec, place: str) -> Needs:
+    return _summed(spec, place), _unstated(spec)
+
+
+def _summed(spec: Spec, place: str) -> dict[str, int]:
+    try:
+        requests = effective_request(_requested(spec))
+        limits = effective_limit(_limited(spec))
+    except QuantityError as error:
+        raise _located(error, spec, _below(place, "spec")) from None
+    demand: dict[str, int] = {}
+    for prefix, amounts in (("requests.", requests), ("limits.", limits)):
+        if len(amounts) > MOST_RESOURCES:
+            raise DemandError(path=place, reason=f"more than {MOST_RESOURCES} resources")
+        for name, nano in amounts.items():
+            amount = -(-nano // (_MILLI if name == "cpu" else _WHOLE))
+            if amount:
+                demand[prefix + _named(name, place)] = bounded(amount, f"{place}: {prefix}{name}")
+    return demand
+
+
+def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:
+    """CPU, memory and local disk are without bounds where they are not limited, and so is a limit of 0 to the kubelet. Of
+    other resources only what is requested without a limit is meant, as what is not named is not given. At most
+    :data:`MOST_NAMED` containers are named of each. The quantities are readable.
+    """
+    above = _written(spec.resources.limits) if spec.resources else {}
+    found: dict[str, list[str]] = {}
+    for container in (*(spec.init_containers or ()), *(spec.containers or ())):
+        limits, requests = _stated(container, "limits"), _stated(container, "requests")
+        for resource in (*UNBOUNDED, *sorted(requests.keys() - set(UNBOUNDED))):
+            if resource in limits or is_above_zero(above.get(resource)):
+                continue
+            if len(found) >= MOST_UNSTATED and f"limits.{resource}" not in found:
+                break
+            name = (container.name or "")[:LONGEST_CONTAINER]
+            found.setdefault(f"limits.{resource}", []).append(name)
+            if resource not in requests:
+                found.setdefault(f"requests.{resource}", []).append(name)
+    return {key: tuple(dict.fromkeys(names))[:MOST_NAMED] for key, names in sorted(found.items())}
+
+
+def _stated(container: Container, part: str) -> Written:
+    """The quantities above 0 of a container's ``requests`` or ``limits``."""
+    written = _written(getattr(container.resources, part, None))
+    return {name: text for name, text in written.items() if is_above_zero(text)}
+
+
+def _named(name: str, place: str) -> str:
+    if len(name) > LONGEST_RESOURCE or not name.isprintable():
+        raise DemandError(path=place, reason="no name of a resource", name=name[:64])
+    return name
+
+
+def _written(quantities: Quantities | None) -> Written:
+    """The quantities as texts. Null is zero, as Kubernetes reads it."""
+    if not quantities:
+        return {}
+    return {
+        name: text if type(text) is str else "0" if text is None else repr(text)
+        for name, text in quantities.items()
+    }
+
+
+def _requested(spec: Spec) -> PodResources:
+    """Where a request is missing, its limit is one: of a container, and of a pod where no container asks."""
+    containers = _containers(spec.containers, defaulted=True)
+    init = _containers(spec.init_containers, defaulted=True)
+    pod = spec.resources or Resources()
+    asked = {name for one in (*containers, *init) for name in one.requests}
+    pod_requests = _written(pod.requests)
+    for name, limit in _written(pod.limits).items():
+        if name not in pod_requests and (name not in asked or name.startswith("hugepages-")):
+            pod_requests[name] = limit
+    return PodResources(containers, init, _written(spec.overhead), pod_requests)
+
+
+def _limited(spec: Spec) -> PodResources:
+    """Where a limit is missing, or 0, the request is one."""
+    containers = _containers(spec.containers, defaulted=False)
+    init = _containers(spec.init_containers, defaulted=False)
+    pod = spec.resources or Resources()
+    limits = _written(pod.limits)
+    stated = {name for one in (*containers, *init) for name in one.requests}
+    for name, request in _written(pod.requests).items():
+        if not is_above_zero(limits.get(name)) and name not in stated:
+            limits[name] = request
+    return PodResources(containers, init, _written(spec.overhead), limits)
+
+
+def _containers(
+    containers: list[Container] | None, *, defaulted: bool
+) -> tuple[ContainerResources, ...]:
+    found = []
+    for container in containers or ():
+        resources = container.resources
+        quantities = _written(resources.limits) if resources else {}
+        if defaulted and resources:
+            quantities |= _written(resources.requests)
+        elif resources:
+            for name, request in _written(resources.requests).items():
+                if not is_above_zero(quantities.get(name)):
+                    quantities[name] = request
+        found.append(
+            ContainerResources(quantities, restartable=container.restart_policy == "Always")
+        )
+    return tuple(found)
+
+
+def _located(error: QuantityError, spec: Spec, place: str) -> DemandError:
+    """The same complaint with the place of the quantity; looked for only once there is one to complain about."""
+    lists = (("containers", spec.containers), ("initContainers", spec.init_containers))
+    held = [
+        (f"{place}.{name}[{index}].resources", container.resources)
+        for name, containers in lists
+        for index, container in enumerate(containers or ())
+    ]
+    held.append((f"{place}.resources", spec.resources))
+    for at, resources in held:
+        for part in ("requests", "limits"):
+            for name, text in _written(getattr(resources, part, None)).items():
+                if _is_unreadable(text):
+                    return DemandError(path=f"{at}.{part}.{name[:64]}", reason=error.reason)
+    return DemandError(path=f"{place}.overhead", reason=error.reason)
+
+
+def _is_unreadable(text: str) -> bool:
+    try:
+        observed_quantity(text)
+    except QuantityError:
+        return True
+    return False
+
+
+def _below(place: str, path: str) -> str:
+    return f"{place}.{path}" if place else path

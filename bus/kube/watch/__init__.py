@@ -1,0 +1,1 @@
+"""Follows one kind of object: list, watch, list again, and everything observed published in order."""

@@ -1,0 +1,37 @@
+"""How long a source waits after a failure: doubling, with jitter, so that many do not come back at once."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+from bus.kube.watch.contract import ReflectorSettings, ReflectorState
+
+
+class Waits:
+    """The waits of one reflector. What it waits for is the ``trouble`` of its state."""
+
+    def __init__(
+        self,
+        settings: ReflectorSettings,
+        state: ReflectorState,
+        sleep: Callable[[float], Awaitable[object]],
+        jitter: Callable[[], float],
+    ) -> None:
+        """``jitter`` gives a number from 0 to 1."""
+        self._settings = settings
+        self._state = state
+        self._jitter = jitter
+        self.sleep = sleep
+        #: Failures in a row.
+        self.failures = 0
+
+    async def back_off(self, trouble: object, at_least: float = 0.0) -> None:
+        """Wait after one more failure."""
+        self.failures += 1
+        self._state.trouble = str(trouble)
+        await self.sleep(max(at_least, self.growing(self.failures)))
+
+    def growing(self, failures: int) -> float:
+        """The wait after so many failures in a row, between half and all of its doubled value."""
+        full = self._settings.wait_seconds * 2.0 ** min(failures - 1, 20)
+        return min(full, self._settings.longest_wait_seconds) * (0.5 + 0.5 * self._jitter())

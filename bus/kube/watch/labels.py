@@ -1,0 +1,228 @@
+"""Which labels and annotations leave the cluster, and which of them name the team, the user and the
+GPU model.
+
+Labels are written by users, so they are kept by an allow-list and bounded in number and length;
+annotations can hold whole manifests with their secrets (``last-applied-configuration``), so only
+prefixes of Bursar's own are kept, and the three stamps of Kubeflow's culler.
+
+Source: ``accounting.md`` section 4; ``house.md`` 3.7; ``reliability.md`` A17 and P32; Kubernetes
+API conventions, "Syntax and character set" (label values 63 characters, names 63, prefixes 253).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from bus.kube.crds import culling
+from bus.kube.crds.culling import KUBEFLOW_KEYS
+from bus.kube.kinds import QUEUE_ANNOTATION, QUOTA_LABELS
+
+#: Most labels, and most annotations, that one fact carries.
+MOST = 64
+#: Longest label value that the API server accepts; longer ones are cut.
+LONGEST_LABEL = 63
+#: Longest annotation value that is kept; longer ones are cut.
+LONGEST_ANNOTATION = 253
+#: Most bytes that labels and annotations of one fact may take together, as JSON. A message of the
+#: history carries 64 KiB.
+LARGEST_TEXTS = 16 * 1024
+#: Longest key that the API server accepts: a prefix of 253, a slash, a name of 63. Longer ones are
+#: left out, since a cut key would be another key.
+LONGEST_KEY = 253 + 1 + 63
+
+#: Labels that Bursar itself reads, beside those of quotas, team and user; they are left out last.
+READ_LABELS = frozenset(
+    {"notebook-name", "app.kubernetes.io/component", "component", "bursar.io/probe"}
+)
+#: Annotations that Bursar itself reads or writes; they are left out last.
+READ_ANNOTATIONS = frozenset(
+    {
+        *KUBEFLOW_KEYS,
+        QUEUE_ANNOTATION,
+        culling.CULLS_AT,
+        culling.WARNED_BY,
+        culling.CULLED_BY,
+        culling.CULL_REASON,
+        culling.REPLICAS_BEFORE,
+        culling.RESTORED_BY,
+        culling.SNOOZED_UNTIL,
+        "bursar.io/cull-idle-after",
+        "bursar.io/do-not-cull",
+        "bursar.io/probe",
+        "bursar.io/probe-base-path",
+        "bursar.io/probe-port",
+    }
+)
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_encode = msgspec.json.Encoder().encode
+
+
+class LabelPolicy(msgspec.Struct, frozen=True):
+    """What a source may take from labels and annotations. The same policy gives the same facts, so
+    a change of it takes effect with the next observation of an object and never in what was said
+    before.
+    """
+
+    #: Label of pods and namespaces that names the team.
+    team: str = "bursar.io/team"
+    #: Label of pods and namespaces that names the user.
+    user: str = "bursar.io/user"
+    #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
+    owner_annotation: str = "owner"
+    #: Label keys that are kept: reports group by them (``--by label:KEY``).
+    label_keys: frozenset[str] = frozenset(
+        {
+            "app",
+            "component",  # JupyterHub's KubeSpawner
+            "gpu_spec",  # recorded trace openb
+            "job-name",
+            "k8s-app",
+            "node.kubernetes.io/instance-type",
+            "notebook-name",  # Kubeflow notebooks
+            "phase",  # recorded trace openb
+            "pod-group.scheduling.sigs.k8s.io",
+            "qos",  # recorded trace openb
+            "ray.io/cluster",
+            "quota.scheduling.koordinator.sh/preemptible",
+            "volcano.sh/job-name",
+            *QUOTA_LABELS,
+        }
+    )
+    #: Prefixes of label keys that are kept.
+    label_prefixes: tuple[str, ...] = (
+        "app.kubernetes.io/",
+        "batch.kubernetes.io/",
+        "bursar.io/",
+        "kueue.x-k8s.io/",
+        "topology.kubernetes.io/",
+        "training.kubeflow.org/",
+    )
+    #: Prefixes of annotation keys that are kept. Each may leave the cluster with its whole value:
+    #: add with care.
+    annotation_prefixes: tuple[str, ...] = ("bursar.io/", *KUBEFLOW_KEYS)
+    #: Node labels that name the GPU model, by falling precedence; the first that is there counts.
+    model_labels: tuple[str, ...] = (
+        "nvidia.com/gpu.product",  # NVIDIA GPU feature discovery
+        "kubernetes.io/gpu-model",  # Koordinator since 1.0
+        "node.koordinator.sh/gpu-model",  # Koordinator since 1.4
+        "amd.com/gpu.product-name",  # AMD node labeller
+        "cloud.google.com/gke-accelerator",
+        "alibabacloud.com/gpu-card-model",
+        "aliyun.accelerator/nvidia_name",
+        "eks.amazonaws.com/instance-gpu-name",
+        "karpenter.k8s.aws/instance-gpu-name",
+    )
+
+
+class Texts(msgspec.Struct, frozen=True):
+    """What of an object's labels and annotations goes into its fact, and which had to be cut or left out."""
+
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    labels_cut: bool
+    annotations_cut: bool
+
+
+def kept_texts(
+    labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None, policy: LabelPolicy
+) -> Texts:
+    """The labels and annotations that ``policy`` keeps, together at most :data:`LARGEST_TEXTS` as JSON.
+
+    Annotations are left out first, then labels, from the end of their order, so that two watchers
+    keep the same ones: what Bursar itself reads goes last, or a tenant could push it out with texts
+    of its own. At most 64 of each.
+    """
+    kept, labels_cut, size = _bounded(
+        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
+    )
+    chosen = _chosen_annotations(annotations, policy)
+    noted, annotations_cut, _ = _bounded(
+        annotations or {}, chosen, LONGEST_ANNOTATION, LARGEST_TEXTS - size
+    )
+    return Texts(kept, noted, labels_cut, annotations_cut)
+
+
+def kept_labels(
+    labels: Mapping[str, str] | None, policy: LabelPolicy
+) -> tuple[dict[str, str], bool]:
+    """The labels that ``policy`` keeps, as :func:`kept_texts` does, and whether any had to be cut or left out."""
+    kept, cut, _ = _bounded(
+        labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
+    )
+    return kept, cut
+
+
+def _chosen_labels(labels: Mapping[str, str] | None, policy: LabelPolicy) -> list[str]:
+    if not labels:
+        return []
+    keys, prefixes = policy.label_keys, policy.label_prefixes
+    chosen = [key for key in labels if key in keys or key.startswith(prefixes)]
+    named = (policy.team, policy.user)
+    chosen.sort(
+        key=lambda key: (key not in QUOTA_LABELS, key not in named, key not in READ_LABELS, key)
+    )
+    return chosen
+
+
+def _chosen_annotations(annotations: Mapping[str, str] | None, policy: LabelPolicy) -> list[str]:
+    if not annotations:
+        return []
+    chosen = [key for key in annotations if key.startswith(policy.annotation_prefixes)]
+    chosen.sort(key=lambda key: (key not in READ_ANNOTATIONS, key))
+    return chosen
+
+
+def named(key: str, *sources: Mapping[str, str] | None) -> str | None:
+    """The value under ``key`` in the first of ``sources`` that has one; None where none has, or it
+    is empty.
+
+    Cut to the length of a label value: teams and users are keys of the ledger's rows.
+    """
+    for source in sources:
+        value = source.get(key) if source else None
+        if value:
+            return _CONTROL.sub("", value[:LONGEST_LABEL]) or None
+    return None
+
+
+def gpu_model(labels: Mapping[str, str] | None, policy: LabelPolicy) -> str | None:
+    """The value of the first GPU model label that a node has; None = it has none."""
+    for key in policy.model_labels:
+        model = named(key, labels)
+        if model is not None:
+            return model
+    return None
+
+
+def _bounded(
+    texts: Mapping[str, str], chosen: list[str], longest: int, room: int
+) -> tuple[dict[str, str], bool, int]:
+    """(what is kept of ``chosen``, by key, whether anything was cut, its size as JSON). The first of ``chosen`` stay longest."""
+    kept: dict[str, str] = {}
+    cut, used = False, 0
+    for key in chosen:
+        value = texts[key]
+        if len(value) > longest:
+            value, cut = value[:longest], True
+        if len(kept) == MOST or len(key) > LONGEST_KEY or _CONTROL.search(key + value):
+            cut = True
+            continue
+        size = encoded_size(key) + encoded_size(value) + 2
+        if used + size > room:
+            cut = True
+            continue
+        kept[key] = value
+        used += size
+    return dict(sorted(kept.items())), cut, used
+
+
+def encoded_size(text: str) -> int:
+    """Bytes of a text as JSON."""
+    # Nothing but quotes and backslashes is escaped in printable ASCII.
+    if text.isascii() and '"' not in text and "\\" not in text and text.isprintable():
+        return len(text) + 2
+    return len(_encode(text))

@@ -1,0 +1,135 @@
+"""The lines of a watch: opened, told apart, and refused where they cannot be read. Pure.
+
+Source: Kubernetes API reference, meta/v1 WatchEvent and Status; ``reliability.md`` section 4 A.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+import msgspec
+
+from bus import strict
+from bus.envelope import Event
+from bus.errors import BursarError, DuplicateIdError, MalformedJsonError, ObservationError
+from bus.events.observations import ObservationRefused
+from bus.kube.watch.contract import refusal
+from bus.kube.watch.records import LARGEST_RECORD, LONGEST_ID, Record
+
+CHANGES = frozenset({"ADDED", "MODIFIED", "DELETED"})
+#: Longest reason that a refusal carries.
+LONGEST_REASON = 200
+
+#: Bytes of a line around its type and its object, as an API server writes it.
+_AROUND = len('{"type":"","object":}')
+
+
+class _Line(msgspec.Struct):
+    type: str = ""
+    object: msgspec.Raw = msgspec.Raw(b"")
+
+
+class _Versioned(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+
+
+class _Bookmark(msgspec.Struct):
+    metadata: _Versioned | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    retry_after_seconds: int | None = None
+
+
+class _Status(msgspec.Struct):
+    code: int | None = None
+    details: _Details | None = None
+
+
+_line_decoder = msgspec.json.Decoder(_Line)
+_bookmark_decoder = msgspec.json.Decoder(_Bookmark)
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def opened(line: bytes) -> tuple[str, bytes]:
+    """The type and the raw object of a line; the type is "" where it has none. The object is not
+    looked at yet.
+
+    Raises MalformedJsonError for a line that is not strict JSON around its object.
+    """
+    try:
+        read = _line_decoder.decode(line)
+    except msgspec.ValidationError:
+        return "", b""
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        raise MalformedJsonError(reason="the line is no JSON") from None
+    raw = bytes(read.object)
+    # Where nothing but these two keys has room, neither can be there twice.
+    if len(line.strip()) != _AROUND + len(read.type) + len(raw):
+        strict.well_formed(line, max_bytes=LARGEST_RECORD)
+    return read.type, raw
+
+
+def bookmark(raw: bytes) -> str:
+    """The version of a BOOKMARK's object; "" where it has none that can be used (A5)."""
+    try:
+        metadata = _bookmark_decoder.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    version = metadata.resource_version if metadata else ""
+    return version if len(version) <= LONGEST_ID else ""
+
+
+def failure(raw: bytes, resource: str) -> BursarError:
+    """What an ERROR's object means for the watch on ``resource``; one that cannot be read is an
+    outage.
+    """
+    try:
+        status = _status_decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        status = _Status()
+    delay = status.details.retry_after_seconds if status.details else None
+    return refusal(
+        status.code or 500,
+        verb="watch",
+        resource=resource,
+        delay_seconds=1.0 if delay is None else float(min(max(delay, 0), 300)),
+        resumed=True,
+    )
+
+
+def refused(record: Record, resource: str, error: MalformedJsonError | ObservationError) -> Event:
+    """``observation.refused`` for a record that could not be translated: why, and a digest of
+    what, never what.
+    """
+    digest = hashlib.sha256(record.object).hexdigest()
+    fact = ObservationRefused(
+        resource=resource,
+        reason=f"{type(error).__name__}: {error}"[:LONGEST_REASON],
+        digest=digest,
+        size_bytes=len(record.object),
+    )
+    return fact.event(
+        cluster=record.cluster,
+        key=digest[:32],
+        id=f"{fact.wire_type}/{resource}/{digest}",
+        source=record.source,
+        time_us=record.time_us,
+    )
+
+
+def told_apart(events: list[Event], error: DuplicateIdError) -> list[Event]:
+    """``events`` with a digest of the body in the id that was used for another body before.
+
+    A cluster's store that was put back gives versions out again: both contents were observed, so both are said. Raises
+    ``error`` when that id had the digest already: then it is forged.
+    """
+    told = []
+    for event in events:
+        if event.id == error.fields["id"]:
+            digest = hashlib.sha256(event.body).hexdigest()[:16]
+            if event.id.endswith(f"/{digest}"):
+                raise error
+            event = msgspec.structs.replace(event, id=f"{event.id}/{digest}")
+        told.append(event)
+    return told

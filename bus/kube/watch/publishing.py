@@ -1,0 +1,62 @@
+"""Publishes what a source observed: everything, in order, however long the bus is away.
+
+Source: ``house.md`` section 3.3; catalogue A30.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bus.crashpoints import crashpoint
+from bus.envelope import Event
+from bus.errors import DuplicateIdError, RetryableError
+from bus.kube.watch.backoff import Waits
+from bus.kube.watch.contract import ReflectorSettings, ReflectorState
+from bus.kube.watch.lines import told_apart
+from bus.transport import Transport
+
+
+class Saying:
+    """The writing half of a reflector. It counts in the reflector's ``state``."""
+
+    def __init__(
+        self,
+        transport: Transport,
+        state: ReflectorState,
+        settings: ReflectorSettings,
+        waits: Waits,
+        vanished: Callable[[Event], object] | None,
+    ) -> None:
+        """``vanished`` is called after such an event was published."""
+        self._transport = transport
+        self._state = state
+        self._window = settings.window_events
+        self._vanished = vanished
+        self._waits = waits
+
+    async def publish(self, events: list[Event]) -> None:
+        """Publish all, however long it takes."""
+        for start in range(0, len(events), self._window):
+            part = events[start : start + self._window]
+            await self._stored(part)
+            self._state.published += len(part)
+            for event in part:
+                if self._vanished and event.type.endswith(".vanished"):
+                    self._vanished(event)
+
+    async def _stored(self, part: list[Event]) -> None:
+        attempts = 0
+        while True:
+            try:
+                crashpoint("source.before_publish")
+                await self._transport.publish(part)
+                crashpoint("source.after_publish")
+                return
+            except DuplicateIdError as error:
+                self._state.reissued += 1
+                part = told_apart(part, error)
+            except RetryableError as error:
+                # The same ids again: what was stored without an answer is not stored twice.
+                attempts += 1
+                self._state.trouble = str(error)
+                await self._waits.sleep(max(error.delay_seconds, self._waits.growing(attempts)))

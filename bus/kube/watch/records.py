@@ -1,0 +1,272 @@
+"""One watch or list record, and what every kind of object has in it: the shared half of all
+translate() functions.
+
+Everything here is strict where a wrong guess would book on the wrong object (uid, name, version),
+and lenient where the ledger can flag and go on (stamps, labels). What cannot be translated raises:
+the source then writes ``observation.refused`` and lists again, since the record could have been a
+delete.
+
+Source: Kubernetes API reference, meta/v1 ObjectMeta; ``reliability.md`` section 4 A.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Protocol, TypeVar
+
+import msgspec
+
+from bus import strict
+from bus.envelope import Event
+from bus.errors import ObservationError
+from bus.events.pods import Owner
+from bus.events.vocabulary import Fact
+from bus.kube.watch.labels import LabelPolicy
+
+#: Largest body of a fact in bytes: a message of the stream carries no more.
+LARGEST_BODY = 64 * 1024
+#: Longest uid and resourceVersion that are taken; Kubernetes writes 36 and at most 20 characters.
+LONGEST_ID = 128
+#: Longest object name (RFC 1123 subdomain).
+LONGEST_NAME = 253
+#: Longest stamp that is carried on; a longer one is cut, and so unreadable, as it was.
+LONGEST_STAMP = 40
+
+#: Largest record that is read. etcd keeps 1.5 MiB of an object, and an API server writes ``<``, ``>``
+#: and ``&`` of it as six characters each.
+LARGEST_RECORD = 12 * 1024 * 1024
+
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_NUL = re.compile(rb"(?<!\\)((?:\\\\)*+)\\u0000")
+
+T = TypeVar("T")
+
+
+class TooLargeError(ObservationError):
+    """The fact is larger than a message may be.
+
+    Say less of the object, if less can be said; it is there.
+    """
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """One observation of one object, as a source received it.
+
+    ``change`` is ADDED, MODIFIED, DELETED (watch) or LISTED (an item of a list). ``object`` is its
+    JSON, untouched. ``time_us`` is when the source received it (microseconds UTC), ``source`` the
+    name the event is said under.
+    """
+
+    change: str
+    object: bytes
+    time_us: int
+    cluster: str
+    source: str
+
+
+class Translate(Protocol):
+    """How a kind of object becomes a fact: pure, stateless, allow-listed.
+
+    Raises MalformedJsonError or ObservationError for a record that must be parked, and no other
+    error.
+    """
+
+    def __call__(self, record: Record, labels: LabelPolicy, /) -> Event:
+        """The one event that this record says."""
+        ...
+
+
+class OwnerReference(msgspec.Struct, rename="camel"):
+    """An entry of ``metadata.ownerReferences``."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    controller: bool | None = None
+
+
+class Metadata(msgspec.Struct, rename="camel"):
+    """The part of ``metadata`` that any fact may carry. Everything else is never decoded."""
+
+    uid: str
+    name: str
+    resource_version: str
+    namespace: str | None = None
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    deletion_grace_period_seconds: int | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[OwnerReference] | None = None
+
+
+class _Identified(msgspec.Struct):
+    uid: str
+
+
+class _Unread(msgspec.Struct):
+    metadata: _Identified
+
+
+class _Named(msgspec.Struct):
+    name: str = ""
+    namespace: str = ""
+
+
+class _Unnamed(msgspec.Struct):
+    metadata: _Named
+
+
+_uid_decoder = msgspec.json.Decoder(_Unread)
+_name_decoder = msgspec.json.Decoder(_Unnamed)
+
+
+def decoded(raw: bytes, kind: type[T]) -> T:
+    """The object in ``raw``, strict JSON and of the shape of ``kind``.
+
+    Raises MalformedJsonError (not strict JSON) or ObservationError (not this shape). Neither
+    repeats any content.
+    """
+    # The API server accepts NUL in annotations and variables: refusing it would let a tenant hide a
+    # pod.
+    if b"\\u0000" in raw:
+        raw = _NUL.sub(rb"\1\\ufffd", raw)
+    value = strict.loads(_without_managed_fields(raw), max_bytes=LARGEST_RECORD)
+    try:
+        return msgspec.convert(value, kind)
+    except msgspec.ValidationError as error:
+        raise ObservationError("the object does not fit its kind", reason=str(error)) from None
+
+
+def _without_managed_fields(raw: bytes) -> bytes:
+    """``raw`` without the server's notes on who set what: half of an object's bytes, and nothing that is ever read.
+
+    They end an object's metadata. Inside of text the quotes would be escaped, so neither mark can stand in one; what is
+    left is proven and read as a whole, so a cut at a wrong place could only make it unreadable.
+    """
+    start = raw.find(b',"managedFields":[')
+    end = raw.find(b']},"spec":', start)
+    return raw if start < 0 or end < 0 else raw[:start] + raw[end + 1 :]
+
+
+def identified(metadata: Metadata) -> Metadata:
+    """``metadata`` itself, if it says which object in which version this is.
+
+    Raises ObservationError naming the field that is empty, too long or holds control characters.
+    """
+    _plain("uid", metadata.uid, LONGEST_ID)
+    _plain("resourceVersion", metadata.resource_version, LONGEST_ID)
+    _plain("name", metadata.name, LONGEST_NAME)
+    # Both are parts of the event's id, which a slash takes apart.
+    if "/" in metadata.uid or "/" in metadata.resource_version:
+        raise ObservationError("an identity holds a slash")
+    return metadata
+
+
+def namespaced(metadata: Metadata) -> str:
+    """The namespace of an object that must have one. Raises ObservationError."""
+    return _plain("namespace", metadata.namespace or "", LONGEST_NAME)
+
+
+def stamp(text: str | None) -> str | None:
+    """A stamp as it was written; whoever folds it decides what an unreadable one means."""
+    if not text:
+        return None
+    return text if len(text) <= LONGEST_STAMP else text[:LONGEST_STAMP]
+
+
+def controller(metadata: Metadata) -> Owner | None:
+    """The object's controller; None where it has none, or one whose reference is not usable."""
+    for reference in metadata.owner_references or ():
+        if reference.controller:
+            if not (usable(reference.uid, LONGEST_ID) and usable(reference.name, LONGEST_NAME)):
+                return None
+            if not usable(reference.kind, LONGEST_NAME):
+                return None
+            return Owner(reference.kind, reference.name, reference.uid)
+    return None
+
+
+def said(fact: Fact, record: Record, *, key: str, uid: str, resource_version: str) -> Event:
+    """``fact`` as the event of ``record``, with the id that two watchers of one object version
+    share.
+
+    Raises TooLargeError when its body is larger than a message may be.
+    """
+    event = fact.event(
+        cluster=record.cluster,
+        key=key,
+        id=f"{fact.wire_type}/{uid}/{resource_version}",
+        source=record.source,
+        time_us=record.time_us,
+    )
+    if len(event.body) > LARGEST_BODY:
+        raise TooLargeError(size=len(event.body), limit=LARGEST_BODY)
+    return event
+
+
+def identity(event: Event) -> tuple[str, str]:
+    """The uid and the resourceVersion of the object that an event of :func:`said` is about."""
+    _, uid, version = event.id.split("/")
+    return uid, version
+
+
+def uid_of(raw: bytes) -> str:
+    """The uid of an object that could not be translated; "" where not even that can be read.
+
+    Who is in a list exists, whether or not the rest of it is understood.
+    """
+    try:
+        uid = _uid_decoder.decode(raw).metadata.uid
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    return uid if usable(uid, LONGEST_ID) else ""
+
+
+def called(raw: bytes) -> str:
+    """``namespace/name`` of an object that could not be translated, for people; "" where not even that can be read."""
+    try:
+        found = _name_decoder.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
+    parts = [part for part in (found.namespace, found.name) if part]
+    return "/".join(parts) if all(usable(part, LONGEST_NAME) for part in parts) else ""
+
+
+def is_delete(record: Record) -> bool:
+    """Whether ``record`` says that its object is gone. Raises ObservationError for an unknown
+    change.
+    """
+    if record.change == "DELETED":
+        return True
+    if record.change in ("ADDED", "MODIFIED", "LISTED"):
+        return False
+    raise ObservationError("unknown kind of record", change=record.change[:32])
+
+
+def notes(*found: tuple[str, bool]) -> tuple[str, ...]:
+    """The names of those notes that hold."""
+    return tuple(name for name, holds in found if holds)
+
+
+def unique(texts: Iterable[str | None]) -> tuple[str, ...]:
+    """Each stamp of ``texts`` once, in their order."""
+    return tuple(dict.fromkeys(text for text in map(stamp, texts) if text))
+
+
+def _plain(name: str, text: str, longest: int) -> str:
+    if not text:
+        raise ObservationError("a field is empty", field=name)
+    if len(text) > longest:
+        raise ObservationError("a field is too long", field=name, length=len(text))
+    if _CONTROL.search(text):
+        raise ObservationError("a field holds control characters", field=name)
+    return text
+
+
+def usable(text: str, longest: int) -> bool:
+    """Whether ``text`` can be a name or an identity: not empty, not too long, no control
+    characters.
+    """
+    return 0 < len(text) <= longest and not _CONTROL.search(text)

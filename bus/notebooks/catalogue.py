@@ -1,0 +1,16 @@
+"""Every kind of server that is asked, one line each."""
+
+from __future__ import annotations
+
+from bus.notebooks import code_server, gpu, jupyter, kubeflow, pod_cpu, rstudio, traffic
+from bus.notebooks.contract import Kind
+
+PROBES: tuple[Kind, ...] = (
+    jupyter.kind,
+    code_server.kind,
+    rstudio.kind,
+    kubeflow.kind,
+    traffic.kind,
+    gpu.kind,
+    pod_cpu.kind,
+)

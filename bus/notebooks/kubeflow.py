@@ -1,0 +1,67 @@
+"""Jupyter kernels as Kubeflow's own culler reads them: asked where its rules decide. Where Bursar's own do, it is asked only if
+an owner names it, and may protect a notebook, never stop one.
+
+It differs from :mod:`~bus.notebooks.jupyter` in all that the culler does differently: a stamp ahead of the clock is
+believed, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
+What travels says as much as its rules look at: whether all kernels are idle, and their newest stamp with its offset.
+
+Source: ``kubeflow.md`` A.2 and A.4 (culling_controller.go lines 204 to 307).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bus.events.notebooks import Evidence
+from bus.go_time import Stamp
+from bus.notebooks.contract import NOTEBOOK_NAME, Kind, Peer, Reply
+from bus.notebooks.go_json import Kernel, all_idle, kernels_in
+from bus.notebooks.prober import Answer, Target
+from bus.notebooks.readings import malformed, unread
+
+SOURCE = "kubeflow_kernels"
+
+
+def asks(peer: Peer) -> tuple[Target, ...]:
+    """The path that the culler asks for, wherever the server says that it is mounted; nothing of a pod of another kind."""
+    name = peer.labels.get(NOTEBOOK_NAME)
+    if not name:
+        return ()
+    path = f"/notebook/{peer.namespace}/{name}/api/kernels?no_track_activity=1"
+    return (Target(peer.address, peer.port, path),)
+
+
+def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evidence, ...]:
+    """One evidence: not ok is what the culler makes nothing of."""
+    reply = replies[0]
+    kernels = kernels_in(reply) if isinstance(reply, Answer) else None
+    if kernels is None:
+        return (unread(SOURCE, reply) or malformed(SOURCE, "not_kernels"),)
+    stamps = [Stamp.parse(kernel.last_activity) for kernel in kernels]
+    known = [stamp for stamp in stamps if stamp is not None]
+    busy = not all_idle([kernel.execution_state for kernel in kernels])
+    counters = {"kernels": len(kernels)}
+    if busy or not known or len(known) < len(stamps):
+        return (Evidence(source=SOURCE, busy=busy, counters=counters),)
+    # The first of equal instants, as a strict comparison finds it: its offset is the one that is written.
+    newest = max(known, key=lambda stamp: stamp.ns)
+    if newest.offset_minutes:
+        counters["offset_minutes"] = newest.offset_minutes
+    return (Evidence(source=SOURCE, active_us=newest.ns // 1_000, counters=counters),)
+
+
+def kernels_of(evidence: Evidence) -> list[Kernel] | None:
+    """Kernels that mean to the culler's rules what the answer meant; None = it made nothing of it."""
+    if evidence.outcome != "ok":
+        return None
+    if not evidence.counters.get("kernels"):
+        return []
+    if evidence.busy:
+        return [Kernel("", "busy")]
+    if evidence.active_us is None:
+        return [Kernel("", "idle")]
+    newest = Stamp(evidence.active_us * 1_000, evidence.counters.get("offset_minutes", 0))
+    return [Kernel(newest.text(), "idle")]
+
+
+kind = Kind("kubeflow", asks, reads)

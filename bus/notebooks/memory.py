@@ -1,0 +1,110 @@
+"""What a look at a notebook adds to the look before it: times for counters, doubts about a clock, and whether it is news.
+
+Pure, but for one value a notebook that its caller keeps. After a restart nothing is remembered: a counter then has no
+time until it moves, and the projection still knows what was said before.
+
+- A counter that differs from the look before, smaller ones included (a sidecar that started anew), is activity now.
+- A stamp in the future is clamped to the observation, which alone would keep a notebook for ever: from the third in a row
+  on the source is lying, and its times are not believed at all until it tells one that can be.
+- Evidence is said when it is news, and again after a heartbeat, since silence must not look like an answer. A time that
+  only moves on is no news while the last one that was said is younger than a heartbeat: no limit is that short.
+- Where Kubeflow's rules decide, every look is news: they decide once for each.
+
+Source: ``kubeflow.md`` A.7, D.2; ``reliability.md`` B6.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.notebooks import Evidence
+from bus.notebooks import kubeflow, traffic
+
+#: Longest silence about a notebook: less than half of the five minutes after which evidence is none.
+HEARTBEAT_US = 120 * SECOND_US
+#: Stamps in the future, one after the other, after which a source is lying.
+LIES = 3
+
+#: Sources that count instead of telling a time.
+_COUNTED = frozenset({traffic.SOURCE})
+
+
+class Known(msgspec.Struct, frozen=True):
+    """What is remembered of one notebook."""
+
+    #: Source → how many stamps in a row lay in the future.
+    futures: dict[str, int] = {}
+    #: Source → the last evidence whose counters could be read.
+    counted: dict[str, Evidence] = {}
+    said: tuple[Evidence, ...] = ()
+    said_us: int = 0
+
+
+def remember(
+    known: Known,
+    evidence: Sequence[Evidence],
+    observed_us: int,
+    heartbeat_us: int = HEARTBEAT_US,
+) -> tuple[Known, tuple[Evidence, ...] | None]:
+    """What is known after a look, and the evidence to say; None = it is no news.
+
+    ``heartbeat_us``: the longest silence, at most :data:`HEARTBEAT_US`; less where evidence is worth less long.
+    """
+    futures = {e.source: _futures(known, e) for e in evidence}
+    timed = tuple(_doubted(_dated(e, known, observed_us), futures[e.source]) for e in evidence)
+    counted = known.counted | {
+        e.source: e for e in timed if e.source in _COUNTED and e.outcome == "ok"
+    }
+    if not _is_news(known, timed, observed_us, heartbeat_us):
+        return Known(futures, counted, known.said, known.said_us), None
+    return Known(futures, counted, timed, observed_us), timed
+
+
+def _futures(known: Known, evidence: Evidence) -> int:
+    if evidence.outcome != "ok":
+        return known.futures.get(evidence.source, 0)
+    return known.futures.get(evidence.source, 0) + 1 if "future" in evidence.flags else 0
+
+
+def _doubted(evidence: Evidence, futures: int) -> Evidence:
+    if futures < LIES or evidence.outcome != "ok":
+        return evidence
+    return msgspec.structs.replace(
+        evidence, active_us=None, starting_since_us=None, flags=(*evidence.flags, "lying")
+    )
+
+
+def _dated(evidence: Evidence, known: Known, observed_us: int) -> Evidence:
+    if evidence.source not in _COUNTED or evidence.outcome != "ok":
+        return evidence
+    before = known.counted.get(evidence.source)
+    if before is None:
+        return evidence
+    moved = before.counters != evidence.counters
+    active_us = observed_us if moved else before.active_us
+    return msgspec.structs.replace(evidence, active_us=active_us)
+
+
+def _is_news(
+    known: Known, evidence: Sequence[Evidence], observed_us: int, heartbeat_us: int
+) -> bool:
+    if observed_us - known.said_us >= heartbeat_us or len(evidence) != len(known.said):
+        return True
+    return any(
+        new.source == kubeflow.SOURCE
+        or _bare(new) != _bare(old)
+        or _moves_on(old.active_us, new.active_us, observed_us)
+        for old, new in zip(known.said, evidence, strict=True)
+    )
+
+
+def _bare(evidence: Evidence) -> Evidence:
+    return msgspec.structs.replace(evidence, active_us=None, counters={})
+
+
+def _moves_on(old_us: int | None, new_us: int | None, observed_us: int) -> bool:
+    """Whether a time moved that was old when it was said."""
+    return old_us != new_us and (old_us is None or observed_us - old_us >= HEARTBEAT_US)

@@ -1,0 +1,67 @@
+"""What all readers share: answers that are none, strict bodies, and times that are not believed.
+
+Source: ``reliability.md`` B2 to B7.
+"""
+
+from __future__ import annotations
+
+from bus import strict
+from bus.clock import SECOND_US, parse_stamp
+from bus.errors import MalformedJsonError, TimestampError
+from bus.events.notebooks import Evidence, Outcome
+from bus.notebooks.contract import Peer, Reply
+from bus.notebooks.prober import Answer
+
+#: Largest body that is read; the door lets no more through.
+LARGEST_BODY = 262_144
+#: Most kernels or terminals that one server may have.
+MOST_ENTRIES = 1_000
+#: How far a server's clock may be ahead before its stamp is clamped.
+SKEW_US = 120 * SECOND_US
+
+_LOGIN = frozenset({301, 302, 303, 307, 308, 401, 403, 407})
+
+
+def unread(source: str, reply: Reply) -> Evidence | None:
+    """The evidence of an answer that cannot be read at all; None = it has status 200.
+
+    Who must log in, by redirect or by status, is refused; that is another state than unreachable, and neither is idle.
+    """
+    if not isinstance(reply, Answer):
+        return Evidence(source=source, outcome="unreachable", fault=reply.fault)
+    if reply.status == 200:
+        return None
+    outcome: Outcome = "refused" if reply.status in _LOGIN else "unreachable"
+    return Evidence(source=source, outcome=outcome, fault=f"http_{reply.status}")
+
+
+def malformed(source: str, fault: str, flags: tuple[str, ...] = ()) -> Evidence:
+    """Evidence that an answer was there and could not be understood."""
+    return Evidence(source=source, outcome="malformed", fault=fault, flags=flags)
+
+
+def json_of(body: bytes) -> object:
+    """The strict JSON of a body; ``...`` where it is none, since null is a value."""
+    try:
+        return strict.loads(body, max_bytes=LARGEST_BODY, max_depth=16)
+    except MalformedJsonError:
+        return ...
+
+
+def stamped(value: object, peer: Peer, observed_us: int) -> tuple[int | None, str]:
+    """The instant of a server's stamp and its flag; None where there is no stamp, or none with a zone."""
+    if not isinstance(value, str):
+        return None, ""
+    try:
+        return believed(parse_stamp(value), peer, observed_us)
+    except TimestampError:
+        return None, ""
+
+
+def believed(us: int, peer: Peer, observed_us: int) -> tuple[int, str]:
+    """A server's time as far as it can be true: not beyond the observation and its skew, not before the pod's start."""
+    if us > observed_us + SKEW_US:
+        return observed_us, "future"
+    if us < peer.started_us:
+        return peer.started_us, "before_start"
+    return us, ""

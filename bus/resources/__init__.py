@@ -1,4 +1,0 @@
-"""Bursar's own objects in the cluster: pydantic models are their public schema, CRDs are generated from them.
-
-``python -m bus.resources`` prints the CRDs; a test keeps ``deploy/manifests/crds`` equal to it.
-"""

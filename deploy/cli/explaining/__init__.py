@@ -1,0 +1,1 @@
+"""The parts of `bursar why` that tell of queues and of reactors."""

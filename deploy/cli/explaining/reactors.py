@@ -1,0 +1,122 @@
+"""What reactors decided about an object, and what became of it: steps of ``bursar why``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.clock import SECOND_US, format_stamp
+from bus.envelope import Event
+from bus.events import VOCABULARY
+from bus.events.decisions import (
+    Decision,
+    EffectSettled,
+    Evict,
+    NoticeSettled,
+    RestoreAsked,
+)
+from deploy.cli.quotas.finding import Found
+from deploy.runtime.blocked import blocked
+from projections.pod_runs.shape import pod_runs
+from projections.quota_trees.queries import Select, archived, facts
+from reactors.engine.reasons import explained
+
+_TYPES = tuple(
+    name
+    for name, fact in VOCABULARY.items()
+    if issubclass(fact, Decision | EffectSettled | NoticeSettled | RestoreAsked)
+)
+
+
+def steps(
+    select: Select, cluster: str, name: str, objects: Iterable[Found]
+) -> Iterator[dict[str, Any]]:
+    """Decisions with this id, or about this object (NAMESPACE/NAME or uid), their outcomes, and who wanted them undone.
+
+    Those about pods of ``objects``, too.
+    """
+    about: dict[str, str] = {}
+    pods = _pods(select, cluster, objects)
+    for event, fact in facts(archived(select, cluster, _TYPES)):
+        if isinstance(fact, Decision):
+            target = fact.target
+            known = about.get(fact.key)
+            if known or target.uid in pods or _is_meant(fact, name):
+                about[fact.id] = known or f"{target.kind} {target.namespace}/{target.name}"
+                yield _decided(event, fact, about[fact.id])
+        elif isinstance(fact, EffectSettled) and fact.decision in about:
+            yield _step(event, fact.result, about[fact.decision], fact.message, "")
+        elif isinstance(fact, NoticeSettled) and fact.decision in about:
+            step = "told" if fact.result == "told" else "not told"
+            times = f"attempts {fact.attempts}"
+            yield _step(event, step, about[fact.decision], fact.message, times)
+        elif isinstance(fact, RestoreAsked) and fact.decision in about:
+            yield _step(event, "undo asked", about[fact.decision], f"by {fact.author}", "")
+
+
+def held_back(
+    select: Select, cluster: str, name: str, objects: Iterable[Found], now_us: int
+) -> Iterator[dict[str, Any]]:
+    """One step for each action that is due now about the object of this name, and is not done: what holds it, until when."""
+    pods = _pods(select, cluster, objects)
+    for one in blocked(select, cluster, now_us):
+        decision, target = one.decision, one.decision.target
+        if decision.key in pods or _is_meant(decision, name):
+            yield {
+                "sequence": None, "time": format_stamp(now_us), "step": "not yet",
+                "about": f"{target.kind} {target.namespace}/{target.name}", "quota": decision.quota,
+                "reason": one.reason, "numbers": explained(one), "based_on": None, "id": "",
+            }  # fmt: skip
+
+
+def _pods(select: Select, cluster: str, objects: Iterable[Found]) -> set[str]:
+    """The uids of all pods that any of the workloads ever had."""
+    runs = pod_runs.c
+    owned = [
+        sa.and_(runs.namespace == one.namespace, runs.workload == f"{one.kind}/{one.name}")
+        for one in objects
+        if one.kind != "Pod"
+    ]
+    query = sa.select(runs.uid).where(runs.cluster == cluster, sa.or_(sa.false(), *owned))
+    return {uid for (uid,) in select(query)}
+
+
+def _is_meant(decision: Decision, name: str) -> bool:
+    target = decision.target
+    path = f"{target.namespace}/{target.name}"
+    return name in (decision.id, decision.key, target.uid, path, f"{target.kind}/{path}")
+
+
+def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
+    verb = event.type.removeprefix("decision.")
+    numbers = "; ".join(_number(name, value) for name, value in decision.numbers.items())
+    if isinstance(decision, Evict) and decision.beneficiary:
+        numbers += f"; makes room for {decision.beneficiary}"
+    shadow = ", in shadow: nothing is done" if decision.is_shadow else ""
+    step = _step(event, verb, about, decision.reason, f"{numbers}{shadow}")
+    return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}
+
+
+def _number(name: str, value: int) -> str:
+    if name in ("exhausted_s", "judged_s"):
+        return f"{name.removesuffix('_s')} {format_stamp(value * SECOND_US) if value else 'never'}"
+    if name.endswith("_us"):
+        whole = value // SECOND_US * SECOND_US
+        return f"{name.removesuffix('_us')} {format_stamp(whole) if value else 'never'}"
+    return f"{name} {value}"
+
+
+def _step(event: Event, step: str, about: str, reason: str, numbers: str) -> dict[str, Any]:
+    return {
+        "sequence": event.sequence,
+        "time": format_stamp(event.time_us),
+        "step": step,
+        "about": about,
+        "quota": "",
+        "reason": reason,
+        "numbers": numbers,
+        "based_on": None,
+        "id": "",
+    }

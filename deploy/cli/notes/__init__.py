@@ -1,0 +1,1 @@
+"""What stands below a table: how far the ledger is, and what is not in it."""

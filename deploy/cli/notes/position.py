@@ -1,0 +1,72 @@
+"""How far the ledger is: said below every answer, since a figure is one only as of an event."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.clock import floor_seconds
+from deploy.cli import times
+from deploy.cli.rendering.escapes import inert
+from projections.engine.tables import checkpoints, parked
+from projections.evidence import moments_s
+
+#: A source that is told of no change says that it listens about once a minute; after three it does not.
+QUIET_S = 180
+
+
+@dataclass(frozen=True)
+class Standing:
+    """The ledger's last event, the newest observation of any cluster, and how many events are parked.
+
+    ``newest_s``: the newest time that any event speaks of, a tick or a decision, too. ``moments``: up to when each cluster
+    was observed.
+    """
+
+    sequence: int
+    observed_s: int
+    parked: int
+    newest_s: int
+    moments: dict[str, int]
+
+
+def standing(connection: sa.Connection) -> Standing:
+    """Where the ledger stands in the transaction of ``connection``; zeros for an empty one."""
+    row = connection.execute(sa.select(checkpoints)).first()
+    count = connection.scalar(sa.select(sa.func.count()).select_from(parked)) or 0
+    known = moments_s(lambda query: [tuple(found) for found in connection.execute(query)])
+    return Standing(
+        row.sequence if row else 0,
+        max(known.values(), default=0),
+        count,
+        floor_seconds(row.observed_us) if row else 0,
+        known,
+    )
+
+
+def unwatched(stands: Standing, as_of_s: int) -> list[str]:
+    """The lines that say of which clusters, and from when on, nothing is known: what is open there is not charged on."""
+    until_s = max(as_of_s, stands.newest_s)
+    return [
+        f"nothing of cluster {inert(name)} was observed after {times.stamp(moment_s)}:"
+        f" the {until_s - moment_s:,} s from then until {times.stamp(until_s)} are unknown"
+        for name, moment_s in sorted(stands.moments.items())
+        if until_s - moment_s > QUIET_S
+    ]
+
+
+def seen_until(stands: Standing) -> dict[str, dict[str, Any]]:
+    """By cluster, up to when it was observed, and how long the history goes on without a word of it (0: it is watched)."""
+    found = {}
+    for name, moment_s in sorted(stands.moments.items()):
+        since_s = stands.newest_s - moment_s
+        unknown_s = since_s if since_s > QUIET_S else 0
+        found[name] = {"observed": times.stamp(moment_s), "unknown_s": unknown_s}
+    return found
+
+
+def footer(sequence: int, observed_s: int) -> list[str]:
+    """As of which event all this is said."""
+    return [f"as of event {sequence:,}, {times.stamp(observed_s)}"]

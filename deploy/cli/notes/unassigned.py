@@ -1,0 +1,66 @@
+"""What no team is named for: booked to `unassigned`, and said wherever figures are shown, so that it is noticed.
+
+Source: catalogue A25; ``accounting.md`` section 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from deploy.cli.rendering.escapes import inert
+from projections import reports
+from projections.pod_runs import UNASSIGNED, pod_runs
+
+#: Namespaces that a line names; it counts the rest.
+NAMED = 3
+
+_MILLI_HOUR = 3_600_000
+
+
+def holding(connection: sa.Connection) -> dict[str, Any]:
+    """How many pods hold for nobody now, and in which namespaces, the most pods first."""
+    runs = pod_runs.c
+    pods = sa.func.count().label("pods")
+    rows = connection.execute(
+        sa.select(runs.namespace, pods)
+        .where(runs.end_s.is_(None), runs.start_s.is_not(None), runs.team == UNASSIGNED)
+        .group_by(runs.namespace)
+        .order_by(pods.desc(), runs.namespace)
+    ).all()
+    return {"pods": sum(row.pods for row in rows), "namespaces": [row.namespace for row in rows]}
+
+
+def holding_line(found: dict[str, Any]) -> str:
+    """:func:`holding` for people."""
+    if not found["pods"]:
+        return "no pod holds for nobody"
+    return f"{found['pods']:,} pods of {_names(found['namespaces'])} name no team: label them or their namespaces"
+
+
+def note(connection: sa.Connection, question: reports.Question) -> list[str]:
+    """The line below a report: what of its figures nobody is named for; none where that is nothing."""
+    if question.where.get("team", UNASSIGNED) != UNASSIGNED:
+        return []
+    where = {**question.where, "team": UNASSIGNED}
+    rows = reports.sums(
+        connection, msgspec.structs.replace(question, by=("namespace",), where=where)
+    )
+    if not rows:
+        return []
+    cpu = sum(row.sums.cpu_milli_s for row in rows) / _MILLI_HOUR
+    gpu = sum(row.sums.gpu_milli_s for row in rows) / _MILLI_HOUR
+    names = _names([str(row.key[0]) for row in rows])
+    return [
+        f"booked to `{UNASSIGNED}`: {cpu:,.2f} core-hours and {gpu:,.2f} GPU-hours of {names},"
+        " where no team is named"
+    ]
+
+
+def _names(names: Sequence[str]) -> str:
+    rest = len(names) - NAMED
+    more = f" and {rest:,} more namespaces" if rest > 0 else ""
+    return ", ".join(inert(name) for name in names[:NAMED]) + more

@@ -1,0 +1,1 @@
+"""The program around the commands: their list, lazy loading, exit codes."""

@@ -1,0 +1,70 @@
+"""A group of commands that knows their names and what each is for, and imports a command when it is asked for.
+
+Importing what all commands need takes two seconds of CPU, and the longest part of it is needed by one of them only. So the
+list of commands is plain data (:mod:`deploy.cli.program.commands`), and each command's module is imported by whoever calls it.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+from typer.main import get_group
+
+from deploy.cli.light import Light
+from deploy.cli.program.commands import COMMANDS, Group
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from typer._click import Command, Context
+
+    from deploy.cli.program.commands import Entry
+
+
+class Lazy(Light, TyperGroup):
+    """The commands of one table. The outermost group has the whole one."""
+
+    table: Mapping[str, Entry | Group] = COMMANDS
+
+    def list_commands(self, ctx: Context) -> list[str]:
+        """Names in the order of the table."""
+        return list(self.table)
+
+    def get_command(self, ctx: Context, cmd_name: str) -> Command | None:
+        """The command of this name; its module is imported now. None where there is none."""
+        entry = self.table.get(cmd_name)
+        if entry is None:
+            return None
+        if cmd_name not in self.commands:
+            is_group = isinstance(entry, Group)
+            self.commands[cmd_name] = (
+                _group(cmd_name, entry) if is_group else _command(cmd_name, entry)  # type: ignore[arg-type]
+            )
+        return self.commands[cmd_name]
+
+    def format_commands(self, ctx: Context, formatter: Any) -> None:
+        """The list of commands for the help, by their texts alone."""
+        told = TyperGroup(
+            name="",
+            commands={
+                name: TyperCommand(name, help=entry.help) for name, entry in self.table.items()
+            },
+        )
+        told.format_commands(ctx, formatter)
+
+
+def _group(name: str, entry: Group) -> Lazy:
+    made = Lazy(
+        name=name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, commands={}
+    )
+    made.table = entry.commands
+    return made
+
+
+def _command(name: str, entry: Entry) -> Command:
+    made = typer.Typer(rich_markup_mode=None)
+    importlib.import_module(f"deploy.cli.{entry.module}").register(made)
+    return get_group(made).commands[name]

@@ -1,0 +1,159 @@
+"""The program: its commands, and how every command ends.
+
+An error is one line on stderr that names the input; a traceback appears only with ``--debug``. Which exit code means what
+is in :mod:`deploy.cli.program.exits`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from typer.main import get_command
+
+from bus.errors import BursarError, HistoryDivergedError
+from deploy.cli.options import (
+    Bus,
+    Config,
+    Data,
+    Debug,
+    Given,
+    Ledger,
+    Output,
+    remember,
+)
+from deploy.cli.program.exits import MEANINGS, Exit, exit_of, is_of_database
+from deploy.cli.program.lazy import Lazy
+from deploy.cli.rendering.output import say
+from deploy.errors import AbsentLedgerError, LedgerBusyError, OlderLedgerError, StoppedError
+from deploy.hints import hint
+
+if TYPE_CHECKING:
+    from typer._click import Command
+
+_EPILOG = "Exit codes: " + " · ".join(f"{int(code)} {words}" for code, words in MEANINGS.items())
+
+app = typer.Typer(
+    name="bursar",
+    cls=Lazy,
+    no_args_is_help=True,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    epilog=_EPILOG,
+    help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
+)
+
+
+def _version(is_asked: bool) -> None:
+    if is_asked:
+        from deploy.cli.version import told
+
+        print(told())
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    context: typer.Context,
+    data: Data = None,
+    ledger: Ledger = None,
+    bus: Bus = None,
+    config: Config = None,
+    output: Output = None,
+    debug: Debug = False,
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
+    ] = False,
+) -> None:
+    """The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
+
+    \b
+    bursar up                         follow the cluster of your kubeconfig (or play a recorded day)
+    bursar report --by team,day       who used how much
+    bursar acct --team vision         the rows behind it
+    bursar get quotas                 what is used and left of each quota
+    bursar quota check job.yaml       would this be admitted, and if not what would
+    bursar why vision/train-7         what was decided, and on which numbers
+    bursar status                     is everything in the books?
+    """
+    context.obj = Given()
+    remember(context, data=data, ledger=ledger, bus=bus, config=config, output=output, debug=debug)
+    import logging
+
+    logging.basicConfig(
+        level=logging.DEBUG if debug else logging.WARNING,
+        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+        stream=sys.stderr,
+    )
+
+
+def program() -> Command:
+    """The program as the command line calls it."""
+    return get_command(app)
+
+
+def main() -> NoReturn:
+    """Run the command line and end the process with its exit code."""
+    # Whatever is made, by the database and the bus server too, is its owner's alone.
+    os.umask(0o077)
+    sys.exit(run_command(sys.argv[1:]))
+
+
+def run_command(arguments: list[str]) -> int:
+    """Run one command line in this process and return its exit code. Errors are told on stderr."""
+    is_debug = "--debug" in arguments
+    try:
+        code = int(program()(arguments, standalone_mode=False) or 0)
+    except (typer.Exit, SystemExit) as error:
+        code = int(getattr(error, "exit_code", getattr(error, "code", 0)) or 0)
+    except KeyboardInterrupt:
+        code = 130
+    except Exception as error:
+        if is_debug:
+            raise
+        code = _told(error)
+    if code == Exit.PIPE:
+        # Nothing may be written any more, also not when Python closes the stream at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return code
+
+
+def _told(error: Exception) -> int:
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # A command that was only named: its help is the message, line by line.
+        print(error, file=sys.stderr)
+        return Exit.USAGE
+    if hasattr(error, "format_message"):
+        context = getattr(error, "ctx", None)
+        path = context.command_path if context is not None else "bursar"
+        say(f"{path}: {error.format_message()}  (see {path} --help)")
+        return Exit.USAGE
+    if isinstance(error, typer.Abort):
+        return 130
+    if isinstance(error, AbsentLedgerError):
+        say(
+            f"bursar: no ledger at {getattr(error, 'ledger', '')}: begin one with"
+            f" `{hint('up')}` or `{hint('import')}`"
+        )
+    elif isinstance(error, OlderLedgerError):
+        say(
+            f"bursar: {error.ledger} was written by an older Bursar (its schema is {error.found}, this program needs"
+            f" {error.wanted}): `{hint('up')}` brings it up to date"
+        )
+    elif isinstance(error, LedgerBusyError):
+        say(f"bursar: this ledger is being written by {error.holder}")
+    elif isinstance(error, StoppedError):
+        say("bursar: stopped; what was committed is kept, the same command goes on from there")
+    elif isinstance(error, HistoryDivergedError) and "recover" not in str(error):
+        say(f"bursar: bus and ledger differ: {error}: end `bursar up`, then run `bursar recover`")
+    elif isinstance(error, BursarError):
+        say(f"bursar: {error}")
+    elif is_of_database(error):
+        cause = getattr(error, "orig", None) or error
+        say(f"bursar: the ledger: {str(cause).splitlines()[0]}")
+    else:
+        say(f"bursar: {type(error).__name__}: {error}  (--debug shows where)")
+    return exit_of(error)

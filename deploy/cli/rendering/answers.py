@@ -1,0 +1,40 @@
+"""An answer of many rows, in the format that was asked for: columns for people, exact fields for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from deploy.cli.options import Asked, Format
+from deploy.cli.rendering.output import write
+from deploy.cli.rendering.tables import Column, Row, print_table
+from deploy.cli.rendering.words import duration, memory, thousandths
+
+
+def answer(
+    asked: Asked,
+    rows: Sequence[Row],
+    *,
+    fields: Sequence[str],
+    columns: Sequence[Column],
+    notes: Sequence[str] = (),
+) -> None:
+    """Write ``rows``: their ``fields`` exactly as they are, or ``columns`` made of them and below, what they rest on."""
+    if asked.output is Format.TABLE:
+        print_table(columns, rows, notes, wide=asked.is_wide)
+    else:
+        write(rows, asked.output, columns=fields)
+
+
+def field(
+    title: str, name: str = "", *, wide: bool = False, drop: int = 0, show: Any = None
+) -> Column:
+    """A column of one field; ``show`` puts it in words."""
+    key = name or title.lower().replace("-", "_").replace(" ", "_")
+
+    def cell(row: Row) -> Any:
+        value = row.get(key)
+        return value if show is None else show(value)
+
+    is_figure = show in (duration, thousandths, memory)
+    return Column(title, cell, wide=wide, drop=drop, is_figure=is_figure)

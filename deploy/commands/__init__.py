@@ -1,0 +1,1 @@
+"""What a person tells Bursar to do: import, credit, order, recover, export."""

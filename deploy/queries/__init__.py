@@ -1,0 +1,1 @@
+"""What a person asks of the ledger beyond its views: nothing is decided or written here."""

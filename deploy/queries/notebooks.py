@@ -1,0 +1,93 @@
+"""What the ledger knows of notebooks, as the culling reactor would see it: for questions, nothing is decided here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.decisions import Cull
+from bus.events.notebooks import NotebookSampled
+from projections.activity import codec, notebook_activity
+from projections.engine.store import event_of_row
+from projections.engine.tables import events
+from projections.quota_trees.queries import Select, archived
+from reactors.culling.decide import Judged, judged
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.reactor import reactor
+from reactors.culling.state import NAME, CullingView
+from reactors.engine.policies import Current
+from reactors.engine.replica import Blocked, Replica
+
+
+class Notebooks(msgspec.Struct, frozen=True):
+    """All notebooks of a cluster, judged at ``now_us``. ``current`` None = culling was never switched on."""
+
+    now_us: int
+    current: Current | None
+    is_paused: bool
+    view: CullingView
+    judged: tuple[Judged, ...]
+    #: By pod uid: what is due and held back.
+    blocked: dict[str, Blocked]
+
+
+def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
+    """The notebooks of ``cluster`` as the ledger has them, the one that is stopped first before the others."""
+    replica = Replica((reactor,), cluster)
+    # Samples are in the ledger's rows already.
+    types = [name for name in replica.reads if name != NotebookSampled.wire_type]
+    for part in archived(select, cluster, types):
+        for event in part:
+            replica.take(event)
+    view = replica.states[NAME]
+    assert isinstance(view, CullingView)
+    _know(select, cluster, view)
+    current = replica.policies.of(NAME)
+    policy = current.policy if current is not None else CullingPolicy()
+    assert isinstance(policy, CullingPolicy)
+    found = [judged(view, policy, uid, now_us) for uid in view.notebooks]
+    found.sort(key=lambda one: (one.culls_us, one.pod.uid))
+    blocked = {one.decision.key: one for one in replica.blocked(now_us)}
+    return Notebooks(now_us, current, replica.policies.is_paused, view, tuple(found), blocked)
+
+
+def _know(select: Select, cluster: str, view: CullingView) -> None:
+    """Fill in the activity of live pods, and their images from the newest sample of each."""
+    query = sa.select(notebook_activity).where(notebook_activity.c.cluster == cluster)
+    for row in map(codec.row, select(query)):
+        if view.pod(row.uid) is not None:
+            view.activity[row.uid] = row
+    columns = events.c
+    sampled = sa.and_(columns.cluster == cluster, columns.type == NotebookSampled.wire_type)
+    newest = sa.select(sa.func.max(columns.sequence)).where(sampled).group_by(columns.key)
+    for event in _events(select, sa.select(events).where(columns.sequence.in_(newest))):
+        fact = NotebookSampled.read(event)
+        view.images[fact.uid] = fact.image
+        view.checked(fact, event.time_us)
+
+
+def samples(
+    select: Select, cluster: str, since_us: int | None, until_us: int
+) -> Iterator[tuple[Event, NotebookSampled]]:
+    """Every sample of a cluster in [since, until), in the order in which they were said."""
+    for part in archived(select, cluster, (NotebookSampled.wire_type,)):
+        for event in part:
+            if (since_us is None or event.time_us >= since_us) and event.time_us < until_us:
+                yield event, NotebookSampled.read(event)
+
+
+def cull(select: Select, cluster: str, decision: str) -> Cull | None:
+    """A cull by its id; None where there is none."""
+    columns = events.c
+    query = sa.select(events).where(
+        columns.id == decision, columns.type == Cull.wire_type, columns.cluster == cluster
+    )
+    return next((Cull.read(event) for event in _events(select, query)), None)
+
+
+def _events(select: Select, query: sa.Select[Any]) -> Iterator[Event]:
+    return (event_of_row(row) for row in select(query))

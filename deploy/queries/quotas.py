@@ -1,0 +1,93 @@
+"""The quota trees as the ledger's archive has them: what admission would know if it had read exactly as far.
+
+For questions only: the trees are the product's own, nothing that is decided on them is recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import SystemClock
+from bus.events.admissions import JOURNAL
+from bus.events.vocabulary import Fact
+from bus.memory import MemoryTransport
+from deploy.errors import SettingsError
+from deploy.runtime.ledgers import reading
+from deploy.settings.near import absent
+from deploy.settings.place import Place
+from projections.engine.tables import checkpoints
+from projections.evidence import moments
+from projections.quota_trees import Node, Tree
+from projections.quota_trees.declared import declared_quotas
+from projections.quota_trees.queries import Select, archived
+from projections.quota_trees.shape import BUSINESS, ELASTIC
+from projections.quotas import quotas
+from reactors.admission.state import View
+from reactors.engine.journals import Journals
+from reactors.queue.demand import counted
+
+
+class Consulted(msgspec.Struct, frozen=True):
+    """The trees of one cluster after the ledger's event ``sequence``, and the ledger itself to look further."""
+
+    cluster: str
+    journals: Journals
+    view: View
+    connection: sa.Connection
+    sequence: int
+    observed_us: int
+
+    @property
+    def select(self) -> Select:
+        """Ask the ledger, in the transaction that the trees were read in."""
+        return lambda query: [tuple(row) for row in self.connection.execute(query)]
+
+    def placed(self, name: str) -> tuple[Tree, Node]:
+        """A quota by name, and its tree. Raises AbsentObjectError naming those that are near."""
+        for kind in (BUSINESS, ELASTIC):
+            tree = self.journals.trees.get(self.journals.places.get((kind, name), ""))
+            if tree is not None:
+                return tree, tree.nodes[name]
+        raise absent("quota", name, (quota for _, quota in self.journals.places))
+
+
+@contextmanager
+def consulting(place: Place, cluster: str | None = None) -> Iterator[Consulted]:
+    """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
+    AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
+    """
+    with reading(place) as connection:
+        name = cluster or only_cluster(connection, place.cluster)
+        journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")
+        view = View(name)
+        journals.listen(view.take)
+
+        def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+            return [tuple(row) for row in connection.execute(query)]
+
+        read: tuple[type[Fact], ...] = (*JOURNAL, *View.places)
+        types = [fact.wire_type for fact in read]
+        for events in archived(select, name, types, apart=False):
+            journals.take(events)
+        row = connection.execute(sa.select(checkpoints)).first()
+        sequence, observed_us = row.sequence if row else 0, moments(select).get(name, 0)
+        for tree in journals.trees.values():
+            # What waits in queues is not read here.
+            counted(tree, {}, observed_us)
+        yield Consulted(name, journals, view, connection, sequence, observed_us)
+
+
+def only_cluster(connection: sa.Connection, configured: str) -> str:
+    """The cluster that is meant where none was named: the settings', or the only one that has quotas. Raises SettingsError."""
+    columns = (declared_quotas.c.cluster, quotas.c.cluster)
+    found = {row[0] for c in columns for row in connection.execute(sa.select(c).distinct())}
+    if not found or configured in found:
+        return configured
+    if len(found) == 1:
+        return str(found.pop())
+    raise SettingsError(f"name one of the clusters {', '.join(sorted(found))} with --cluster")

@@ -1,0 +1,1 @@
+"""The composition root: which adapter is opened with which setting, and how the processes run and end."""

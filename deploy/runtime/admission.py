@@ -1,0 +1,215 @@
+"""Admission as the settings have it: its side of the process, the webhook's server and its registration.
+
+Source: ``house.md`` sections 5 and 7.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+
+from bus.clock import Clock, SystemClock, floor_seconds
+from bus.kube.kinds import GOVERNED
+from bus.metrics import Metric
+from bus.transport import Transport
+from bus.waiting import beside
+from deploy.runtime.files import connections
+from deploy.runtime.proving import Prover
+from deploy.settings.admission import AdmissionSettings
+from deploy.settings.shape import Settings
+from reactors.admission.metrics import figures
+from reactors.admission.owners import Controllers
+from reactors.admitting import Admission, failing, following, proving, shadowed
+from reactors.effectors.events import Recorder, Writes
+from reactors.queue.hold import Hold
+from reactors.queue.metrics import figures as queue_figures
+from reactors.webhook.application import Application, reviewed
+from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
+from reactors.webhook.gate import ConnectionLimits
+from reactors.webhook.health import HealthApplication
+from reactors.webhook.registration import (
+    MUTATING_PATH,
+    PATH,
+    RegistrationSettings,
+    configuration,
+    mutating_configuration,
+)
+from reactors.webhook.rotation import Rotation
+from reactors.webhook.server import ServerSettings, WebhookServer
+
+
+class Applies(Writes, Protocol):
+    """What registration, queues and Events ask of a cluster."""
+
+    async def apply(self, path: str, body: dict[str, Any]) -> Any:
+        """Server-side apply."""
+
+    async def patch(self, path: str, operations: Sequence[Mapping[str, Any]]) -> Any:
+        """JSON Patch."""
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Any:
+        """JSON merge patch."""
+
+
+#: Metrics of other parts of a process, shown with those of admission.
+Figures = list[Callable[[], Iterator[Metric]]]
+
+
+@asynccontextmanager
+async def admitting(
+    settings: Settings,
+    transport: Transport,
+    cluster: Applies | None,
+    *,
+    keeps: bool,
+    relist: Callable[[str], None] = lambda kind: None,
+    more: Figures | None = None,
+    prover: Prover | None = None,
+) -> AsyncIterator[Admission]:
+    """The admission side of one process as the settings have it, with its webhook unless they only watch.
+
+    ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
+    Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
+    """
+    clock, wanted = SystemClock(), settings.admission
+    wanted.require_authenticated()
+    source = f"{'keeper' if keeps else 'webhook'}/{platform.node()}"
+    async with AsyncExitStack() as stack:
+        admission = await stack.enter_async_context(
+            following(
+                transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
+                relist=relist, starts=cluster, controllers=controllers_of(wanted),
+                requires_namespaces=wanted.require_namespaces,
+            )
+        )  # fmt: skip
+        if admission.releasing is not None and more is not None:
+            more.append(partial(queue_figures, admission.releasing.lines))
+        if wanted.mode in ("shadow", "enforce"):
+            registration = RegistrationSettings(
+                wanted.namespace, wanted.service, 443, wanted.url, wanted.failure_policy,
+                wanted.exempt_namespaces, wanted.controllers, wanted.controller_groups,
+            )  # fmt: skip
+            server, health = servers(wanted)
+            await stack.enter_async_context(
+                serving(
+                    admission, certificates(settings, clock), cluster, server, registration,
+                    is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
+                    client_ca=wanted.client_ca, health=health, prover=prover,
+                    answers=wanted.serves or not keeps,
+                )
+            )  # fmt: skip
+            if keeps and cluster is not None:
+                await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
+        yield admission
+
+
+def controllers_of(settings: AdmissionSettings) -> Controllers:
+    """The accounts of controllers that the settings name."""
+    return Controllers(frozenset(settings.controllers), frozenset(settings.controller_groups))
+
+
+@asynccontextmanager
+async def _recording(
+    admission: Admission, cluster: Writes, clock: Clock, mode: str
+) -> AsyncIterator[None]:
+    """Tell of what is refused from now on as Events: what was refused before was told then."""
+    recorder = Recorder(
+        cluster, clock, admission.journals.tree,
+        instance=platform.node(), is_shadow=mode == "shadow",
+    )  # fmt: skip
+    admission.journals.listen(recorder.take)
+    async with beside(recorder.run()):
+        yield
+
+
+def certificates(settings: Settings, clock: Clock) -> Certificates:
+    """Those that the settings name, or our own for the address that the API server calls."""
+    wanted = settings.admission
+    if wanted.certificate is not None:
+        return GivenCertificates(
+            wanted.certificate, wanted.key or wanted.certificate, wanted.authority
+        )
+    host = urlsplit(wanted.url).hostname or f"{wanted.service}.{wanted.namespace}.svc"
+    return OwnCertificates(settings.data / "webhook", (host,), clock)
+
+
+def servers(wanted: AdmissionSettings) -> tuple[ServerSettings, ServerSettings]:
+    """Where reviews are answered, and where health and figures are."""
+    most = connections(wanted.connections)
+    limits = ConnectionLimits(most, min(wanted.connections_per_address, most))
+    port = wanted.health_port
+    if port is None:
+        port = wanted.port + 1 if 0 < wanted.port < 65_535 else 0
+    few = ConnectionLimits(64, 32)
+    return (
+        ServerSettings(wanted.host, wanted.port, client_names=wanted.client_names, limits=limits),
+        ServerSettings(wanted.health_host, port, drain_seconds=0, limits=few),
+    )
+
+
+@asynccontextmanager
+async def serving(
+    admission: Admission,
+    certificates: Certificates,
+    cluster: Applies | None,
+    settings: ServerSettings,
+    registration: RegistrationSettings,
+    *,
+    is_shadow: bool = False,
+    more: Sequence[Callable[[], Iterator[Metric]]] = (),
+    client_ca: Path | None = None,
+    health: ServerSettings | None = None,
+    prover: Prover | None = None,
+    answers: bool = True,
+) -> AsyncIterator[WebhookServer]:
+    """Serve reviews while the body runs, and keep the API server's registration current.
+
+    ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
+    answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
+    when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them.
+    """
+    handler = proving(shadowed(admission.handler) if is_shadow else admission.handler)
+    failure = failing(admission, is_shadow=is_shadow)
+    hold = None if is_shadow else Hold(admission.journals, admission.view)
+
+    clock = SystemClock()
+    application = Application(handler, failure, mutate=hold)
+
+    def metrics() -> Iterator[Metric]:
+        yield from reviewed(application.state)
+        if prover is not None:
+            yield from prover.metrics()
+        yield from server.metrics()
+        yield from figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
+        for part in more:
+            yield from part()
+
+    async def trust(bundle: bytes) -> None:
+        if cluster is not None:
+            await cluster.apply(PATH, configuration(registration, GOVERNED, bundle))
+            if not is_shadow:
+                mutating = mutating_configuration(registration, GOVERNED, bundle)
+                await cluster.apply(MUTATING_PATH, mutating)
+
+    rotation = Rotation(certificates, trust, client_ca)
+    server = WebhookServer(application, settings, rotation.begin())
+    async with AsyncExitStack() as stack:
+        if health is not None:
+            shown = HealthApplication(lambda: not application.draining, metrics)
+            beside_it = WebhookServer(shown, health, None)
+            await beside_it.start()
+            stack.push_async_callback(beside_it.stop)
+        if answers:
+            await server.start()
+            stack.push_async_callback(server.stop)
+        await stack.enter_async_context(beside(rotation.run()))
+        if prover is not None:
+            prover.registration = lambda: rotation.problem
+            await prover.begin()
+            await stack.enter_async_context(beside(prover.run()))
+        yield server

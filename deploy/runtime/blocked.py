@@ -1,0 +1,74 @@
+"""What is due and held back in a cluster, as the ledger's archive has it: for questions, nothing is decided here."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from bus.clock import SystemClock
+from bus.errors import EnvelopeError
+from projections.quota_trees.queries import Select, archived
+from reactors.catalogue import REACTORS
+from reactors.engine.reasons import explained
+from reactors.engine.replica import Blocked, Replica
+
+if TYPE_CHECKING:
+    from reactors.queue.releasing import Releasing
+
+
+def blocked(select: Select, cluster: str, now_us: int) -> list[Blocked]:
+    """What every reactor of ``cluster`` holds back at ``now_us``. Reads the whole archive: 20 us an event or so."""
+    replica = Replica(REACTORS, cluster)
+    for part in archived(select, cluster, replica.reads):
+        for event in part:
+            try:
+                replica.take(event)
+            except EnvelopeError:
+                # As live readers do: the ledger counts what is parked.
+                continue
+    return replica.blocked(now_us)
+
+
+def held_back(replica: Replica | None, releasing: Releasing | None) -> list[dict[str, Any]]:
+    """What a running process holds back now, by what: how many, the first of them, and why in a sentence.
+
+    ``replica``, ``releasing`` None: they do not run.
+    """
+    return _blocked(replica) + _stuck(releasing)
+
+
+def _blocked(replica: Replica | None) -> list[dict[str, Any]]:
+    """How many actions are held back now, by what, and until when."""
+    if replica is None:
+        return []
+    found: dict[tuple[str, str], list[Blocked]] = {}
+    for one in replica.blocked(SystemClock().now_us()):
+        found.setdefault((one.decision.wire_type, one.reason), []).append(one)
+    return [
+        {
+            "verb": verb.removeprefix("decision."),
+            "reason": reason,
+            "count": len(those),
+            "until_us": max(one.until_us for one in those),
+            "first": f"{those[0].decision.target.namespace}/{those[0].decision.target.name}",
+            "sentence": explained(those[0]),
+        }
+        for (verb, reason), those in sorted(found.items())
+    ]
+
+
+def _stuck(releasing: Releasing | None) -> list[dict[str, Any]]:
+    """What left its queue and could not be started, by why."""
+    found: dict[str, list[tuple[str, int]]] = {}
+    for name, message, until_us in releasing.stuck() if releasing is not None else ():
+        found.setdefault(message, []).append((name, until_us))
+    return [
+        {
+            "verb": "release",
+            "reason": "refused",
+            "count": len(those),
+            "until_us": max(until_us for _, until_us in those),
+            "first": those[0][0],
+            "sentence": f"its start is decided and not done: {message}; it is tried again",
+        }
+        for message, those in sorted(found.items())
+    ]

@@ -1,0 +1,250 @@
+"""The composition root: which door is opened with which setting, in which order, and how all of it ends.
+
+Everything is an (async) context manager, so that what was opened is closed in reverse, whatever ends it. A ledger has one
+writer. Whoever finds it taken (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for the
+writer to get there.
+
+Source: ``house.md`` sections 2, 3.8, 7.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals, setitimer
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+import uvloop
+
+from bus import embedded
+from bus.jetstream import GuardLine, JetStream, require_safe
+from bus.sharing import SharedReading
+from bus.streams import history
+from bus.transport import Transport
+from bus.waiting import reached
+from deploy.errors import LedgerBusyError, StoppedError
+from deploy.runtime.locking import writer_lock
+from deploy.runtime.tasks import tasks
+from deploy.settings.addresses import masked
+from deploy.settings.shape import Settings
+from projections.catalogue import MODEL
+from projections.engine.fill import Filled
+from projections.engine.folder import Folder
+from projections.engine.heads import HeadKeeper, Signer
+from projections.engine.runner import Runner
+from projections.engine.store import Store
+
+#: How often a ledger that another process writes is looked at.
+LOOK_SECONDS = 0.1
+
+#: Longest end in order after a signal.
+END_SECONDS = 9.5
+
+T = TypeVar("T")
+
+
+# the bus
+
+
+class Bus(msgspec.Struct, frozen=True):
+    """An open bus. ``started``: whether its server runs for us and ends with us."""
+
+    transport: JetStream
+    #: The same, whose live reads are one: for those who follow the history in this process.
+    shared: SharedReading
+    guard: list[GuardLine]
+    monitor_urls: tuple[str, ...]
+    url: str
+    started: bool
+
+
+@asynccontextmanager
+async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[Bus]:
+    """The bus of the settings: one's own server, the embedded one that runs already, or one that is started now.
+
+    Raises BusUnavailableError, PermissionDeniedError, and UnsafeBusError unless ``is_checked`` is off.
+    """
+    async with AsyncExitStack() as stack:
+        url, credentials = settings.bus.address
+        monitor_urls, started = settings.bus.monitor_urls, False
+        if settings.bus.is_embedded:
+            address = embedded.running(settings.data)
+            if address is None:
+                server = embedded.EmbeddedServer(settings.data, binary=settings.bus.server)
+                await stack.enter_async_context(server)
+                address, started = server.address, True
+            url, credentials, monitor_urls = (
+                address.url,
+                address.credentials,
+                (address.monitor_url,),
+            )
+        transport = await JetStream.connect(
+            url, history(replicas=settings.bus.replicas), credentials=credentials
+        )
+        stack.push_async_callback(transport.close)
+        lines = await transport.guard(*monitor_urls)
+        if is_checked:
+            require_safe(lines)
+        yield Bus(transport, SharedReading(transport), lines, monitor_urls, masked(url), started)
+
+
+# keeping the books
+
+
+class Keeper(Protocol):
+    """Whoever moves the ledger on."""
+
+    #: Who that is, for whoever waits for it.
+    name: str
+
+    async def run(self) -> None:
+        """Until cancelled."""
+
+    @property
+    def sequence(self) -> int:
+        """The last event in the ledger, as far as is known."""
+
+    @property
+    def filled(self) -> Filled | None:
+        """Which new or changed parts of the ledger are being filled, and how far; None for none, and where another does."""
+
+    @property
+    def signer(self) -> str:
+        """By which key heads are signed; "" where another process signs."""
+
+
+class OwnKeeper:
+    """This process writes the ledger, and signs its heads now and then."""
+
+    name = "this process"
+
+    def __init__(self, settings: Settings, store: Store, transport: Transport) -> None:
+        self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
+        self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
+
+    async def run(self) -> None:
+        """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises."""
+        try:
+            await self._runner.run()
+        finally:
+            self._heads.keep(self._runner.checkpoint)
+
+    @property
+    def sequence(self) -> int:
+        """The last event in the ledger."""
+        return self._runner.checkpoint.sequence
+
+    @property
+    def filled(self) -> Filled | None:
+        """Which parts of the ledger are being filled, and how far."""
+        return self._runner.filled
+
+    @property
+    def signer(self) -> str:
+        """By which key heads are signed, and that it is another one than at first, where that is so."""
+        key, pinned = self._heads.public_key, self._heads.pinned()
+        said = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
+        if pinned in (b"", key):
+            return said
+        return f"{said}; this ledger's first head was signed by another key, {pinned.hex()}"
+
+
+class OtherKeeper:
+    """Another process writes the ledger; this one looks how far it is."""
+
+    signer = ""
+    filled = None
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.name = name
+        self._store = store
+        self.sequence = store.checkpoint(MODEL.version).sequence
+
+    async def run(self) -> None:
+        """Look at it again and again, until cancelled."""
+        while True:
+            self.sequence = (
+                await asyncio.to_thread(self._store.checkpoint, MODEL.version)
+            ).sequence
+            await asyncio.sleep(LOOK_SECONDS)
+
+
+@contextmanager
+def keeper(
+    settings: Settings,
+    store: Store,
+    transport: Transport,
+    purpose: str,
+    *,
+    joins: bool = False,
+) -> Iterator[Keeper]:
+    """The one who moves this ledger on: ourselves, or with ``joins`` also another process that holds it.
+
+    Raises LedgerBusyError where another holds it and may not be joined.
+    """
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(writer_lock(settings.ledger_url, store.engine, purpose))
+        except LedgerBusyError as error:
+            # Another import ends its bus when it is done, under our feet.
+            if not joins or "import" in error.holder:
+                raise
+            yield OtherKeeper(store, error.holder)
+            return
+        yield OwnKeeper(settings, store, transport)
+
+
+async def reach(keeper: Keeper, sequence: int, told: Callable[[int], None] | None = None) -> None:
+    """Return when the ledger holds the event ``sequence``. Raises StalledError where it does not move for a minute."""
+    await reached(lambda: keeper.sequence, sequence, f"the ledger, written by {keeper.name}", told)
+
+
+# the process
+
+
+def run(work: Coroutine[Any, Any, T]) -> T:
+    """Run ``work`` to its end. SIGTERM and SIGINT cancel it, so that everything is closed in order; SIGUSR1 shows where
+    each of its tasks waits.
+
+    Raises the first error of a group as itself, and StoppedError after a signal that ``work`` did not take for its end.
+    """
+    caught: list[Signals] = []
+
+    async def main() -> T:
+        loop = asyncio.get_running_loop()
+        task = asyncio.current_task()
+        assert task is not None
+
+        def stop(signal: Signals) -> None:
+            if caught:
+                # Asked twice: every step is safe to break off, that is what the crash tests are for.
+                os._exit(128 + signal)
+            caught.append(signal)
+            task.cancel()
+            # Whatever hangs, the end comes: the default action of this signal ends the process.
+            setitimer(ITIMER_REAL, END_SECONDS)
+
+        for signal in (SIGTERM, SIGINT, SIGHUP):
+            loop.add_signal_handler(signal, stop, signal)
+        loop.add_signal_handler(SIGUSR1, lambda: print(tasks(), file=sys.stderr, flush=True))
+        return await work
+
+    try:
+        # The loop that the webhook's latency was measured on.
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(main())
+    except asyncio.CancelledError:
+        raise StoppedError(signal=caught[0] if caught else SIGINT) from None
+    except BaseExceptionGroup as group:
+        raise _first(group) from group
+    finally:
+        setitimer(ITIMER_REAL, 0)
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    error = group.exceptions[0]
+    return _first(error) if isinstance(error, BaseExceptionGroup) else error

@@ -1,0 +1,107 @@
+"""Opens the ledger: for its writer, with its schema brought up to date, or for one consistent look.
+
+Part of the composition root (:mod:`deploy.runtime.bootstrap`), apart from it so that a question needs no bus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Protocol
+
+import sqlalchemy as sa
+
+import migrations
+from bus.errors import LedgerNewerError, PermanentError
+from bus.private_files import own_folder
+from deploy.errors import AbsentLedgerError, OlderLedgerError
+from deploy.settings.addresses import masked
+from projections.engine.store import Store, engine
+
+
+class Located(Protocol):
+    """Settings, or the part of them that says where the ledger is."""
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger's URL. May hold a password."""
+
+
+@contextmanager
+def ledger(settings: Located) -> Iterator[Store]:
+    """The ledger for a writer: made if missing, its schema brought up to date. Take :func:`writer_lock` before writing."""
+    # Alembic takes a second to import, which no question to the ledger should pay.
+    from migrations.schema import upgrade
+
+    _make_folder(settings)
+    made = engine(settings.ledger_url)
+    try:
+        upgrade(made)
+        yield Store(made)
+    finally:
+        made.dispose()
+
+
+@contextmanager
+def reading(settings: Located) -> Iterator[sa.Connection]:
+    """One consistent look at the ledger, also while it is written. Raises AbsentLedgerError."""
+    made = reader(settings)
+    try:
+        with made.connect() as connection:
+            if connection.dialect.name == "postgresql":
+                connection.execution_options(
+                    isolation_level="REPEATABLE READ", postgresql_readonly=True
+                )
+            with connection.begin():
+                yield connection
+    finally:
+        made.dispose()
+
+
+def reader(settings: Located) -> sa.Engine:
+    """An engine that only reads. Raises AbsentLedgerError and OlderLedgerError, since looking must not create or change a
+    ledger, and LedgerNewerError.
+    """
+    url = settings.ledger_url
+    parsed = sa.make_url(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(parsed.database or "").is_file():
+        raise AbsentLedgerError(ledger=masked(url))
+    made = engine(url, read_only=True)
+    if not sa.inspect(made).has_table("checkpoints"):
+        made.dispose()
+        raise AbsentLedgerError(ledger=masked(url))
+    try:
+        _check_revision(made, masked(url))
+    except PermanentError:
+        made.dispose()
+        raise
+    return made
+
+
+def _check_revision(made: sa.Engine, ledger: str) -> None:
+    with made.connect() as connection:
+        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    # By the names of the steps: to ask alembic costs a second, which no question should pay.
+    steps = (Path(migrations.__file__).parent / "versions").glob("[0-9]*_*.py")
+    wanted = max(step.name.partition("_")[0] for step in steps)
+    if str(found) < wanted:
+        raise OlderLedgerError(ledger=ledger, found=str(found), wanted=wanted)
+    if str(found) > wanted:
+        raise LedgerNewerError(ledger=str(found), program=wanted)
+
+
+def _make_folder(settings: Located) -> None:
+    for folder in (settings.data, _folder(settings.ledger_url)):
+        if folder is not None:
+            own_folder(folder)
+
+
+def _folder(url: str) -> Path | None:
+    parsed = sa.make_url(url)
+    is_file = parsed.get_backend_name() == "sqlite"
+    return Path(parsed.database or "").absolute().parent if is_file else None

@@ -1,0 +1,142 @@
+"""DOOR: proves through the API server that reviews arrive: at the start, and again and again while the webhook is registered.
+
+A configuration that points to an address where nobody listens looks exactly like one that works: with failurePolicy Ignore
+every request passes, and nothing tells. So a dry run is asked of the API server itself (:mod:`reactors.webhook.proof`).
+
+Source: ``docs/webhook.md``, "Does it enforce?".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import Clock
+from bus.errors import (
+    BursarError,
+    ClusterUnavailableError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from bus.metrics import Metric, Sample
+from deploy.errors import UnprovenWebhookError
+from deploy.settings.admission import AdmissionSettings
+from reactors.webhook import proof
+
+#: Between two proofs once one succeeded, and between two attempts until then.
+PERIOD_SECONDS = 60.0
+RETRY_SECONDS = 1.0
+#: How long the start waits for the first proof: API servers hear of a configuration within a second.
+START_SECONDS = 30.0
+
+_log = logging.getLogger(__name__)
+
+
+class Creates(Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def create(self, path: str, body: Mapping[str, Any], *, dry_run: bool = False) -> Any:
+        """A new object; with ``dry_run`` everything is done but the writing."""
+
+
+class Proof(msgspec.Struct):
+    """What is known of the way from the API server to the webhook."""
+
+    mode: str
+    address: str
+    #: When a review last arrived; 0 = never yet.
+    proven_us: int = 0
+    #: Why none arrives now; "" = all is well, or not asked yet.
+    problem: str = ""
+
+
+class Prover:
+    """Asks for reviews of the webhook that is registered at one cluster."""
+
+    def __init__(self, cluster: Creates, wanted: AdmissionSettings, clock: Clock) -> None:
+        self._cluster = cluster
+        self._wanted = wanted
+        self._clock = clock
+        self.proof = Proof(wanted.mode, wanted.address)
+        #: What keeps the webhook from being registered, as whoever registers it knows; "" = nothing.
+        self.registration: Callable[[], str] = str
+
+    async def begin(self, seconds: float = START_SECONDS) -> None:
+        """In ``enforce``, return when a review arrived. Raises UnprovenWebhookError where none does.
+
+        An API server that is away proves nothing: then the start goes on, as in other modes, and :meth:`run` asks again.
+        """
+        if self._wanted.mode != "enforce":
+            return
+        loop = asyncio.get_running_loop()
+        ends = loop.time() + seconds
+        while not await self.prove() and loop.time() < ends:
+            await asyncio.sleep(RETRY_SECONDS)
+        found = self.proof
+        if found.proven_us or self._is_away:
+            return
+        raise UnprovenWebhookError(address=found.address, problem=found.problem, do=self._advice())
+
+    async def run(self) -> None:
+        """Ask again and again, until cancelled."""
+        soon = int(START_SECONDS / RETRY_SECONDS)
+        while True:
+            is_new = not self.proof.proven_us and soon > 0
+            soon -= 1
+            await asyncio.sleep(RETRY_SECONDS if is_new or self._is_away else PERIOD_SECONDS)
+            await self.prove()
+
+    async def prove(self) -> bool:
+        """Ask once; whether the review arrived."""
+        problem = await self._problem()
+        if problem and problem != self.proof.problem:
+            _log.warning("no review arrives at %s: %s", self.proof.address, problem)
+        self.proof.problem = problem
+        if not problem:
+            self.proof.proven_us = self._clock.now_us()
+        return not problem
+
+    async def _problem(self) -> str:
+        self._is_away = False
+        if self.registration():
+            return f"the webhook is not registered: {self.registration()}"
+        token = secrets.token_hex(8)
+        namespace = self._wanted.probe_namespace
+        try:
+            await self._cluster.create(proof.path(namespace), proof.probe(token), dry_run=True)
+        except PermissionDeniedError as error:
+            if proof.said(token) in str(error):
+                return ""
+            if "exceeded quota" in str(error):
+                return "a request passed without a review"
+            return f"the dry run is not allowed, apply rbac/registrar.yaml: {error}"
+        except NotFoundError:
+            return f"there is no namespace {namespace}: apply rbac/registrar.yaml"
+        except ClusterUnavailableError as error:
+            self._is_away = "failed calling webhook" not in str(error)
+            return str(error)
+        except BursarError as error:
+            return str(error)
+        return "a request passed without a review"
+
+    _is_away = False
+
+    def _advice(self) -> str:
+        way = (
+            "check that the API server reaches this address (admission.url)"
+            if self._wanted.url
+            else f"is there a Service {self._wanted.service} in {self._wanted.namespace} that leads here "
+            "(deploy/manifests/service.yaml)? Outside of the cluster set admission.url to https://HOST:PORT of this machine"
+        )
+        return f"{way}; docs/webhook.md shows both ways"
+
+    def metrics(self) -> Iterator[Metric]:
+        """Whether reviews arrive."""
+        meaning = "1 where the last dry run through the API server was answered by this webhook."
+        value = int(bool(self.proof.proven_us) and not self.proof.problem)
+        yield Metric("bursar_admission_reviews_arrive", "gauge", meaning, [Sample(value)])

@@ -1,0 +1,340 @@
+"""``bursar up`` as a process: bus, ledger and sources together, until a signal.
+
+Where a cluster is found it is followed. Where none is, the bundled recording goes the same way: bus, runner, ledger.
+Recorded and real books are kept apart: a recording is played into an embedded ledger that is empty or holds it
+already, and a cluster is not followed into a folder that holds one.
+
+Source: ``house.md`` section 7; issue 3, items 1 and 5.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from bus.clock import ServerClock, SystemClock
+from bus.envelope import Event
+from bus.jetstream import GuardLine, require_safe
+from bus.kube.watch.contract import ReflectorState
+from bus.private_files import replace
+from bus.sources.events import read_lines
+from bus.waiting import beside, reached
+from deploy.errors import SettingsError
+from deploy.hints import hint
+from deploy.runtime.admission import Figures, admitting
+from deploy.runtime.blocked import held_back
+from deploy.runtime.bootstrap import Bus, Keeper, bus, keeper, reach
+from deploy.runtime.files import raise_file_limit
+from deploy.runtime.import_events import Taken, say
+from deploy.runtime.ledgers import ledger
+from deploy.runtime.proving import Proof, Prover
+from deploy.runtime.reactors import acting
+from deploy.runtime.source_metrics import source_metrics
+from deploy.runtime.watch import Following, following, states
+from deploy.settings.addresses import default_data
+from deploy.settings.admission import told_of
+from deploy.settings.load import cluster_access
+from deploy.settings.shape import Settings
+from projections.engine.fill import Filled
+from projections.engine.store import Store
+from reactors.catalogue import REACTORS
+from reactors.engine.adapters import QuotaTrees
+from reactors.engine.figures import figures
+from reactors.engine.replica import Replica
+from reactors.queue.releasing import Releasing
+
+#: Where the bundled recording lies.
+RECORDING = Path(__file__).parents[1] / "recording"
+#: In the data folder: these books hold the recording.
+MARK = "recording"
+
+#: How often the bus is checked again, and how often the sources' state is written.
+GUARD_SECONDS = 60.0
+STATE_SECONDS = 5.0
+
+
+class Progress(msgspec.Struct):
+    """What ``bursar up`` shows while it runs. ``stage``: starting, catching up, following, playing or waiting."""
+
+    stage: str = "starting"
+    sequence: int = 0
+    projected: int = 0
+    #: Which new or changed parts of the ledger are being filled, and how far.
+    filled: Filled | None = None
+    sources: dict[str, ReflectorState] = {}
+    guard: list[GuardLine] = []
+    cluster: str = ""
+    #: Whether reviews arrive; None where there is no webhook.
+    proof: Proof | None = None
+    played: int = 0
+    #: Who knows what is held back: the reactors, and the queues. None while they do not run.
+    replica: Replica | None = None
+    releasing: Releasing | None = None
+
+    @property
+    def trouble(self) -> str:
+        """What keeps a source from its work; "" while all work."""
+        found = (f"{name}: {s.trouble}" for name, s in self.sources.items() if s.trouble)
+        if self.proof is not None and self.proof.problem and self.proof.mode == "enforce":
+            return f"no review arrives at {self.proof.address}: {self.proof.problem}"
+        return next(found, "")
+
+
+class Screen(Protocol):
+    """Whoever shows the progress."""
+
+    def tell(self, text: str) -> None:
+        """Something happened once."""
+
+    def show(self, progress: Progress) -> None:
+        """How things are; called now and then."""
+
+
+async def serve(
+    settings: Settings, screen: Screen, *, once: bool = False, recording: bool = False
+) -> None:
+    """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
+
+    Raises LedgerBusyError where another process writes this ledger, WrongClockError where this machine's clock is before
+    the first build of this program, SettingsError where recorded and real books would mix,
+    and what bus, runner and sources raise when going on would be wrong.
+    """
+    if not recording and cluster_access(settings) is not None:
+        # Ticks and decisions are written by this clock too, so nothing begins before it is right.
+        ServerClock(SystemClock()).checked_us()
+        settings.admission.require_authenticated()
+    screen.tell(raise_file_limit())
+    progress = Progress()
+    with ledger(settings) as store:
+        async with bus(settings) as opened:
+            with keeper(settings, store, opened.shared, "up") as keeping:
+                async with beside(keeping.run()), beside(_guarded(opened)):
+                    await _work(settings, screen, progress, store, opened, keeping, once, recording)
+
+
+async def _work(
+    settings: Settings,
+    screen: Screen,
+    progress: Progress,
+    store: Store,
+    opened: Bus,
+    keeping: Keeper,
+    once: bool,
+    recording: bool,
+) -> None:
+    progress.guard = opened.guard
+    screen.tell(f"bus {opened.url}, books in {settings.data}")
+    screen.tell(keeping.signer)
+    async with beside(_shown(screen, progress, opened, keeping)), _written(settings, progress):
+        progress.stage = "catching up"
+        head = await opened.transport.head()
+        await reach(keeping, head.last_sequence)
+        async with AsyncExitStack() as stack:
+            access = None if recording else cluster_access(settings)
+            if access is not None:
+                _refuse_recorded(settings)
+                progress.cluster = access.kubeconfig or "the service account of this pod"
+                screen.tell(f"following the cluster of {progress.cluster}")
+                followed = await stack.enter_async_context(
+                    following(settings, access, opened.transport, store)
+                )
+                progress.sources = followed.states
+                screen.tell(f"admission is {told_of(settings.admission)}")
+                more: Figures = [partial(source_metrics, followed.states)]
+                trees = None
+                if settings.admission.mode != "off":
+                    trees = await stack.enter_async_context(
+                        _keeping(settings, opened, followed, more, progress)
+                    )
+                # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
+                await stack.enter_async_context(
+                    _acting(settings, opened, store, followed, trees, more, progress)
+                )
+                for reactor in REACTORS:
+                    if (wanted := settings.wanted.get(reactor.name)) is not None:
+                        told = settings.section(reactor).told(wanted[0])
+                        screen.tell(f"{reactor.activity} is {told}")
+                progress.stage = "following"
+                if once:
+                    await _listed(progress)
+            else:
+                await _play(
+                    settings, screen, progress, store, opened, head.last_sequence, recording
+                )
+            if once or progress.stage == "waiting":
+                await reach(keeping, (await opened.transport.head()).last_sequence)
+            _say_what_to_ask(settings, screen)
+            if not once:
+                await asyncio.Event().wait()
+
+
+@asynccontextmanager
+async def _keeping(
+    settings: Settings,
+    opened: Bus,
+    followed: Following,
+    more: Figures,
+    progress: Progress,
+) -> AsyncIterator[QuotaTrees | None]:
+    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
+
+    ``more`` is shown among the webhook's metrics.
+    """
+    wanted = settings.admission
+    prover = None
+    if wanted.mode in ("shadow", "enforce"):
+        prover = Prover(followed.cluster, wanted, SystemClock())
+        progress.proof = prover.proof
+    async with admitting(
+        settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
+        prover=prover,
+    ) as admission:  # fmt: skip
+        progress.releasing = admission.releasing
+        yield admission.keeper
+
+
+@asynccontextmanager
+async def _acting(
+    settings: Settings,
+    opened: Bus,
+    store: Store,
+    followed: Following,
+    trees: QuotaTrees | None,
+    more: Figures,
+    progress: Progress,
+) -> AsyncIterator[None]:
+    """Decide on what is known of the cluster that is followed, and act."""
+    cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
+    async with acting(
+        opened.shared, cluster, settings.wanted,
+        name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
+        ledger=store, writes_elastic=settings.admission.elastic_status,
+    ) as runner:  # fmt: skip
+        more.append(partial(figures, runner.replica))
+        progress.replica = runner.replica
+        yield
+
+
+def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
+    """What to type next; where the folder is not the default one, with it."""
+    data = "" if settings.data == default_data() else f" --data {settings.data}"
+    screen.tell("ask:")
+    for words in ("report --by team", "report --by team,model,day", "acct", "status"):
+        screen.tell(f"  {hint(words)}{data}")
+
+
+def _refuse_recorded(settings: Settings) -> None:
+    if (settings.data / MARK).exists():
+        raise SettingsError(
+            f"{settings.data} holds the bundled recording: name another folder with --data, or remove this one"
+        )
+
+
+async def _play(
+    settings: Settings,
+    screen: Screen,
+    progress: Progress,
+    store: Store,
+    opened: Bus,
+    last: int,
+    wanted: bool,
+) -> None:
+    """Play the recording where it may be played, else say why not."""
+    if not wanted:
+        screen.tell("no cluster found: no kubeconfig and no service account")
+    mark = settings.data / MARK
+    is_ours = settings.bus.is_embedded and not settings.ledger.url.get_secret_value()
+    if not wanted and not mark.exists() and (last or not is_ours):
+        screen.tell(f"these books hold {last:,} events and are kept as they are")
+        progress.stage = "waiting"
+        return
+    files = sorted(RECORDING.glob("*.ndjson.zst"))
+    if not files:
+        screen.tell("and this installation has no bundled recording to play")
+        progress.stage = "waiting"
+        return
+    replace(mark, b"The books in this folder are those of Bursar's bundled recording.\n")
+    screen.tell(f"playing the bundled recording: {', '.join(file.name for file in files)}")
+    progress.stage = "playing"
+    taken = Taken()
+
+    def show() -> None:
+        progress.played = taken.events
+
+    await say(opened.transport, store.engine, _recorded(files), taken, show)
+    progress.stage = "waiting"
+    screen.tell(f"played {taken.events:,} events, {taken.published:,} of them new")
+
+
+def _recorded(files: list[Path]) -> Iterator[Event]:
+    for file in files:
+        yield from read_lines(file)
+
+
+async def _listed(progress: Progress) -> None:
+    """Return when every source has listed its objects once, or says what keeps it from that.
+
+    Raises StalledError where none of them moves for a minute.
+    """
+    sources = progress.sources.values()
+
+    def listed() -> int:
+        return sum(bool(s.listed_us or s.trouble or s.is_absent) for s in sources)
+
+    def moved() -> int:
+        # A long list is no standstill: what it says counts, too. The goal is far off until all are there.
+        return 0 if listed() == len(sources) else -1 - sum(s.published + s.skipped for s in sources)
+
+    await reached(moved, 0, "the first lists of the cluster")
+
+
+async def _guarded(opened: Bus) -> None:
+    """Check the bus again and again; what became unsafe ends us (P3)."""
+    while True:
+        await asyncio.sleep(GUARD_SECONDS)
+        require_safe(await opened.transport.guard(*opened.monitor_urls))
+
+
+async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Keeper) -> None:
+    while True:
+        progress.projected = keeping.sequence
+        progress.filled = keeping.filled
+        progress.sequence = max(progress.sequence, keeping.sequence)
+        if opened.transport.connected:
+            progress.sequence = (await opened.transport.head()).last_sequence
+        screen.show(progress)
+        await asyncio.sleep(0.5)
+
+
+@asynccontextmanager
+async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
+    """Keep the sources' state in a file, for ``bursar status`` of another process."""
+    path = settings.state_file
+
+    async def write() -> None:
+        while True:
+            told = {
+                "pid": os.getpid(),
+                "filling": progress.filled,
+                "sources": states(progress.sources),
+                "blocked": held_back(progress.replica, progress.releasing),
+                "admission": progress.proof,
+            }
+            replace(path, msgspec.json.encode(told))
+            await asyncio.sleep(STATE_SECONDS)
+
+    try:
+        async with beside(write()):
+            yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+__all__ = ["MARK", "RECORDING", "Progress", "Screen", "serve"]

@@ -1,0 +1,31 @@
+"""Metrics of the sources that follow a cluster: how far its clock is from this machine's, and what is in no row. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from bus.kube.watch.contract import ReflectorState
+from bus.metrics import Metric, Sample, seconds_text
+
+
+def source_metrics(states: Mapping[str, ReflectorState]) -> Iterator[Metric]:
+    """All of them, by source."""
+    yield Metric(
+        "bursar_source_clock_offset_seconds",
+        "gauge",
+        "What is added to this machine's clock to have the API server's.",
+        [
+            Sample(_signed(state.offset_us), {"source": name})
+            for name, state in sorted(states.items())
+        ],
+    )
+    yield Metric(
+        "bursar_source_unread_objects",
+        "gauge",
+        "Objects of the newest list whose records were refused: they are in no row. 0 is right.",
+        [Sample(state.unread_count, {"source": name}) for name, state in sorted(states.items())],
+    )
+
+
+def _signed(us: int) -> str:
+    return f"-{seconds_text(-us)}" if us < 0 else seconds_text(us)

@@ -1,0 +1,160 @@
+"""Follows a cluster: one reflector for each kind of object, started with what the ledger has seen already.
+
+A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
+
+Source: ``house.md`` section 3.2; ``reliability.md`` A12 to A24.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import SystemClock
+from bus.envelope import Event
+from bus.errors import PermissionDeniedError
+from bus.kube import client
+from bus.kube.watch.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
+from bus.kube.watch.reflector import Reflector
+from bus.sources.catalogue import (
+    BUSINESS_QUOTAS,
+    ELASTIC_QUOTAS,
+    NAMESPACES,
+    PODS,
+    PRIORITIES,
+    SOURCES,
+)
+from bus.transport import Transport
+from bus.waiting import ended
+from deploy.settings.shape import Settings
+from projections import namespaces, nodes, quotas, workloads
+from projections.cluster import POD
+from projections.engine.store import Store
+from projections.pod_runs import queries
+
+#: Between two attempts after a permission stayed missing.
+DENIED_SECONDS = 60.0
+#: Between two looks for a custom kind that is not installed: one small request each.
+ABSENT_SECONDS = 10.0
+
+_log = logging.getLogger(__name__)
+
+
+class Following(msgspec.Struct, frozen=True):
+    """A cluster that is followed."""
+
+    cluster: client.KubeCluster
+    #: By source.
+    states: dict[str, ReflectorState]
+    reflectors: dict[str, Reflector]
+
+    def relist(self, kind: str) -> None:
+        """Ask for a complete list of a kind: something waits for one."""
+        for source in SOURCES:
+            # Pods have a list fact of their own, which names no kind.
+            if source.kind == kind or (source is PODS and kind == POD):
+                self.reflectors[source.name].relist("settle")
+
+
+@asynccontextmanager
+async def following(
+    settings: Settings, access: client.Access, transport: Transport, store: Store
+) -> AsyncIterator[Following]:
+    """Follow the cluster at ``access`` while the body runs."""
+    cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
+    try:
+        reflectors: dict[str, Reflector] = {}
+
+        def emptied(event: Event) -> None:
+            # The pods of a namespace that goes may end without a word of their own.
+            reflectors[PODS.name].relist("namespace")
+
+        for source in SOURCES:
+            reflectors[source.name] = Reflector(
+                source,
+                cluster,
+                transport,
+                cluster.clock,
+                name=settings.cluster.name,
+                labels=settings.labels.policy(),
+                settings=ReflectorSettings(relist_seconds=settings.cluster.relist_seconds),
+                known=await asyncio.to_thread(known, store, source, settings.cluster.name),
+                vanished=emptied if source is NAMESPACES else None,
+            )
+        async with asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(_follow(source, reflectors[source.name]), name=source.name)
+                for source in SOURCES
+            ]
+            found = {name: reflector.state for name, reflector in reflectors.items()}
+            try:
+                yield Following(cluster, found, reflectors)
+            finally:
+                await ended(*running)
+    finally:
+        await cluster.close()
+
+
+async def _follow(source: Source, reflector: Reflector) -> None:
+    while True:
+        try:
+            await reflector.run()
+        except PermissionDeniedError as error:
+            reflector.state.trouble = str(error)
+            _log.error("%s are not followed: %s", source.name, error)
+            await asyncio.sleep(DENIED_SECONDS)
+        except NotInstalledError as error:
+            # A custom kind may be installed at any time; of the others it means a wrong address.
+            reflector.state.absent_us = SystemClock().now_us()
+            reflector.state.trouble = "" if source.is_optional else str(error)
+            await asyncio.sleep(ABSENT_SECONDS if source.is_optional else DENIED_SECONDS)
+            reflector.relist("not installed")
+
+
+def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
+    """Uid to the newest resourceVersion in the ledger, of what is still there."""
+    if source is PODS:
+        live = queries.live(store.select)
+        mine = [row.pod for row in live if row.pod.cluster == cluster]
+        return {pod.uid: pod.history[-1][0] for pod in mine if pod.history}
+    if source.kind in (BUSINESS_QUOTAS.kind, ELASTIC_QUOTAS.kind):
+        table = quotas.quotas
+        query = sa.select(table).where(
+            table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
+        )
+        rows = [quotas.codec.row(columns) for columns in store.select(query)]
+        return {row.uid: row.said.resource_version for row in rows if row.said}
+    if source.kind:
+        table = workloads.workloads
+        query = sa.select(table).where(
+            table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
+        )
+        chains = [workloads.codec.row(row) for row in store.select(query)]
+        # What an older version said had no demand: it is said again, with it.
+        return {row.uid: row.history[-1][0] for row in chains if row.history and row.asked}
+    if source is PRIORITIES:
+        # A handful, which no row keeps: they are said again.
+        return {}
+    is_namespaces = source is NAMESPACES
+    table = namespaces.namespaces if is_namespaces else nodes.nodes
+    query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
+    found: dict[str, str] = {}
+    for columns in store.select(query):
+        row: Any = (namespaces if is_namespaces else nodes).codec.row(columns)
+        for version, _, value in row.history[-1:]:
+            found[value[0]] = version
+    return found
+
+
+def states(found: dict[str, ReflectorState]) -> dict[str, dict[str, object]]:
+    """The states as plain values, for the file that ``bursar status`` reads."""
+    return {
+        name: {**msgspec.structs.asdict(state), "relists": dict(state.relists)}
+        for name, state in found.items()
+    }

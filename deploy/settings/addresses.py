@@ -1,0 +1,91 @@
+"""Addresses of the ledger, the bus and the data folder: checked, completed, and shown without their secrets."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from deploy.errors import SettingsError
+from deploy.settings.environment import environment
+
+#: The bus that comes with Bursar: a nats-server below the data folder.
+EMBEDDED = "embedded"
+
+#: Short names of the environment, and the field each stands for.
+SHORT_FORMS = {
+    "bursar_ledger": "bursar_ledger__url",
+    "bursar_bus": "bursar_bus__url",
+    "bursar_nats_server": "bursar_bus__server",
+}
+
+_SECRET_PARAMETER = re.compile(r"(?i)([?&;#][^=&;#]*(?:pass|secret|token|key)[^=&;#]*=)[^&;#]*")
+
+
+def default_data() -> Path:
+    """``$XDG_DATA_HOME/bursar``, by default ``~/.local/share/bursar``.
+
+    One place a user, not one a working folder: ``bursar report`` has to find what ``bursar up`` keeps, wherever either is
+    typed. Raises SettingsError where there is no home.
+    """
+    base = environment().get("XDG_DATA_HOME", "")
+    try:
+        # A relative path here is to be ignored (XDG base directory specification).
+        root = Path(base) if base.startswith("/") else Path.home() / ".local" / "share"
+    except RuntimeError:
+        raise SettingsError("there is no home folder: name the data folder with --data") from None
+    return root / "bursar"
+
+
+def masked(url: str) -> str:
+    """A URL that may be shown: secrets as ``***``, wherever a URL can hold one, also one that is not well-formed.
+
+    That is all between a user and the last ``@``, a NATS token (a user without a password), and each parameter whose
+    name speaks of a password, secret, token or key.
+    """
+    scheme, _, rest = url.partition("://")
+    login, at, host = rest.rpartition("@")
+    if at and scheme != "sqlite":
+        user, colon, _ = login.partition(":")
+        is_token = not colon and scheme in ("nats", "tls")
+        url = f"{scheme}://{'***' if is_token else user + ':***' * bool(colon)}@{host}"
+    return _SECRET_PARAMETER.sub(r"\1***", url)
+
+
+def ledger_url(url: str) -> str:
+    """A database URL with its driver; "" for "". Raises ValueError."""
+    import sqlalchemy as sa
+
+    if not url:
+        return url
+    try:
+        parsed = sa.make_url(url)
+    except (sa.exc.ArgumentError, ValueError):
+        raise ValueError(
+            "not a database URL: sqlite:///FILE or postgresql://HOST/DATABASE"
+        ) from None
+    backend = parsed.drivername.partition("+")[0]
+    if backend in ("postgres", "postgresql"):
+        parsed = parsed.set(drivername="postgresql+psycopg")
+    elif backend != "sqlite" or not parsed.database or parsed.database == ":memory:":
+        raise ValueError(
+            "the ledger is a file of SQLite or a PostgreSQL: sqlite:///FILE or postgresql://…"
+        )
+    if parsed.port is not None and not 0 < parsed.port < 65_536:
+        raise ValueError("the port is not between 1 and 65535")
+    return parsed.render_as_string(hide_password=False)
+
+
+def check_bus_url(url: str) -> None:
+    """Raises ValueError for what is no address of a bus."""
+    if url == EMBEDDED:
+        return
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise ValueError("the bus URL has no valid port (1 to 65535)") from None
+    if parts.scheme not in ("nats", "tls") or not parts.hostname:
+        raise ValueError("the bus is `embedded` or nats://HOST:PORT")
+    if port == 0:
+        raise ValueError("the bus URL has no valid port (1 to 65535)")

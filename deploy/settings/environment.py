@@ -1,0 +1,11 @@
+"""The only reader of the environment. What its variables mean is said in :mod:`deploy.settings.shape`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+
+def environment() -> Mapping[str, str]:
+    """The variables of this process."""
+    return os.environ

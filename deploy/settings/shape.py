@@ -1,0 +1,235 @@
+"""What may be set.
+
+Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
+``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and
+``BURSAR_NATS_SERVER``. Everything is strict: an unknown name is an error, since a misspelt setting would
+else be a default that nobody asked for. URLs may hold passwords, so they are shown through :func:`deploy.settings.addresses.masked` only.
+
+Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+from urllib.parse import urlsplit
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    create_model,
+    field_validator,
+)
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    InitSettingsSource,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
+
+from bus.kube.watch.labels import LabelPolicy
+from deploy.settings.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, ledger_url
+from deploy.settings.admission import AdmissionSettings
+from deploy.settings.environment import environment
+from deploy.settings.file import SettingsFile
+from reactors.catalogue import REACTORS
+
+if TYPE_CHECKING:
+    from bus.events.policies import Mode
+    from bus.jetstream import Credentials
+    from reactors.engine.contract import Reactor, ReactorPolicy
+    from reactors.engine.settings import ReactorSettings
+
+
+_CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+_POLICY = LabelPolicy()
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class LedgerSettings(_Part):
+    """Where the books are kept."""
+
+    #: SQLAlchemy URL, SQLite or PostgreSQL. Empty = ``ledger.db`` in the data folder.
+    url: SecretStr = SecretStr("")
+    #: Where signed heads of the history are also written; best on another disk. None = ``heads.jsonl`` in the data folder.
+    heads_file: Path | None = None
+    #: The key that signs them, made if missing. None = ``signing.key`` in the data folder.
+    signing_key: Path | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _known(cls, url: SecretStr) -> SecretStr:
+        return SecretStr(ledger_url(url.get_secret_value()))
+
+
+class BusSettings(_Part):
+    """Where the history is kept."""
+
+    #: ``embedded``, or ``nats://[user:password@]host:port`` of a server of one's own.
+    url: SecretStr = SecretStr(EMBEDDED)
+    #: NATS credentials file (JWT and seed), where the URL has no user.
+    credentials: Path | None = None
+    #: HTTP monitoring addresses of one's own servers: only they prove the sync interval.
+    monitor_urls: tuple[str, ...] = ()
+    #: Replicas of the stream; 3 where the servers form a cluster of three.
+    replicas: int = Field(1, ge=1, le=5)
+    #: Another nats-server than the bundled one, for ``embedded``.
+    server: Path | None = None
+
+    @field_validator("url")
+    @classmethod
+    def _known(cls, url: SecretStr) -> SecretStr:
+        check_bus_url(url.get_secret_value())
+        return url
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether Bursar runs the server itself."""
+        return self.url.get_secret_value() == EMBEDDED
+
+    @property
+    def address(self) -> tuple[str, Credentials]:
+        """URL without its user, and what to log in with."""
+        parts = urlsplit(self.url.get_secret_value())
+        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+        if parts.username:
+            return bare, (parts.username, parts.password or "")
+        return bare, self.credentials
+
+
+class ClusterSettings(_Part):
+    """Which cluster is followed, and how."""
+
+    #: Its name in the history: every event carries it. Changing it later begins another cluster's books.
+    name: str = "default"
+    #: Kubeconfig file; empty = ``KUBECONFIG``, ``~/.kube/config``, else this pod's service account.
+    kubeconfig: str = ""
+    #: A context of the kubeconfig; empty = its current one.
+    context: str = ""
+    #: Longest time between two complete lists, seconds: how long an unseen delete may stay unknown.
+    relist_seconds: float = Field(600.0, ge=10, le=86_400)
+    #: Use proxies of the environment. Off: an API server is reached directly.
+    trust_env: bool = False
+
+    @field_validator("name")
+    @classmethod
+    def _token(cls, name: str) -> str:
+        if not _CLUSTER_NAME.match(name):
+            raise ValueError("a cluster's name is 1 to 64 letters, digits, '_' or '-'")
+        return name
+
+
+class LabelSettings(_Part):
+    """Which labels name team and user, and which others leave the cluster. See :class:`LabelPolicy`."""
+
+    #: Label of pods and namespaces that names the team.
+    team: str = _POLICY.team
+    #: Label of pods and namespaces that names the user.
+    user: str = _POLICY.user
+    #: Annotation of namespaces that names the user where the label does not (Kubeflow profiles).
+    owner_annotation: str = _POLICY.owner_annotation
+    #: More label keys to keep, for ``--by label:KEY``.
+    keep: frozenset[str] = frozenset()
+    #: More prefixes of label keys to keep.
+    keep_prefixes: tuple[str, ...] = ()
+
+    def policy(self) -> LabelPolicy:
+        """What sources may take from labels."""
+        return LabelPolicy(
+            team=self.team,
+            user=self.user,
+            owner_annotation=self.owner_annotation,
+            label_keys=_POLICY.label_keys | self.keep | {self.team, self.user},
+            label_prefixes=(*_POLICY.label_prefixes, *self.keep_prefixes),
+        )
+
+
+class Settings(BaseSettings):
+    """Everything that may be set. Immutable; make it with :func:`load`."""
+
+    model_config = SettingsConfigDict(
+        env_prefix="BURSAR_", env_nested_delimiter="__", extra="forbid", frozen=True
+    )
+    #: What the file says, and where; set for the time of :func:`deploy.settings.load.load`.
+    file: ClassVar[SettingsFile | None] = None
+
+    #: Folder of everything embedded: the ledger, the bus, locks.
+    data: Path
+    ledger: LedgerSettings = LedgerSettings()
+    bus: BusSettings = BusSettings()
+    cluster: ClusterSettings = ClusterSettings()
+    labels: LabelSettings = LabelSettings()
+    admission: AdmissionSettings = AdmissionSettings()
+
+    def section(self, reactor: Reactor) -> ReactorSettings:
+        """What is set of a reactor."""
+        found: ReactorSettings = getattr(self, reactor.name)
+        return found
+
+    @property
+    def wanted(self) -> dict[str, tuple[Mode, ReactorPolicy]]:
+        """Reactor to the mode and the policy that are wanted, of those that have one. Raises CullerEnvironmentError."""
+        found = {one.name: self.section(one).wanted(environment()) for one in REACTORS}
+        return {name: wanted for name, wanted in found.items() if wanted is not None}
+
+    @property
+    def ledger_url(self) -> str:
+        """The ledger's URL. May hold a password: show it :func:`masked`."""
+        return self.ledger.url.get_secret_value() or f"sqlite:///{self.data / 'ledger.db'}"
+
+    @property
+    def state_file(self) -> Path:
+        """What the sources of a running ``bursar up`` say of themselves, for ``bursar status``."""
+        return self.data / "up.json"
+
+    @property
+    def heads_file(self) -> Path:
+        """Where signed heads are also written."""
+        return self.ledger.heads_file or self.data / "heads.jsonl"
+
+    @property
+    def signing_key(self) -> Path:
+        """The key that signs them."""
+        return self.ledger.signing_key or self.data / "signing.key"
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Options, environment, file; no ``.env`` file, since a working folder must not change what is booked."""
+        found = [init_settings, _Environment(settings_cls)]
+        if cls.file is not None:
+            found.append(InitSettingsSource(settings_cls, cls.file.values))
+        return tuple(found)
+
+
+if not TYPE_CHECKING:
+    # Each reactor brings a section of its own.
+    Settings = create_model(
+        "Settings", __base__=Settings, __doc__=Settings.__doc__,
+        **{one.name: (one.settings, one.settings()) for one in REACTORS},
+    )  # fmt: skip
+
+
+class _Environment(EnvSettingsSource):
+    """The environment, with the short forms spelt out and ``BURSAR_CONFIG`` left out."""
+
+    def _load_env_vars(self) -> Mapping[str, str | None]:
+        known = dict(super()._load_env_vars())
+        for short, full in SHORT_FORMS.items():
+            if (value := known.pop(short, None)) is not None:
+                known.setdefault(full, value)
+        return known

@@ -1,0 +1,153 @@
+"""Below which quota does each stand, and which namespaces does it serve, over time?
+
+For the attribution of pods: business quotas by name, as workloads name them, and for what names none the ElasticQuota of each
+namespace (:mod:`projections.elastic_serving`). A rule of a business quota holds from the second at which it was observed first;
+before that nothing is known of the quota. One that was deleted keeps its last rule, and where one name was that of several objects
+their rules follow each other. Only quotas of which it was observed what they serve have a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from projections import quotas, timelines
+from projections.attribution import LEVELS, Names, Rule, Rules, mentioned
+from projections.elastic_serving import EVER, NOBODY, ElasticServing
+from projections.elastic_serving import Timeline as ElasticTimeline
+from projections.namespaces import Owners
+from projections.quotas import Quota
+
+if TYPE_CHECKING:
+    from projections.engine.contract import Key
+    from projections.pod_runs import Above, Pod
+
+#: (second from which it holds, rule), oldest first; no rule before the first one.
+Timeline = list[tuple[int, Rule]]
+
+
+class Serving:
+    """The rules of all quotas that the ledger knows."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, str], dict[str, Quota]] = {}
+        self._read: dict[tuple[str, str], Timeline] = {}
+        self._elastic = ElasticServing()
+
+    def open(self, select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> None:
+        """Take in the quotas that are stored."""
+        for row in select(sa.select(quotas.quotas)):
+            quota = quotas.codec.row(row)
+            self._elastic.take(quota)
+            self.declare(quota)
+
+    def declare_elastic(self, quota: Quota) -> dict[str, int]:
+        """An ElasticQuota says something new. The namespaces that others serve than before, and from which second."""
+        return self._elastic.declare(quota)
+
+    def declare(self, quota: Quota) -> int | None:
+        """A quota says something new. The second from which other rules hold than before; None for none."""
+        if not quota.rules:
+            return None
+        name = (quota.cluster, quota.name)
+        before = self.timeline(*name)
+        self._found.setdefault(name, {})[quota.uid] = quota
+        self._read.pop(name, None)
+        after = self.timeline(*name)
+        return timelines.first_difference([(EVER, None), *before], [(EVER, None), *after])
+
+    def timeline(self, cluster: str, name: str) -> Timeline:
+        """The rules of a quota; empty where none was observed."""
+        known = self._read.get((cluster, name))
+        if known is None:
+            objects = self._found.get((cluster, name), {}).values()
+            changes = sorted(
+                (second, value) for one in objects for second, value in timelines.changes(one.rules)
+            )
+            known = [(second, Rule(*value)) for second, value in timelines.distinct(changes)]
+            if objects:
+                self._read[(cluster, name)] = known
+        return known
+
+    def concerned(
+        self,
+        quota: Quota,
+        pods: Iterable[Pod],
+        above: Callable[[Pod], Above],
+        owners: Callable[[Key], list[tuple[int, Owners]]],
+    ) -> list[str]:
+        """The uids of those ``pods`` that name a quota of this cluster, or one below it."""
+        found = []
+        for pod in pods:
+            if pod.cluster != quota.cluster:
+                continue
+            own = (value[7] for _, _, value in pod.history)
+            top = (named for _, named in above(pod).quotas)
+            mapped = (named[2] for _, named in owners((pod.cluster, pod.namespace)))
+            if quota.name in related(self.around(pod.cluster, pod.namespace), own, top, mapped):
+                found.append(pod.uid)
+        return found
+
+    def around(self, cluster: str, namespace: str) -> Around:
+        """What decides about the pods of a namespace, beside labels."""
+        return Around(self.of(cluster), self._elastic.timeline(cluster, namespace))
+
+    def of(self, cluster: str) -> Callable[[str], Timeline]:
+        """The rules of one cluster's quotas, by name."""
+        return lambda name: self.timeline(cluster, name)
+
+
+def no_timelines(name: str) -> Timeline:
+    """No quota was observed."""
+    return []
+
+
+class Around(msgspec.Struct, frozen=True):
+    """The rules of the quotas of a cluster, and the ElasticQuotas that served one namespace, over time."""
+
+    rules: Callable[[str], Timeline]
+    elastic: ElasticTimeline
+
+    def serving(self, second: int) -> str:
+        """The ElasticQuota that serves the namespace at a second; "" for none."""
+        return "" if self.elastic is NOBODY else str(timelines.at(self.elastic, second))
+
+
+NOTHING_KNOWN = Around(no_timelines, NOBODY)
+
+
+def at(around: Around, second: int) -> Rules:
+    """The rules that hold at a second."""
+
+    def rule(name: str) -> Rule | None:
+        found = None
+        for begin, held in around.rules(name):
+            if begin > second:
+                break
+            found = held
+        return found
+
+    return rule
+
+
+def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
+    """The quotas that are named or serve the namespace, and all that ever stood above them."""
+    waiting = {quota for named in found for one in named for quota in mentioned(one)}
+    waiting |= {quota for _, quota in around.elastic if quota}
+    seen: set[str] = set()
+    for _ in range(LEVELS):
+        if not waiting:
+            break
+        seen |= waiting
+        above = {rule.parent for name in waiting for _, rule in around.rules(name) if rule.parent}
+        waiting = above - seen
+    return seen
+
+
+def cuts(around: Around, *found: Iterable[Names | None]) -> set[int]:
+    """The seconds at which rules begin that decide about the quotas that are named, or another quota serves the namespace."""
+    names = related(around, *found)
+    return {s for s, _ in around.elastic} | {s for name in names for s, _ in around.rules(name)}

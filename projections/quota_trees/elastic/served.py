@@ -1,0 +1,132 @@
+"""The elastic quotas of a cluster by name and namespace: which of one name counts, and which serves a namespace. Pure.
+
+A quota is named without its namespace, by labels and by the quotas below it, so two ElasticQuotas of one name in two
+namespaces cannot both count. The one that was created first does; of the others, their namespaces may not hold anything
+until they have another name. (Refused: the newest counts. Then whoever may create a quota in his own namespace would take
+over another team's.)
+
+Admission asks it of what is there now, the ledger of what was there at each second (:mod:`projections.elastic_serving`).
+
+Source: Koordinator's ``ElasticQuota`` and that of scheduler-plugins, which is one for each namespace.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Generic, Protocol, TypeVar
+
+from projections.quota_trees.elastic.shape import Quota
+from projections.quota_trees.elastic.topology import Topology
+
+
+class Spec(Protocol):
+    """What an ElasticQuota says of whom it serves."""
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """Those that its annotation lists."""
+
+    @property
+    def is_parent(self) -> bool:
+        """It holds quotas, not pods."""
+
+
+class Seen(Protocol):
+    """An ElasticQuota as it was seen."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace that it lies in."""
+
+    @property
+    def created(self) -> str:
+        """Its stamp of creation; "" for none."""
+
+    @property
+    def spec(self) -> Spec | None:
+        """What it says; None once it is gone."""
+
+
+Q = TypeVar("Q", bound=Seen)
+
+
+class ElasticQuotas(Generic[Q]):
+    """Every ElasticQuota that was seen and not seen to be gone."""
+
+    def __init__(self) -> None:
+        #: By name and namespace.
+        self._found: dict[str, dict[str, Q]] = {}
+        self._topology = Topology()
+        #: By namespace, the names of quotas that lie there and do not count.
+        self._namesakes: dict[str, set[str]] = {}
+
+    def take(self, seen: Q) -> tuple[Q, bool]:
+        """The quota of this name that counts now, and whether pods without a label may belong elsewhere than before.
+
+        Give ``seen`` with ``spec`` None for one that is gone.
+        """
+        before = self._serves(seen.name)
+        found = self._found.setdefault(seen.name, {})
+        known = found.get(seen.namespace)
+        if seen.spec is not None:
+            found[seen.namespace] = seen
+        elif known is not None and known.uid == seen.uid:
+            del found[seen.namespace]
+        counts = min(found.values(), key=_age, default=seen)
+        self._place(seen.name, counts)
+        if not found:
+            del self._found[seen.name]
+        return counts, before != self._serves(seen.name)
+
+    def __iter__(self) -> Iterator[Q]:
+        for found in list(self._found.values()):
+            yield from list(found.values())
+
+    def serving(self, namespace: str) -> tuple[str, bool] | None:
+        """The quota of a namespace whose workloads name none; None for none.
+
+        With False where nothing may be held in its name there, as one of another namespace has it.
+        """
+        name = self._topology.serving(namespace)
+        if name is not None:
+            return name, True
+        names = self._namesakes.get(namespace, ())
+        return (min(names), False) if names else None
+
+    def _place(self, name: str, counts: Q) -> None:
+        for names in self._namesakes.values():
+            names.discard(name)
+        self._namesakes = {one: names for one, names in self._namesakes.items() if names}
+        for other in self._found.get(name, {}).values():
+            is_leaf = other.spec is not None and not other.spec.is_parent
+            if other is not counts and is_leaf:
+                self._namesakes.setdefault(other.namespace, set()).add(name)
+        if counts.spec is None:
+            self._topology.drop(name)
+        else:
+            self._topology.put(_quota(name, counts.namespace, counts.spec))
+
+    def _serves(self, name: str) -> tuple[object, ...]:
+        """What decides which namespaces the quotas of a name serve."""
+        quota = self._topology.get(name)
+        others = frozenset(one for one, names in self._namesakes.items() if name in names)
+        if quota is None:
+            return (None, others)
+        return (quota.namespace, quota.namespaces, quota.is_parent, others)
+
+
+def _age(seen: Seen) -> tuple[bool, str, str]:
+    """Sorts quotas from the first created to the last; those that do not say when come last."""
+    return (not seen.created, seen.created, seen.uid)
+
+
+def _quota(name: str, namespace: str, spec: Spec) -> Quota:
+    return Quota(name, namespace=namespace, namespaces=spec.namespaces, is_parent=spec.is_parent)

@@ -1,0 +1,93 @@
+"""The quotas there are, by name, parent and namespace, and which one serves a namespace.
+
+In memory, without IO: `put` and `drop` follow the objects, everything else only answers.
+Source: Koordinator `quota_topology.go`, `pod_check.go`; `koordinator.md` section 2.5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from projections.quota_trees.elastic.shape import BUILT_IN, ROOT, Quota
+
+
+class Topology:
+    """Quotas by name. Built-in quotas may be among them; the root need not be."""
+
+    def __init__(self, quotas: Iterable[Quota] = ()) -> None:
+        self._quotas: dict[str, Quota] = {}
+        self._children: dict[str, set[str]] = {}
+        self._of_namespace: dict[str, set[str]] = {}
+        #: Those that may be for the namespace that they lie in.
+        self._lying_in: dict[str, set[str]] = {}
+        for quota in quotas:
+            self.put(quota)
+
+    def put(self, quota: Quota) -> None:
+        """Take a quota in, in place of the one of that name."""
+        self.drop(quota.name)
+        self._quotas[quota.name] = quota
+        if quota.parent != quota.name:
+            self._children.setdefault(quota.parent, set()).add(quota.name)
+        if self._serves_its_own(quota):
+            self._lying_in.setdefault(quota.namespace, set()).add(quota.name)
+        for namespace in quota.namespaces:
+            self._of_namespace.setdefault(namespace, set()).add(quota.name)
+
+    def drop(self, name: str) -> None:
+        """Forget a quota; its children stay."""
+        old = self._quotas.pop(name, None)
+        if old is None:
+            return
+        _remove(self._children, old.parent, name)
+        _remove(self._lying_in, old.namespace, name)
+        for namespace in old.namespaces:
+            _remove(self._of_namespace, namespace, name)
+
+    def get(self, name: str) -> Quota | None:
+        """The quota of a name."""
+        return self._quotas.get(name)
+
+    def children(self, name: str) -> list[Quota]:
+        """The quotas right below one, by name."""
+        return [self._quotas[child] for child in sorted(self._children.get(name, ()))]
+
+    def ancestors(self, quota: Quota) -> Iterator[Quota]:
+        """The quotas above one, nearest first, as far as they are known; each once in a circle."""
+        seen = {quota.name}
+        while (above := self._quotas.get(quota.parent)) and above.name not in {*seen, ROOT}:
+            seen.add(above.name)
+            yield above
+            quota = above
+
+    def of_namespace(self, namespace: str) -> str | None:
+        """The quota that lists a namespace; the first by name where more do."""
+        return min(self._of_namespace.get(namespace, ()), default=None)
+
+    def serving(self, namespace: str) -> str | None:
+        """The quota of a namespace whose pods name none; None where no quota, or none of several, serves it.
+
+        The quota that is called like the namespace and lies in it; else the one that lists it; else the only one that holds
+        pods and lies in it, as where each team has one quota in its namespace. Of several that lie in one namespace pods
+        choose by their label.
+        """
+        same = self._quotas.get(namespace)
+        if same is not None and same.namespace == namespace:
+            return namespace
+        listing = self.of_namespace(namespace)
+        if listing is not None:
+            return listing
+        lying = self._lying_in.get(namespace, ())
+        return next(iter(lying)) if len(lying) == 1 else None
+
+    @staticmethod
+    def _serves_its_own(quota: Quota) -> bool:
+        """Whether the namespace that a quota lies in may be the one that it is for."""
+        return not quota.is_parent and not quota.namespaces and quota.name not in BUILT_IN
+
+
+def _remove(index: dict[str, set[str]], key: str, name: str) -> None:
+    names = index.get(key, set())
+    names.discard(name)
+    if not names:
+        index.pop(key, None)

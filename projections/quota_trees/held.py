@@ -1,0 +1,114 @@
+"""What does each quota hold for which object?
+
+One row for each object (uid) of a quota of a tree. The journal numbers its entries, so the newest word is the one with the
+largest number, in whatever order entries come. A row stays when everything was given back, with no charge: an entry that
+comes late must find out that it is late.
+
+A grant counts if its quota stands (:mod:`projections.quota_trees.declared`) and did not leave the tree after it was made.
+
+Source: ``house.md`` section 5; :class:`projections.quota_trees.tree.Tree`, which says the same of a journal in order.
+"""
+
+from __future__ import annotations
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from projections.engine.codec import Codec
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+grants = row_table(
+    "grants",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("tree", sa.Text, primary_key=True),
+    sa.Column("quota", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("kind", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    sa.Column("number", Integer, nullable=False),
+    sa.Column("decided_us", Integer, nullable=False),
+    sa.Column("is_adopted", sa.Integer, nullable=False),
+    sa.Column("charge_number", Integer, nullable=False),
+    sa.Column("charge", sa.Text, nullable=False),
+    sa.Index("grants_by_uid", "uid"),
+)
+
+
+class Held(msgspec.Struct, frozen=True):
+    """What one quota holds for one object; nothing where ``charge`` is empty."""
+
+    cluster: str
+    tree: str
+    quota: str
+    uid: str
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    #: Of the newest decision that admitted or adopted it, and its time; 0 where only a release was seen.
+    number: int = 0
+    decided_us: int = 0
+    is_adopted: bool = False
+    #: Of the newest entry that says what is charged.
+    charge_number: int = 0
+    charge: dict[str, int] = {}
+    sequence: int = 0
+
+
+class Word(msgspec.Struct, frozen=True):
+    """What one entry of the journal says of one grant. ``decision`` None: it was given back."""
+
+    number: int
+    quota: str
+    uid: str
+    charge: dict[str, int]
+    decision: AdmissionDecided | None = None
+
+
+def parts(fact: AdmissionDecided | AdmissionReleased) -> tuple[Word, ...]:
+    """What an entry says of each grant; nothing where it refuses."""
+    if isinstance(fact, AdmissionReleased):
+        return tuple(Word(fact.number, one.quota, one.uid, one.charge) for one in fact.releases)
+    if fact.verdict == "refused":
+        return ()
+    own = Word(fact.number, fact.quota, fact.uid, fact.charge, fact)
+    if fact.left is None:
+        return (own,)
+    return (own, Word(fact.number, fact.quota, fact.left.uid, fact.left.charge))
+
+
+def keys(word: Word, event: Event) -> tuple[Key]:
+    """One grant: (cluster, tree, quota, uid)."""
+    return ((event.cluster, event.key, word.quota, word.uid),)
+
+
+def fold(row: Held | None, word: Word, event: Event) -> Held:
+    """The grant with one more word of its journal; an older one than the newest changes nothing."""
+    row = row or Held(event.cluster, event.key, word.quota, word.uid)
+    said = word.decision
+    if said is not None and said.number > row.number:
+        row = msgspec.structs.replace(
+            row, kind=said.kind, namespace=said.namespace, name=said.name, number=said.number,
+            decided_us=event.time_us, is_adopted=said.verdict == "adopted", sequence=event.sequence,
+        )  # fmt: skip
+    if word.number <= row.charge_number:
+        return row
+    return msgspec.structs.replace(
+        row, charge_number=word.number, charge=word.charge, sequence=event.sequence
+    )
+
+
+codec = Codec(Held, grants)
+
+projection = Projection(
+    name="grants",
+    version=1,
+    table=grants,
+    facts=(AdmissionDecided, AdmissionReleased),
+    parts=parts,
+    keys=keys,
+    fold=fold,
+    codec=codec,
+)

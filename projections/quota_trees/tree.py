@@ -1,0 +1,377 @@
+"""One quota tree as its journal says: nodes, grants, meters, and what is used of each key.
+
+``used = self_used + the children's limits``, per key, at every node. A decision reads a
+:class:`Draft`: the tree with decisions on top that are not stored yet, so that many requests can
+be decided one after the other and appended together, or thrown away together when
+another process was faster. The same draft serves the webhook, the keeper and the model checker.
+
+Source: ``koordinator.md`` section 1; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bus.errors import HistoryDivergedError
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    Left,
+    Meter,
+    QuotaDeclared,
+    TreeMetered,
+)
+from projections import timelines
+from projections.quota_trees.elastic_tree import Elastic
+from projections.quota_trees.shape import (
+    ANY_OWNER,
+    ELASTIC,
+    LANDED_US,
+    MOST_OWNERS,
+    Grant,
+    Node,
+    spent,
+)
+from projections.quota_trees.unmet import Refused, Unmet
+
+#: Most wants of one tree that are counted: each is one division.
+MOST_COUNTED = 100
+
+Fact = AdmissionDecided | AdmissionReleased | QuotaDeclared | TreeMetered
+
+
+class Tree:
+    """A tree after ``number`` entries of its journal, the last of them at ``sequence``."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.number = 0
+        self.sequence = 0
+        self.nodes: dict[str, Node] = {}
+        #: Object (uid) to the quotas that hold something for it.
+        self.holders: dict[str, set[str]] = {}
+        self.meters: dict[tuple[str, str], Meter] = {}
+        self.total: dict[str, int] = {}
+        self.elastic = Elastic()
+        #: What was refused for want of room, and is wanted still.
+        self.refused = Refused()
+
+    def apply(self, fact: Fact, sequence: int, time_us: int) -> None:
+        """Take in the next entry of the journal.
+
+        Raises HistoryDivergedError when it is not the next one. Entries that are known already are ignored.
+        """
+        is_known = sequence == self.sequence and fact.number <= self.number
+        if sequence < self.sequence or is_known:
+            return
+        if fact.number != self.number + 1:
+            raise HistoryDivergedError(
+                "an entry of the tree's journal is missing",
+                tree=self.name, expected=self.number + 1, found=fact.number,
+            )  # fmt: skip
+        self.number, self.sequence = fact.number, sequence
+        if isinstance(fact, AdmissionDecided):
+            self._decided(fact, time_us)
+        elif isinstance(fact, AdmissionReleased):
+            for release in fact.releases:
+                self._released(release.quota, release.uid, release.charge)
+        elif isinstance(fact, QuotaDeclared):
+            self._declared(fact, time_us)
+        else:
+            self.meters.update({(m.quota, m.key): m for m in fact.meters})
+            if fact.total is not None:
+                self.total = fact.total
+                self.elastic.set_total(fact.total)
+
+    def skip(self, sequence: int) -> None:
+        """What stands at ``sequence`` is no entry of this journal; the next decision is appended behind it."""
+        self.sequence = max(self.sequence, sequence)
+
+    def _decided(self, fact: AdmissionDecided, time_us: int) -> None:
+        node = self.nodes.get(fact.quota)
+        if node is None:
+            return
+        before = node.grants.get(fact.uid)
+        self.refused.take(fact, before.charge if before else {}, time_us)
+        if fact.verdict == "refused":
+            return
+        self.elastic.met(fact.kind, fact.namespace, fact.name)
+        if fact.left is not None and (owner := node.grants.get(fact.left.uid)) is not None:
+            self._hold(node, without(owner, fact.left))
+        self._hold(node, grown(before, fact, time_us))
+
+    def count(self, waiting: Iterable[Unmet]) -> None:
+        """Count what was refused, and what waits, as wanted, where limits leave room for it; who asked first comes first."""
+        unmet = sorted((*self.refused, *waiting), key=lambda one: one.place)
+        self.elastic.count([one for one in unmet if self._has_room(one)][:MOST_COUNTED])
+
+    def _has_room(self, one: Unmet) -> bool:
+        """Whether the fixed limits of its quota have room for it."""
+        node = self.nodes.get(one.quota)
+        if node is None or not node.is_elastic:
+            return False
+        limits = {key: node.limit(key) for key in one.wants} if node.kind != ELASTIC else {}
+        return all(
+            limit is None or node.used(key) + one.wants[key] <= limit
+            for key, limit in limits.items()
+        )
+
+    def _released(self, quota: str, uid: str, charge: dict[str, int]) -> None:
+        node = self.nodes.get(quota)
+        grant = node.grants.get(uid) if node else None
+        if node is None or grant is None:
+            return
+        if charge:
+            self._hold(node, msgspec.structs.replace(grant, charge=charge))
+        else:
+            self._count(node, grant, -1)
+            del node.grants[uid]
+            self._let_go(quota, uid)
+
+    def _hold(self, node: Node, grant: Grant) -> None:
+        before = node.grants.get(grant.uid)
+        if before is not None:
+            self._count(node, before, -1)
+        node.grants[grant.uid] = grant
+        self.holders.setdefault(grant.uid, set()).add(node.name)
+        self._count(node, grant, 1)
+
+    def _count(self, node: Node, grant: Grant, sign: int) -> None:
+        own = node.by_namespace.setdefault(grant.namespace, {})
+        for key, amount in grant.charge.items():
+            for sums in (node.self_used, own):
+                left = sums.get(key, 0) + sign * amount
+                if left:
+                    sums[key] = left
+                else:
+                    sums.pop(key, None)
+        if not own:
+            del node.by_namespace[grant.namespace]
+        if self.elastic.is_used:
+            self.elastic.hold(node.name, grant.charge, sign)
+
+    def _let_go(self, quota: str, uid: str) -> None:
+        holders = self.holders[uid]
+        holders.discard(quota)
+        if not holders:
+            del self.holders[uid]
+
+    def _declared(self, fact: QuotaDeclared, time_us: int) -> None:
+        if fact.verdict == "refused":
+            return
+        node = self.nodes.get(fact.quota)
+        if fact.spec is None:
+            if node is not None and fact.stage == "observed":
+                self.nodes.pop(fact.quota)
+                for grant in node.grants.values():
+                    self._count(node, grant, -1)
+                self.elastic.set_quota(node.name, node.parent, None)
+                for uid in node.grants:
+                    self._let_go(node.name, uid)
+                self._claim(node, remove=True)
+            return
+        if node is None:
+            node = Node(fact.quota, fact.uid, fact.kind, fact.parent)
+            self.nodes[fact.quota] = node
+            adopt_children(node, self.nodes.values())
+        if fact.stage == "observed":
+            if node.parent != fact.parent:
+                self._claim(node, remove=True)
+            node.uid, node.parent, node.observed = fact.uid, fact.parent, fact.spec
+            if fact.settles:
+                node.asked = ()
+        else:
+            node.ask(fact.uid, fact.spec, time_us)
+        self._claim(node)
+        if node.observed is not None and node.is_elastic:
+            above = self.nodes.get(node.parent)
+            parent = node.parent if above is not None and above.is_elastic else ""
+            if not self.elastic.is_used:
+                self._tell_elastic()
+            self.elastic.set_quota(node.name, parent, node.observed)
+
+    def _tell_elastic(self) -> None:
+        """Until the first elastic quota nobody divides anything, so what is held is told then."""
+        for node in self.nodes.values():
+            for grant in node.grants.values():
+                self.elastic.hold(node.name, grant.charge, 1)
+
+    def _claim(self, node: Node, *, remove: bool = False) -> None:
+        parent = self.nodes.get(node.parent)
+        if parent is not None:
+            parent.claim(node.name, None if remove else node.claimed())
+
+
+def adopt_children(node: Node, nodes: Iterable[Node]) -> None:
+    """Let a new node answer for the quotas that name it as their parent and were there before it."""
+    for child in nodes:
+        if child.parent == node.name:
+            node.claim(child.name, child.claimed())
+
+
+def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
+    """The grant after an admitted or adopted decision.
+
+    An adoption is no ask, nor is the release of what was held back: nothing is on its way. The ask that
+    follows a release is the first one, as the object was held until then.
+    """
+    if fact.verdict == "adopted" and before is not None:
+        return msgspec.structs.replace(before, charge=fact.charge, is_adopted=True)
+    if fact.child is not None and before is not None:
+        # It is raised for a child: what it asked for itself may still be on its way.
+        return msgspec.structs.replace(before, charge=fact.charge)
+    is_late = before is None or time_us > before.asked_us + LANDED_US
+    number, asked_us, version = fact.number, time_us, fact.resource_version
+    is_alone = is_same = True
+    is_no_ask = fact.verdict == "adopted" or fact.child is not None
+    if is_no_ask or (fact.reason == "released" and is_late):
+        number, asked_us = 0, 0
+    elif before is not None and (before.number or before.is_adopted):
+        is_repeat = (fact.demand, fact.types) == (before.demand, before.types)
+        is_alone = is_late and fact.charge != before.charge
+        if is_repeat and version and not is_late:
+            # One patch is reviewed again at each conflict. What is seen behind all their versions shows all of them.
+            is_alone, version = before.is_alone, _later(before.version, version)
+        is_same = is_late or (before.is_same and is_repeat)
+    reshaped = before.reshaped if before else ""
+    if fact.reshapes:
+        reshaped = _later(reshaped, fact.resource_version)
+    return Grant(
+        fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
+        fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
+        reshaped, _named(before.owners if before else (), fact.owner),
+        # It stays so: what is deleted comes to its end.
+        before is not None and before.is_leaving,
+    )  # fmt: skip
+
+
+def _named(owners: tuple[str, ...], owner: str) -> tuple[str, ...]:
+    """The controllers that were named, with one more."""
+    if not owner or owner in owners or ANY_OWNER in owners:
+        return owners
+    return (*owners, owner) if len(owners) < MOST_OWNERS else (ANY_OWNER,)
+
+
+def without(owner: Grant, left: Left) -> Grant:
+    """The grant of an owner whose child took its part of the charge."""
+    return msgspec.structs.replace(owner, charge=left.charge, is_leaving=True)
+
+
+def _later(one: str, other: str) -> str:
+    return other if not one or timelines.precedes(one, 0, other, 0) else one
+
+
+class Draft:
+    """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched.
+
+    Answers count at once. What was observed (releases, quotas seen, meters) counts when it is stored.
+    """
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.facts: list[tuple[Fact, int]] = []
+        self._grants: dict[tuple[str, str], Grant] = {}
+        self._held: dict[tuple[str, str], int] = {}
+        self._own: dict[tuple[str, str, str], int] = {}
+        self._nodes: dict[str, Node] = {}
+
+    @property
+    def number(self) -> int:
+        """The number of the next entry."""
+        return self.tree.number + len(self.facts) + 1
+
+    def node(self, name: str) -> Node | None:
+        """A quota by name."""
+        return self._nodes.get(name) or self.tree.nodes.get(name)
+
+    def nodes(self) -> list[Node]:
+        """Every quota of the tree, by name."""
+        return [node for _, node in sorted({**self.tree.nodes, **self._nodes}.items())]
+
+    def grant(self, quota: str, uid: str) -> Grant | None:
+        """What a quota holds for an object."""
+        found = self._grants.get((quota, uid))
+        if found is None and (node := self.tree.nodes.get(quota)) is not None:
+            found = node.grants.get(uid)
+        return found
+
+    def holds(self, node: Node) -> bool:
+        """Whether a quota holds something for any object."""
+        return bool(node.grants) or any(quota == node.name for quota, _ in self._grants)
+
+    def used(self, node: Node, key: str) -> int:
+        """What is used of a key, decisions of the draft included."""
+        return node.used(key) + self._held.get((node.name, key), 0)
+
+    def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
+        """What ``node`` may use of each of the rising keys if they rise; None = not limited."""
+        limits = {key: node.limit(key) if node.kind != ELASTIC else None for key in rises}
+        if not node.is_elastic:
+            return limits
+        pending: dict[str, dict[str, int]] = {node.name: dict(rises)}
+        for (quota, key), amount in self._held.items():
+            held = pending.setdefault(quota, {})
+            held[key] = held.get(key, 0) + amount
+        runtime = self.tree.elastic.limits(node.name, pending.items())
+        for key in rises.keys() & runtime.keys():
+            limit = limits[key]
+            limits[key] = runtime[key] if limit is None else min(limit, runtime[key])
+        return limits
+
+    def own(self, node: Node, namespace: str, key: str) -> int:
+        """What the workloads of one namespace hold of a key."""
+        stored = node.by_namespace.get(namespace, {}).get(key, 0)
+        return stored + self._own.get((node.name, namespace, key), 0)
+
+    def spent(self, node: Node, key: str, at_s: int) -> tuple[int, int]:
+        """(spent, limit) of a budget at a second; nothing is spent before it was first metered."""
+        return spent(self.tree.meters.get((node.name, key)), node.cash(key), at_s)
+
+    def add(self, fact: Fact, time_us: int) -> None:
+        """One more decision on top. Its number must be :attr:`number`."""
+        self.facts.append((fact, time_us))
+        if isinstance(fact, AdmissionDecided) and fact.verdict != "refused":
+            if fact.left is not None and (owner := self.grant(fact.quota, fact.left.uid)):
+                self._put(owner, without(owner, fact.left))
+            before = self.grant(fact.quota, fact.uid)
+            self._put(before, grown(before, fact, time_us))
+        elif isinstance(fact, QuotaDeclared) and (fact.stage, fact.verdict) == (
+            "asked",
+            "admitted",
+        ):
+            self._declare(fact, time_us)
+
+    def _put(self, before: Grant | None, after: Grant) -> None:
+        held = before.charge if before else {}
+        for key in after.charge.keys() | held.keys() if held else after.charge:
+            more = after.charge.get(key, 0) - held.get(key, 0)
+            place = (after.quota, key)
+            self._held[place] = self._held.get(place, 0) + more
+            own = (after.quota, after.namespace, key)
+            self._own[own] = self._own.get(own, 0) + more
+        self._grants[(after.quota, after.uid)] = after
+
+    def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
+        if fact.spec is None:
+            return
+        known = self.node(fact.quota)
+        if known is None:
+            known = Node(fact.quota, fact.uid, fact.kind, fact.parent)
+            adopt_children(known, {**self.tree.nodes, **self._nodes}.values())
+        after = node = msgspec.structs.replace(known)
+        after.ask(fact.uid, fact.spec, time_us)
+        self._nodes[node.name] = after
+        parent = self.node(fact.parent)
+        if parent is not None:
+            parent = msgspec.structs.replace(
+                parent, children=dict(parent.children), claims=dict(parent.claims)
+            )
+            parent.claim(fact.quota, after.claimed())
+            self._nodes[parent.name] = parent
+
+    def store(self, sequences: Iterable[int]) -> None:
+        """Apply the decisions to the tree: they were appended at these sequences."""
+        for (fact, time_us), sequence in zip(self.facts, sequences, strict=True):
+            self.tree.apply(fact, sequence, time_us)

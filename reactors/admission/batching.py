@@ -1,0 +1,95 @@
+"""DOOR: where reviews wait for their answer: decided in order of arrival, appended together.
+
+One append of a tree is under way at a time, as the next one stands on it. What arrives meanwhile is
+decided in one draft and appended as one event, so that a flush to disk is shared by all that wait
+for it. An answer is given when it is stored, never before.
+
+Source: ``house.md`` section 5; ``performance.md`` (grouped appends).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+from bus.clock import Clock
+from bus.errors import WrongExpectationError
+from bus.events.admissions import AdmissionDecided, QuotaDeclared
+from projections.quota_trees import Draft
+from reactors.engine.journals import Journals
+
+#: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
+MAX_BATCH = 200
+
+Answer = AdmissionDecided | QuotaDeclared
+#: A decision still to be made: what to do with a draft at a time.
+Question = Callable[[Draft, int], Answer]
+
+
+class _Waiting:
+    __slots__ = ("answer", "question", "request")
+
+    def __init__(self, question: Question, request: str, answer: asyncio.Future[Answer]) -> None:
+        self.question, self.request, self.answer = question, request, answer
+
+
+class Desk:
+    """One tree's queue. :meth:`ask` may be called by any number of tasks."""
+
+    def __init__(self, journals: Journals, clock: Clock, tree: str) -> None:
+        self._journals = journals
+        self._clock = clock
+        self._tree = tree
+        self._queue: deque[_Waiting] = deque()
+        self._working: asyncio.Task[None] | None = None
+
+    async def ask(self, question: Question, request: str) -> Answer:
+        """The decision, once it is stored. Raises what the bus raises; then nothing may be assumed."""
+        waiting = _Waiting(question, request, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        if self._working is None:
+            self._working = asyncio.create_task(self._work())
+        return await waiting.answer
+
+    async def _work(self) -> None:
+        try:
+            while self._queue:
+                await self._journals.turn(self._tree)
+                batch: list[_Waiting] = []
+                while self._queue and len(batch) < MAX_BATCH:
+                    waiting = self._queue.popleft()
+                    if not waiting.answer.done():
+                        batch.append(waiting)
+                try:
+                    await self._settle(batch)
+                except Exception as error:
+                    # Everybody who waits is told; the server above answers as it does without us.
+                    for waiting in batch:
+                        if not waiting.answer.done():
+                            waiting.answer.set_exception(error)
+        finally:
+            self._working = None
+
+    async def _settle(self, batch: list[_Waiting]) -> None:
+        while batch:
+            tree = self._journals.tree(self._tree)
+            draft, now_us = Draft(tree), self._clock.now_us()
+            answers = []
+            for waiting in batch:
+                answer = waiting.question(draft, now_us)
+                draft.add(answer, now_us)
+                answers.append(answer)
+            ids = [f"admission/{w.request}/{a.number}" for w, a in zip(batch, answers, strict=True)]
+            known = tree.sequence
+            try:
+                await self._journals.append(draft, ids)
+            except WrongExpectationError:
+                await self._journals.newer(tree, known)
+                await self._journals.turn(self._tree)
+                batch = [waiting for waiting in batch if not waiting.answer.done()]
+                continue
+            for waiting, answer in zip(batch, answers, strict=True):
+                if not waiting.answer.done():
+                    waiting.answer.set_result(answer)
+            return

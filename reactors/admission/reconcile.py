@@ -1,0 +1,264 @@
+"""What was seen, against what is charged: adopts what nobody asked for, gives back what is gone. Pure.
+
+The rule of release: a charge falls only on evidence, and only when no request that raised it can
+still be on its way into the cluster. Evidence is a delete, or the object seen with less, or its
+absence from a complete list. An ask is settled when the evidence is younger than it by the API
+server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
+asked for) and no other ask can have been on its way at the time. Time alone never releases
+(``reliability.md`` P16: `ttl` and `get` over-admit). What a watch says may be late by that margin.
+
+A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
+run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
+
+Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
+keeper that was away for a day does what one that was there would have done.
+
+Source: ``house.md`` section 5; ``reliability.md`` P14 to P16, D6, D20.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    QuotaDeclared,
+    QuotaSpec,
+    Release,
+)
+from projections import timelines
+from projections.quota_trees import Draft, Grant, Node, charged
+from projections.quota_trees.keys import summed
+from projections.quota_trees.shape import LANDED_US
+from reactors.admission.decide import Request, adopt, covers
+from reactors.admission.lives import largest
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """An object that asks for something, as it was last seen.
+
+    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it.
+    """
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    quota: str
+    demand: dict[str, int]
+    types: dict[str, str]
+    seen_us: int
+    is_gone: bool = False
+    #: resourceVersion of the observation; "" where it does not count.
+    version: str = ""
+    #: The newest complete list that showed the object so, or was without one that is gone; 0 = none did.
+    listed_us: int = 0
+    #: It waits in a queue: whatever it is charged for, it is about to be started.
+    is_held: bool = False
+    #: What its children ask for (:func:`projections.quota_trees.keys.counted`).
+    live: Mapping[str, int] = {}
+    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    holder: str | None = None
+    #: Its charge was raised for a child that was not seen yet: nothing falls until it was.
+    is_raised: bool = False
+
+
+class Absent(msgspec.Struct, frozen=True):
+    """A complete list, asked for at ``listed_us``, shows no object ``uid``. ``live`` and ``is_raised`` as in :class:`Seen`."""
+
+    uid: str
+    listed_us: int
+    live: Mapping[str, int] = {}
+    is_raised: bool = False
+
+
+def settle(
+    draft: Draft, evidence: Seen | Absent, confirmed: dict[tuple[str, str], int]
+) -> list[AdmissionDecided | AdmissionReleased]:
+    """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
+
+    ``confirmed``: (quota, uid) to the number of the decision whose ask was seen in the cluster.
+    Facts carry the numbers that follow each other from ``draft.number``; none is added to it.
+    """
+    if isinstance(evidence, Absent):
+        late = evidence.listed_us - LANDED_US
+        found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
+        return _gone(draft, found, evidence, "lapsed")
+    held = _held(draft, evidence.uid)
+    if evidence.is_gone:
+        # A uid never comes back, so nothing that raises it can land any more.
+        return _gone(draft, held, evidence, "vanished")
+    if evidence.holder is not None:
+        # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
+        # it is seen with this one.
+        landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
+        return _released(draft, [Release(g.quota, g.uid, "covered") for g in landed])
+    if evidence.is_held:
+        return []
+    request = Request(
+        evidence.quota, evidence.uid, evidence.kind, evidence.namespace, evidence.name,
+        evidence.demand, evidence.types, operation="OBSERVE",
+        # What was let pass a moment ago is being charged by who let it pass.
+        live={} if evidence.is_raised else summed(evidence.live, evidence.types),
+    )  # fmt: skip
+    releases = [
+        release
+        for grant in held
+        if (release := _less(draft, grant, evidence, confirmed)) is not None
+    ]
+    is_leaving = any(grant.is_leaving for grant in held)
+    is_there = evidence.quota and (evidence.demand or evidence.live) and not is_leaving
+    reason = "outgrown" if covers(draft, request) else "ungoverned"
+    adopted = adopt(draft, request, reason) if is_there else None
+    facts: list[AdmissionDecided | AdmissionReleased] = []
+    if adopted is not None:
+        facts.append(adopted)
+    if releases:
+        number = draft.number + len(facts)
+        facts.append(
+            AdmissionReleased(number=number, releases=tuple(releases), based_on=draft.tree.sequence)
+        )
+    return facts
+
+
+def shows(grant: Grant, seen: Seen) -> bool:
+    """Whether this observation proves that no ask of the grant can be on its way any more: the last one has landed, and was
+    the only one, or a complete list shows the object after the API server's deadline for all of them.
+    """
+    is_listed = seen.listed_us >= grant.asked_us + LANDED_US
+    return is_listed or (grant.is_alone and _is_as_asked(grant, seen))
+
+
+def _is_as_asked(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen, after the grant's last ask, to be what that asked for."""
+    asked = (grant.quota, grant.demand, grant.types)
+    is_same = asked == (seen.quota, seen.demand, seen.types)
+    return is_same and seen.seen_us >= grant.asked_us and _is_later(grant, seen)
+
+
+def _is_later(grant: Grant, seen: Seen) -> bool:
+    """Whether the object was seen in a version behind the one that the last ask would change.
+
+    An update is reviewed for one stored version and lands on that one, or is reviewed again. So an
+    observation that was merely received late proves nothing.
+    """
+    if not grant.version or not seen.version:
+        return True
+    return timelines.precedes(grant.version, 0, seen.version, 0)
+
+
+def _is_listed(grant: Grant, seen: Seen) -> bool:
+    """Whether a complete list showed the object so when the last ask could no longer land."""
+    return seen.listed_us >= grant.asked_us + LANDED_US
+
+
+def _less(
+    draft: Draft, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
+) -> Release | None:
+    """What one grant gives back now that the object was seen like this."""
+    node = draft.node(grant.quota)
+    if seen.is_raised:
+        return None
+    is_settled = (
+        confirmed.get((grant.quota, grant.uid), 0) >= grant.number
+        or _is_listed(grant, seen)
+        or (seen.seen_us >= grant.asked_us + LANDED_US and _is_later(grant, seen))
+        or (grant.is_same and _is_as_asked(grant, seen))
+    )
+    if node is None or not is_settled:
+        return None
+    if seen.quota != grant.quota:
+        return Release(grant.quota, grant.uid, "moved" if seen.demand else "finished")
+    wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
+    charge = _fallen(grant, wanted)
+    if charge == grant.charge:
+        return None
+    return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
+
+
+def _gone(
+    draft: Draft, held: list[Grant], gone: Seen | Absent, reason: str
+) -> list[AdmissionDecided | AdmissionReleased]:
+    """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
+    left = [
+        (g, g.charge if gone.is_raised else _fallen(g, summed(gone.live, g.types))) for g in held
+    ]
+    return _released(
+        draft, [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
+    )
+
+
+def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
+    charge = {key: min(n, wanted.get(key, 0)) for key, n in grant.charge.items()}
+    return {key: n for key, n in charge.items() if n}
+
+
+def _held(draft: Draft, uid: str) -> list[Grant]:
+    quotas = sorted(draft.tree.holders.get(uid, ()))
+    return [draft.tree.nodes[quota].grants[uid] for quota in quotas]
+
+
+def _released(draft: Draft, releases: list[Release]) -> list[AdmissionDecided | AdmissionReleased]:
+    if not releases:
+        return []
+    return [
+        AdmissionReleased(
+            number=draft.number, releases=tuple(releases), based_on=draft.tree.sequence
+        )
+    ]
+
+
+class SeenQuota(msgspec.Struct, frozen=True):
+    """A quota's object as it was last seen; ``spec`` None = it is gone."""
+
+    name: str
+    uid: str
+    kind: str
+    parent: str
+    spec: QuotaSpec | None
+    seen_us: int
+    #: Koordinator's tree id, of an ElasticQuota.
+    tree: str = ""
+    #: Where an ElasticQuota lies, and its stamp of creation; "" = it has none.
+    namespace: str = ""
+    created: str = ""
+
+
+def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
+    """What a tree's journal has to say because a quota's object was seen; None where they agree.
+
+    A change that was admitted and is not the one seen stays pending until it can no longer land.
+    """
+    node = draft.node(seen.name)
+    if node is None:
+        return _observed(draft, seen) if seen.spec else None
+    if seen.spec is None:
+        return _observed(draft, seen) if _is_gone(node, seen) else None
+    shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
+    is_late = seen.seen_us >= node.asked_us + LANDED_US
+    settles = shown or is_late
+    stands = (node.observed, node.uid, node.parent) == (seen.spec, seen.uid, seen.parent)
+    if stands and not (node.asked and settles):
+        return None
+    return _observed(draft, seen, settles)
+
+
+def _is_gone(node: Node, seen: SeenQuota) -> bool:
+    """Whether nothing that was admitted can stand here any more.
+
+    The delete of one that had the name before says nothing of the one that is about to be created.
+    """
+    if node.observed is not None:
+        return node.uid == seen.uid
+    return seen.seen_us >= node.asked_us + LANDED_US
+
+
+def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:
+    return QuotaDeclared(
+        number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
+        stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
+        spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
+    )  # fmt: skip

@@ -1,0 +1,317 @@
+"""DOOR: the one that keeps the journals true to the cluster: declares, adopts, releases.
+
+Any process may run it; one is enough. What it appends stands on the expected last sequence as
+every decision does, so two keepers, or one that was paused, do no harm. It works off what changed
+since it last looked, and begins with everything, so it needs no memory of its own.
+
+Source: ``house.md`` section 5; :mod:`reactors.admission.reconcile` has the rules.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import msgspec
+
+from bus.clock import Clock
+from bus.envelope import Event
+from bus.errors import RetryableError, WrongExpectationError
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
+from projections.cluster import POD, covers
+from projections.quota_trees import Draft, Node, Tree
+from projections.quota_trees.keys import EXPECTED
+from projections.quota_trees.shape import ELASTIC, LANDED_US
+from projections.quota_trees.tree import Fact
+from reactors.admission.capacity import capacity, sized
+from reactors.admission.declare import MAX_LEVELS
+from reactors.admission.raises import Raises
+from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.state import View
+from reactors.admission.withdrawing import UNANSWERED
+from reactors.engine.journals import Journals
+
+#: Objects between two moments at which others may use this process.
+YIELD_EVERY = 200
+
+_log = logging.getLogger(__name__)
+
+_Mark = TypeVar("_Mark")
+
+
+def _requests(demand: dict[str, int]) -> dict[str, int]:
+    return {key: amount for key, amount in demand.items() if key.startswith("requests.")}
+
+
+@contextmanager
+def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
+    """Without ``mark`` while the body runs; with it again if that fails."""
+    marks.discard(mark)
+    try:
+        yield
+    except BaseException:
+        marks.add(mark)
+        raise
+
+
+class Keeper:
+    """Follows ``journals`` and ``view``, which both take the same history."""
+
+    def __init__(self, journals: Journals, view: View, clock: Clock) -> None:
+        self._journals = journals
+        self._view = view
+        self._clock = clock
+        self._confirmed: dict[tuple[str, str], int] = {}
+        #: Objects with an ask that was not seen to land: a complete list settles them.
+        self._pending: set[str] = set()
+        self._absent: dict[str, int] = {}
+        #: Children for which their holder's charge was raised, until they are seen or can no longer land.
+        self._raises = Raises()
+        journals.listen(self.take)
+
+    def take(self, event: Event) -> None:
+        """See one event of the history."""
+        if event.defect or event.cluster != self._view.cluster:
+            return
+        if event.type == ObjectsListed.wire_type:
+            listed = ObjectsListed.read(event)
+            self._listed(listed.kind, listed, event.time_us)
+        elif event.type == PodsListed.wire_type:
+            self._listed(POD, PodsListed.read(event), event.time_us)
+        elif event.type == AdmissionDecided.wire_type:
+            decided = AdmissionDecided.read(event)
+            self._raises.decided(decided, event.time_us)
+            self._view.changed.add(decided.uid)
+        elif (holder := self._raises.seen(event)) is not None:
+            self._view.changed.add(holder)
+        elif event.type == AdmissionReleased.wire_type:
+            # Taken back by who asked for it: if it exists all the same it is charged again.
+            told = AdmissionReleased.read(event).releases
+            self._view.changed.update(one.uid for one in told if one.reason == UNANSWERED)
+
+    async def run(self) -> None:
+        """Keep for ever, from the moment the history was read to its present end."""
+        self._view.changed.update(self._view.objects, self._journals.holders)
+        self._view.changed_quotas.update(self._view.quotas)
+        while True:
+            sequence = self._journals.sequence
+            try:
+                await self.work()
+            except WrongExpectationError:
+                # Somebody decided meanwhile; what is left is still marked.
+                continue
+            except RetryableError as error:
+                _log.warning("the journals cannot be kept now: %s", error)
+            if self._journals.sequence == sequence:
+                await self._journals.moved()
+
+    async def work(self) -> None:
+        """Work off what is marked. What fails is marked again.
+
+        A mark is taken away before its work: what is seen during an append marks anew.
+        """
+        self._view.coverage.expire(self._clock.now_us())
+        for name in sorted(self._view.changed_quotas):
+            with _taken(self._view.changed_quotas, name):
+                if not await self._quota(name):
+                    self._view.changed_quotas.add(name)
+        await self._size()
+        for count, uid in enumerate(sorted(self._view.changed), 1):
+            with _taken(self._view.changed, uid):
+                await self._object(uid)
+            if not count % YIELD_EVERY:
+                await asyncio.sleep(0)
+        for uid in sorted(self._absent):
+            listed_us = self._absent[uid]
+            live = self._view.coverage.lives.total(uid)
+            await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)))
+            if self._absent[uid] == listed_us:
+                del self._absent[uid]
+
+    async def _quota(self, name: tuple[str, str]) -> bool:
+        """Whether this quota is settled; False while its chain to the root was not seen."""
+        seen = self._view.quotas[name]
+        stands = self._journals.places.get(name)
+        belongs = stands if seen.spec is None else self._tree_of(seen)
+        if belongs is None:
+            return seen.spec is None
+        if stands is not None and stands != belongs:
+            old = self._journals.tree(stands).nodes[seen.name]
+            gone = SeenQuota(old.name, old.uid, old.kind, old.parent, None, seen.seen_us, seen.tree)
+            await self._declare(self._journals.tree(stands), gone)
+        await self._declare(self._journals.tree(belongs), seen)
+        return True
+
+    async def _declare(self, tree: Tree, seen: SeenQuota) -> None:
+        draft = Draft(tree)
+        fact = declared(draft, seen)
+        if fact is None:
+            return
+        self._view.has_new_capacity |= seen.kind == ELASTIC or bool(seen.spec and seen.spec.max)
+        is_new = seen.name not in tree.nodes or tree.nodes[seen.name].observed is None
+        await self._store(draft, [fact])
+        if is_new:
+            # What names it, or lives in its namespaces, could not be charged until now.
+            self._view.changed.update(self._view.objects)
+
+    async def _size(self) -> None:
+        """Tell the elastic trees what all nodes have, where that changed."""
+        if not self._view.has_new_capacity:
+            return
+        self._view.has_new_capacity = False
+        total = capacity(self._view.state.current_nodes())
+        for tree in list(self._journals.trees.values()):
+            if any(node.is_elastic for node in tree.nodes.values()):
+                try:
+                    await self.say(tree, lambda draft: sized(draft, total))
+                except RetryableError:
+                    self._view.has_new_capacity = True
+                    raise
+
+    @property
+    def trees(self) -> Mapping[str, Tree]:
+        """Every quota tree by name, as far as its journal was read."""
+        return self._journals.trees
+
+    @property
+    def quotas(self) -> Mapping[tuple[str, str], SeenQuota]:
+        """Quotas by kind and name as their objects were seen last."""
+        return self._view.quotas
+
+    async def say(self, tree: Tree, make: Callable[[Draft], Fact | None]) -> None:
+        """Append what ``make`` says on top of the tree as it is now, if it says anything."""
+        while True:
+            draft = Draft(tree)
+            fact = make(draft)
+            try:
+                return await self._store(draft, [fact] if fact is not None else [])
+            except WrongExpectationError:
+                continue
+
+    def _tree_of(self, seen: SeenQuota) -> str | None:
+        if seen.kind == ELASTIC:
+            return f"elastic/{seen.tree}"
+        for _ in range(MAX_LEVELS):
+            if not seen.parent:
+                return f"biz/{seen.name}"
+            above = self._view.quotas.get((seen.kind, seen.parent))
+            if above is None or above.spec is None:
+                return None
+            seen = above
+        return None
+
+    async def _object(self, uid: str) -> None:
+        found = self._view.seen(uid)
+        if found is None:
+            self._watch(uid)
+            return
+        where, seen = found
+        if seen.holder:
+            # Charged at its owner before it is given back.
+            await self._object(seen.holder)
+        if seen.kind == POD:
+            seen = self._as_asked(seen)
+        if self._is_raised(uid, seen.live):
+            seen = msgspec.structs.replace(seen, is_raised=True)
+        trees = set(self._journals.holders.get(uid, ()))
+        own = self._journals.places.get((where.kind, where.quota)) if where else None
+        # Charged where it belongs before it is given back where it was.
+        for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
+            await self._settle(self._journals.tree(tree), seen)
+        self._watch(uid)
+
+    def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
+        """Whether something that was let pass below an object was not seen yet."""
+        return self._raises.waits(uid) or EXPECTED in live
+
+    def _as_asked(self, seen: Seen) -> Seen:
+        """A pod's facts do not say its limits: where its requests are those that were asked, so are they."""
+        for name in self._journals.holders.get(seen.uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[seen.uid]:
+                asked = tree.nodes[quota].grants[seen.uid].demand
+                if seen.demand and _requests(asked) == _requests(seen.demand):
+                    return msgspec.structs.replace(seen, demand=asked)
+        return seen
+
+    async def _settle(self, tree: Tree, evidence: Seen | Absent) -> None:
+        draft = Draft(tree)
+        if isinstance(evidence, Seen):
+            for quota in tree.holders.get(evidence.uid, ()):
+                grant = tree.nodes[quota].grants[evidence.uid]
+                if shows(grant, evidence):
+                    self._confirmed[(quota, evidence.uid)] = grant.number
+        await self._store(draft, settle(draft, evidence, self._confirmed))
+        if evidence.uid not in tree.holders:
+            for quota in tree.nodes:
+                self._confirmed.pop((quota, evidence.uid), None)
+
+    def _watch(self, uid: str) -> None:
+        """Have a complete list asked for while something of this object is not settled."""
+        self._pending.discard(uid)
+        for name in self._journals.holders.get(uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[uid]:
+                grant = tree.nodes[quota].grants[uid]
+                if self._confirmed.get((quota, uid), 0) < grant.number:
+                    self._pending.add(uid)
+
+    async def _append(self, uid: str, evidence: Absent) -> None:
+        for tree in sorted(self._journals.holders.get(uid, ())):
+            await self._settle(self._journals.tree(tree), evidence)
+
+    async def _store(self, draft: Draft, facts: Sequence[Fact]) -> None:
+        if not facts:
+            return
+        tree, now_us = draft.tree, self._clock.now_us()
+        known = tree.sequence
+        for fact in facts:
+            draft.add(fact, now_us)
+        ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact in facts]
+        try:
+            await self._journals.append(draft, ids)
+        except WrongExpectationError:
+            await self._journals.newer(tree, known)
+            raise
+
+    def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
+        """A complete list, which the view has seen already: what it says of what may have to lapse."""
+        present = set(fact.uids)
+        for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
+            is_there = node.uid in present
+            if node.kind == kind and covers(fact, node.uid) and (node.asked or not is_there):
+                self._view.quota_listed(node, listed_us, is_there=is_there)
+        self._view.changed.update(self._raises.listed(kind, fact, listed_us))
+        for uid in [uid for uid in self._pending if covers(fact, uid)]:
+            if uid in present:
+                self._view.changed.add(uid)
+            elif uid not in self._view.objects and self._kind(uid) == kind:
+                self._absent[uid] = listed_us
+
+    def _pending_quotas(self) -> list[Node]:
+        trees = self._journals.trees.values()
+        return [node for tree in trees for node in tree.nodes.values() if node.asked]
+
+    def _kind(self, uid: str) -> str:
+        for name in self._journals.holders.get(uid, ()):
+            tree = self._journals.tree(name)
+            for quota in tree.holders[uid]:
+                return tree.nodes[quota].grants[uid].kind
+        return ""
+
+    def due(self, now_us: int) -> set[str]:
+        """The kinds of which a complete list, asked for now, would settle something."""
+        late = now_us - LANDED_US
+        kinds = {node.kind for node in self._pending_quotas() if node.asked_us <= late}
+        kinds |= self._raises.due(late)
+        for uid in self._pending:
+            for name in self._journals.holders.get(uid, ()):
+                tree = self._journals.tree(name)
+                grants = [tree.nodes[quota].grants[uid] for quota in tree.holders[uid]]
+                kinds.update(g.kind for g in grants if g.asked_us <= late)
+        return kinds

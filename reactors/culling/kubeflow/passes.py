@@ -1,0 +1,130 @@
+"""Kubeflow's culler as a fold over the history: one pass for each look, on the stamps that the passes before it left. Pure.
+
+The stamps are those on the Notebook, as it was observed; what a pass changes is kept here until the object is seen changed,
+which is what makes shadow mode decide, too. A look is the probe of a pass: without one there is no pass, so where nobody
+looks, nothing is stopped. The time of a pass is that of its look.
+
+Source: ``kubeflow.md`` A.3.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bus.events.notebooks import Evidence
+from bus.go_time import Stamp
+from bus.kube.crds.culling import KUBEFLOW_KEYS, STOPPED
+from bus.notebooks import kubeflow
+from reactors.culling.kubeflow.annotations import Annotations, Notebook, without_bookkeeping
+from reactors.culling.kubeflow.reconcile import reconcile
+from reactors.culling.policy import KubeflowRules
+
+_POD = "-0"
+
+
+class Book(msgspec.Struct, frozen=True):
+    """What the culler knows of one Notebook."""
+
+    uid: str
+    #: Its three annotations as the object had them when it was seen last, and as the passes since then would have them.
+    seen: Annotations
+    annotations: Annotations
+    #: Of the newest pass that was due; "" = none since somebody else changed the stamps.
+    decision: str = ""
+    #: When that pass's probe was answered.
+    looked_us: int = 0
+
+
+class Books:
+    """Every Notebook, by namespace and name. ``rules`` None = Kubeflow's rules do not decide, and there are no passes."""
+
+    def __init__(self) -> None:
+        self.rules: KubeflowRules | None = None
+        self._books: dict[tuple[str, str], Book] = {}
+
+    def begin(self, rules: KubeflowRules | None) -> None:
+        """Go by these from now on, and by what stands on the Notebooks: what was not written there, no culler would find."""
+        self.rules = rules
+        self._books = {place: _opened(one.uid, one.seen) for place, one in self._books.items()}
+
+    def observed(self, uid: str, namespace: str, name: str, annotations: Mapping[str, str]) -> None:
+        """Take in the object as it was seen. What it has not changed since, passes may have."""
+        seen = {key: annotations[key] for key in KUBEFLOW_KEYS if key in annotations}
+        known = self._books.get((namespace, name))
+        if known is not None and known.uid == uid and known.seen == seen:
+            return
+        if known is not None and known.uid == uid and known.annotations == seen:
+            found = msgspec.structs.replace(known, seen=seen)
+        else:
+            found = _opened(uid, seen)
+        self._books[namespace, name] = found
+
+    def lost(self, uid: str, namespace: str, name: str) -> None:
+        """The object is gone; a successor of its name stays."""
+        known = self._books.get((namespace, name))
+        if known is not None and known.uid == uid:
+            del self._books[namespace, name]
+
+    def pod_gone(self, namespace: str, pod: str) -> None:
+        """A pass without its pod takes the stamps away."""
+        known = self.of(namespace, pod)
+        if known is not None:
+            place = namespace, pod.removesuffix(_POD)
+            self._books[place] = msgspec.structs.replace(
+                known, annotations=_without(known.annotations), decision="no_pod"
+            )
+
+    def looked(self, namespace: str, pod: str, evidence: Evidence, at_us: int) -> None:
+        """One pass, where one is due."""
+        known, rules = self.of(namespace, pod), self.rules
+        if known is None or rules is None:
+            return
+        place = namespace, pod.removesuffix(_POD)
+        done = reconcile(
+            Notebook(*place, known.annotations | _stop_of(known)),
+            pod_exists=True,
+            kernels=kubeflow.kernels_of(evidence),
+            idle_minutes=rules.idle_minutes,
+            period_minutes=rules.period_minutes,
+            now=Stamp(at_us * 1_000),
+        )
+        if done.decision == "too_soon":
+            if not known.decision:
+                self._books[place] = msgspec.structs.replace(
+                    known, decision=done.decision, looked_us=at_us
+                )
+        else:
+            kept = {k: v for k, v in (done.annotations or {}).items() if k != STOPPED}
+            self._books[place] = msgspec.structs.replace(
+                known, annotations=kept, decision=done.decision, looked_us=at_us
+            )
+
+    def of(self, namespace: str, pod: str) -> Book | None:
+        """The Notebook whose pod has this name; None where there is none."""
+        if not pod.endswith(_POD):
+            return None
+        return self.named(namespace, pod.removesuffix(_POD))
+
+    def named(self, namespace: str, name: str) -> Book | None:
+        """The Notebook of this name; None where there is none."""
+        return self._books.get((namespace, name))
+
+    def uids(self) -> list[str]:
+        """Those of all Notebooks."""
+        return [book.uid for book in self._books.values()]
+
+
+def _stop_of(book: Book) -> Annotations:
+    """The stop key as the object has it: what a pass decides, only the effector writes."""
+    return {STOPPED: book.seen[STOPPED]} if STOPPED in book.seen else {}
+
+
+def _opened(uid: str, seen: Annotations) -> Book:
+    return Book(uid, seen, _without(seen) if STOPPED in seen else seen)
+
+
+def _without(annotations: Annotations) -> Annotations:
+    bare = without_bookkeeping(Notebook("", "", annotations)).annotations or {}
+    return {key: text for key, text in bare.items() if key != STOPPED}

@@ -1,0 +1,264 @@
+"""What culling knows beside the state of the cluster: the activity of notebooks, warnings and stops.
+
+A pod is a notebook once it was looked at as one (``notebook.sampled``); a new pod is a new run and inherits nothing.
+
+A warning counts from the moment at which it stood on the object, as its outcome says, so a stop never follows one that
+nobody could see. After a jump of the clock all warnings are void: how long they stood is unknown.
+
+Source: ``house.md`` section 5; :mod:`reactors.culling.fusion` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import ClassVar
+
+import msgspec
+from pydantic import ValidationError
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.events.clock import ClockTicked
+from bus.events.decisions import (
+    Cull,
+    Decision,
+    EffectSettled,
+    NoticeSettled,
+    Restore,
+    RestoreAsked,
+    Target,
+    Warn,
+    Withdraw,
+)
+from bus.events.namespaces import NamespaceObserved
+from bus.events.notebooks import NotebookSampled
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed, PodState
+from bus.events.policies import PolicyChanged
+from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.notebooks import kubeflow
+from projections import activity
+from projections.activity import Activity
+from projections.cluster import Change, ClusterState, Pod, Workload
+from reactors.culling.kubeflow.passes import Books
+from reactors.culling.policy import KubeflowRules
+from reactors.engine.interlocks import JUMP_US
+
+NAME = "culling"
+NOTEBOOK = "Notebook"
+#: After a refusal, so long nothing is tried on that notebook.
+REST_US = 600 * SECOND_US
+#: Stops that can be undone.
+UNDONE_KEPT = 10_000
+
+
+class Standing(msgspec.Struct, frozen=True):
+    """A warning that stands on its object since ``at_us``."""
+
+    at_us: int
+    decision: Decision
+    #: It was tried to tell somebody outside, with or without success.
+    is_told: bool = False
+
+
+class CullingView:
+    """Kept by :class:`reactors.engine.contract.State`. All maps are by pod uid unless they say otherwise."""
+
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        NotebookSampled, PodState, WorkloadObserved, WorkloadVanished, PodsListed, ObjectsListed,
+        NamespaceObserved, ClockTicked, PolicyChanged, Warn, Withdraw, Cull, Restore, EffectSettled,
+        NoticeSettled, RestoreAsked,
+    )  # fmt: skip
+
+    def __init__(self, state: ClusterState) -> None:
+        self.state = state
+        self.activity: dict[str, Activity] = {}
+        self.images: dict[str, str] = {}
+        self.warned: dict[str, Standing] = {}
+        self.stopped: dict[str, Decision] = {}
+        #: What was decided about a pod and has no outcome yet; it outlives the pod.
+        self.awaited: dict[str, Decision] = {}
+        #: Until when nothing is tried, because it was refused.
+        self.rests_until_us: dict[str, int] = {}
+        #: Culls that were done, by their id, and those that shall be undone.
+        self.culls: dict[str, Decision] = {}
+        self.restores: dict[str, Decision] = {}
+        #: (namespace, name) of what was stopped: how often, and when last.
+        self.counts: dict[tuple[str, str], tuple[int, int]] = {}
+        self.ticked_us = 0
+        #: What Kubeflow's culler knows.
+        self.books = Books()
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """Fold one event."""
+        for change in self.state.changes(event):
+            self._changed(change)
+        if isinstance(fact, NotebookSampled):
+            self._sampled(fact, event)
+        elif isinstance(fact, ClockTicked):
+            if self.ticked_us and abs(event.time_us - self.ticked_us) > JUMP_US:
+                self.warned.clear()
+            self.ticked_us = event.time_us
+        else:
+            self._own(fact, event)
+
+    # what was seen
+
+    def _sampled(self, fact: NotebookSampled, event: Event) -> None:
+        if self.pod(fact.uid) is None:
+            # It ended while it was looked at; nothing would ever clear this away.
+            return
+        self.activity[fact.uid] = activity.fold(self.activity.get(fact.uid), fact, event)
+        self.images[fact.uid] = fact.image
+        self.checked(fact, event.time_us)
+
+    def checked(self, fact: NotebookSampled, at_us: int) -> None:
+        """A look is a pass of Kubeflow's culler, where its rules hold."""
+        pod = self.pod(fact.uid)
+        for evidence in fact.evidence:
+            if pod is not None and evidence.source == kubeflow.SOURCE:
+                self.books.looked(pod.namespace, pod.name, evidence, at_us)
+
+    def _changed(self, change: Change) -> None:
+        before, after = change.before, change.after
+        if isinstance(before, Pod):
+            if not before.is_ended and (not isinstance(after, Pod) or after.is_ended):
+                self._forget(before)
+        elif change.kind == NOTEBOOK:
+            # The books are by name: of two Notebooks of one name the older is about to go.
+            if isinstance(after, Workload) and self._has_name(after):
+                self.books.observed(after.uid, after.namespace, after.name, after.annotations)
+            elif isinstance(before, Workload) and after is None:
+                self.books.lost(before.uid, before.namespace, before.name)
+
+    def _has_name(self, one: Workload) -> bool:
+        return self.state.named(one.kind, one.namespace, one.name) == one.uid
+
+    def _forget(self, pod: Pod) -> None:
+        """A pod has ended, or is gone."""
+        self.books.pod_gone(pod.namespace, pod.name)
+        for known in (self.activity, self.images, self.warned, self.stopped):
+            known.pop(pod.uid, None)
+        self.rests_until_us.pop(pod.uid, None)
+
+    # what was decided, and became of it
+
+    def _own(self, fact: Fact, event: Event) -> None:
+        if isinstance(fact, PolicyChanged) and fact.reactor == NAME:
+            # What a shadow did, nobody has seen.
+            self.books.begin(_rules(fact))
+            self.warned = {u: one for u, one in self.warned.items() if not one.decision.is_shadow}
+            self.stopped = {u: one for u, one in self.stopped.items() if not one.is_shadow}
+        elif isinstance(fact, Decision) and fact.reactor == NAME:
+            self._decided(fact)
+        elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
+            self._settled(fact, event.time_us)
+        elif isinstance(fact, NoticeSettled) and fact.reactor == NAME:
+            for uid, one in self.warned.items():
+                if one.decision.id == fact.decision:
+                    self.warned[uid] = msgspec.structs.replace(one, is_told=True)
+        elif isinstance(fact, RestoreAsked) and fact.decision in self.culls:
+            self.restores[fact.decision] = self.culls[fact.decision]
+
+    def _decided(self, decision: Decision) -> None:
+        uid = decision.key
+        if isinstance(decision, Restore):
+            self.restores.pop(uid, None)
+            return
+        if isinstance(decision, Withdraw):
+            self.warned.pop(uid, None)
+        if not decision.is_shadow:
+            self.awaited[uid] = decision
+        else:
+            self._stands(decision, decision.at_us)
+
+    def _settled(self, fact: EffectSettled, at_us: int) -> None:
+        decision = next((d for d in self.awaited.values() if d.id == fact.decision), None)
+        if decision is None:
+            return
+        del self.awaited[decision.key]
+        if fact.result == "done":
+            self._stands(decision, at_us)
+        elif fact.result == "refused":
+            self.rests_until_us[decision.key] = at_us + REST_US
+
+    def _stands(self, decision: Decision, at_us: int) -> None:
+        is_here = self.pod(decision.key) is not None
+        if isinstance(decision, Warn) and is_here:
+            self.warned[decision.key] = Standing(at_us, decision)
+        elif isinstance(decision, Cull):
+            self.warned.pop(decision.key, None)
+            if is_here:
+                self.stopped[decision.key] = decision
+            if not decision.is_shadow:
+                place = (decision.target.namespace, decision.target.name)
+                self.counts[place] = (self.counts.get(place, (0, 0))[0] + 1, at_us)
+                self.culls[decision.id] = decision
+                if len(self.culls) > UNDONE_KEPT:
+                    del self.culls[next(iter(self.culls))]
+
+    # questions
+
+    @property
+    def notebooks(self) -> list[str]:
+        """Every live pod that was looked at as a notebook, in the order of the uids."""
+        return sorted(uid for uid in self.activity if self.pod(uid) is not None)
+
+    def pod(self, uid: str) -> Pod | None:
+        """A pod that has not ended; None for any other."""
+        found = self.state.pods.get(uid)
+        return found if found is not None and not found.is_ended else None
+
+    def pods(self) -> Iterator[Pod]:
+        """Every pod that has not ended."""
+        return (pod for pod in self.state.pods.values() if not pod.is_ended)
+
+    def team(self, pod: Pod) -> str:
+        """Whose a pod is, by its own label or its namespace's; "" for nobody's."""
+        namespace = self.state.namespaces.get(pod.namespace)
+        return pod.team or (namespace.team if namespace is not None else "")
+
+    def target(self, pod: Pod) -> Target | None:
+        """What to stop for this pod: the end of its chain. None where that was not seen, is of a kind that is not
+        stopped, or controls other pods, too: they would go with it.
+        """
+        chain = self.state.chain(pod.owner)
+        if chain is None:
+            return None
+        if not chain:
+            return Target("Pod", pod.namespace, pod.name, pod.uid, pod.node)
+        top = chain[-1]
+        if top.kind not in STOPPED_KINDS or self.pods_below(top.uid) != {pod.uid}:
+            return None
+        return Target(top.kind, top.namespace, top.name, top.uid, pod.node)
+
+    def pods_below(self, uid: str) -> set[str]:
+        """The live pods that an object controls, through others. Objects may control each other: users write it."""
+        found, seen, following = set[str](), {uid}, [uid]
+        while following:
+            below = self.state.index.owned[following.pop()] - seen
+            seen |= below
+            found.update(one for one in below if self.pod(one) is not None)
+            following += below - self.state.pods.keys()
+        return found
+
+    def annotations(self, pod: Pod) -> dict[str, str]:
+        """Those of the pod and of all that controls it; what stands further up counts."""
+        merged = dict(pod.annotations)
+        for one in self.state.chain(pod.owner) or ():
+            merged |= one.annotations
+        return merged
+
+
+#: Kinds that are stopped and started again by their own means; a pod without a controller is evicted.
+STOPPED_KINDS = frozenset({"Notebook", "StatefulSet", "Deployment"})
+
+
+def _rules(fact: PolicyChanged) -> KubeflowRules | None:
+    said = fact.policy.get("kubeflow")
+    try:
+        return KubeflowRules.model_validate(said) if said is not None else None
+    except ValidationError:
+        # The whole policy is refused where it is folded (:mod:`reactors.engine.policies`).
+        return None

@@ -1,0 +1,260 @@
+"""All queues of a cluster as the history says: who is held, what was ordered of whom, what runs until when.
+
+A fold beside the view of admission, which is asked for the objects themselves; both take the same history, so what waits
+at a sequence is a function of the history up to it.
+
+Source: issue 5, item 1; ``house.md`` section 5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import ClassVar
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.queues import QueueOrdered
+from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.metrics import Histogram
+from projections.quota_trees import Grant, Node
+from reactors.admission.decide import Request
+from reactors.admission.mapping import Place, types_of
+from reactors.admission.objects import Object
+from reactors.admission.owners import COVERING
+from reactors.admission.state import View
+from reactors.queue.shape import NO_PRIORITY, Running, Waiting
+
+#: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
+START_US = 5 * SECOND_US
+
+#: Upper bounds of the buckets of waits: a second to a week, microseconds.
+WAIT_BOUNDS_US = tuple(
+    seconds * SECOND_US for seconds in (1, 5, 15, 60, 300, 900, 3_600, 14_400, 86_400, 604_800)
+)
+
+
+class Lines:
+    """Follows one cluster; the view must have taken each event before it.
+
+    Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
+    what is gone.
+    """
+
+    #: The facts that say who waits, and in which order.
+    orders: ClassVar[tuple[type[Fact], ...]] = (
+        WorkloadObserved, WorkloadVanished, ObjectsListed, PriorityClassObserved,
+        PriorityClassVanished, QueueOrdered,
+    )  # fmt: skip
+    #: The facts that change it. The entries of a group of decisions are given to it one by one.
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        *orders, AdmissionDecided, AdmissionReleased, PodObserved, PodVanished, PodsListed,
+    )  # fmt: skip
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        #: Uids of what is held, or was a moment ago.
+        self._held: set[str] = set()
+        #: By uid: the newest order of a place, and who may not be released.
+        self._moved: dict[str, int | None] = {}
+        self._stopped: set[str] = set()
+        #: When each was released, and before whom, by uid.
+        self._released: dict[str, int] = {}
+        self._passed: dict[str, str] = {}
+        #: Released, and no pod of it was seen yet: since when.
+        self._starting: dict[str, int] = {}
+        #: Who is to wait again.
+        self._returning: set[str] = set()
+        #: By quota; and how many had to wait again.
+        self.waits: dict[str, Histogram] = {}
+        self.returned = 0
+        #: Grows with everything that may change who comes next.
+        self.changes = 0
+
+    @property
+    def cluster(self) -> str:
+        """The one that it follows."""
+        return self._view.cluster
+
+    def take(self, event: Event) -> None:
+        """Fold one event."""
+        if event.defect or event.cluster != self._view.cluster:
+            return
+        if event.type == WorkloadObserved.wire_type:
+            self._observed(event.key)
+        elif event.type == WorkloadVanished.wire_type:
+            self._lost((event.key,))
+        elif event.type == ObjectsListed.wire_type:
+            self._lost([*self._moved, *self._released, *self._stopped, *self._returning])
+        elif event.type == AdmissionDecided.wire_type:
+            fact = AdmissionDecided.read(event)
+            if fact.reason == "released":
+                self._let_go(fact, event.time_us)
+        elif event.type in (PodObserved.wire_type, PodVanished.wire_type, PodsListed.wire_type):
+            # What is to wait again waits when its last pod has ended.
+            self.changes += bool(self._returning)
+            if event.type == PodObserved.wire_type and self._starting:
+                self._begun(PodObserved.read(event))
+        elif event.type == AdmissionReleased.wire_type:
+            told = AdmissionReleased.read(event).releases
+            self._returning.update(one.uid for one in told if one.reason == "returning")
+            self.returned += sum(one.reason == "returned" for one in told)
+        elif event.type in (PriorityClassObserved.wire_type, PriorityClassVanished.wire_type):
+            self.changes += 1
+        elif event.type == QueueOrdered.wire_type:
+            self._ordered(QueueOrdered.read(event))
+
+    def _observed(self, uid: str) -> None:
+        found = self._view.objects.get(uid)
+        if found is not None and found.ask.held:
+            self._held.add(uid)
+            self.changes += 1
+
+    def _let_go(self, fact: AdmissionDecided, released_us: int) -> None:
+        found = self._view.objects.get(fact.uid)
+        # Who had to wait again was counted when it was released first.
+        if found is not None and fact.uid not in self._released:
+            waits = self.waits.setdefault(fact.quota, Histogram(WAIT_BOUNDS_US))
+            waits.observe(max(released_us - found.created_us, 0))
+        self._released[fact.uid], self._passed[fact.uid] = released_us, fact.passed
+        self._returning.discard(fact.uid)
+        late_us = released_us - START_US
+        self._starting = {
+            uid: since_us for uid, since_us in self._starting.items() if since_us > late_us
+        }
+        self._starting[fact.uid] = released_us
+
+    def _begun(self, fact: PodObserved) -> None:
+        """The first pod of what was released is there: its controller has got to it."""
+        top = self._view.state.top(fact.owner)
+        if top is not None and self._starting.pop(top.uid, None) is not None:
+            self.changes += 1
+
+    def _ordered(self, fact: QueueOrdered) -> None:
+        if fact.action == "move":
+            self._moved[fact.uid] = fact.priority
+        elif fact.action == "hold":
+            self._stopped.add(fact.uid)
+        else:
+            self._stopped.discard(fact.uid)
+        self.changes += 1
+
+    def _lost(self, uids: Iterable[str]) -> None:
+        """Forget those that are gone."""
+        for uid in uids:
+            if uid not in self._view.objects:
+                self._moved.pop(uid, None)
+                self._released.pop(uid, None)
+                self._passed.pop(uid, None)
+                self._starting.pop(uid, None)
+                self._stopped.discard(uid)
+                self._returning.discard(uid)
+                self._held.discard(uid)
+
+    # questions
+
+    def held(self) -> Iterator[tuple[Object, Place | None]]:
+        """Every workload that is held, and its quota. What is not held any more is dropped: it is held anew when it is seen so."""
+        for uid in sorted(self._held):
+            found = self._view.objects.get(uid)
+            if found is None or not found.ask.held:
+                self._held.discard(uid)
+                continue
+            is_ours = found.owner is None or found.owner.kind not in COVERING
+            yield found, self._view.place(found.labels, found.namespace) if is_ours else None
+
+    def starting(self, now_us: int) -> int:
+        """How many were released and have not started; what takes too long is not waited for."""
+        late_us = now_us - START_US
+        return sum(
+            since_us > late_us and self._is_there(uid) for uid, since_us in self._starting.items()
+        )
+
+    def is_released(self, uid: str) -> bool:
+        """Whether it was released, and not told to wait again since."""
+        return uid in self._released and uid not in self._returning
+
+    def _is_there(self, uid: str) -> bool:
+        """Whether it is held, or runs: neither gone nor ended."""
+        found = self._view.objects.get(uid)
+        return found is not None and (found.ask.held or bool(found.ask.demand))
+
+    def is_returning(self, uid: str) -> bool:
+        """Whether it was told to wait again, and not released since."""
+        return uid in self._returning
+
+    def is_ending(self, uid: str) -> bool:
+        """Whether pods of it still live: what they hold is not free yet."""
+        return bool(self._view.coverage.lives.pods(uid))
+
+    def returning(self) -> Iterator[Object]:
+        """What still runs and is to wait again."""
+        for uid in sorted(self._returning):
+            found = self._view.objects.get(uid)
+            if found is not None and found.ask.demand:
+                yield found
+
+    def waiting(self, found: Object, where: Place) -> Waiting:
+        """A held workload as the rules take it."""
+        return Waiting(
+            request_of(found, where),
+            self.priority(found),
+            found.created_us,
+            found.ask.deadline_s,
+            found.uid in self._stopped,
+            where.refusal,
+        )
+
+    def priority(self, found: Object) -> int:
+        """What was ordered, else the value of its class, else the default's."""
+        ordered = self._moved.get(found.uid)
+        if ordered is not None:
+            return ordered
+        return self.value(found.ask.priority_class)
+
+    def value(self, priority_class: str) -> int:
+        """The number that the name of a priority class stands for, else the default's."""
+        state = self._view.state
+        named = state.priority_class(priority_class)
+        if named is not None:
+            return named.value
+        defaults = [one.value for one in state.current_classes() if one.is_default]
+        # Where two claim to be the default, Kubernetes takes the lowest.
+        return min(defaults, default=NO_PRIORITY)
+
+    def may_preempt(self, priority_class: str) -> bool:
+        """Whether what names this class, or none, may take the room of what matters less."""
+        state = self._view.state
+        named = state.priority_class(priority_class)
+        defaults = [one for one in state.current_classes() if one.is_default]
+        if named is None and defaults:
+            named = min(defaults, key=lambda one: (one.value, one.name))
+        return named is None or named.preempts
+
+    def running(self, node: Node) -> Iterator[Running]:
+        """What holds something of a quota, and when its deadline ends it."""
+        for grant in node.grants.values():
+            if grant.charge:
+                yield Running(
+                    grant.uid, grant.charge, self._ends_us(grant),
+                    self._passed.get(grant.uid, ""), grant.uid in self._returning,
+                )  # fmt: skip
+
+    def _ends_us(self, grant: Grant) -> int | None:
+        found = self._view.objects.get(grant.uid)
+        if found is None or found.ask.deadline_s is None:
+            return None
+        started_us = self._released.get(grant.uid, found.created_us)
+        return started_us + found.ask.deadline_s * SECOND_US
+
+
+def request_of(found: Object, where: Place) -> Request:
+    """What a held workload asks for once it runs."""
+    return Request(
+        where.quota, found.uid, found.kind, found.namespace, found.name, found.ask.wanted,
+        types_of(found.labels), operation="RELEASE",
+    )  # fmt: skip

@@ -1,0 +1,136 @@
+"""The door to the cluster, as far as no server is needed: where a cluster is found, and what is
+no credential.
+"""
+
+import pytest
+from aiohttp import web
+
+from bus.errors import ClusterUnavailableError, MalformedJsonError, PermissionDeniedError
+from bus.kube.client import LONGEST_LINE, Access, connect, discover
+from bus.kube.watch.contract import GoneError
+from tests.bus.kube.apiserver import PATH, Server
+
+
+def test_a_given_kubeconfig_goes_first_even_where_it_is_not_there(tmp_path):
+    (tmp_path / "config").write_text("")
+    environ = {"KUBECONFIG": str(tmp_path / "config")}
+
+    assert discover(environ, "/elsewhere", "east") == Access("/elsewhere", "east")
+
+
+def test_the_files_of_the_environment_come_before_the_home(tmp_path):
+    (tmp_path / ".kube").mkdir()
+    (tmp_path / ".kube" / "config").write_text("")
+    (tmp_path / "one").write_text("")
+    listed = f"/nowhere:{tmp_path / 'one'}"
+
+    assert discover({"KUBECONFIG": listed, "HOME": str(tmp_path)}) == Access(listed)
+    assert discover({"HOME": str(tmp_path)}) == Access(str(tmp_path / ".kube" / "config"))
+
+
+@pytest.mark.parametrize(
+    "environ", [{}, {"KUBECONFIG": "/nowhere"}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}]
+)
+def test_without_kubeconfig_and_service_account_there_is_no_cluster(tmp_path, environ):
+    assert discover({"HOME": str(tmp_path), **environ}) is None
+
+
+@pytest.mark.parametrize("text", ["", "{}", "contexts: 7", "%", "a: &a [*a]"])
+async def test_a_kubeconfig_that_is_none_is_said_to_be_none(tmp_path, text):
+    (tmp_path / "config").write_text(text)
+
+    with pytest.raises(PermissionDeniedError, match="credentials"):
+        await connect(Access(str(tmp_path / "config")))
+
+
+@pytest.fixture
+async def server(tmp_path):
+    async with Server(tmp_path) as running:
+        yield running
+
+
+async def test_a_page_has_raw_items_and_what_follows(server):
+    body = b'{"metadata":{"resourceVersion":"7","continue":"c","remainingItemCount":3},"items":[{"a" : 1}]}'
+    server.answers = [web.Response(body=body)]
+    page = await server.cluster.page(PATH, limit=2, following="b")
+
+    assert (page.items, page.version, page.following, page.remaining) == (
+        [b'{"a" : 1}'],
+        "7",
+        "c",
+        3,
+    )
+    assert server.asked == [("Bearer first", {"limit": "2", "continue": "b"})]
+
+
+async def test_lines_are_put_together_and_a_cut_one_is_left_out(server):
+    server.answers = [[b'{"a"', b':1}\n{"b":2}\n{"c"', b":3}\n{"]]
+    lines = [line async for chunk in server.cluster.watch(PATH, version="7") for line in chunk]
+
+    assert lines == [b'{"a":1}', b'{"b":2}', b'{"c":3}']
+    assert server.asked[0][1] == {
+        "watch": "true",
+        "allowWatchBookmarks": "true",
+        "resourceVersion": "7",
+    }
+
+
+async def test_an_endless_line_is_cut_and_the_next_one_is_whole(server):
+    server.answers = [[b"x" * 1_000_000] * 9 + [b"\n{}\n"]]
+    lines = [line async for chunk in server.cluster.watch(PATH, version="7") for line in chunk]
+
+    assert lines[1] == b"{}"
+    assert len(lines[0]) <= LONGEST_LINE + 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("response", "error"),
+    [
+        ({"status": 410}, GoneError),
+        ({"status": 400}, GoneError),
+        ({"status": 504, "text": "Too large resource version: 9, current: 5"}, GoneError),
+        ({"status": 403}, PermissionDeniedError),
+        ({"status": 429, "headers": {"Retry-After": "7"}}, ClusterUnavailableError),
+        ({"status": 500}, ClusterUnavailableError),
+    ],
+)
+async def test_a_status_has_its_own_error(server, response, error):
+    server.answers = [web.Response(**response)]
+
+    with pytest.raises(error) as caught:
+        await anext(server.cluster.watch(PATH, version="7"))
+
+    if response["status"] == 429:
+        assert caught.value.delay_seconds == 7.0
+
+
+async def test_a_renewed_token_is_read_after_a_refusal(server):
+    server.answers = [web.Response(status=401), web.Response(body=b'{"metadata":{}}')]
+    server.use_token("second")
+    await server.cluster.page(PATH, limit=0)
+
+    assert server.asked == [("Bearer first", {}), ("Bearer second", {})]
+
+
+async def test_a_refusal_that_stays_is_a_missing_permission(server):
+    server.answers = [web.Response(status=401), web.Response(status=401)]
+
+    with pytest.raises(PermissionDeniedError) as caught:
+        await server.cluster.page(PATH, limit=0)
+
+    assert caught.value.permission == "list pods"
+
+
+@pytest.mark.parametrize("body", [b"", b"[]", b'{"metadata":{}', b'{"items":[]}', b"<html>"])
+async def test_an_answer_that_is_no_list_is_said_to_be_none(server, body):
+    server.answers = [web.Response(body=body)]
+
+    with pytest.raises(MalformedJsonError):
+        await server.cluster.page(PATH, limit=0)
+
+
+async def test_proxies_of_the_environment_are_not_asked(server, monkeypatch):
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    server.answers = [web.Response(body=b'{"metadata":{}}')]
+
+    assert (await server.cluster.page(PATH, limit=0)).items == []

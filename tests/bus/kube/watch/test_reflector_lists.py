@@ -1,0 +1,42 @@
+"""What a reflector does with lists that hold too much, or what cannot be read."""
+
+from bus.kube.watch.contract import AnswerTooLargeError
+from bus.sources.catalogue import NODES, PODS
+from tests.bus.kube.watch.fakes import QUICK, Followed, line, page, pod
+
+UNREADABLE = b'{"metadata":{"uid":"h","name":"hidden","namespace":"team-a","resourceVersion":5}}'
+
+
+async def test_the_state_names_what_the_newest_list_holds_and_no_row_has():
+    """Also of other kinds; until a list holds no such object."""
+    for source in (PODS, NODES):
+        pages = [page("3", pod("a", "3"), UNREADABLE), page("9", pod("a", "3"))]
+        async with Followed(pages, source=source) as followed:
+            await followed.until(lambda f: f.state.unread_count)
+
+            assert list(followed.state.unread) == ["team-a/hidden"]
+            assert "resourceVersion" in followed.state.unread["team-a/hidden"]
+
+            followed.reflector.relist("test")
+            await followed.until(lambda f: not f.state.unread_count)
+
+            assert followed.state.unread == {}
+
+
+async def test_a_refused_watch_record_is_named_by_the_list_that_follows_it():
+    hidden = {"metadata": {"uid": "h", "name": "hidden", "namespace": "team-a"}}
+    watches = [[line("ADDED", hidden)]]
+    async with Followed([page("3"), page("9", UNREADABLE)], watches) as followed:
+        await followed.until(lambda f: f.state.unread_count)
+
+        assert followed.state.unread_count == 1
+
+
+async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
+    """Thirty pods whose arguments are `<`, 9 MiB of JSON each, were a list that never came."""
+    too_large = [AnswerTooLargeError(limit=1)] * 4
+    async with Followed([*too_large, page("3", pod("a", "3"))], settings=QUICK) as followed:
+        await followed.until(lambda f: f.lists())
+
+        assert followed.cluster.limits == [500, 62, 7, 1, 1]
+        assert followed.lists()[0]["uids"] == ["a"]
