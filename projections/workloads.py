@@ -41,7 +41,7 @@ workloads = row_table(
 )
 
 
-class Asked(msgspec.Struct, frozen=True, array_like=True):
+class Requested(msgspec.Struct, frozen=True, array_like=True):
     """The newest word on what a workload asks for, and the observation that said it."""
 
     resource_version: str
@@ -68,7 +68,7 @@ class Workload(msgspec.Struct, frozen=True):
     history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
     #: None = nothing was said yet of its demand.
-    asked: Asked | None = None
+    asked: Requested | None = None
     sequence: int = 0
 
     @property
@@ -112,7 +112,7 @@ def fold(row: Workload | None, fact: WorkloadObserved | WorkloadVanished, event:
     )
 
 
-def _asked(fact: WorkloadObserved, event: Event) -> Asked | None:
+def _asked(fact: WorkloadObserved, event: Event) -> Requested | None:
     """What ``fact`` says of the demand; None where it says nothing (version 1)."""
     ask = None
     if fact.demand is not None:
@@ -127,10 +127,10 @@ def _asked(fact: WorkloadObserved, event: Event) -> Asked | None:
         )
     elif UNREADABLE not in fact.notes:
         return None
-    return Asked(fact.resource_version, event.time_us, ask)
+    return Requested(fact.resource_version, event.time_us, ask)
 
 
-def _newer(known: Asked | None, said: Asked | None) -> Asked | None:
+def _newer(known: Requested | None, said: Requested | None) -> Requested | None:
     if known is None or said is None:
         return known or said
     one, other = (known.resource_version, known.time_us), (said.resource_version, said.time_us)

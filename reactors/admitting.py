@@ -27,14 +27,14 @@ from reactors.admission.handler import Handler
 from reactors.admission.metrics import Decisions
 from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
-from reactors.admission.reconciler import Keeper
-from reactors.admission.state import View
+from reactors.admission.reconciler import Reconciler
+from reactors.admission.state import AdmissionState
 from reactors.admission.withdrawing import Withdrawals
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.plan import count_all
 from reactors.queue.releasing import Releasing
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 from reactors.webhook import proof
 from reactors.webhook.application import Failure
 from reactors.webhook.failure import closed_for
@@ -48,9 +48,9 @@ class Admission(msgspec.Struct, frozen=True):
     """The admission side of one process."""
 
     journals: Journals
-    view: View
+    view: AdmissionState
     handler: Handler
-    keeper: Keeper | None
+    keeper: Reconciler | None
     decisions: Decisions
     withdrawals: Withdrawals
     releasing: Releasing | None = None
@@ -75,14 +75,14 @@ async def following(
     waits by ``starts``.
     """
     journals = Journals(transport, clock, cluster=cluster, source=source)
-    view = View(cluster, journals, requires_namespaces=requires_namespaces)
+    view = AdmissionState(cluster, journals, requires_namespaces=requires_namespaces)
     journals.listen(view.take)
     decisions = Decisions(cluster)
     journals.listen(decisions.take)
-    lines = Lines(view)
+    lines = QueueState(view)
     journals.listen(lines.take)
     journals.listen(partial(_counting, journals, lines))
-    keeper = Keeper(journals, view, clock) if keeps else None
+    keeper = Reconciler(journals, view, clock) if keeps else None
     if not keeps:
         journals.listen(lambda event: view.unmark())
     releasing = None
@@ -106,13 +106,13 @@ async def following(
         yield admission
 
 
-def _counting(journals: Journals, lines: Lines, event: Event) -> None:
+def _counting(journals: Journals, lines: QueueState, event: Event) -> None:
     """Have elastic trees count what is wanted of them, at each tick of the history."""
     if event.type == ClockTicked.wire_type and event.cluster == lines.cluster:
         count_all(journals.trees, lines, event.time_us)
 
 
-async def _relisting(keeper: Keeper, clock: Clock, relist: Callable[[str], None]) -> None:
+async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], None]) -> None:
     while True:
         await asyncio.sleep(DUE_SECONDS)
         for kind in sorted(keeper.due(clock.now_us())):

@@ -5,7 +5,7 @@ Times are whole seconds; one key, ``limits.cpu``, unless a test says more.
 
 from bus.clock import SECOND_US
 from bus.events.admissions import Meter, QuotaDeclared, QuotaSpec, TreeMetered
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare
@@ -39,7 +39,7 @@ class Books:
 
     def store(self, *facts, at=0):
         """Append facts that were decided on the tree as it is."""
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         for fact in facts:
             draft.add(fact, at * SECOND_US)
         start = self.tree.sequence + 1
@@ -47,7 +47,9 @@ class Books:
 
     def ask(self, uid="w", demand=1, quota="q", at=0, **fields):
         """A webhook decides and stores; the answer."""
-        answer = decide(Draft(self.tree), request(uid, demand, quota, **fields), at * SECOND_US)
+        answer = decide(
+            TreeOverlay(self.tree), request(uid, demand, quota, **fields), at * SECOND_US
+        )
         self.store(answer, at=at)
         return answer
 
@@ -56,7 +58,7 @@ class Books:
         spec = None if hard is None else spec_of(hard, **fields)
         uid = f"uid-{name}"
         proposal = Proposal(operation, name, uid, parent, spec, old_parent=old_parent or parent)
-        answer = declare(Draft(self.tree), proposal, at * SECOND_US)
+        answer = declare(TreeOverlay(self.tree), proposal, at * SECOND_US)
         self.store(answer, at=at)
         return answer
 
@@ -64,7 +66,7 @@ class Books:
         """The keeper sees a quota's object (``hard`` None: its end); what it says, or None."""
         spec = None if hard is None else spec_of(hard, **fields)
         seen = SeenQuota(name, uid or f"uid-{name}", BUSINESS, parent, spec, at * SECOND_US)
-        fact = declared(Draft(self.tree), seen)
+        fact = declared(TreeOverlay(self.tree), seen)
         if fact is not None:
             self.store(fact, at=at)
         return fact
@@ -79,13 +81,13 @@ class Books:
             grant = self.tree.nodes[name].grants[uid]
             if shows(grant, seen):
                 self.confirmed[(name, uid)] = grant.number
-        facts = settle(Draft(self.tree), seen, self.confirmed)
+        facts = settle(TreeOverlay(self.tree), seen, self.confirmed)
         self.store(*facts, at=at)
         return facts
 
     def miss(self, uid="w", at=0):
         """A complete list asked for then has no such object; what the keeper says."""
-        facts = settle(Draft(self.tree), Absent(uid, at * SECOND_US), self.confirmed)
+        facts = settle(TreeOverlay(self.tree), Absent(uid, at * SECOND_US), self.confirmed)
         self.store(*facts, at=at)
         return facts
 

@@ -27,8 +27,8 @@ from deploy.cli.filters import (
     wanted,
 )
 from deploy.cli.notes import unassigned
-from deploy.cli.notes.position import Standing, standing, unwatched
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.notes.position import LedgerPosition, standing, unwatched
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.output import say, write
 from deploy.cli.rendering.report_table import print_report
@@ -60,7 +60,7 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    asked: Asked,
+    asked: CommandContext,
     by: By = None,
     start: times.From = None,
     end: times.To = None,
@@ -148,7 +148,7 @@ def _added(rows: list[reports.Row]) -> reports.Sums:
 
 
 def _question(
-    stands: Standing,
+    stands: LedgerPosition,
     groups: tuple[str, ...],
     start: str | None,
     end: str | None,
@@ -174,7 +174,7 @@ def _question(
 
 
 def _notes(
-    stands: Standing, question: reports.Question, unknown_s: int, amounts: bool
+    stands: LedgerPosition, question: reports.Question, unknown_s: int, amounts: bool
 ) -> list[str]:
     """What stands beside the figures: as of which event, unknown time, parked events."""
     unknown = "" if amounts else f" · {unknown_s:,} s of unknown time beside the figures"
@@ -189,7 +189,7 @@ def _notes(
 
 
 def acct(
-    asked: Asked,
+    asked: CommandContext,
     team: Team = None,
     user: User = None,
     namespace: Namespace = None,

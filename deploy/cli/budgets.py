@@ -16,7 +16,7 @@ from bus.kube.crds.keys import CASH, key_amount
 from deploy.cli import times
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import exhausted, hours_text
 from deploy.cli.rendering.answers import answer, field
@@ -63,7 +63,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(
-    asked: Asked,
+    asked: CommandContext,
     quota: Annotated[
         str | None, typer.Argument(metavar="[QUOTA]", help="Only those of this quota.")
     ] = None,
@@ -172,7 +172,7 @@ def _entries(
 
 
 def credit(
-    asked: Asked,
+    asked: CommandContext,
     quota: Annotated[str, typer.Argument(metavar="QUOTA", help="The quota's name.")],
     key: Annotated[str, typer.Argument(metavar="KEY", help="Of its budget, such as limits.cpu.")],
     hours: Hours,
@@ -213,7 +213,7 @@ def credit(
     write([said], asked.output, title="Credited", one=True)
 
 
-def _said(asked: Asked, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
+def _said(asked: CommandContext, cluster: str, entry: BudgetCredited) -> dict[str, Any] | None:
     """The entry of this ``ref`` in the ledger; None for none. Raises typer.BadParameter where it says something else."""
     with reading(asked.place) as connection:
         rows = _entries(connection, None, cluster)
@@ -240,7 +240,7 @@ def _amount(key: str, hours: str) -> int:
     return sign * amount
 
 
-def _known(asked: Asked, quota: str, key: str, cluster: str | None) -> str:
+def _known(asked: CommandContext, quota: str, key: str, cluster: str | None) -> str:
     """The cluster whose quota has this budget. Raises typer.BadParameter: an entry beside no budget would be lost."""
     with reading(asked.place) as connection:
         rows = _budgets(connection, None, cluster)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 
@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    asked: Asked,
+    asked: CommandContext,
     part: Annotated[
         str | None, typer.Argument(metavar="[PART]", help="Only this part, such as culling.")
     ] = None,

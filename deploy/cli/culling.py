@@ -14,7 +14,7 @@ import typer
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli import times
 from deploy.cli.notes.position import standing
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
@@ -50,7 +50,7 @@ def register(app: typer.Typer) -> None:
     command(app, "undo")(undo)
 
 
-def notebooks(asked: Asked, cluster: Cluster = None) -> None:
+def notebooks(asked: CommandContext, cluster: Cluster = None) -> None:
     """Every running notebook: is it used, since when not, when is it stopped, by what evidence.
 
     STATE is what would be decided at the ledger's moment: keep, warn, cull, unknown (never stopped), or stopped. Where
@@ -121,7 +121,7 @@ _COLUMNS = (
 
 
 def simulate(
-    asked: Asked,
+    asked: CommandContext,
     idle: Annotated[
         list[str],
         typer.Option("--idle", metavar="SPAN", help="Idle limit, 30m or 2h; again for more."),
@@ -294,7 +294,7 @@ def _seconds(text: str, option: str) -> int:
 
 
 def undo(
-    asked: Asked,
+    asked: CommandContext,
     decision: Annotated[str, typer.Argument(metavar="DECISION", help="The cull's id.")],
     author: Author = None,
     cluster: Cluster = None,

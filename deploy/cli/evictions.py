@@ -10,7 +10,7 @@ import typer
 
 from bus.clock import SECOND_US
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
@@ -43,7 +43,7 @@ def register(app: typer.Typer) -> None:
     command(app, "evictions", question=True)(evictions)
 
 
-def evictions(asked: Asked, most: Most = 100) -> None:
+def evictions(asked: CommandContext, most: Most = 100) -> None:
     """The newest evictions: which pod, for which quota, why, on which numbers, and what became of it.
 
     RESULT is shadow where evictions are only recorded, and `not yet` of a pod that has to go and is held back: MESSAGE says by

@@ -16,7 +16,7 @@ from bus.clock import format_stamp
 from bus.errors import LedgerError
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say, write
@@ -59,7 +59,7 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    asked: Asked,
+    asked: CommandContext,
     file: Annotated[
         Path,
         typer.Argument(
@@ -94,7 +94,7 @@ def export(
 
 
 def events(
-    asked: Asked,
+    asked: CommandContext,
     schema: Annotated[
         bool, typer.Option("--schema", help="Print the vocabulary as JSON Schema.")
     ] = False,
@@ -181,7 +181,7 @@ def _described(fact: type[Fact]) -> type[msgspec.Struct]:
 
 
 def sql(
-    asked: Asked,
+    asked: CommandContext,
     query: Annotated[
         str, typer.Argument(metavar="QUERY", help="One SELECT; - reads it from stdin.")
     ],

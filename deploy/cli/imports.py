@@ -19,7 +19,7 @@ from bus.errors import TimestampError
 from bus.events.histories import HistoryImported
 from bus.sources import openb
 from bus.sources.events import read_lines
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.output import write
 from deploy.hints import hint
@@ -35,7 +35,7 @@ def register(app: typer.Typer) -> None:
 
 
 def trace(
-    asked: Asked,
+    asked: CommandContext,
     folder: Annotated[
         Path, typer.Argument(metavar="DIR", help="Folder with the trace's CSV files.")
     ],
@@ -64,7 +64,7 @@ def trace(
 
 
 def _trace(
-    asked: Asked, folder: Path, pods: Path | None, nodes: Path | None, epoch_us: int
+    asked: CommandContext, folder: Path, pods: Path | None, nodes: Path | None, epoch_us: int
 ) -> Iterable[Event]:
     settings = asked.settings
     policy, cluster = settings.labels.policy(), settings.cluster.name
@@ -78,7 +78,7 @@ def _trace(
 
 
 def recorded(
-    asked: Asked,
+    asked: CommandContext,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="FILE.ndjson or FILE.ndjson.zst.")],
     whole: Annotated[
         bool,
@@ -106,7 +106,7 @@ def recorded(
 
 
 def _take_in(
-    asked: Asked, origin: HistoryImported, events: Iterable[Event], total: int | None
+    asked: CommandContext, origin: HistoryImported, events: Iterable[Event], total: int | None
 ) -> None:
     began = time.monotonic()
     bar = Progress(
@@ -134,7 +134,7 @@ def _take_in(
     _summary(asked, origin.input, taken, time.monotonic() - began)
 
 
-def _summary(asked: Asked, name: str, taken: Taken, seconds: float) -> None:
+def _summary(asked: CommandContext, name: str, taken: Taken, seconds: float) -> None:
     row = {"input": name, **msgspec.structs.asdict(taken), "seconds": round(seconds, 2)}
     footer = ["Ask: " + "    ".join(map(hint, ("report --by team,day", "acct", "status")))]
     if asked.output is Format.TABLE:

@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from bus.clock import format_stamp
 from bus.errors import LedgerError
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.consoles import console
@@ -59,7 +59,7 @@ def bar(text: str) -> Iterator[Told]:
 
 
 @contextmanager
-def looking(asked: Asked) -> Iterator[Store]:
+def looking(asked: CommandContext) -> Iterator[Store]:
     """The ledger, only to look at. Raises AbsentLedgerError."""
     made = reader(asked.place)
     try:
@@ -69,7 +69,7 @@ def looking(asked: Asked) -> Iterator[Store]:
 
 
 @contextmanager
-def writing(asked: Asked, purpose: str) -> Iterator[Store]:
+def writing(asked: CommandContext, purpose: str) -> Iterator[Store]:
     """The ledger for this process alone. Raises AbsentLedgerError and LedgerBusyError."""
     reader(asked.place).dispose()
     with (
@@ -80,7 +80,7 @@ def writing(asked: Asked, purpose: str) -> Iterator[Store]:
 
 
 def replay(
-    asked: Asked,
+    asked: CommandContext,
     swap: Annotated[
         bool, typer.Option("--swap", help="Put the rebuilt rows in place; end `bursar up` first.")
     ] = False,
@@ -125,7 +125,7 @@ def replay(
 
 
 @contextmanager
-def _beside(asked: Asked) -> Iterator[Store]:
+def _beside(asked: CommandContext) -> Iterator[Store]:
     """The ledger beside its writer: a rebuild writes in its own place only."""
     reader(asked.place).dispose()
     with ledger(asked.settings) as store:
@@ -133,7 +133,7 @@ def _beside(asked: Asked) -> Iterator[Store]:
 
 
 def verify(
-    asked: Asked,
+    asked: CommandContext,
     heads: Annotated[
         Path | None,
         typer.Option("--heads", metavar="FILE", help="A copy of heads.jsonl, kept elsewhere."),
@@ -215,7 +215,7 @@ def verify(
 
 
 def recover(
-    asked: Asked,
+    asked: CommandContext,
     yes: Annotated[
         bool, typer.Option("--yes", help="Also make the stream anew where it holds other events.")
     ] = False,
@@ -238,7 +238,7 @@ def recover(
     write([msgspec.structs.asdict(found)], asked.output, title="Recovery", one=True)
 
 
-def parked_list(asked: Asked) -> None:
+def parked_list(asked: CommandContext) -> None:
     """Every parked event and why it was parked.
 
     Example: bursar parked list
@@ -253,7 +253,7 @@ def parked_list(asked: Asked) -> None:
 
 
 def parked_show(
-    asked: Asked,
+    asked: CommandContext,
     sequence: Annotated[int, typer.Argument(min=1, metavar="SEQUENCE")],
 ) -> None:
     """One parked event as it was said.
@@ -276,7 +276,7 @@ def parked_show(
     write([told], asked.output, title="Parked", one=True)
 
 
-def parked_redrive(asked: Asked) -> None:
+def parked_redrive(asked: CommandContext) -> None:
     """Fold parked events once more, after a fix: each at its own place in the history. End `bursar up` first.
 
     Example: bursar parked redrive

@@ -1,6 +1,6 @@
 """Options that every command takes, before or after its name, and how a command is declared.
 
-A command is a function whose first parameter is :class:`Asked`. The decorator gives it the common options; one
+A command is a function whose first parameter is :class:`CommandContext`. The decorator gives it the common options; one
 given after the command's name wins over the same one given before it.
 """
 
@@ -21,7 +21,7 @@ import typer
 from deploy.cli.light import LightCommand
 
 if TYPE_CHECKING:
-    from deploy.settings.place import Place
+    from deploy.settings.place import LedgerPlace
     from deploy.settings.shape import Settings
 
 #: Exit code when the reader of the output went away, as a shell has it for SIGPIPE.
@@ -50,7 +50,7 @@ class Given:
     debug: bool = False
 
 
-class Asked:
+class CommandContext:
     """What a command is asked with: the settings (read when first needed) and the output format.
 
     A question to the ledger needs its :attr:`place` only, which is there sooner than all :attr:`settings` are.
@@ -67,7 +67,7 @@ class Asked:
         return load(self.given_options, self._given.config)
 
     @functools.cached_property
-    def place(self) -> Place:
+    def place(self) -> LedgerPlace:
         """Where the ledger is, and its cluster. Raises SettingsError."""
         from deploy.settings.place import place
 
@@ -151,7 +151,11 @@ WATCH_SECONDS = 2.0
 
 
 def _once(
-    function: Callable[..., None], asked: Asked, values: dict[str, Any], *, is_watched: bool
+    function: Callable[..., None],
+    asked: CommandContext,
+    values: dict[str, Any],
+    *,
+    is_watched: bool,
 ) -> None:
     """One answer. A watched one begins at the top of the terminal, and goes on where a code says that not all is well."""
     if is_watched and sys.stdout.isatty():
@@ -178,7 +182,7 @@ def remember(context: typer.Context, **options: Any) -> Given:
 def command(
     app: typer.Typer, name: str | None = None, **options: Any
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a command of ``app`` with the common options. Its function takes :class:`Asked` first.
+    """Declare a command of ``app`` with the common options. Its function takes :class:`CommandContext` first.
 
     With ``question=True`` it only looks, and takes ``--watch``.
     """
@@ -197,7 +201,7 @@ def command(
             given = remember(context, **common)
             try:
                 while True:
-                    _once(function, Asked(given), values, is_watched=again)
+                    _once(function, CommandContext(given), values, is_watched=again)
                     if not again:
                         return
                     time.sleep(WATCH_SECONDS)

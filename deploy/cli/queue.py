@@ -13,7 +13,7 @@ from bus.events.queues import MOST_PRIORITY, QueueOrdered
 from bus.kube.crds.keys import key_text
 from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
@@ -49,7 +49,7 @@ def register(app: typer.Typer) -> None:
 
 
 def show(
-    asked: Asked,
+    asked: CommandContext,
     quota: Annotated[
         str | None, typer.Argument(metavar="QUOTA", help="Only this one's queue.")
     ] = None,
@@ -85,7 +85,7 @@ def show(
 
 
 def move(
-    asked: Asked,
+    asked: CommandContext,
     name: Named,
     priority: Annotated[
         int | None,
@@ -107,7 +107,11 @@ def move(
 
 
 def hold(
-    asked: Asked, name: Named, reason: Reason = "", author: Author = None, cluster: Cluster = None
+    asked: CommandContext,
+    name: Named,
+    reason: Reason = "",
+    author: Author = None,
+    cluster: Cluster = None,
 ) -> None:
     """Keep what waits from starting, until `bursar queue release`. Nobody waits for it meanwhile.
 
@@ -118,7 +122,11 @@ def hold(
 
 
 def release(
-    asked: Asked, name: Named, reason: Reason = "", author: Author = None, cluster: Cluster = None
+    asked: CommandContext,
+    name: Named,
+    reason: Reason = "",
+    author: Author = None,
+    cluster: Cluster = None,
 ) -> None:
     """Let what was held by `bursar queue hold` come in its turn again.
 
@@ -129,7 +137,7 @@ def release(
 
 
 def _order(
-    asked: Asked, name: str, action: str, priority: int | None, reason: str, author: str | None,
+    asked: CommandContext, name: str, action: str, priority: int | None, reason: str, author: str | None,
     cluster: str | None,
 ) -> None:  # fmt: skip
     from deploy.queries.queues import order

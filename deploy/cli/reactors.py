@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 
 Author = Annotated[
@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
     command(app, "resume")(resume)
 
 
-def pause(asked: Asked, reason: Reason = "", author: Author = None) -> None:
+def pause(asked: CommandContext, reason: Reason = "", author: Author = None) -> None:
     """Stop every reactor at once: nothing is decided and nothing is done until `bursar resume`. Asks and quotas go on.
 
     \b
@@ -32,7 +32,7 @@ def pause(asked: Asked, reason: Reason = "", author: Author = None) -> None:
     _order(asked, True, reason, author)
 
 
-def resume(asked: Asked, reason: Reason = "", author: Author = None) -> None:
+def resume(asked: CommandContext, reason: Reason = "", author: Author = None) -> None:
     """Let the reactors go on. What was decided before the pause is too old by then and is decided again.
 
     \b
@@ -41,7 +41,7 @@ def resume(asked: Asked, reason: Reason = "", author: Author = None) -> None:
     _order(asked, False, reason, author)
 
 
-def _order(asked: Asked, is_paused: bool, reason: str, author: str | None) -> None:
+def _order(asked: CommandContext, is_paused: bool, reason: str, author: str | None) -> None:
     from deploy.commands.orders import pause as order
     from deploy.runtime.bootstrap import run
 

@@ -18,7 +18,7 @@ from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_line, enforces_nothing
 from deploy.cli.notes.unread import unread, unread_lines
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.clocks import clock_offset, clock_trouble
 from deploy.cli.rendering.output import write
@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
 
 
 def status(
-    asked: Asked,
+    asked: CommandContext,
     live: Annotated[bool, typer.Option("--live", help="Also fail when no bus is running.")] = False,
     most: Annotated[int, typer.Option("--max-lag", help="Most events that may wait.")] = 10_000,
 ) -> None:

@@ -11,7 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from bus.clock import SystemClock
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.output import say
@@ -30,7 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    asked: Asked,
+    asked: CommandContext,
     once: Annotated[
         bool, typer.Option("--once", help="End when everything said so far is in the books.")
     ] = False,

@@ -6,7 +6,7 @@ from importlib import metadata
 
 import typer
 
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 
 
 def register(app: typer.Typer) -> None:
@@ -14,7 +14,7 @@ def register(app: typer.Typer) -> None:
     command(app, "version")(version)
 
 
-def version(asked: Asked) -> None:
+def version(asked: CommandContext) -> None:
     """The version of this program."""
     print(told())
 

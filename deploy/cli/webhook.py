@@ -6,7 +6,7 @@ import asyncio
 
 import typer
 
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 from deploy.errors import SettingsError, StoppedError
 from deploy.settings.admission import told_of
@@ -18,7 +18,7 @@ def register(app: typer.Typer) -> None:
     command(app, "webhook")(webhook)
 
 
-def webhook(asked: Asked) -> None:
+def webhook(asked: CommandContext) -> None:
     """Answer admission reviews in one more process, beside the one that `bursar up` runs.
 
     Any number of them may run: what they decide stands in one history, and each decision on all before it. They need the

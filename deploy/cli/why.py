@@ -17,7 +17,7 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kube.crds.keys import CASH, key_text
 from deploy.cli.explaining import queue, reactors
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.finding import find, names
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering.answers import answer, field
@@ -66,7 +66,7 @@ def register(app: typer.Typer) -> None:
 
 
 def why(
-    asked: Asked,
+    asked: CommandContext,
     name: Annotated[
         str,
         typer.Argument(

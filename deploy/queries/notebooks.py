@@ -18,7 +18,7 @@ from projections.quota_trees.queries import Select, archived
 from reactors.culling.decide import Judged, judged
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.reactor import reactor
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 from reactors.engine.policies import Current
 from reactors.engine.replica import Blocked, Replica
 
@@ -29,7 +29,7 @@ class Notebooks(msgspec.Struct, frozen=True):
     now_us: int
     current: Current | None
     is_paused: bool
-    view: CullingView
+    view: CullingState
     judged: tuple[Judged, ...]
     #: By pod uid: what is due and held back.
     blocked: dict[str, Blocked]
@@ -44,7 +44,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
         for event in part:
             replica.take(event)
     view = replica.states[NAME]
-    assert isinstance(view, CullingView)
+    assert isinstance(view, CullingState)
     _know(select, cluster, view)
     current = replica.policies.of(NAME)
     policy = current.policy if current is not None else CullingPolicy()
@@ -55,7 +55,7 @@ def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
     return Notebooks(now_us, current, replica.policies.is_paused, view, tuple(found), blocked)
 
 
-def _know(select: Select, cluster: str, view: CullingView) -> None:
+def _know(select: Select, cluster: str, view: CullingState) -> None:
     """Fill in the activity of live pods, and their images from the newest sample of each."""
     query = sa.select(notebook_activity).where(notebook_activity.c.cluster == cluster)
     for row in map(codec.row, select(query)):

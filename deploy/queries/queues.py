@@ -19,13 +19,13 @@ from bus.events.vocabulary import Fact
 from bus.memory import MemoryTransport
 from projections.quota_trees import Tree
 from projections.quota_trees.queries import Select, archived
-from reactors.admission.mapping import Place
-from reactors.admission.state import View
+from reactors.admission.mapping import QuotaRef
+from reactors.admission.state import AdmissionState
 from reactors.engine.journals import Journals
-from reactors.queue.explanation import Story, Turn
+from reactors.queue.explanation import WaitExplanation, WaitStep
 from reactors.queue.outlook import Outlook, outlooks
 from reactors.queue.plan import count_all, planned
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 
 if TYPE_CHECKING:
     from deploy.settings.shape import Settings
@@ -36,19 +36,19 @@ class _Archive:
 
     def __init__(self, cluster: str) -> None:
         self.journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
-        self.view = View(cluster, self.journals)
+        self.view = AdmissionState(cluster, self.journals)
         self.journals.listen(self.view.take)
-        self.lines = Lines(self.view)
+        self.lines = QueueState(self.view)
         self.journals.listen(self.lines.take)
 
-    def tree_of(self, where: Place) -> Tree | None:
+    def tree_of(self, where: QuotaRef) -> Tree | None:
         """The tree that a quota stands in."""
         return self.journals.trees.get(self.journals.places.get((where.kind, where.quota), ""))
 
     def read(self, select: Select, before: Callable[[Event], None] = lambda event: None) -> None:
         """All of it; ``before`` sees each event before anybody else."""
         # Pods say what has started, and nothing of who waits.
-        read: tuple[type[Fact], ...] = (*JOURNAL, *View.places, *Lines.orders)
+        read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places, *QueueState.orders)
         types = [fact.wire_type for fact in read]
         for events in archived(select, self.view.cluster, types, apart=False):
             for event in events:
@@ -77,10 +77,10 @@ def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]
 
 def stories(
     select: Select, cluster: str, uids: Collection[str], now_us: int
-) -> tuple[list[Turn], list[Outlook]]:
+) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
     archive = _Archive(cluster)
-    story = Story(archive.view, archive.lines, archive.tree_of, uids)
+    story = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids)
     archive.journals.listen(story.take)
     archive.read(select, story.before)
     every = (one for line in archive.outlooks(now_us).values() for one in line)

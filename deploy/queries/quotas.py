@@ -19,7 +19,7 @@ from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
-from deploy.settings.place import Place
+from deploy.settings.place import LedgerPlace
 from projections.engine.tables import checkpoints
 from projections.evidence import moments
 from projections.quota_trees import Node, Tree
@@ -27,7 +27,7 @@ from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select, archived
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import quotas
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.queue.demand import counted
 
@@ -37,7 +37,7 @@ class Consulted(msgspec.Struct, frozen=True):
 
     cluster: str
     journals: Journals
-    view: View
+    view: AdmissionState
     connection: sa.Connection
     sequence: int
     observed_us: int
@@ -57,20 +57,20 @@ class Consulted(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def consulting(place: Place, cluster: str | None = None) -> Iterator[Consulted]:
+def consulting(place: LedgerPlace, cluster: str | None = None) -> Iterator[Consulted]:
     """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
     AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
     """
     with reading(place) as connection:
         name = cluster or only_cluster(connection, place.cluster)
         journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")
-        view = View(name)
+        view = AdmissionState(name)
         journals.listen(view.take)
 
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
 
-        read: tuple[type[Fact], ...] = (*JOURNAL, *View.places)
+        read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places)
         types = [fact.wire_type for fact in read]
         for events in archived(select, name, types, apart=False):
             journals.take(events)

@@ -95,7 +95,7 @@ async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[B
 # keeping the books
 
 
-class Keeper(Protocol):
+class LedgerWriter(Protocol):
     """Whoever moves the ledger on."""
 
     #: Who that is, for whoever waits for it.
@@ -117,7 +117,7 @@ class Keeper(Protocol):
         """By which key heads are signed; "" where another process signs."""
 
 
-class OwnKeeper:
+class OwnLedgerWriter:
     """This process writes the ledger, and signs its heads now and then."""
 
     name = "this process"
@@ -153,7 +153,7 @@ class OwnKeeper:
         return f"{said}; this ledger's first head was signed by another key, {pinned.hex()}"
 
 
-class OtherKeeper:
+class OtherLedgerWriter:
     """Another process writes the ledger; this one looks how far it is."""
 
     signer = ""
@@ -181,7 +181,7 @@ def keeper(
     purpose: str,
     *,
     joins: bool = False,
-) -> Iterator[Keeper]:
+) -> Iterator[LedgerWriter]:
     """The one who moves this ledger on: ourselves, or with ``joins`` also another process that holds it.
 
     Raises LedgerBusyError where another holds it and may not be joined.
@@ -193,12 +193,14 @@ def keeper(
             # Another import ends its bus when it is done, under our feet.
             if not joins or "import" in error.holder:
                 raise
-            yield OtherKeeper(store, error.holder)
+            yield OtherLedgerWriter(store, error.holder)
             return
-        yield OwnKeeper(settings, store, transport)
+        yield OwnLedgerWriter(settings, store, transport)
 
 
-async def reach(keeper: Keeper, sequence: int, told: Callable[[int], None] | None = None) -> None:
+async def reach(
+    keeper: LedgerWriter, sequence: int, told: Callable[[int], None] | None = None
+) -> None:
     """Return when the ledger holds the event ``sequence``. Raises StalledError where it does not move for a minute."""
     await reached(lambda: keeper.sequence, sequence, f"the ledger, written by {keeper.name}", told)
 

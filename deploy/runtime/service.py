@@ -30,7 +30,7 @@ from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.runtime.admission import Figures, admitting
 from deploy.runtime.blocked import held_back
-from deploy.runtime.bootstrap import Bus, Keeper, bus, keeper, reach
+from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledgers import ledger
@@ -125,7 +125,7 @@ async def _work(
     progress: Progress,
     store: Store,
     opened: Bus,
-    keeping: Keeper,
+    keeping: LedgerWriter,
     once: bool,
     recording: bool,
 ) -> None:
@@ -302,7 +302,7 @@ async def _guarded(opened: Bus) -> None:
         require_safe(await opened.transport.guard(*opened.monitor_urls))
 
 
-async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Keeper) -> None:
+async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: LedgerWriter) -> None:
     while True:
         progress.projected = keeping.sequence
         progress.filled = keeping.filled

@@ -28,7 +28,7 @@ OTHERS = frozenset({"labels", "admission", "budgets", "culling", "evictions"})
 
 
 @dataclass(frozen=True)
-class Place:
+class LedgerPlace:
     """Where the ledger of this process is, and of which cluster it speaks where none is named."""
 
     data: Path
@@ -36,18 +36,18 @@ class Place:
     cluster: str
 
 
-def place(options: Mapping[str, Any], config: Path | None = None) -> Place:
+def place(options: Mapping[str, Any], config: Path | None = None) -> LedgerPlace:
     """The place, as :func:`deploy.settings.load.load` has it with the same ``options``. Raises SettingsError as that does."""
     found = _usual(options, config)
     if found is None:
         from deploy.settings.load import load
 
         settings = load(options, config)
-        found = Place(settings.data, settings.ledger_url, settings.cluster.name)
+        found = LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name)
     return found
 
 
-def _usual(options: Mapping[str, Any], config: Path | None) -> Place | None:
+def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | None:
     """The place; None where anything is unusual or wrong."""
     named = config or (Path(text) if (text := environment().get("BURSAR_CONFIG")) else None)
     file: Mapping[str, Any] = {}
@@ -79,7 +79,7 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> Place | None:
     except ValueError:
         return None
     folder = Path(data or default_data()).expanduser().absolute()
-    return Place(folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster)
+    return LedgerPlace(folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster)
 
 
 def _variables() -> dict[str, str] | None:

@@ -12,16 +12,17 @@ from projections.budgets.periods import Every, Period, Schedule
 from projections.budgets.spend import Piece, Spend, committed, spend_of
 from projections.budgets.status import (
     WARN_PERCENT,
+    BudgetStatus,
     Exhaustion,
     OnExhaustion,
     Phase,
     Rule,
-    Standing,
     advance,
 )
 
 __all__ = [
     "WARN_PERCENT",
+    "BudgetStatus",
     "Every",
     "Exhaustion",
     "OnExhaustion",
@@ -31,7 +32,6 @@ __all__ = [
     "Rule",
     "Schedule",
     "Spend",
-    "Standing",
     "advance",
     "committed",
     "spend_of",

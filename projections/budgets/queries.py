@@ -17,7 +17,7 @@ from projections.budgets.keys import AMOUNTS, account, account_of, is_paid_from
 from projections.budgets.periods import Period
 from projections.budgets.rows import budget_spends
 from projections.budgets.spend import Piece, Spend, committed, spend_of
-from projections.budgets.status import Standing
+from projections.budgets.status import BudgetStatus
 from projections.evidence import moments_s
 from projections.pod_runs import held_segments, pod_runs
 from projections.quota_trees.queries import archived, facts
@@ -33,7 +33,7 @@ def spends(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s
 
 def forecast(
     select: Select, cluster: str, quota: str, key: str, *, period: Period, hard: int, as_of_s: int
-) -> Standing:
+) -> BudgetStatus:
     """How ``key`` of a quota stands in a period, with its entries and what it is committed to from ``as_of_s`` on."""
     query = sa.select(budget_entries).where(
         budget_entries.c.cluster == cluster,
@@ -42,7 +42,7 @@ def forecast(
     )
     entries = [codec.row(row) for row in select(query)]
     found = list(_open(select, cluster, quota, key))
-    return Standing(
+    return BudgetStatus(
         period,
         hard,
         spending(select, cluster, quota, key, period),
@@ -64,7 +64,7 @@ _VIEW = sa.table(
 )  # fmt: skip
 
 
-def standings(select: Select, cluster: str) -> dict[tuple[str, str], Standing]:
+def standings(select: Select, cluster: str) -> dict[tuple[str, str], BudgetStatus]:
     """How every budget of a cluster stands at the ledger's moment, by (quota, key without ``cash/``).
 
     What :func:`forecast` says of each, in one question: 0.3 ms a budget.
@@ -75,7 +75,7 @@ def standings(select: Select, cluster: str) -> dict[tuple[str, str], Standing]:
         _, quota, key, start_s, end_s, is_granted, hard, credits, spent, rate, promised = row
         spend = Spend(spent, rate, rate * now_s)
         period = Period(start_s, end_s, bool(is_granted))
-        found[(quota, key)] = Standing(period, hard, spend, credits, promised)
+        found[(quota, key)] = BudgetStatus(period, hard, spend, credits, promised)
     return found
 
 

@@ -43,7 +43,7 @@ class Rule(msgspec.Struct, frozen=True):
         return cls(OnExhaustion(budget.exhaustion), budget.grace_seconds)
 
 
-class Standing(msgspec.Struct, frozen=True):
+class BudgetStatus(msgspec.Struct, frozen=True):
     """One key of a quota in one period. ``hard``, ``credits`` and ``committed`` in unit·seconds.
 
     A ``hard`` of 0 is no budget: exhausted from the period's first second.
@@ -113,7 +113,7 @@ class Exhaustion(msgspec.Struct, frozen=True):
         return self.exhausted_s + rule.grace_s
 
 
-def advance(before: Exhaustion | None, standing: Standing, at_s: int) -> Exhaustion:
+def advance(before: Exhaustion | None, standing: BudgetStatus, at_s: int) -> Exhaustion:
     """The judgement at ``at_s``, after ``before``. Call it before and after each change, and on ticks.
 
     Between two calls ``standing`` does not change, so the seconds it gives are exact however rare ticks are.
@@ -131,7 +131,7 @@ def advance(before: Exhaustion | None, standing: Standing, at_s: int) -> Exhaust
 
 
 def _since(
-    known: int | None, standing: Standing, amount: int, floor_s: int, at_s: int
+    known: int | None, standing: BudgetStatus, amount: int, floor_s: int, at_s: int
 ) -> int | None:
     """Since when ``amount`` is spent: as known, else the second it was reached, not before the last judgement."""
     if standing.spent(at_s) < amount:

@@ -2,6 +2,6 @@
 
 from projections.quota_trees.keys import charged, prefixes
 from projections.quota_trees.shape import Grant, Node
-from projections.quota_trees.tree import Draft, Tree
+from projections.quota_trees.tree import Tree, TreeOverlay
 
-__all__ = ["Draft", "Grant", "Node", "Tree", "charged", "prefixes"]
+__all__ = ["Grant", "Node", "Tree", "TreeOverlay", "charged", "prefixes"]

@@ -1,7 +1,7 @@
 """One quota tree as its journal says: nodes, grants, meters, and what is used of each key.
 
 ``used = self_used + the children's limits``, per key, at every node. A decision reads a
-:class:`Draft`: the tree with decisions on top that are not stored yet, so that many requests can
+:class:`TreeOverlay`: the tree with decisions on top that are not stored yet, so that many requests can
 be decided one after the other and appended together, or thrown away together when
 another process was faster. The same draft serves the webhook, the keeper and the model checker.
 
@@ -263,7 +263,7 @@ def _later(one: str, other: str) -> str:
     return other if not one or timelines.precedes(one, 0, other, 0) else one
 
 
-class Draft:
+class TreeOverlay:
     """A tree, and decisions about it that are not stored yet. Reading costs what the decisions touched.
 
     Answers count at once. What was observed (releases, quotas seen, meters) counts when it is stored.

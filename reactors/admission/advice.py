@@ -16,7 +16,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
 from bus.kube.kinds import Ask, Kind, asked
-from projections.quota_trees import Draft, charged
+from projections.quota_trees import TreeOverlay, charged
 from reactors.admission.decide import Request, decide, over
 from reactors.admission.declare import Proposal, declare
 
@@ -42,7 +42,7 @@ class Advice(msgspec.Struct, frozen=True):
 
 
 def advise(
-    draft: Draft,
+    draft: TreeOverlay,
     kind: Kind,
     object: Json,
     request: Request,
@@ -139,7 +139,7 @@ def _counted(kind: Kind) -> str:
     return f"{first.at}.{first.replicas}" if is_single else ""
 
 
-def _is_declared(draft: Draft, quota: str, hard: Mapping[str, int], now_us: int) -> bool:
+def _is_declared(draft: TreeOverlay, quota: str, hard: Mapping[str, int], now_us: int) -> bool:
     """Whether the quota's parent has room for these limits now."""
     node = draft.node(quota)
     if node is None or not hard:

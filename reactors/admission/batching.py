@@ -16,7 +16,7 @@ from collections.abc import Callable
 from bus.clock import Clock
 from bus.errors import WrongExpectationError
 from bus.events.admissions import AdmissionDecided, QuotaDeclared
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.engine.journals import Journals
 
 #: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
@@ -24,7 +24,7 @@ MAX_BATCH = 200
 
 Answer = AdmissionDecided | QuotaDeclared
 #: A decision still to be made: what to do with a draft at a time.
-Question = Callable[[Draft, int], Answer]
+Question = Callable[[TreeOverlay, int], Answer]
 
 
 class _Waiting:
@@ -34,7 +34,7 @@ class _Waiting:
         self.question, self.request, self.answer = question, request, answer
 
 
-class Desk:
+class DecisionBatcher:
     """One tree's queue. :meth:`ask` may be called by any number of tasks."""
 
     def __init__(self, journals: Journals, clock: Clock, tree: str) -> None:
@@ -74,7 +74,7 @@ class Desk:
     async def _settle(self, batch: list[_Waiting]) -> None:
         while batch:
             tree = self._journals.tree(self._tree)
-            draft, now_us = Draft(tree), self._clock.now_us()
+            draft, now_us = TreeOverlay(tree), self._clock.now_us()
             answers = []
             for waiting in batch:
                 answer = waiting.question(draft, now_us)

@@ -8,7 +8,7 @@ from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.admissions import TreeMetered
 from projections.cluster.rows import Node
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 
 
 def capacity(nodes: Iterable[Node]) -> dict[str, int]:
@@ -27,7 +27,7 @@ def capacity(nodes: Iterable[Node]) -> dict[str, int]:
     return total
 
 
-def sized(draft: Draft, total: Mapping[str, int]) -> TreeMetered | None:
+def sized(draft: TreeOverlay, total: Mapping[str, int]) -> TreeMetered | None:
     """The capacity of an elastic tree, where it changed."""
     if draft.tree.total == total:
         return None

@@ -14,9 +14,9 @@ from bus.kube import kinds
 from projections.cluster import POD
 from projections.quota_trees.keys import counted, summed
 from reactors.admission.lives import DEPTH, Undo
-from reactors.admission.mapping import Place, types_of
+from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.owners import Controllers, collects, controller_of, is_open
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.webhook.review import Answer, Review
 
 
@@ -30,7 +30,7 @@ class Holder(msgspec.Struct, frozen=True):
     demand: dict[str, int]
     types: dict[str, str]
     #: None = it belongs to no quota.
-    where: Place | None
+    where: QuotaRef | None
 
 
 class Below(msgspec.Struct, frozen=True):
@@ -48,7 +48,7 @@ class Below(msgspec.Struct, frozen=True):
 class Children:
     """Reads a view, and tells it what was let pass."""
 
-    def __init__(self, view: View, clock: Clock, controllers: Controllers) -> None:
+    def __init__(self, view: AdmissionState, clock: Clock, controllers: Controllers) -> None:
         self._view = view
         self._clock = clock
         self._controllers = controllers
@@ -106,7 +106,7 @@ class Children:
         node, grant = granted
         return Holder(
             uid, grant.kind, grant.namespace, grant.name, grant.demand, grant.types,
-            Place(node.kind, node.name, "", node.name),
+            QuotaRef(node.kind, node.name, "", node.name),
         )  # fmt: skip
 
     def unheld(self, below: Below, review: Review) -> Answer | None:

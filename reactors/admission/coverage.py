@@ -26,7 +26,7 @@ from reactors.admission.objects import Object
 from reactors.admission.owners import NODE, is_covering, is_open
 
 if TYPE_CHECKING:
-    from reactors.admission.state import View
+    from reactors.admission.state import AdmissionState
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US
@@ -43,7 +43,7 @@ class Charges(Protocol):
 class Coverage:
     """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
 
-    def __init__(self, view: View, charges: Charges | None) -> None:
+    def __init__(self, view: AdmissionState, charges: Charges | None) -> None:
         self._view = view
         self._charges = charges
         self.lives = Lives(self.parent_of, view.changed.add)

@@ -14,7 +14,7 @@ import msgspec
 
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
-from projections.quota_trees import Draft, Node, charged
+from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.shape import ELASTIC
 from reactors.admission.lives import largest
 
@@ -48,7 +48,9 @@ class Request(msgspec.Struct, frozen=True):
     unstated: dict[str, tuple[str, ...]] = {}
 
 
-def decide(draft: Draft, request: Request, now_us: int, refusal: str = "") -> AdmissionDecided:
+def decide(
+    draft: TreeOverlay, request: Request, now_us: int, refusal: str = ""
+) -> AdmissionDecided:
     """The answer to ``request`` on top of ``draft``; it is not added to the draft yet.
 
     ``refusal``: a reason that was found before any quota was asked.
@@ -101,7 +103,7 @@ def barred(node: Node, namespace: str) -> str:
     return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 
 
-def unspecified(draft: Draft, node: Node, request: Request) -> tuple[Deficit, ...]:
+def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Deficit, ...]:
     """The keys of ``limits.<resource>`` that the quota limits and containers state nothing of, by name.
 
     Where the quota charges requests instead, only containers that state no request either.
@@ -124,14 +126,14 @@ def unspecified(draft: Draft, node: Node, request: Request) -> tuple[Deficit, ..
     return tuple(found[key] for key in sorted(found))
 
 
-def covers(draft: Draft, request: Request) -> bool:
+def covers(draft: TreeOverlay, request: Request) -> bool:
     """Whether its quota holds all that it asks for itself already."""
     grant = draft.grant(request.quota, request.uid)
     wanted = charged(request.demand, request.types)
     return grant is not None and all(n <= grant.charge.get(key, 0) for key, n in wanted.items())
 
 
-def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | None:
+def adopt(draft: TreeOverlay, request: Request, reason: str) -> AdmissionDecided | None:
     """The charge for an object that is there and was never admitted with that much, its children included; None if it was.
 
     It is charged unchecked, above the limit if need be: it exists. ``reason``: ``ungoverned``, ``outgrown`` where only its
@@ -147,7 +149,7 @@ def adopt(draft: Draft, request: Request, reason: str) -> AdmissionDecided | Non
     return _answer(draft, request, "adopted", reason, charge)
 
 
-def move(draft: Draft, request: Request, owner: str) -> AdmissionDecided:
+def move(draft: TreeOverlay, request: Request, owner: str) -> AdmissionDecided:
     """The charge of an object whose ``owner`` is deleted without it: taken from the owner's, in one entry.
 
     Nothing new runs, so nothing is checked: where the owner was charged with less, the rest is charged above the limit.
@@ -166,7 +168,7 @@ def move(draft: Draft, request: Request, owner: str) -> AdmissionDecided:
 
 
 def over(
-    draft: Draft, node: Node, rises: dict[str, int], namespace: str = ""
+    draft: TreeOverlay, node: Node, rises: dict[str, int], namespace: str = ""
 ) -> tuple[Deficit, ...]:
     """The keys of which ``node`` has not enough left for ``rises``, by name."""
     found = []
@@ -178,7 +180,7 @@ def over(
     return tuple(found)
 
 
-def _spent(draft: Draft, node: Node, request: Request, now_us: int) -> tuple[Deficit, ...]:
+def _spent(draft: TreeOverlay, node: Node, request: Request, now_us: int) -> tuple[Deficit, ...]:
     """The budgets that are used up: anything that rises is refused then, whatever it asks for."""
     found = []
     for key in sorted(node.spec.cash):
@@ -189,7 +191,7 @@ def _spent(draft: Draft, node: Node, request: Request, now_us: int) -> tuple[Def
 
 
 def _answer(
-    draft: Draft,
+    draft: TreeOverlay,
     request: Request,
     verdict: str,
     reason: str,

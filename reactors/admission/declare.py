@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.events.admissions import Deficit, QuotaDeclared, QuotaSpec
-from projections.quota_trees import Draft, Node
+from projections.quota_trees import Node, TreeOverlay
 from projections.quota_trees.elastic import review
 from projections.quota_trees.elastic.rules import with_defaults
 from projections.quota_trees.elastic.topology import Topology
@@ -41,7 +41,7 @@ class Proposal(msgspec.Struct, frozen=True):
     old_parent: str = ""
 
 
-def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
+def declare(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclared:
     """The answer to a proposal about a BizGroupResourceQuota on top of ``draft``.
 
     Reasons: ``fits``; ``name-exists``; ``parent-immutable``; ``parent-unknown``; ``parent-unready``;
@@ -68,7 +68,7 @@ def declare(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
     return _under(draft, proposal, node, proposal.spec)
 
 
-def declare_elastic(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDeclared:
+def declare_elastic(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclared:
     """The answer to a proposal about an ElasticQuota: Koordinator's rules, with their reasons.
 
     Proposals that were admitted count as if they stood. Source: ``koordinator.md`` section 2.8.
@@ -90,7 +90,9 @@ def declare_elastic(draft: Draft, proposal: Proposal, now_us: int) -> QuotaDecla
     return _answer(draft, proposal, reason, keys=refusal.keys if refusal else (), kind=ELASTIC)
 
 
-def _under(draft: Draft, proposal: Proposal, node: Node | None, spec: QuotaSpec) -> QuotaDeclared:
+def _under(
+    draft: TreeOverlay, proposal: Proposal, node: Node | None, spec: QuotaSpec
+) -> QuotaDeclared:
     parent = draft.node(proposal.parent)
     above = _above(draft, proposal.parent)
     if proposal.name in above:
@@ -118,7 +120,7 @@ def _under(draft: Draft, proposal: Proposal, node: Node | None, spec: QuotaSpec)
     return _answer(draft, proposal, "fits")
 
 
-def _deleted(draft: Draft, proposal: Proposal) -> QuotaDeclared:
+def _deleted(draft: TreeOverlay, proposal: Proposal) -> QuotaDeclared:
     node = draft.node(proposal.name)
     if node is not None and node.children:
         return _answer(draft, proposal, "has-children")
@@ -127,7 +129,7 @@ def _deleted(draft: Draft, proposal: Proposal) -> QuotaDeclared:
     return _answer(draft, proposal, "fits")
 
 
-def _missing_below(draft: Draft, node: Node | None, spec: QuotaSpec) -> tuple[str, ...]:
+def _missing_below(draft: TreeOverlay, node: Node | None, spec: QuotaSpec) -> tuple[str, ...]:
     """Keys new to ``spec`` which a child of the quota does not limit."""
     if node is None:
         return ()
@@ -135,7 +137,7 @@ def _missing_below(draft: Draft, node: Node | None, spec: QuotaSpec) -> tuple[st
     return tuple(sorted(k for k in new if any(k not in c for c in node.children.values())))
 
 
-def _above(draft: Draft, name: str) -> list[str]:
+def _above(draft: TreeOverlay, name: str) -> list[str]:
     """The quota ``name`` and those above it, the next one first; a cycle ends at the deepest level."""
     names: list[str] = []
     while name and len(names) < MAX_LEVELS:
@@ -146,7 +148,7 @@ def _above(draft: Draft, name: str) -> list[str]:
 
 
 def _answer(
-    draft: Draft,
+    draft: TreeOverlay,
     proposal: Proposal,
     reason: str,
     *,

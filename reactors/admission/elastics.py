@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from projections.quota_trees.elastic import served
 from projections.quota_trees.shape import ELASTIC
-from reactors.admission.mapping import Place
+from reactors.admission.mapping import QuotaRef
 from reactors.admission.reconcile import SeenQuota
 
 #: Why workloads of a namespace may not use its quota: one of another namespace has its name.
@@ -17,7 +17,7 @@ NAMESAKE = "quota-namesake"
 class ElasticQuotas(served.ElasticQuotas[SeenQuota]):
     """Every ElasticQuota that was seen and not seen to be gone."""
 
-    def place(self, namespace: str) -> Place | None:
+    def place(self, namespace: str) -> QuotaRef | None:
         """The quota of a namespace whose workloads name none; None for none.
 
         What exists in a namespace whose quota does not count is charged to nobody's.
@@ -26,4 +26,4 @@ class ElasticQuotas(served.ElasticQuotas[SeenQuota]):
         if found is None:
             return None
         name, may_hold = found
-        return Place(ELASTIC, name, "", name) if may_hold else Place(ELASTIC, name, NAMESAKE)
+        return QuotaRef(ELASTIC, name, "", name) if may_hold else QuotaRef(ELASTIC, name, NAMESAKE)

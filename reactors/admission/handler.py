@@ -20,15 +20,15 @@ from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided, Child, QuotaDeclared
 from bus.kube import kinds
 from projections import timelines
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import BUSINESS, ELASTIC, LANDED_US
-from reactors.admission.batching import Desk
+from reactors.admission.batching import DecisionBatcher
 from reactors.admission.children import Below, Children, Holder
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, covers, decide, move
 from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.mapping import Place, tree_of, types_of
+from reactors.admission.mapping import QuotaRef, tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.objects import Object
 from reactors.admission.owners import Controllers, controller_of, wrote_node
@@ -44,7 +44,7 @@ from reactors.admission.reading import (
     rested,
     version_of,
 )
-from reactors.admission.state import View, spec_of
+from reactors.admission.state import AdmissionState, spec_of
 from reactors.admission.stating import is_up, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
@@ -66,7 +66,7 @@ class Handler:
     def __init__(
         self,
         journals: Journals,
-        view: View,
+        view: AdmissionState,
         clock: Clock,
         rate: Rate | None = None,
         withdrawals: Withdrawals | None = None,
@@ -79,7 +79,7 @@ class Handler:
         self._view = view
         self._clock = clock
         self._withdrawals = withdrawals
-        self._desks: dict[str, Desk] = {}
+        self._desks: dict[str, DecisionBatcher] = {}
 
     async def __call__(self, review: Review) -> Answer:
         """The answer to one review."""
@@ -236,7 +236,7 @@ class Handler:
         ask: kinds.Ask,
         uid: str,
         owner: Holder,
-        where: Place,
+        where: QuotaRef,
         review: Review,
     ) -> Answer:
         """The garbage collector takes an object from an owner that goes without it: it takes its charge along."""
@@ -252,7 +252,7 @@ class Handler:
 
     async def _decided(
         self,
-        where: Place,
+        where: QuotaRef,
         request: Request,
         review: Review,
         *,
@@ -268,7 +268,7 @@ class Handler:
             said = "you ask for too many workloads of one quota at once: try again in a moment"
             return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
 
-        def question(draft: Draft, now_us: int) -> AdmissionDecided:
+        def question(draft: TreeOverlay, now_us: int) -> AdmissionDecided:
             refusal = where.refusal
             if self._withdrawals is not None and not review.dry_run:
                 before = draft.grant(request.quota, request.uid)
@@ -300,7 +300,7 @@ class Handler:
 
     def _raised(
         self,
-        draft: Draft,
+        draft: TreeOverlay,
         request: Request,
         review: Review,
         below: tuple[Below, Holder],
@@ -318,11 +318,11 @@ class Handler:
     async def _answer(
         self,
         tree: str,
-        question: Callable[[Draft, int], AdmissionDecided | QuotaDeclared],
+        question: Callable[[TreeOverlay, int], AdmissionDecided | QuotaDeclared],
         review: Review,
     ) -> AdmissionDecided | QuotaDeclared:
         if review.dry_run or tree not in self._journals.trees:
-            decision = question(Draft(self._tree(tree)), self._clock.now_us())
+            decision = question(TreeOverlay(self._tree(tree)), self._clock.now_us())
             if review.dry_run:
                 return decision
             if decision.verdict == "refused":
@@ -330,7 +330,7 @@ class Handler:
                 tree = UNKNOWN
         desk = self._desks.get(tree)
         if desk is None:
-            desk = self._desks[tree] = Desk(self._journals, self._clock, tree)
+            desk = self._desks[tree] = DecisionBatcher(self._journals, self._clock, tree)
         return await desk.ask(question, review.uid)
 
     def _tree(self, name: str) -> Tree:
@@ -361,7 +361,7 @@ class Handler:
             unstated=found.ask.unstated,
         )
         held = self._journals.tree(tree)
-        decision = decide(Draft(held), request, self._clock.now_us())
+        decision = decide(TreeOverlay(held), request, self._clock.now_us())
         if decision.verdict == "refused":
             said = (
                 f"at maxReplicas {target.max_replicas}, {found.kind} {found.name!r} would not fit: "
@@ -386,7 +386,7 @@ class Handler:
         )  # fmt: skip
         answer = declare if kind == BUSINESS else declare_elastic
 
-        def question(draft: Draft, now_us: int) -> QuotaDeclared:
+        def question(draft: TreeOverlay, now_us: int) -> QuotaDeclared:
             return answer(draft, proposal, now_us)
 
         tree = tree_of(self._journals.places, known)

@@ -27,7 +27,7 @@ NOT_YOURS = "quota-not-yours"
 _TYPES = ("cpu", "gpu", "memory")
 
 
-class Place(msgspec.Struct, frozen=True):
+class QuotaRef(msgspec.Struct, frozen=True):
     """A quota by kind and name. ``refusal`` "" unless the object may not name it.
 
     What exists all the same is charged to ``charged``, "" for no quota.
@@ -44,10 +44,10 @@ def place(
     namespace: str,
     mapping: Mapping[str, str],
     rules: Rules,
-    serving: Place | None = None,
+    serving: QuotaRef | None = None,
     *,
     requires_namespaces: bool = False,
-) -> Place | None:
+) -> QuotaRef | None:
     """The quota of an object with ``labels`` in a namespace with the labels ``mapping``; None for one that is not governed.
 
     ``rules`` are those of the business quotas that were seen. ``serving`` is the ElasticQuota that serves the namespace
@@ -60,16 +60,16 @@ def place(
         if requires_namespaces and not mapped and not names_above(named, rules):
             is_allowed = False
         refusal = "" if is_allowed else NOT_YOURS
-        return Place(BUSINESS, named or mapped, refusal, quota)
+        return QuotaRef(BUSINESS, named or mapped, refusal, quota)
     elastic = labels.get(ELASTIC_LABEL) or mapping.get(ELASTIC_LABEL)
-    return Place(ELASTIC, elastic, "", elastic) if elastic else serving
+    return QuotaRef(ELASTIC, elastic, "", elastic) if elastic else serving
 
 
-def counted(where: Place | None) -> Place | None:
+def counted(where: QuotaRef | None) -> QuotaRef | None:
     """Where what exists is charged; None for nowhere."""
     if where is None or where.charged == where.quota:
         return where
-    return Place(where.kind, where.charged, "", where.charged) if where.charged else None
+    return QuotaRef(where.kind, where.charged, "", where.charged) if where.charged else None
 
 
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.metrics import Metric, Sample
-from projections.quota_trees import Draft, Node, Tree
+from projections.quota_trees import Node, Tree, TreeOverlay
 from reactors.engine.journals import Journals
 
 
@@ -70,7 +70,7 @@ def _of_quotas(trees: list[Tree], at_s: int) -> Iterator[Metric]:
         unit = "cpu in milli-cores, everything else in whole units"
         yield Metric(f"bursar_quota_{name}", "gauge", f"{meaning} In {unit}.", over(amounts))
     budgets = [
-        ({"tree": tree.name, "quota": quota, "key": key}, Draft(tree).spent(node, key, at_s))
+        ({"tree": tree.name, "quota": quota, "key": key}, TreeOverlay(tree).spent(node, key, at_s))
         for tree in trees
         for quota, key in sorted(tree.meters)
         if (node := tree.nodes.get(quota)) is not None

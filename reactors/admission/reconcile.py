@@ -30,7 +30,7 @@ from bus.events.admissions import (
     Release,
 )
 from projections import timelines
-from projections.quota_trees import Draft, Grant, Node, charged
+from projections.quota_trees import Grant, Node, TreeOverlay, charged
 from projections.quota_trees.keys import summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.decide import Request, adopt, covers
@@ -76,7 +76,7 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 def settle(
-    draft: Draft, evidence: Seen | Absent, confirmed: dict[tuple[str, str], int]
+    draft: TreeOverlay, evidence: Seen | Absent, confirmed: dict[tuple[str, str], int]
 ) -> list[AdmissionDecided | AdmissionReleased]:
     """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
 
@@ -156,7 +156,7 @@ def _is_listed(grant: Grant, seen: Seen) -> bool:
 
 
 def _less(
-    draft: Draft, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
+    draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
 ) -> Release | None:
     """What one grant gives back now that the object was seen like this."""
     node = draft.node(grant.quota)
@@ -180,7 +180,7 @@ def _less(
 
 
 def _gone(
-    draft: Draft, held: list[Grant], gone: Seen | Absent, reason: str
+    draft: TreeOverlay, held: list[Grant], gone: Seen | Absent, reason: str
 ) -> list[AdmissionDecided | AdmissionReleased]:
     """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
     left = [
@@ -196,12 +196,14 @@ def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
     return {key: n for key, n in charge.items() if n}
 
 
-def _held(draft: Draft, uid: str) -> list[Grant]:
+def _held(draft: TreeOverlay, uid: str) -> list[Grant]:
     quotas = sorted(draft.tree.holders.get(uid, ()))
     return [draft.tree.nodes[quota].grants[uid] for quota in quotas]
 
 
-def _released(draft: Draft, releases: list[Release]) -> list[AdmissionDecided | AdmissionReleased]:
+def _released(
+    draft: TreeOverlay, releases: list[Release]
+) -> list[AdmissionDecided | AdmissionReleased]:
     if not releases:
         return []
     return [
@@ -227,7 +229,7 @@ class SeenQuota(msgspec.Struct, frozen=True):
     created: str = ""
 
 
-def declared(draft: Draft, seen: SeenQuota) -> QuotaDeclared | None:
+def declared(draft: TreeOverlay, seen: SeenQuota) -> QuotaDeclared | None:
     """What a tree's journal has to say because a quota's object was seen; None where they agree.
 
     A change that was admitted and is not the one seen stays pending until it can no longer land.
@@ -256,7 +258,7 @@ def _is_gone(node: Node, seen: SeenQuota) -> bool:
     return seen.seen_us >= node.asked_us + LANDED_US
 
 
-def _observed(draft: Draft, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:
+def _observed(draft: TreeOverlay, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:
     return QuotaDeclared(
         number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
         stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",

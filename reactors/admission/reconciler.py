@@ -24,7 +24,7 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import POD, covers
-from projections.quota_trees import Draft, Node, Tree
+from projections.quota_trees import Node, Tree, TreeOverlay
 from projections.quota_trees.keys import EXPECTED
 from projections.quota_trees.shape import ELASTIC, LANDED_US
 from projections.quota_trees.tree import Fact
@@ -32,7 +32,7 @@ from reactors.admission.capacity import capacity, sized
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.admission.withdrawing import UNANSWERED
 from reactors.engine.journals import Journals
 
@@ -59,10 +59,10 @@ def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
         raise
 
 
-class Keeper:
+class Reconciler:
     """Follows ``journals`` and ``view``, which both take the same history."""
 
-    def __init__(self, journals: Journals, view: View, clock: Clock) -> None:
+    def __init__(self, journals: Journals, view: AdmissionState, clock: Clock) -> None:
         self._journals = journals
         self._view = view
         self._clock = clock
@@ -148,7 +148,7 @@ class Keeper:
         return True
 
     async def _declare(self, tree: Tree, seen: SeenQuota) -> None:
-        draft = Draft(tree)
+        draft = TreeOverlay(tree)
         fact = declared(draft, seen)
         if fact is None:
             return
@@ -183,10 +183,10 @@ class Keeper:
         """Quotas by kind and name as their objects were seen last."""
         return self._view.quotas
 
-    async def say(self, tree: Tree, make: Callable[[Draft], Fact | None]) -> None:
+    async def say(self, tree: Tree, make: Callable[[TreeOverlay], Fact | None]) -> None:
         """Append what ``make`` says on top of the tree as it is now, if it says anything."""
         while True:
-            draft = Draft(tree)
+            draft = TreeOverlay(tree)
             fact = make(draft)
             try:
                 return await self._store(draft, [fact] if fact is not None else [])
@@ -240,7 +240,7 @@ class Keeper:
         return seen
 
     async def _settle(self, tree: Tree, evidence: Seen | Absent) -> None:
-        draft = Draft(tree)
+        draft = TreeOverlay(tree)
         if isinstance(evidence, Seen):
             for quota in tree.holders.get(evidence.uid, ()):
                 grant = tree.nodes[quota].grants[evidence.uid]
@@ -265,7 +265,7 @@ class Keeper:
         for tree in sorted(self._journals.holders.get(uid, ())):
             await self._settle(self._journals.tree(tree), evidence)
 
-    async def _store(self, draft: Draft, facts: Sequence[Fact]) -> None:
+    async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:
             return
         tree, now_us = draft.tree, self._clock.now_us()

@@ -25,7 +25,7 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import rule_of
 from reactors.admission.coverage import Charges, Coverage, names_owner
 from reactors.admission.elastics import ElasticQuotas
-from reactors.admission.mapping import LABEL, Place, counted, place, types_of
+from reactors.admission.mapping import LABEL, QuotaRef, counted, place, types_of
 from reactors.admission.objects import Object, Objects
 from reactors.admission.reconcile import Seen, SeenQuota
 
@@ -33,7 +33,7 @@ from reactors.admission.reconcile import Seen, SeenQuota
 GONE_KEPT = 10_000
 
 
-class View:
+class AdmissionState:
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
 
     #: The facts by which it says to which quota an object belongs.
@@ -253,7 +253,7 @@ class View:
         found = self.state.namespaces.get(namespace)
         return found.labels if found is not None else {}
 
-    def place(self, labels: dict[str, str], namespace: str) -> Place | None:
+    def place(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
         """The quota that an object with these labels in a namespace asks for, and whether it may."""
         # Who names a business quota is not asked which elastic one serves the namespace.
         serving = None if labels.get(LABEL) else self.elastics.place(namespace)
@@ -262,11 +262,11 @@ class View:
             serving, requires_namespaces=self.requires_namespaces,
         )  # fmt: skip
 
-    def counted(self, labels: dict[str, str], namespace: str) -> Place | None:
+    def counted(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
         """The quota that an object is charged to which exists, whatever it names."""
         return counted(self.place(labels, namespace))
 
-    def seen(self, uid: str) -> tuple[Place | None, Seen] | None:
+    def seen(self, uid: str) -> tuple[QuotaRef | None, Seen] | None:
         """One object as evidence for the journals, and its quota; None where it was never seen, or is not known well enough.
 
         What its owner answers for asks for nothing itself.

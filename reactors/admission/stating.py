@@ -12,7 +12,7 @@ from __future__ import annotations
 from bus.errors import DemandError
 from bus.kube import kinds
 from bus.kube.kinds import Ask, Kind
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import Request, decide
 from reactors.admission.messages import sentence
 from reactors.webhook.review import Answer, Review
@@ -40,7 +40,7 @@ def waits(tree: Tree, request: Request, now_us: int) -> Answer:
 
     What could not be charged then may not wait.
     """
-    decision = decide(Draft(tree), request, now_us)
+    decision = decide(TreeOverlay(tree), request, now_us)
     if decision.reason == "must-specify":
         return Answer(False, decision.reason, sentence(decision, tree))
     return Answer(True, "held")

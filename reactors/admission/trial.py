@@ -16,7 +16,7 @@ import msgspec
 from bus.errors import DemandError
 from bus.events.admissions import AdmissionDecided
 from bus.kube import kinds
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
 from reactors.admission.decide import Request, decide
@@ -26,7 +26,7 @@ from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.owners import is_open
 from reactors.admission.reading import observed
-from reactors.admission.state import View, spec_of
+from reactors.admission.state import AdmissionState, spec_of
 
 _QUOTA_KINDS = {(group, kind): kind for (group, _), kind in QUOTAS.items()}
 
@@ -58,7 +58,7 @@ class Trial:
         self,
         trees: Mapping[str, Tree],
         places: Mapping[tuple[str, str], str],
-        view: View,
+        view: AdmissionState,
         find: Find,
         *,
         now_us: int,
@@ -70,7 +70,7 @@ class Trial:
         self._find = find
         self._now_us = now_us
         self._exempt = exempt
-        self._drafts: dict[str, Draft] = {}
+        self._drafts: dict[str, TreeOverlay] = {}
         self._asked = 0
 
     def judge(self, object: Json, namespace: str) -> Judged:
@@ -150,14 +150,14 @@ class Trial:
             largest=advise_quota(proposal, decision),
         )  # fmt: skip
 
-    def _draft(self, tree: str) -> Draft:
+    def _draft(self, tree: str) -> TreeOverlay:
         found = self._drafts.get(tree)
         if found is None:
-            found = self._drafts[tree] = Draft(self._trees.get(tree) or Tree(tree))
+            found = self._drafts[tree] = TreeOverlay(self._trees.get(tree) or Tree(tree))
         return found
 
 
-def _is_held(draft: Draft, decision: AdmissionDecided) -> bool:
+def _is_held(draft: TreeOverlay, decision: AdmissionDecided) -> bool:
     """Whether what does not fit now is created suspended, and waits for its turn."""
     node = draft.node(decision.quota)
     is_short = decision.reason in ("over-quota", "budget-exhausted")

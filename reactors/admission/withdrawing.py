@@ -21,7 +21,7 @@ from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
-from projections.quota_trees import Draft, Grant
+from projections.quota_trees import Grant, TreeOverlay
 from reactors.engine.journals import Journals
 
 #: Requests without an answer that are remembered; what the oldest charged lapses by evidence.
@@ -116,7 +116,7 @@ class Withdrawals:
         name, fact = asked.stored
         tree = self._journals.tree(name)
         while True:
-            draft, known = Draft(tree), tree.sequence
+            draft, known = TreeOverlay(tree), tree.sequence
             charge = _charge(draft.grant(fact.quota, fact.uid), fact, asked.before)
             release = Release(fact.quota, fact.uid, UNANSWERED, charge, fact.request)
             draft.add(

@@ -12,16 +12,16 @@ from collections.abc import Mapping, Sequence
 
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.budgets import BudgetJudged
-from projections.budgets import Exhaustion, Period, Phase, Rule, Standing, advance
-from projections.quota_trees import Draft
+from projections.budgets import BudgetStatus, Exhaustion, Period, Phase, Rule, advance
+from projections.quota_trees import TreeOverlay
 from projections.quota_trees.shape import spent
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead, Place
 from reactors.engine.contract import Trigger
 
-Standings = Mapping[tuple[str, str], Standing]
+Standings = Mapping[tuple[str, str], BudgetStatus]
 
 
-def metered(draft: Draft, standings: Standings, at_s: int) -> TreeMetered | None:
+def metered(draft: TreeOverlay, standings: Standings, at_s: int) -> TreeMetered | None:
     """The meters of ``draft``'s tree which no longer say what the ledger says at ``at_s``; None for none.
 
     ``standings``: (quota, key) to how it stands in the period that holds ``at_s``.
@@ -48,7 +48,7 @@ def _is_same(known: Meter, meter: Meter) -> bool:
 
 
 def judged(
-    quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: Standing,
+    quota: str, key: str, before: Exhaustion | None, now: Exhaustion, standing: BudgetStatus,
     rule: Rule, *, said: Phase | None, based_on: int,
 ) -> BudgetJudged | None:  # fmt: skip
     """What is decided because a budget came to another phase than was ``said`` last (None: nothing was); None where it is

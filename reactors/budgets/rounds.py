@@ -24,7 +24,7 @@ from bus.errors import (
 from bus.events.budgets import BudgetJudged
 from bus.transport import Expectation, Transport
 from projections import quotas
-from projections.budgets import Schedule, Standing
+from projections.budgets import BudgetStatus, Schedule
 from projections.budgets.queries import forecast
 from projections.catalogue import MODEL
 from projections.engine.store import Store
@@ -185,7 +185,7 @@ class Metering:
         )
 
     def _status(self, tree: Tree, node: Node, read: LedgerRead, judged: Evaluated) -> Status:
-        mine: Mapping[str, Standing] = {
+        mine: Mapping[str, BudgetStatus] = {
             key: one for (name, key), one in read.standings.items() if name == node.name
         }
         phases = {key: judged[(node.name, key)][0] for key in mine}

@@ -16,7 +16,7 @@ from reactors.budgets import NAME
 from reactors.engine.contract import Review
 
 if TYPE_CHECKING:
-    from projections.budgets import Exhaustion, Phase, Standing
+    from projections.budgets import BudgetStatus, Exhaustion, Phase
     from projections.quotas import Quota
 
 #: A judgement that is older is no news.
@@ -36,7 +36,7 @@ class LedgerRead(Review, frozen=True):
     at_s: int
     sequence: int
     quotas: Mapping[str, Quota]
-    standings: Mapping[Place, Standing]
+    standings: Mapping[Place, BudgetStatus]
 
 
 class BudgetState:

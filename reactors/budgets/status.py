@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from bus.kube.crds.keys import CASH
-from projections.budgets import Exhaustion, Standing
+from projections.budgets import BudgetStatus, Exhaustion
 from projections.quota_trees import Node, Tree
 from reactors.effectors.quota_status import Condition, Status
 
@@ -13,7 +13,7 @@ from reactors.effectors.quota_status import Condition, Status
 def status_of(
     tree: Tree,
     node: Node,
-    standings: Mapping[str, Standing],
+    standings: Mapping[str, BudgetStatus],
     phases: Mapping[str, Exhaustion],
     *,
     at_s: int,
@@ -46,7 +46,7 @@ def status_of(
     )
 
 
-def _exhausts_s(judged: Exhaustion, standing: Standing, at_s: int) -> int | None:
+def _exhausts_s(judged: Exhaustion, standing: BudgetStatus, at_s: int) -> int | None:
     """When it was exhausted, else when it will be."""
     return standing.exhausts_s(at_s) if judged.exhausted_s is None else judged.exhausted_s
 

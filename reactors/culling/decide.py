@@ -29,8 +29,8 @@ from reactors.culling.evidence import samples_of
 from reactors.culling.fusion import Reason, Sample, Verdict, Warned, judge, last_activity
 from reactors.culling.kubeflow.verdicts import activity_us, verdict_of
 from reactors.culling.policy import CullingPolicy, KubeflowRules, Limits, Subject, limits_of
-from reactors.culling.state import NOTEBOOK, CullingView, Standing
-from reactors.engine.contract import Draft, Rest, Trigger
+from reactors.culling.state import NOTEBOOK, ActiveWarning, CullingState
+from reactors.engine.contract import ProposedDecision, Rest, Trigger
 
 #: A restore may be done so long after it was asked for.
 RESTORE_US = 3_600 * SECOND_US
@@ -59,7 +59,7 @@ class Judged(msgspec.Struct, frozen=True):
         return max(self.warned.at_us + warning_us, self.warned.snoozed_until_us or 0)
 
 
-def judged(view: CullingView, policy: CullingPolicy, uid: str, now_us: int) -> Judged:
+def judged(view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> Judged:
     """The verdict on the notebook ``uid`` at ``now_us``. It must be among ``view.notebooks``."""
     pod = view.state.pods[uid]
     annotations = view.annotations(pod)
@@ -97,12 +97,12 @@ def _known_us(samples: list[Sample], limits: Limits) -> int:
 
 
 def _by_kubeflow(
-    view: CullingView,
+    view: CullingState,
     rules: KubeflowRules,
     pod: Pod,
     limits: Limits,
     samples: list[Sample],
-    standing: Standing | None,
+    standing: ActiveWarning | None,
     now_us: int,
 ) -> Judged:
     """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
@@ -117,7 +117,7 @@ def _by_kubeflow(
     return Judged(pod, limits, samples, found, None, looked_us)
 
 
-def decide(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> list[Draft]:
+def decide(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> list[ProposedDecision]:
     """What follows at one tick. At most one draft for each notebook."""
     found = [_restored(id, cull, trigger) for id, cull in view.restores.items()]
     drafts = [draft for uid in view.notebooks for draft in _drafts(view, trigger, policy, uid)]
@@ -125,18 +125,18 @@ def decide(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> list[D
     return found + drafts
 
 
-def _rank(draft: Draft) -> int:
+def _rank(draft: ProposedDecision) -> int:
     return next(n for n, decision in enumerate(_ORDER) if _VERBS[decision] is draft.verb)
 
 
 def _drafts(
-    view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str
-) -> Iterator[Draft]:
+    view: CullingState, trigger: Trigger, policy: CullingPolicy, uid: str
+) -> Iterator[ProposedDecision]:
     if not _waits(view, trigger, uid).reason:
         yield from _due(view, trigger, policy, uid)
 
 
-def rests(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> Iterator[Rest]:
+def rests(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> Iterator[Rest]:
     """What is due and waits for an outcome, rests after a refusal, or lacks evidence or an object to stop."""
     for uid in view.notebooks:
         waits = _waits(view, trigger, uid)
@@ -147,7 +147,9 @@ def rests(view: CullingView, trigger: Trigger, policy: CullingPolicy) -> Iterato
             yield from _unable(view, trigger, policy, uid)
 
 
-def _unable(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Rest]:
+def _unable(
+    view: CullingState, trigger: Trigger, policy: CullingPolicy, uid: str
+) -> Iterator[Rest]:
     pod = view.state.pods[uid]
     if not pod.is_running or uid in view.stopped:
         return
@@ -171,14 +173,16 @@ class _Waits(msgspec.Struct, frozen=True):
     until_us: int = 0
 
 
-def _waits(view: CullingView, trigger: Trigger, uid: str) -> _Waits:
+def _waits(view: CullingState, trigger: Trigger, uid: str) -> _Waits:
     if uid in view.awaited:
         return _Waits("outstanding")
     until_us = view.rests_until_us.get(uid, 0)
     return _Waits("refused", until_us) if until_us > trigger.at_us else _Waits()
 
 
-def _due(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -> Iterator[Draft]:
+def _due(
+    view: CullingState, trigger: Trigger, policy: CullingPolicy, uid: str
+) -> Iterator[ProposedDecision]:
     pod = view.state.pods[uid]
     if not pod.is_running:
         return
@@ -193,9 +197,9 @@ def _due(view: CullingView, trigger: Trigger, policy: CullingPolicy, uid: str) -
         yield _draft(found, uid, verb, target)
 
 
-def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> Draft:
+def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> ProposedDecision:
     verdict, limits = found.verdict, found.limits
-    return Draft(
+    return ProposedDecision(
         verb=verb,
         key=uid,
         target=target,
@@ -213,7 +217,7 @@ def _draft(found: Judged, uid: str, verb: type[Decision], target: Target) -> Dra
     )
 
 
-def _target(view: CullingView, policy: CullingPolicy, pod: Pod) -> Target | None:
+def _target(view: CullingState, policy: CullingPolicy, pod: Pod) -> Target | None:
     """What to stop for a pod. By Kubeflow's rules the Notebook of the pod's name, whatever else controls it; but a warning
     is taken from where it stands.
     """
@@ -227,14 +231,14 @@ def _target(view: CullingView, policy: CullingPolicy, pod: Pod) -> Target | None
     return Target(NOTEBOOK, notebook.namespace, notebook.name, notebook.uid, pod.node)
 
 
-def _notebook(view: CullingView, pod: Pod) -> Workload | None:
+def _notebook(view: CullingState, pod: Pod) -> Workload | None:
     """The Notebook that the pod's name says."""
     book = view.books.of(pod.namespace, pod.name)
     return view.state.workloads.get(book.uid) if book is not None else None
 
 
-def _restored(id: str, cull: Decision, trigger: Trigger) -> Draft:
-    return Draft(
+def _restored(id: str, cull: Decision, trigger: Trigger) -> ProposedDecision:
+    return ProposedDecision(
         verb=Restore,
         key=id,
         target=cull.target,
@@ -243,7 +247,7 @@ def _restored(id: str, cull: Decision, trigger: Trigger) -> Draft:
     )
 
 
-def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> str:
+def overtaken(view: CullingState, decision: Decision, policy: CullingPolicy) -> str:
     """Why a decision is not right any more by what is known since; "" = it is."""
     if decision.is_asked or isinstance(decision, Withdraw):
         return ""
@@ -269,7 +273,7 @@ def overtaken(view: CullingView, decision: Decision, policy: CullingPolicy) -> s
 
 
 def _overtaken_by_kubeflow(
-    view: CullingView, policy: CullingPolicy, pod: Pod, decision: Decision
+    view: CullingState, policy: CullingPolicy, pod: Pod, decision: Decision
 ) -> str:
     book = view.books.of(pod.namespace, pod.name)
     before_us = decision.numbers["last_activity_us"]
@@ -278,7 +282,7 @@ def _overtaken_by_kubeflow(
     return "" if _is_same(_target(view, policy, pod), decision.target) else "target_changed"
 
 
-def _snoozes(view: CullingView, pod: Pod, decision: Decision, limits: Limits) -> bool:
+def _snoozes(view: CullingState, pod: Pod, decision: Decision, limits: Limits) -> bool:
     until_us = _snoozed_us(view.annotations(pod)) or 0
     cap_us = limits.warning_seconds + limits.snooze_cap_seconds
     return decision.at_us < min(until_us, decision.numbers["warned_us"] + cap_us * SECOND_US)
@@ -296,6 +300,6 @@ def _snoozed_us(annotations: dict[str, str]) -> int | None:
         return None
 
 
-def managed(view: CullingView) -> int:
+def managed(view: CullingState) -> int:
     """How many notebooks there are."""
     return sum(view.pod(uid) is not None for uid in view.activity)

@@ -10,7 +10,7 @@ from bus.clock import SECOND_US
 from bus.events.decisions import Cull, Restore, Warn, Withdraw
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 
 if TYPE_CHECKING:
     from reactors.culling.probing import Prober
@@ -29,7 +29,7 @@ def effects(adapters: Adapters) -> Effects:
     if adapters.mode == "off":
         return effects_by(adapters, None, 0.0)
     view = adapters.replica.states[NAME]
-    assert isinstance(view, CullingView)
+    assert isinstance(view, CullingState)
     prober = Prober(
         view, adapters.cluster, adapters.transport, adapters.clock, name=adapters.replica.cluster,
         tokens=settings.tokens, exporter_namespaces=settings.exporter_namespaces,

@@ -13,14 +13,14 @@ from bus.clock import SECOND_US
 from bus.metrics import Metric, Sample
 from reactors.culling.decide import judged
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 from reactors.engine.replica import Replica
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
     """All of them, as of the newest tick."""
     view, current = replica.states[NAME], replica.policies.of(NAME)
-    assert isinstance(view, CullingView)
+    assert isinstance(view, CullingState)
     running = Counter(view.state.pods[uid].namespace for uid in view.notebooks)
     yield Metric(
         "notebook_running", "gauge", "Notebooks that run, by namespace.",

@@ -42,7 +42,7 @@ from projections.cluster import Pod
 from reactors.culling.decide import judged
 from reactors.culling.evidence import last_word
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 from reactors.engine.replica import Replica
 
 #: Labels of NVIDIA's exporter, by its chart and by the GPU operator.
@@ -90,7 +90,7 @@ class Prober:
 
     def __init__(
         self,
-        view: CullingView,
+        view: CullingState,
         cluster: Objects,
         transport: Transport,
         clock: Clock,
@@ -249,7 +249,7 @@ class LastLook:
             return "unreadable"
         observed_us, evidence = await self._prober.look(decision.key)
         view, current = self._replica.states[NAME], self._replica.policies.of(NAME)
-        assert isinstance(view, CullingView)
+        assert isinstance(view, CullingState)
         if current is None or decision.key not in view.notebooks:
             return "gone"
         assert isinstance(current.policy, CullingPolicy)

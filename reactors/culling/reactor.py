@@ -8,7 +8,7 @@ from reactors.culling.effects import effects
 from reactors.culling.metrics import figures
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 from reactors.engine.contract import Reactor
 
 reactor = Reactor(
@@ -17,7 +17,7 @@ reactor = Reactor(
     policy=CullingPolicy,
     settings=CullingSettings,
     activity="culling",
-    state=CullingView,
+    state=CullingState,
     triggers=(ClockTicked,),
     decide=decide,
     managed=managed,

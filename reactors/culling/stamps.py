@@ -24,7 +24,7 @@ from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from projections.cluster import Workload
 from reactors.culling.decide import judged
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.state import CullingView
+from reactors.culling.state import CullingState
 
 #: What the web UI tells apart.
 VISIBLE_US = 60 * SECOND_US
@@ -67,7 +67,7 @@ def changes(stamping: Stamping, have: Mapping[str, str]) -> dict[str, str | None
     return both
 
 
-def stampings(view: CullingView, policy: CullingPolicy, now_us: int) -> list[Stamping]:
+def stampings(view: CullingState, policy: CullingPolicy, now_us: int) -> list[Stamping]:
     """Every Notebook that has something to be written by what is known of it."""
     known = view.state.workloads
     objects = (known[uid] for uid in view.books.uids() if uid in known)
@@ -76,7 +76,7 @@ def stampings(view: CullingView, policy: CullingPolicy, now_us: int) -> list[Sta
 
 
 def _wanted(
-    view: CullingView, policy: CullingPolicy, notebook: Workload, now_us: int
+    view: CullingState, policy: CullingPolicy, notebook: Workload, now_us: int
 ) -> Iterator[Stamping]:
     place = notebook.uid, notebook.namespace, notebook.name
     if policy.kubeflow is not None:

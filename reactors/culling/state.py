@@ -41,7 +41,7 @@ from bus.notebooks import kubeflow
 from projections import activity
 from projections.activity import Activity
 from projections.cluster import Change, ClusterState, Pod, Workload
-from reactors.culling.kubeflow.passes import Books
+from reactors.culling.kubeflow.passes import CullerPasses
 from reactors.culling.policy import KubeflowRules
 from reactors.engine.interlocks import JUMP_US
 
@@ -53,7 +53,7 @@ REST_US = 600 * SECOND_US
 UNDONE_KEPT = 10_000
 
 
-class Standing(msgspec.Struct, frozen=True):
+class ActiveWarning(msgspec.Struct, frozen=True):
     """A warning that stands on its object since ``at_us``."""
 
     at_us: int
@@ -62,7 +62,7 @@ class Standing(msgspec.Struct, frozen=True):
     is_told: bool = False
 
 
-class CullingView:
+class CullingState:
     """Kept by :class:`reactors.engine.contract.State`. All maps are by pod uid unless they say otherwise."""
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
@@ -75,7 +75,7 @@ class CullingView:
         self.state = state
         self.activity: dict[str, Activity] = {}
         self.images: dict[str, str] = {}
-        self.warned: dict[str, Standing] = {}
+        self.warned: dict[str, ActiveWarning] = {}
         self.stopped: dict[str, Decision] = {}
         #: What was decided about a pod and has no outcome yet; it outlives the pod.
         self.awaited: dict[str, Decision] = {}
@@ -88,7 +88,7 @@ class CullingView:
         self.counts: dict[tuple[str, str], tuple[int, int]] = {}
         self.ticked_us = 0
         #: What Kubeflow's culler knows.
-        self.books = Books()
+        self.books = CullerPasses()
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event."""
@@ -186,7 +186,7 @@ class CullingView:
     def _stands(self, decision: Decision, at_us: int) -> None:
         is_here = self.pod(decision.key) is not None
         if isinstance(decision, Warn) and is_here:
-            self.warned[decision.key] = Standing(at_us, decision)
+            self.warned[decision.key] = ActiveWarning(at_us, decision)
         elif isinstance(decision, Cull):
             self.warned.pop(decision.key, None)
             if is_here:

@@ -13,7 +13,7 @@ from bus.events.decisions import Decision, Result
 from bus.events.policies import Mode
 from bus.transport import Transport
 from projections.engine.store import Store
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact as Entry
 from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
@@ -89,7 +89,7 @@ class QuotaTrees(Protocol):
         """By kind and name."""
         ...
 
-    async def say(self, tree: Tree, make: Callable[[Draft], Entry | None]) -> None:
+    async def say(self, tree: Tree, make: Callable[[TreeOverlay], Entry | None]) -> None:
         """Append what ``make`` says on top of the tree as it is now, if it says anything."""
         ...
 

@@ -64,7 +64,7 @@ class Trigger(msgspec.Struct, frozen=True):
     fact: Fact | Review
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class ProposedDecision(msgspec.Struct, frozen=True, kw_only=True):
     """A decision as a reactor's rules make it. ``key`` is unique within one trigger."""
 
     verb: type[Decision]
@@ -85,7 +85,7 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
 class Rest(msgspec.Struct, frozen=True):
     """An action that its reactor holds back by itself: the draft it would make, why not yet, and until when (0 = unknown)."""
 
-    draft: Draft
+    draft: ProposedDecision
     reason: str
     until_us: int = 0
 

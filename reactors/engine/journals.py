@@ -38,7 +38,7 @@ from bus.events.admissions import (
 from bus.events.vocabulary import remember
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
-from projections.quota_trees import Draft, Grant, Node, Tree
+from projections.quota_trees import Grant, Node, Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
 from reactors.engine.turns import Turns
 
@@ -158,7 +158,7 @@ class Journals:
                 async with asyncio.timeout(seconds):
                     await self._moved.wait()
 
-    async def append(self, draft: Draft, ids: Sequence[str]) -> None:
+    async def append(self, draft: TreeOverlay, ids: Sequence[str]) -> None:
         """Append the draft's decisions to its tree's journal: all or none, and apply them.
 
         ``ids`` need to be unique in the cluster; trees of two clusters may have one name.
@@ -186,7 +186,7 @@ class Journals:
                 )
         self._wake()
 
-    def _events(self, draft: Draft, ids: list[str]) -> list[tuple[Event, list[Event]]]:
+    def _events(self, draft: TreeOverlay, ids: list[str]) -> list[tuple[Event, list[Event]]]:
         """The draft's facts as events, each with the entries in it: decisions of one moment share one."""
         place = {"cluster": self._cluster, "key": draft.tree.name, "source": self._source}
         said: list[tuple[Event, list[Event]]] = []

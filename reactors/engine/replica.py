@@ -18,7 +18,7 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
 from projections.cluster import ClusterState
-from reactors.engine.contract import Draft, Reactor, Review, State, Trigger, decision_id
+from reactors.engine.contract import ProposedDecision, Reactor, Review, State, Trigger, decision_id
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
 from reactors.engine.policies import Current, Policies
@@ -187,7 +187,9 @@ class Replica:
         return tuple(found)
 
 
-def _made(reactor: Reactor, draft: Draft, trigger: Trigger, current: Current) -> Decision:
+def _made(
+    reactor: Reactor, draft: ProposedDecision, trigger: Trigger, current: Current
+) -> Decision:
     return draft.verb(
         id=decision_id(reactor.name, trigger.sequence, draft.key),
         reactor=reactor.name,

@@ -24,13 +24,13 @@ from bus.events.decisions import Decision, Evict, Target
 from projections.cluster import Pod
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors import reclaim
-from reactors.engine.contract import Draft, Rest, Trigger
+from reactors.engine.contract import ProposedDecision, Rest, Trigger
 from reactors.evictions import preempting
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.state import (
     PREEMPTED,
     PREEMPTIBLE,
-    EvictionView,
+    EvictionState,
     Placed,
     asked,
     elastic,
@@ -46,10 +46,10 @@ GRACE, OVERUSED = "budget-grace-over", "quota-overused"
 EVICT = "GraceThenEvict"
 
 
-def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list[Draft]:
+def decide(view: EvictionState, trigger: Trigger, policy: EvictionPolicy) -> list[ProposedDecision]:
     """What follows at one tick: at most one draft for each pod, the least important first."""
-    found: dict[str, Draft] = {}
-    drafts: list[Draft] = []
+    found: dict[str, ProposedDecision] = {}
+    drafts: list[ProposedDecision] = []
     if view.spent or policy.monitor_all_quotas:
         placed = view.placed()
         drafts += [*_spent(view, placed, trigger), *_overused(view, placed, trigger, policy)]
@@ -63,8 +63,8 @@ def decide(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> list
 
 
 def _spent(
-    view: EvictionView, placed: Placed, trigger: Trigger, *, waiting: bool = False
-) -> Iterator[Draft]:
+    view: EvictionState, placed: Placed, trigger: Trigger, *, waiting: bool = False
+) -> Iterator[ProposedDecision]:
     """Those that may go now, or those that must and are ``waiting``."""
     for (quota, key), judged in sorted(view.spent.items()):
         charged = _charged(view, quota, key)
@@ -80,7 +80,7 @@ def _spent(
                 yield _draft(pod, quota, GRACE, numbers, trigger)
 
 
-def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
+def _charged(view: EvictionState, quota: str, key: str) -> set[str]:
     """The workloads that a quota charges with a key. None, where it has no budget of it any more, or nobody goes for that."""
     nodes = (tree.nodes[quota] for tree in view.trees.values() if quota in tree.nodes)
     return {
@@ -93,8 +93,8 @@ def _charged(view: EvictionView, quota: str, key: str) -> set[str]:
 
 
 def _overused(
-    view: EvictionView, placed: Placed, trigger: Trigger, policy: EvictionPolicy
-) -> Iterator[Draft]:
+    view: EvictionState, placed: Placed, trigger: Trigger, policy: EvictionPolicy
+) -> Iterator[ProposedDecision]:
     if not policy.monitor_all_quotas:
         return
     used = elastic_used(placed)
@@ -113,9 +113,9 @@ def _overused(
 
 
 def _revoked(
-    view: EvictionView, held: list[Pod], trigger: Trigger, quota: str, used: dict[str, int],
+    view: EvictionState, held: list[Pod], trigger: Trigger, quota: str, used: dict[str, int],
     runtime: dict[str, int],
-) -> Iterator[Draft]:  # fmt: skip
+) -> Iterator[ProposedDecision]:  # fmt: skip
     pods = {(pod.namespace, pod.name): pod for pod in held if not _rests(view, pod, trigger)}
     victims = reclaim.revoked(used, runtime, (_pod(one, quota) for one in pods.values()))
     keys = reclaim.over(used, runtime)
@@ -139,7 +139,7 @@ def _pod(pod: Pod, quota: str) -> reclaim.Pod:
     )  # fmt: skip
 
 
-def rests(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Iterator[Rest]:
+def rests(view: EvictionState, trigger: Trigger, policy: EvictionPolicy) -> Iterator[Rest]:
     """The pods of a spent budget that rest after a refusal or wait for the outcome of an eviction."""
     placed = view.placed() if view.spent else {}
     for draft in _spent(view, placed, trigger, waiting=True):
@@ -147,16 +147,18 @@ def rests(view: EvictionView, trigger: Trigger, policy: EvictionPolicy) -> Itera
         yield Rest(draft, "outstanding" if draft.key in view.awaited else "refused", until_us)
 
 
-def _may_go(view: EvictionView, pod: Pod, trigger: Trigger) -> bool:
+def _may_go(view: EvictionState, pod: Pod, trigger: Trigger) -> bool:
     return pod.uid not in view.awaited and not _rests(view, pod, trigger)
 
 
-def _rests(view: EvictionView, pod: Pod, trigger: Trigger) -> bool:
+def _rests(view: EvictionState, pod: Pod, trigger: Trigger) -> bool:
     return view.rests_until_us.get(pod.uid, 0) > trigger.at_us
 
 
-def _draft(pod: Pod, quota: str, reason: str, numbers: dict[str, int], trigger: Trigger) -> Draft:
-    return Draft(
+def _draft(
+    pod: Pod, quota: str, reason: str, numbers: dict[str, int], trigger: Trigger
+) -> ProposedDecision:
+    return ProposedDecision(
         verb=Evict,
         key=pod.uid,
         target=Target("Pod", pod.namespace, pod.name, pod.uid, pod.node),
@@ -167,7 +169,7 @@ def _draft(pod: Pod, quota: str, reason: str, numbers: dict[str, int], trigger: 
     )
 
 
-def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) -> str:
+def overtaken(view: EvictionState, decision: Decision, policy: EvictionPolicy) -> str:
     """Why a pod need not go any more by what is known since; "" = it must."""
     pod = view.pod(decision.key)
     if pod is None:
@@ -191,6 +193,6 @@ def overtaken(view: EvictionView, decision: Decision, policy: EvictionPolicy) ->
     return "quota_changed"
 
 
-def managed(view: EvictionView) -> int:
+def managed(view: EvictionState) -> int:
     """How many pods hold something."""
     return view.bound

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from bus.metrics import Metric, Sample
 from reactors.engine.replica import Replica
 from reactors.evictions import NAME
-from reactors.evictions.state import EvictionView
+from reactors.evictions.state import EvictionState
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
     """All of them, over the whole history."""
     view = replica.states[NAME]
-    assert isinstance(view, EvictionView)
+    assert isinstance(view, EvictionState)
     yield Metric(
         "bursar_evictions_total", "counter", "Evictions that were decided, by reason and by what became of them.",
         [

@@ -19,13 +19,13 @@ import msgspec
 
 from bus.events.decisions import Decision, Evict, Target
 from projections.cluster import Pod
-from projections.quota_trees import Draft as Overlay
 from projections.quota_trees import Node, Tree
+from projections.quota_trees import TreeOverlay as Overlay
 from projections.quota_trees.unmet import OVER_QUOTA, Unmet
 from reactors import reclaim
 from reactors.admission.decide import Request, decide
-from reactors.engine.contract import Draft, Trigger
-from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionView
+from reactors.engine.contract import ProposedDecision, Trigger
+from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionState
 from reactors.queue.demand import unmet
 from reactors.queue.plan import planned_in
 from reactors.queue.shape import ordered
@@ -49,8 +49,8 @@ _Pods = dict[tuple[str, str], Pod]
 
 
 def preempted(
-    view: EvictionView, trigger: Trigger, expires_us: int, *, is_shadow: bool
-) -> Iterator[Draft]:
+    view: EvictionState, trigger: Trigger, expires_us: int, *, is_shadow: bool
+) -> Iterator[ProposedDecision]:
     """What follows at one tick, quota by quota, the least important pod first."""
     for (name, quota), asker in sorted(heads(view).items()):
         tree = view.trees[name]
@@ -68,7 +68,7 @@ def preempted(
             numbers[f"limit_{one.key}"] = one.limit
         for victim in reversed(found.victims):
             pod = pods[(victim.namespace, victim.name)]
-            yield Draft(
+            yield ProposedDecision(
                 verb=Evict,
                 key=pod.uid,
                 target=Target("Pod", pod.namespace, pod.name, pod.uid, pod.node),
@@ -81,7 +81,7 @@ def preempted(
             )
 
 
-def heads(view: EvictionView) -> dict[tuple[str, str], Asker]:
+def heads(view: EvictionState) -> dict[tuple[str, str], Asker]:
     """Who comes first of those that want something, by tree and quota."""
     found: dict[tuple[str, str], Asker] = {}
     for place, asker in wanted(view):
@@ -90,7 +90,7 @@ def heads(view: EvictionView) -> dict[tuple[str, str], Asker]:
     return found
 
 
-def wanted(view: EvictionView) -> Iterator[tuple[tuple[str, str], Asker]]:
+def wanted(view: EvictionState) -> Iterator[tuple[tuple[str, str], Asker]]:
     """Everybody that was refused or waits, with tree and quota."""
     lines = view.lines
     for tree in view.trees.values():
@@ -107,7 +107,7 @@ def wanted(view: EvictionView) -> Iterator[tuple[tuple[str, str], Asker]]:
                 yield (name, quota), Asker(wants, waiting.priority, lines.may_preempt(named))
 
 
-def overtaken(view: EvictionView, decision: Decision) -> str:
+def overtaken(view: EvictionState, decision: Decision) -> str:
     """Why a pod need not go any more by what is known since; "" = it must."""
     for (name, _), asker in wanted(view):
         if isinstance(decision, Evict) and asker.unmet.title == decision.beneficiary:
@@ -122,7 +122,7 @@ def _request(asker: Asker) -> Request:
     return Request(one.quota, "", one.kind, one.namespace, one.name, one.wants)
 
 
-def _is_eligible(view: EvictionView, node: Node, asker: Asker, at_us: int) -> bool:
+def _is_eligible(view: EvictionState, node: Node, asker: Asker, at_us: int) -> bool:
     """Whether room may be made for it: not while a less important pod is going."""
     going = [
         reclaim.Pod(one.target.name, quota=node.name, priority=one.numbers["priority"])
@@ -138,7 +138,7 @@ def _is_eligible(view: EvictionView, node: Node, asker: Asker, at_us: int) -> bo
     )
 
 
-def _candidates(view: EvictionView, node: Node, at_us: int) -> _Pods:
+def _candidates(view: EvictionState, node: Node, at_us: int) -> _Pods:
     """The bound pods that the quota charges by themselves and that may be tried now."""
     found = (view.pod(uid) for uid in node.grants)
     return {
@@ -153,7 +153,7 @@ def _candidates(view: EvictionView, node: Node, at_us: int) -> _Pods:
 
 
 def _selected(
-    view: EvictionView, tree: Tree, node: Node, asker: Asker, pods: _Pods
+    view: EvictionState, tree: Tree, node: Node, asker: Asker, pods: _Pods
 ) -> reclaim.Selection:
     overlay, wants = Overlay(tree), asker.unmet.wants
     used = {key: overlay.used(node, key) for key in wants}

@@ -12,7 +12,7 @@ from reactors.evictions.decide import decide, managed, overtaken, rests
 from reactors.evictions.metrics import figures
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.settings import EvictionSettings
-from reactors.evictions.state import EvictionView
+from reactors.evictions.state import EvictionState
 
 if TYPE_CHECKING:
     from reactors.engine.adapters import Adapters, Effects
@@ -33,7 +33,7 @@ reactor = Reactor(
     policy=EvictionPolicy,
     settings=EvictionSettings,
     activity="giving back",
-    state=EvictionView,
+    state=EvictionState,
     triggers=(ClockTicked,),
     decide=decide,
     managed=managed,

@@ -31,12 +31,12 @@ from projections.quota_trees import Node, Tree
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quota_trees.tree import Fact as Entry
 from reactors import reclaim
-from reactors.admission.mapping import Place
+from reactors.admission.mapping import QuotaRef
 from reactors.admission.owners import COVERING
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.evictions import NAME
 from reactors.queue.plan import count_all
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 from reactors.reclaim import Watch
 
 #: After a refusal, by a disruption budget say, so long nothing is tried on that pod; each further refusal doubles it up
@@ -55,11 +55,11 @@ GRACE_OVER = "GraceOver"
 Placed = dict[tuple[str, str], list[Pod]]
 
 
-class EvictionView:
+class EvictionState:
     """Kept by :class:`reactors.engine.contract.State`."""
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
-        *View.reads, *Lines.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
+        *AdmissionState.reads, *QueueState.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
         ClockTicked, PolicyChanged, Evict, EffectSettled,
     )  # fmt: skip
 
@@ -68,9 +68,9 @@ class EvictionView:
         #: How many pods are bound and not about to end.
         self.bound = 0
         # It takes the events of the one cluster that the replica is about.
-        self.seen = View("", state=state)
+        self.seen = AdmissionState("", state=state)
         #: What waits, and the values of priority classes.
-        self.lines = Lines(self.seen)
+        self.lines = QueueState(self.seen)
         self.trees: dict[str, Tree] = {}
         #: (quota, key) to the judgement that its grace is over.
         self.spent: dict[tuple[str, str], BudgetJudged] = {}
@@ -235,7 +235,7 @@ class EvictionView:
         found = self._state.pods.get(uid)
         return found if found is not None and found.is_bound else None
 
-    def place(self, pod: Pod) -> Place | None:
+    def place(self, pod: Pod) -> QuotaRef | None:
         """The quota that a pod belongs to."""
         if pod.owner is not None and pod.owner.kind in COVERING:
             top = self._state.top(pod.owner)

@@ -26,7 +26,7 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
 from bus.events.quotas import Queue
-from projections.quota_trees import Draft, Node, charged
+from projections.quota_trees import Node, TreeOverlay, charged
 from reactors.admission.decide import covers, decide
 from reactors.queue.shape import Running, Waiting, ordered
 
@@ -47,7 +47,7 @@ class Head(msgspec.Struct, frozen=True):
 
 
 def decide_releases(
-    draft: Draft,
+    draft: TreeOverlay,
     waiting: Iterable[Waiting],
     queue: Queue,
     running: Iterable[Running],
@@ -90,7 +90,7 @@ def _may_pass(one: Waiting, head: Head, now_us: int) -> bool:
     return ends_us <= head.bound_us and (head.starts_us is None or ends_us <= head.starts_us)
 
 
-def could_start_us(draft: Draft, head: Waiting, running: Iterable[Running]) -> int | None:
+def could_start_us(draft: TreeOverlay, head: Waiting, running: Iterable[Running]) -> int | None:
     """When enough of what runs has come to its deadline for ``head`` to fit; None where that never happens."""
     node = draft.node(head.request.quota)
     if node is None:
@@ -107,7 +107,7 @@ def could_start_us(draft: Draft, head: Waiting, running: Iterable[Running]) -> i
     return None
 
 
-def _missing(draft: Draft, node: Node, head: Waiting) -> dict[str, int]:
+def _missing(draft: TreeOverlay, node: Node, head: Waiting) -> dict[str, int]:
     """How much of each key is too little for it now."""
     wanted = charged(head.request.demand, head.request.types)
     grant = draft.grant(node.name, head.uid)
@@ -123,7 +123,7 @@ def _missing(draft: Draft, node: Node, head: Waiting) -> dict[str, int]:
 
 
 def decide_returns(
-    draft: Draft,
+    draft: TreeOverlay,
     waiting: Iterable[Waiting],
     queue: Queue,
     running: Iterable[Running],
@@ -158,7 +158,9 @@ def decide_returns(
     return stopped if not missing else []
 
 
-def _head(draft: Draft, waiting: Iterable[Waiting], now_us: int) -> tuple[Waiting | None, str]:
+def _head(
+    draft: TreeOverlay, waiting: Iterable[Waiting], now_us: int
+) -> tuple[Waiting | None, str]:
     """The first that does not fit for a reason that passes by itself, and the reason.
 
     Nobody, where one before it fits: that one starts first.

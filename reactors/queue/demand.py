@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from projections.quota_trees import Draft, Tree, charged
+from projections.quota_trees import Tree, TreeOverlay, charged
 from projections.quota_trees.unmet import Unmet
 from reactors.queue.shape import Line, Waiting, ordered
 
@@ -28,7 +28,7 @@ def counted(tree: Tree, queues: Mapping[str, Line], at_us: int) -> None:
 def unmet(tree: Tree, one: Waiting) -> Unmet:
     """What somebody who waits wants of a tree beyond what it holds."""
     request = one.request
-    grant = Draft(tree).grant(request.quota, request.uid)
+    grant = TreeOverlay(tree).grant(request.quota, request.uid)
     held = grant.charge if grant else {}
     wanted = charged(request.demand, request.types)
     wants = {key: n - held.get(key, 0) for key, n in wanted.items() if n > held.get(key, 0)}

@@ -24,19 +24,19 @@ from bus.events.admissions import (
 )
 from bus.events.queues import QueueOrdered
 from bus.events.workloads import WorkloadObserved
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import covers, decide
-from reactors.admission.mapping import Place
+from reactors.admission.mapping import QuotaRef
 from reactors.admission.objects import Object
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.queue.plan import planned
 from reactors.queue.shape import ordered
-from reactors.queue.state import Lines, request_of
+from reactors.queue.state import QueueState, request_of
 
 SPENT = "budget-exhausted"
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class WaitStep(msgspec.Struct, frozen=True, kw_only=True):
     """One thing that befell a workload at ``event``.
 
     ``what``: ``held`` (seen to wait, anew each time it has to), ``ordered`` (by a person), ``room`` (all that it asks for
@@ -62,24 +62,24 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True):
     #: Who gave something back, as namespace/name.
     givers: tuple[str, ...] = ()
     #: The newest ``room`` of a release; None where there was room from the first on.
-    cause: Turn | None = None
+    cause: WaitStep | None = None
 
 
-class Story:
+class WaitExplanation:
     """Follows the workloads ``uids``; view, journals and lines must have taken each event before it."""
 
     def __init__(
-        self, view: View, lines: Lines, tree_of: Callable[[Place], Tree | None],
+        self, view: AdmissionState, lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None],
         uids: Collection[str],
     ) -> None:  # fmt: skip
-        self.turns: list[Turn] = []
+        self.turns: list[WaitStep] = []
         self._view = view
         self._lines = lines
         self._tree_of = tree_of
         self._uids = frozenset(uids)
         #: The newest answer to each that waits, by uid, None while its quota does not stand; and what made room last.
         self._answers: dict[str, AdmissionDecided | None] = {}
-        self._causes: dict[str, Turn] = {}
+        self._causes: dict[str, WaitStep] = {}
         self._running: set[str] = set()
         #: Of what holds something: namespace/name.
         self._names: dict[str, str] = {}
@@ -142,7 +142,7 @@ class Story:
         refused = self._answers.pop(fact.uid, None)
         if refused is not None and refused.reason == SPENT and cause is None:
             # No entry says that a period is over: it began by time alone.
-            cause = Turn(uid=fact.uid, event=event, what="room", reason="period-began")
+            cause = WaitStep(uid=fact.uid, event=event, what="room", reason="period-began")
         head = self._view.objects.get(fact.passed)
         passed = f"{head.namespace}/{head.name}" if head is not None else fact.passed
         self._tell(event, fact.uid, "released", cause=cause, passed=passed)
@@ -193,11 +193,11 @@ class Story:
         if where is None or tree is None:
             return None
         request = request_of(found, where)
-        if covers(Draft(tree), request) and not self._lines.is_returning(found.uid):
+        if covers(TreeOverlay(tree), request) and not self._lines.is_returning(found.uid):
             return None
-        return decide(Draft(tree), request, now_us, where.refusal)
+        return decide(TreeOverlay(tree), request, now_us, where.refusal)
 
-    def _place_of(self, found: Object | None) -> Place | None:
+    def _place_of(self, found: Object | None) -> QuotaRef | None:
         return self._view.place(found.labels, found.namespace) if found is not None else None
 
     def place(self, uid: str) -> int:
@@ -209,7 +209,7 @@ class Story:
                         return place
         return 0
 
-    def _tell(self, event: Event, uid: str, what: str, **more: Any) -> Turn:
-        turn = Turn(uid=uid, event=event, what=what, **more)
+    def _tell(self, event: Event, uid: str, what: str, **more: Any) -> WaitStep:
+        turn = WaitStep(uid=uid, event=event, what=what, **more)
         self.turns.append(turn)
         return turn

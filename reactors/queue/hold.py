@@ -23,7 +23,7 @@ from bus.errors import DemandError
 from bus.kube import kinds
 from bus.kube.kinds import QUEUE_ANNOTATION, Kind
 from reactors.admission.decide import barred
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.effectors.release import Operations, pointer
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -34,7 +34,7 @@ UNCHANGED = Answer(True)
 class Hold:
     """Answers mutating reviews: the same object, suspended and marked, or unchanged."""
 
-    def __init__(self, journals: Journals, view: View) -> None:
+    def __init__(self, journals: Journals, view: AdmissionState) -> None:
         self._journals = journals
         self._view = view
 

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 import msgspec
 
 from bus.metrics import Metric, Sample
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 
 
-def figures(lines: Lines) -> Iterator[Metric]:
+def figures(lines: QueueState) -> Iterator[Metric]:
     """All of them, as of what was read of the history; counters over the whole of it."""
     waiting: Counter[str] = Counter()
     for found, where in lines.held():

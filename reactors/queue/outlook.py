@@ -14,7 +14,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import adopt, decide
 from reactors.queue.decide import could_start_us
 from reactors.queue.shape import Running, Waiting, ordered
@@ -36,7 +36,7 @@ def outlooks(
 ) -> list[Outlook]:
     """Everybody in one quota's queue, the first one first; at the end those that do not come."""
     every, ends = list(waiting), list(running)
-    ahead, found = Draft(tree), []
+    ahead, found = TreeOverlay(tree), []
     for place, one in enumerate(ordered(every), 1):
         starts_us: int | None = now_us
         behind = decide(ahead, one.request, now_us)
@@ -47,7 +47,7 @@ def outlooks(
         if starts_us is not None:
             # What runs beyond its deadline ends at any moment.
             starts_us = max(starts_us, now_us)
-        answer = decide(Draft(tree), one.request, now_us, one.refusal)
+        answer = decide(TreeOverlay(tree), one.request, now_us, one.refusal)
         found.append(Outlook(place, one, answer, starts_us))
         if (taken := adopt(ahead, one.request, "ahead")) is not None:
             ahead.add(taken, now_us)
@@ -55,6 +55,6 @@ def outlooks(
                 ends_us = starts_us + one.deadline_s * SECOND_US
                 ends.append(Running(one.uid, taken.charge, ends_us))
     for one in sorted((w for w in every if w.is_stopped or w.refusal), key=lambda w: w.place):
-        answer = decide(Draft(tree), one.request, now_us, one.refusal)
+        answer = decide(TreeOverlay(tree), one.request, now_us, one.refusal)
         found.append(Outlook(0, one, answer, None))
     return found

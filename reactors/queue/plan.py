@@ -12,15 +12,15 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from bus.events.admissions import AdmissionReleased, Release
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.batching import MAX_BATCH
 from reactors.admission.decide import covers
-from reactors.admission.mapping import Place
+from reactors.admission.mapping import QuotaRef
 from reactors.admission.objects import Object
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
 from reactors.queue.shape import Line
-from reactors.queue.state import Lines, request_of
+from reactors.queue.state import QueueState, request_of
 
 #: Released at a time and not started yet. What is released before it can start holds quota for nothing, and cannot be
 #: passed any more by who comes later and matters more: behind a Job controller that takes 20 Jobs a second through their
@@ -36,14 +36,14 @@ class Plan(msgspec.Struct):
     ready: list[Object] = msgspec.field(default_factory=list)
 
 
-def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
+def planned(lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None]) -> Plan:
     """Everything that is held, put where it belongs; what names no quota that stands in a tree is left out."""
     plan = Plan()
     for found, where in lines.held():
         tree = tree_of(where) if where is not None else None
         if where is None or tree is None:
             continue
-        is_granted = covers(Draft(tree), request_of(found, where))
+        is_granted = covers(TreeOverlay(tree), request_of(found, where))
         if is_granted and not lines.is_returning(found.uid):
             plan.ready.append(found)
             continue
@@ -56,7 +56,7 @@ def planned(lines: Lines, tree_of: Callable[[Place], Tree | None]) -> Plan:
     return plan
 
 
-def count_all(trees: Mapping[str, Tree], lines: Lines, at_us: int) -> None:
+def count_all(trees: Mapping[str, Tree], lines: QueueState, at_us: int) -> None:
     """Have the elastic ones of ``trees`` count what is wanted of them at a moment."""
     if not any(tree.elastic.is_used for tree in trees.values()):
         return
@@ -65,10 +65,10 @@ def count_all(trees: Mapping[str, Tree], lines: Lines, at_us: int) -> None:
         counted(tree, queues.get(tree.name, {}), at_us)
 
 
-def planned_in(trees: Mapping[str, Tree], lines: Lines) -> Plan:
+def planned_in(trees: Mapping[str, Tree], lines: QueueState) -> Plan:
     """Everything that is held, put where it belongs in ``trees``."""
 
-    def tree_of(where: Place) -> Tree | None:
+    def tree_of(where: QuotaRef) -> Tree | None:
         nodes = ((tree, tree.nodes.get(where.quota)) for tree in trees.values())
         return next((t for t, node in nodes if node is not None and node.kind == where.kind), None)
 
@@ -76,8 +76,8 @@ def planned_in(trees: Mapping[str, Tree], lines: Lines) -> Plan:
 
 
 def decided(
-    draft: Draft,
-    lines: Lines,
+    draft: TreeOverlay,
+    lines: QueueState,
     queues: dict[str, Line],
     now_us: int,
     based_on: int,
@@ -109,7 +109,7 @@ def decided(
     return begun
 
 
-def _release(draft: Draft, told: list[Release], now_us: int, based_on: int) -> None:
+def _release(draft: TreeOverlay, told: list[Release], now_us: int, based_on: int) -> None:
     """It counts when it is stored; whoever waits for the room comes in the next pass."""
     if told:
         fact = AdmissionReleased(number=draft.number, releases=tuple(told), based_on=based_on)

@@ -20,13 +20,13 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError
 from bus.events.admissions import JOURNAL, AdmissionDecided, AdmissionReleased, entries
 from bus.transport import Transport
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
-from reactors.admission.mapping import Place
-from reactors.admission.state import View
+from reactors.admission.mapping import QuotaRef
+from reactors.admission.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.queue.plan import decided, planned
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
@@ -62,10 +62,10 @@ class _Known:
         self._next = next(self._events, None)
         self.sequence = 0
         journals = Journals(transport, clock, cluster=cluster, source="rederive")
-        self.view = View(cluster, journals)
+        self.view = AdmissionState(cluster, journals)
         self._journals = journals
         journals.listen(self.view.take)
-        self.lines = Lines(self.view)
+        self.lines = QueueState(self.view)
         journals.listen(self.lines.take)
 
     def reach(self, sequence: int) -> None:
@@ -156,12 +156,12 @@ def _compared(
 ) -> list[Difference]:
     found = []
 
-    def tree_of(where: Place) -> Tree | None:
+    def tree_of(where: QuotaRef) -> Tree | None:
         node = tree.nodes.get(where.quota)
         return tree if node is not None and node.kind == where.kind else None
 
     while batch:
-        draft = Draft(tree)
+        draft = TreeOverlay(tree)
         queues = planned(known.lines, tree_of).queues.get(tree.name, {})
         decided(draft, known.lines, queues, look.time_us, look.based_on, elsewhere=elsewhere)
         should = [fact for fact, _ in draft.facts]

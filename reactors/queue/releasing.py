@@ -23,14 +23,14 @@ from bus.errors import ClusterUnavailableError, RetryableError, WrongExpectation
 from bus.events.admissions import AdmissionDecided
 from bus.kube import kinds
 from bus.kube.kinds import GOVERNED
-from projections.quota_trees import Draft, Tree
-from reactors.admission.mapping import Place
+from projections.quota_trees import Tree, TreeOverlay
+from reactors.admission.mapping import QuotaRef
 from reactors.admission.objects import Object
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.effectors.release import Outcome, Starter
 from reactors.engine.journals import Journals
 from reactors.queue.plan import Plan, decided, planned
-from reactors.queue.state import Lines
+from reactors.queue.state import QueueState
 
 #: Between two looks while nothing changes, and shortest time between two: many changes are worked off together.
 TICK_SECONDS = 1.0
@@ -65,7 +65,12 @@ class Releasing:
     """Works off the queues of ``journals``, ``view`` and ``lines``, which all take the same history."""
 
     def __init__(
-        self, journals: Journals, view: View, clock: Clock, starter: Starter, lines: Lines
+        self,
+        journals: Journals,
+        view: AdmissionState,
+        clock: Clock,
+        starter: Starter,
+        lines: QueueState,
     ) -> None:
         self.lines = lines
         #: Releases decided, writes done, and writes that were refused.
@@ -121,7 +126,7 @@ class Releasing:
         plan = planned(self.lines, self._tree)
         drafts, starting = [], 0
         for name, queues in sorted(plan.queues.items()):
-            draft = Draft(self._journals.tree(name))
+            draft = TreeOverlay(self._journals.tree(name))
             starting += decided(draft, self.lines, queues, now_us, based_on, elsewhere=starting)
             drafts.append(draft)
         for draft in drafts:
@@ -130,7 +135,7 @@ class Releasing:
             plan = planned(self.lines, self._tree)
         self._act(tasks, plan)
 
-    def _tree(self, where: Place) -> Tree | None:
+    def _tree(self, where: QuotaRef) -> Tree | None:
         name = self._journals.places.get((where.kind, where.quota))
         return self._journals.tree(name) if name is not None else None
 
@@ -147,7 +152,7 @@ class Releasing:
             if where is not None:
                 self._try(tasks, found, partial(self._starter.hold, quota=where.quota))
 
-    async def _append(self, draft: Draft) -> None:
+    async def _append(self, draft: TreeOverlay) -> None:
         if not draft.facts:
             return
         tree, known = draft.tree, draft.tree.sequence

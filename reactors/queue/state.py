@@ -23,10 +23,10 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.metrics import Histogram
 from projections.quota_trees import Grant, Node
 from reactors.admission.decide import Request
-from reactors.admission.mapping import Place, types_of
+from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.objects import Object
 from reactors.admission.owners import COVERING
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.queue.shape import NO_PRIORITY, Running, Waiting
 
 #: So long a release counts as starting if no pod of it is seen: its controller may be stuck.
@@ -38,7 +38,7 @@ WAIT_BOUNDS_US = tuple(
 )
 
 
-class Lines:
+class QueueState:
     """Follows one cluster; the view must have taken each event before it.
 
     Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
@@ -55,7 +55,7 @@ class Lines:
         *orders, AdmissionDecided, AdmissionReleased, PodObserved, PodVanished, PodsListed,
     )  # fmt: skip
 
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: AdmissionState) -> None:
         self._view = view
         #: Uids of what is held, or was a moment ago.
         self._held: set[str] = set()
@@ -157,7 +157,7 @@ class Lines:
 
     # questions
 
-    def held(self) -> Iterator[tuple[Object, Place | None]]:
+    def held(self) -> Iterator[tuple[Object, QuotaRef | None]]:
         """Every workload that is held, and its quota. What is not held any more is dropped: it is held anew when it is seen so."""
         for uid in sorted(self._held):
             found = self._view.objects.get(uid)
@@ -198,7 +198,7 @@ class Lines:
             if found is not None and found.ask.demand:
                 yield found
 
-    def waiting(self, found: Object, where: Place) -> Waiting:
+    def waiting(self, found: Object, where: QuotaRef) -> Waiting:
         """A held workload as the rules take it."""
         return Waiting(
             request_of(found, where),
@@ -252,7 +252,7 @@ class Lines:
         return started_us + found.ask.deadline_s * SECOND_US
 
 
-def request_of(found: Object, where: Place) -> Request:
+def request_of(found: Object, where: QuotaRef) -> Request:
     """What a held workload asks for once it runs."""
     return Request(
         where.quota, found.uid, found.kind, found.namespace, found.name, found.ask.wanted,

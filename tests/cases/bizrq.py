@@ -13,7 +13,7 @@ from bus.events.admissions import (
 from bus.kube.kinds import GOVERNED, asked
 from projections.budgets.periods import Period
 from projections.budgets.spend import Piece, spend_of
-from projections.quota_trees import Draft, Tree, charged, prefixes
+from projections.quota_trees import Tree, TreeOverlay, charged, prefixes
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, adopt, decide
 from reactors.admission.declare import Proposal, declare
@@ -33,7 +33,7 @@ class World:
         draft.store(range(self.tree.sequence + 1, self.tree.sequence + 1 + len(draft.facts)))
 
     def observe(self, name, hard, parent="", cash=None):
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         spec = QuotaSpec(hard=amounts(hard), cash=amounts(cash or {}))
         draft.add(
             QuotaDeclared(
@@ -51,7 +51,7 @@ class World:
             node.self_used[key] = node.self_used.get(key, 0) + amount
 
     def ask(self, uid, demand, types=None):
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         request = Request("g", uid, "Deployment", "ns", uid, demand, types or {})
         answer = decide(draft, request, NOW_US)
         draft.add(answer, NOW_US)
@@ -59,20 +59,20 @@ class World:
         return answer
 
     def adopt(self, uid, demand, types):
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         request = Request("g", uid, "Deployment", "ns", uid, demand, types)
         draft.add(adopt(draft, request, "ungoverned"), NOW_US)
         self.store(draft)
 
     def meter(self, quota, spent):
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         meters = tuple(Meter(quota, key, milli(n), 0, 0) for key, n in spent.items())
         draft.add(TreeMetered(number=draft.number, meters=meters), NOW_US)
         self.store(draft)
 
     def see(self, uid, charge):
         """The keeper saw the object with this charge and gave the rest back."""
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         draft.add(
             AdmissionReleased(number=draft.number, releases=(Release("g", uid, "shrunk", charge),)),
             NOW_US,
@@ -80,7 +80,7 @@ class World:
         self.store(draft)
 
     def propose(self, **fields):
-        draft = Draft(self.tree)
+        draft = TreeOverlay(self.tree)
         answer = declare(draft, Proposal(**fields), NOW_US)
         draft.add(answer, NOW_US)
         self.store(draft)

@@ -21,7 +21,7 @@ from bus.notebooks.prober import Answer, ProbeSettings, Unanswered
 from projections.cluster import ClusterState
 from reactors.culling.probing import Prober
 from reactors.culling.settings import CullingSettings
-from reactors.culling.state import CullingView
+from reactors.culling.state import CullingState
 from tests.bus.hostile import server as tcp_server
 from tests.factories import numbered, pod_observed, workload_observed
 
@@ -65,7 +65,7 @@ def pod(uid="p", version=1, address="127.0.0.1", **more):
 
 
 def prober(cluster, *events, transport=None, **more):
-    view = CullingView(ClusterState())
+    view = CullingState(ClusterState())
     for event in numbered(events):
         see(view, event)
     return Prober(

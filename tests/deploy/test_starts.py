@@ -20,7 +20,7 @@ from deploy.cli.program.lazy import Lazy
 from deploy.cli.program.program import program
 from deploy.errors import SettingsError
 from deploy.settings.load import load
-from deploy.settings.place import FIELDS, OTHERS, Place, place
+from deploy.settings.place import FIELDS, OTHERS, LedgerPlace, place
 from deploy.settings.shape import Settings
 from tests.deploy.ledgers import make_ledger
 
@@ -158,7 +158,7 @@ def test_a_question_finds_the_place_that_all_settings_name(
         monkeypatch.setenv(name, value.replace("FILE", str(file)))
     settings = load(options)
 
-    assert place(options) == Place(settings.data, settings.ledger_url, settings.cluster.name)
+    assert place(options) == LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name)
 
 
 @pytest.mark.parametrize(

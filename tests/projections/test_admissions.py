@@ -15,7 +15,7 @@ from bus.events.admissions import (
     Release,
     TreeMetered,
 )
-from projections.quota_trees import Draft, Tree, charged, prefixes
+from projections.quota_trees import Tree, TreeOverlay, charged, prefixes
 from projections.quota_trees.shape import BUSINESS
 from tests.quota_trees import CPU, Books, observed
 
@@ -150,7 +150,7 @@ def test_a_quota_answers_for_children_that_were_there_before_it():
 def test_a_draft_knows_the_children_of_a_quota_that_it_declares():
     books = Books()
     books.show_quota("child", 4, parent="q")
-    draft = Draft(books.tree)
+    draft = TreeOverlay(books.tree)
 
     draft.add(msgspec.structs.replace(observed(books.tree, "q", 10), **ASKED), 0)
 
@@ -294,7 +294,7 @@ def test_a_draft_reads_as_the_tree_does_after_it_is_stored(stored, drafted):
     tree = Tree("t")
     for fact, time_us in stored:
         tree.apply(msgspec.structs.replace(fact, number=tree.number + 1), tree.number + 1, time_us)
-    draft = Draft(tree)
+    draft = TreeOverlay(tree)
     for fact, time_us in drafted:
         if isinstance(fact, QuotaDeclared):
             known = draft.node(fact.quota)
@@ -308,7 +308,7 @@ def test_a_draft_reads_as_the_tree_does_after_it_is_stored(stored, drafted):
 
     draft.store(range(1000, 1000 + len(draft.facts)))
 
-    assert before == readings(Draft(tree))
+    assert before == readings(TreeOverlay(tree))
 
 
 def readings(draft):

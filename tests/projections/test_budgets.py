@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from bus.events.quotas import Budget
 from projections.budgets import (
     WARN_PERCENT,
+    BudgetStatus,
     Every,
     Exhaustion,
     OnExhaustion,
@@ -20,7 +21,6 @@ from projections.budgets import (
     Rule,
     Schedule,
     Spend,
-    Standing,
     advance,
     committed,
     spend_of,
@@ -221,12 +221,12 @@ def test_spending_is_the_sum_over_every_second(found, period):
     # Not before what is known: all starts and ends lie before this second.
     at = 121
 
-    assert counted(found, period, at) == Standing(period, 0, total(found, period)).spent(at)
+    assert counted(found, period, at) == BudgetStatus(period, 0, total(found, period)).spent(at)
 
 
 @given(st.lists(pieces, max_size=6), st.integers(0, 2_000))
 def test_a_budget_is_exhausted_at_the_first_second_at_which_it_is_spent(found, hard):
-    standing = Standing(ALWAYS, hard, total(found, ALWAYS))
+    standing = BudgetStatus(ALWAYS, hard, total(found, ALWAYS))
     exhausts = standing.exhausts_s(121)
 
     if exhausts is None:
@@ -258,7 +258,7 @@ def test_open_pieces_commit_what_they_would_spend_until_their_deadlines(found, p
 def test_100_core_hours_are_exhausted_at_exactly_the_second_that_the_article_says(cores, hours):
     hard = 100 * HOUR * CORE
     start = second("2026-10-26T08:00") + 7
-    standing = Standing(ALWAYS, hard, spend_of(Piece(start, None, cores * CORE), ALWAYS))
+    standing = BudgetStatus(ALWAYS, hard, spend_of(Piece(start, None, cores * CORE), ALWAYS))
     exhausts = start + hours * HOUR
 
     assert exhausts == standing.exhausts_s(start)
@@ -268,7 +268,7 @@ def test_100_core_hours_are_exhausted_at_exactly_the_second_that_the_article_say
 
 
 def test_a_budget_that_lasts_until_its_period_ends_has_no_forecast():
-    standing = Standing(Period(0, 100), 100, Spend(0, 1, 0))
+    standing = BudgetStatus(Period(0, 100), 100, Spend(0, 1, 0))
 
     assert standing.exhausts_s(10) is None
     assert 99 == msgspec.structs.replace(standing, hard=99).exhausts_s(10)
@@ -278,7 +278,7 @@ def test_a_budget_that_lasts_until_its_period_ends_has_no_forecast():
 
 RULE = Rule(OnExhaustion.GRACE_THEN_EVICT, 30)
 #: 1,000 unit·seconds at 10 a second: warned at 80, exhausted at 100, grace over at 130.
-RUNNING = Standing(Period(0, 500), 1_000, Spend(0, 10, 0))
+RUNNING = BudgetStatus(Period(0, 500), 1_000, Spend(0, 10, 0))
 
 
 def judged(*moments):

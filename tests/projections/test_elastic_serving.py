@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from bus.events.quotas import Serves
 from projections.budgets.rows import budget_spends
 from projections.pod_runs import held_segments
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from tests import factories as f
 from tests.projections.elastic import elastic, gone, pod
 from tests.projections.ledger import folded, rows, tables
@@ -161,7 +161,7 @@ def test_the_ledger_and_admission_charge_the_same_quota_at_the_end(objects, labe
     labels = {label: "a"} if label else {}
     events = sorted(objects, key=lambda event: event.time_us)
     pods = [pod(f"p-{namespace}", namespace, labels) for namespace in NAMESPACES]
-    view = View(f.CLUSTER)
+    view = AdmissionState(f.CLUSTER)
     for event in events:
         view.take(event)
     ledger = {uid: quota for uid, _, _, quota in spent(*pods, *events)}

@@ -1,7 +1,7 @@
 """Every state that admission can reach, with a small cluster around it.
 
 There is no second model of the rules: asks, quota changes and evidence are judged by the product's
-own ``decide``, ``declare``, ``shows``, ``settle`` and ``declared``, on its own ``Draft`` and
+own ``decide``, ``declare``, ``shows``, ``settle`` and ``declared``, on its own ``TreeOverlay`` and
 ``Tree``. What is modelled here is the world: requests that land within the API server's deadline or
 never, a watch that is late, complete lists, deletes, a clock, and processes that decide on an old
 view. Times are whole seconds. What a watch says is stamped up to :data:`LAG` later than it was true.
@@ -17,7 +17,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.admissions import QuotaSpec
-from projections.quota_trees import Draft, Tree
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.shape import BUSINESS
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare
@@ -129,7 +129,7 @@ class World(NamedTuple):
 
     def answered(self, index, quota, demand):
         request = self.request(index, quota, demand)
-        return decide(Draft(self.tree), request, self.now * SECOND_US)
+        return decide(TreeOverlay(self.tree), request, self.now * SECOND_US)
 
     def asked(self, index, answer, at):
         if answer.verdict == "refused":
@@ -257,7 +257,7 @@ class World(NamedTuple):
             for grant in self.grants(index):
                 if self.rules.shows(grant, evidence):
                     confirmed[(grant.quota, grant.uid)] = grant.number
-        facts = settle(Draft(self.tree), evidence, confirmed)
+        facts = settle(TreeOverlay(self.tree), evidence, confirmed)
         pairs = tuple(sorted((quota, number) for (quota, _), number in confirmed.items()))
         if not facts and pairs == thing.confirmed:
             return None
@@ -281,7 +281,7 @@ class World(NamedTuple):
         if limit is not None and node is not None and limit < node.used(CPU):
             return None  # Accepted, and over-committed from then on: not what is asked here.
         proposal = Proposal(operation, name, str(uid), parent, spec, old_parent=parent)
-        answer = declare(Draft(self.tree), proposal, self.now * SECOND_US)
+        answer = declare(TreeOverlay(self.tree), proposal, self.now * SECOND_US)
         if answer.verdict == "refused":
             return None
         flight = Flight(limit, self.now, operation == "CREATE", uid)
@@ -300,7 +300,7 @@ class World(NamedTuple):
         uid = str(value[0]) if value else node.uid
         spec = QuotaSpec(hard={CPU: value[1]}) if value else None
         seen = SeenQuota(name, uid, BUSINESS, parent, spec, at * SECOND_US)
-        fact = self.rules.declared(Draft(self.tree), seen)
+        fact = self.rules.declared(TreeOverlay(self.tree), seen)
         return None if fact is None else self.stored(fact)
 
 

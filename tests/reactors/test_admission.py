@@ -2,7 +2,7 @@
 
 import pytest
 
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.admission.decide import decide
 from reactors.admission.declare import MAX_CHILDREN, MAX_LEVELS, MAX_PENDING, Proposal, declare
 from tests.quota_trees import CPU, Books, observed, request
@@ -82,7 +82,7 @@ def test_the_same_ask_twice_charges_once(books):
 
 def test_the_same_create_by_two_api_servers_charges_once(books):
     """Row D11: both decided on the same view; the append of one fails, and it decides again."""
-    one, other = Draft(books.tree), Draft(books.tree)
+    one, other = TreeOverlay(books.tree), TreeOverlay(books.tree)
     one.add(decide(one, request(demand=6), 0), 0)
     decide(other, request(demand=6), 0)
     one.store([books.tree.sequence + 1])
@@ -119,7 +119,7 @@ def test_an_object_without_a_name_is_charged_by_its_uid(books):
 
 def test_a_dry_run_is_evaluated_and_charges_nothing(books):
     """Row D9: the decision that nobody stores."""
-    draft = Draft(books.tree)
+    draft = TreeOverlay(books.tree)
 
     assert ("admitted", "fits") == said(decide(draft, request(demand=10), 0))
     assert books.used() == 0
@@ -185,7 +185,7 @@ def test_a_quota_that_was_not_seen_yet_is_unready(books):
 
 def test_ten_requests_in_one_draft_are_decided_one_after_the_other(books):
     """Requests that share one append see each other."""
-    draft = Draft(books.tree)
+    draft = TreeOverlay(books.tree)
     for number in range(10):
         draft.add(decide(draft, request(f"w{number}", 3), 0), 0)
 
@@ -379,7 +379,7 @@ def test_a_quota_with_children_or_in_use_cannot_be_deleted(family):
 
 
 def test_a_quota_that_is_asked_for_in_the_same_draft_is_in_use(books):
-    draft = Draft(books.tree)
+    draft = TreeOverlay(books.tree)
     draft.add(decide(draft, request(), 0), 0)
 
     answer = declare(draft, Proposal("DELETE", "q", "uid-q", "", None), 0)

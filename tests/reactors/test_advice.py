@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.kube.kinds import GOVERNED, asked
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.admission.advice import advise, fewer, resized
 from reactors.admission.decide import Request, decide
 from tests.quota_trees import CPU, Books
@@ -23,7 +23,7 @@ def refused(books, object, kind="Deployment", at=0):
     """(request, decision, advice) of an object in quota ``q``."""
     ask = asked(KINDS[kind], object)
     request = Request("q", "new", kind, "ns", "new", ask.demand)
-    draft = Draft(books.tree)
+    draft = TreeOverlay(books.tree)
     decision = decide(draft, request, at * 10**6)
     return request, decision, advise(draft, KINDS[kind], object, request, decision, at * 10**6)
 
@@ -46,7 +46,7 @@ def test_the_most_replicas_that_are_admitted_and_one_more_is_not(hard, used, rep
     def verdict(count):
         ask = asked(KINDS["Deployment"], resized(deployment(replicas), "spec.replicas", count))
         again = msgspec.structs.replace(request, demand=ask.demand)
-        return decide(Draft(books.tree), again, 0).verdict
+        return decide(TreeOverlay(books.tree), again, 0).verdict
 
     fits = advice.fits or 0
     assert (advice.path, advice.replicas) == ("spec.replicas", replicas)

@@ -15,8 +15,8 @@ from bus.events.admissions import AdmissionDecided
 from bus.jetstream import JetStream
 from bus.memory import MemoryTransport
 from bus.streams import history
-from projections.quota_trees import Draft, Tree
-from reactors.admission.batching import MAX_BATCH, Desk
+from projections.quota_trees import Tree, TreeOverlay
+from reactors.admission.batching import MAX_BATCH, DecisionBatcher
 from reactors.admission.decide import decide
 from reactors.engine.journals import JOURNAL, Journals
 from tests.quota_trees import CPU, observed, request
@@ -62,7 +62,7 @@ class Office:
     def __init__(self, line):
         self.line = line
         self.journals = Journals(line, SystemClock(), cluster="c", source="test")
-        self.desk = Desk(self.journals, SystemClock(), TREE)
+        self.desk = DecisionBatcher(self.journals, SystemClock(), TREE)
 
     async def ask(self, uid, demand, review=""):
         def question(draft, now_us):
@@ -317,7 +317,7 @@ async def test_a_crash_around_an_append_loses_nothing_and_doubles_nothing(bus, c
 
 
 async def test_a_question_that_fails_is_told_to_who_asked(memory):
-    def broken(draft: Draft, now_us: int):
+    def broken(draft: TreeOverlay, now_us: int):
         raise ZeroDivisionError
 
     async with office(memory) as one:

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from projections.quota_trees.keys import counted, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.lives import DEPTH, Lives, largest
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from tests import factories as f
 
 OBJECTS = ("d", "r1", "r2", "j")
@@ -123,7 +123,7 @@ class Nothing:
 
 
 def test_a_late_observation_moves_no_pod_to_its_former_owner():
-    view = View(f.CLUSTER, Nothing())
+    view = AdmissionState(f.CLUSTER, Nothing())
     former, owner = f.owner("former"), f.owner("owner")
     for event in (
         f.workload_observed("former", 1),

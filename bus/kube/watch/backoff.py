@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from bus.kube.watch.contract import ReflectorSettings, ReflectorState
 
 
-class Waits:
+class Backoff:
     """The waits of one reflector. What it waits for is the ``trouble`` of its state."""
 
     def __init__(

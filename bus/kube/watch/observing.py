@@ -15,7 +15,7 @@ from bus.kube.watch import lines, records
 from bus.kube.watch.contract import ReflectorState, Source
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
-from bus.kube.watch.seen_versions import Known
+from bus.kube.watch.seen_versions import SeenVersions
 
 #: Refused objects of one list that are named; the others are counted.
 MOST_NAMED = 100
@@ -25,7 +25,12 @@ class Observing:
     """The records of one source of the cluster ``name``. It counts in the reflector's ``state``."""
 
     def __init__(
-        self, source: Source, labels: LabelPolicy, state: ReflectorState, known: Known, name: str
+        self,
+        source: Source,
+        labels: LabelPolicy,
+        state: ReflectorState,
+        known: SeenVersions,
+        name: str,
     ) -> None:
         self._source = source
         self._labels = labels

@@ -10,13 +10,13 @@ from collections.abc import Callable
 from bus.crashpoints import crashpoint
 from bus.envelope import Event
 from bus.errors import DuplicateIdError, RetryableError
-from bus.kube.watch.backoff import Waits
+from bus.kube.watch.backoff import Backoff
 from bus.kube.watch.contract import ReflectorSettings, ReflectorState
 from bus.kube.watch.lines import told_apart
 from bus.transport import Transport
 
 
-class Saying:
+class EventPublisher:
     """The writing half of a reflector. It counts in the reflector's ``state``."""
 
     def __init__(
@@ -24,7 +24,7 @@ class Saying:
         transport: Transport,
         state: ReflectorState,
         settings: ReflectorSettings,
-        waits: Waits,
+        waits: Backoff,
         vanished: Callable[[Event], object] | None,
     ) -> None:
         """``vanished`` is called after such an event was published."""

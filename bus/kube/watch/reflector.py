@@ -40,7 +40,7 @@ from bus.errors import (
     WrongClockError,
 )
 from bus.kube.watch import lines, records
-from bus.kube.watch.backoff import Waits
+from bus.kube.watch.backoff import Backoff
 from bus.kube.watch.contract import (
     AnswerTooLargeError,
     Cluster,
@@ -55,9 +55,9 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.lists import listed
 from bus.kube.watch.observing import Observing
 from bus.kube.watch.paging import pages
-from bus.kube.watch.publishing import Saying
+from bus.kube.watch.publishing import EventPublisher
 from bus.kube.watch.records import LONGEST_ID, Record
-from bus.kube.watch.seen_versions import Known, newer
+from bus.kube.watch.seen_versions import SeenVersions, newer
 from bus.transport import Transport
 
 #: Versions that may go back in a row before the watch itself is doubted (A12).
@@ -99,14 +99,14 @@ class Reflector:
         self._cluster = cluster
         self._clock = clock if isinstance(clock, ServerClock) else ServerClock(clock)
         self._settings = settings or ReflectorSettings()
-        self._known = Known(
+        self._known = SeenVersions(
             known or {}, every_version=source.every_version, is_bound=source.is_bound
         )
         self._observing = Observing(source, labels or LabelPolicy(), self.state, self._known, name)
         self._heartbeats = Heartbeats(source, name, self._clock, self._settings)
         self._jitter = jitter
-        self._waits = Waits(self._settings, self.state, sleep, jitter)
-        self._saying = Saying(transport, self.state, self._settings, self._waits, vanished)
+        self._waits = Backoff(self._settings, self.state, sleep, jitter)
+        self._saying = EventPublisher(transport, self.state, self._settings, self._waits, vanished)
         self._denied_at: float | None = None
         self._due, self._due_at, self._listed_at = "start", 0.0, float("-inf")
         self._waiting: asyncio.Timeout | None = None

@@ -41,7 +41,7 @@ class _Bound(msgspec.Struct):
 _bound_decoder = msgspec.json.Decoder(_Bound)
 
 
-class Known:
+class SeenVersions:
     """Uid to the newest resourceVersion said, and for kinds whose status churns, what was said
     of it.
     """

@@ -12,7 +12,7 @@ from bus.events.admissions import AdmissionReleased, Deficit
 from bus.kube.crds.keys import key_text
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
-from reactors.queue.explanation import Turn
+from reactors.queue.explanation import WaitStep
 from reactors.queue.outlook import Outlook
 
 #: Decisions of a queue to have something wait again, by their reasons, and the steps they are told as.
@@ -74,7 +74,7 @@ def steps(
         yield _now(one, named[one.waiting.uid], now_us)
 
 
-def _step(turn: Turn, about: str) -> dict[str, Any]:
+def _step(turn: WaitStep, about: str) -> dict[str, Any]:
     answer, event = turn.answer or turn.refused, turn.event
     reason = turn.order.reason if turn.order is not None else turn.reason
     return {
@@ -85,11 +85,11 @@ def _step(turn: Turn, about: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _named(turn: Turn) -> str:
+def _named(turn: WaitStep) -> str:
     return turn.order.action if turn.order is not None else turn.what
 
 
-def _numbers(turn: Turn) -> list[str]:
+def _numbers(turn: WaitStep) -> list[str]:
     if turn.order is not None:
         priority = turn.order.priority
         to = "" if turn.order.action != "move" else f", to priority {priority}"
@@ -109,7 +109,7 @@ def _numbers(turn: Turn) -> list[str]:
     return [missing(one) for one in turn.answer.deficits] if turn.answer is not None else []
 
 
-def _held(turn: Turn) -> list[str]:
+def _held(turn: WaitStep) -> list[str]:
     if turn.reason == "returned" or turn.answer is None:
         return ["it has stopped, and is to wait again"]
     created = f"created suspended at {format_stamp(turn.created_us)}"

@@ -18,7 +18,7 @@ QUIET_S = 180
 
 
 @dataclass(frozen=True)
-class Standing:
+class LedgerPosition:
     """The ledger's last event, the newest observation of any cluster, and how many events are parked.
 
     ``newest_s``: the newest time that any event speaks of, a tick or a decision, too. ``moments``: up to when each cluster
@@ -32,12 +32,12 @@ class Standing:
     moments: dict[str, int]
 
 
-def standing(connection: sa.Connection) -> Standing:
+def standing(connection: sa.Connection) -> LedgerPosition:
     """Where the ledger stands in the transaction of ``connection``; zeros for an empty one."""
     row = connection.execute(sa.select(checkpoints)).first()
     count = connection.scalar(sa.select(sa.func.count()).select_from(parked)) or 0
     known = moments_s(lambda query: [tuple(found) for found in connection.execute(query)])
-    return Standing(
+    return LedgerPosition(
         row.sequence if row else 0,
         max(known.values(), default=0),
         count,
@@ -46,7 +46,7 @@ def standing(connection: sa.Connection) -> Standing:
     )
 
 
-def unwatched(stands: Standing, as_of_s: int) -> list[str]:
+def unwatched(stands: LedgerPosition, as_of_s: int) -> list[str]:
     """The lines that say of which clusters, and from when on, nothing is known: what is open there is not charged on."""
     until_s = max(as_of_s, stands.newest_s)
     return [
@@ -57,7 +57,7 @@ def unwatched(stands: Standing, as_of_s: int) -> list[str]:
     ]
 
 
-def seen_until(stands: Standing) -> dict[str, dict[str, Any]]:
+def seen_until(stands: LedgerPosition) -> dict[str, dict[str, Any]]:
     """By cluster, up to when it was observed, and how long the history goes on without a word of it (0: it is watched)."""
     found = {}
     for name, moment_s in sorted(stands.moments.items()):

@@ -11,7 +11,7 @@ from bus.clock import SystemClock
 from bus.kube.crds.keys import CASH, key_amount, key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.rendering.answers import answer, field
@@ -46,7 +46,7 @@ def register(app: typer.Typer) -> None:
 
 
 def check(
-    asked: Asked,
+    asked: CommandContext,
     file: Annotated[
         str, typer.Argument(metavar="FILE", help="Manifests, YAML or JSON; - reads stdin.")
     ],
@@ -77,7 +77,7 @@ def check(
         raise typer.Exit(Exit.NOT_ADMITTED)
 
 
-def _judged(asked: Asked, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
+def _judged(asked: CommandContext, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
     consulted.view.requires_namespaces = settings.require_namespaces

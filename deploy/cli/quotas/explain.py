@@ -10,7 +10,7 @@ import typer
 from bus.events.pods import Owner
 from bus.kube.crds.keys import key_text
 from deploy.cli.notes.position import footer
-from deploy.cli.options import Asked, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.finding import Found, find
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
@@ -33,7 +33,7 @@ def register(app: typer.Typer) -> None:
 
 
 def explain(
-    asked: Asked,
+    asked: CommandContext,
     name: Annotated[
         str,
         typer.Argument(metavar="NAME", help="A quota, or a workload: NAMESPACE/NAME or its uid."),

@@ -8,7 +8,7 @@ import typer
 
 from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import (
     Line,
@@ -38,7 +38,7 @@ def register(app: typer.Typer) -> None:
     command(app, "quotas", question=True)(quotas)
 
 
-def quotas(asked: Asked, cluster: Cluster = None) -> None:
+def quotas(asked: CommandContext, cluster: Cluster = None) -> None:
     """Every quota in one line: what is used and allowed of each key, and what is left of its budgets.
 
     USED is what its own workloads hold and what the quotas below claim. BUDGET-LEFT is in hours; EXHAUSTS-AT is when the first
@@ -59,7 +59,7 @@ def quotas(asked: Asked, cluster: Cluster = None) -> None:
     print_table(_COLUMNS, found, notes, wide=asked.is_wide)
 
 
-def tree(asked: Asked, cluster: Cluster = None) -> None:
+def tree(asked: CommandContext, cluster: Cluster = None) -> None:
     """All quotas as the tree that they are: each below its parent, a line for each key.
 
     A child takes its whole limit from its parent, used or not: BELOW is what the children claim, OWN what the quota's own

@@ -14,14 +14,14 @@ from bus.events.budgets import BudgetJudged
 from bus.kube.crds.keys import key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
-from deploy.cli.options import Asked, Format, command
+from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import amount_text, hours_text
 from deploy.cli.rendering.output import write
 from deploy.queries.quotas import Consulted, consulting
-from projections.budgets import Exhaustion, Standing, advance
+from projections.budgets import BudgetStatus, Exhaustion, advance
 from projections.budgets.queries import exhausted_s, standings
-from projections.quota_trees import Draft, Grant, Node, Tree
+from projections.quota_trees import Grant, Node, Tree, TreeOverlay
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.elastic_tree import ASKED
 from projections.quota_trees.queries import archived
@@ -40,7 +40,7 @@ def register(app: typer.Typer) -> None:
     command(app, "show", question=True)(show)
 
 
-def show(asked: Asked, name: Name, cluster: Cluster = None) -> None:
+def show(asked: CommandContext, name: Name, cluster: Cluster = None) -> None:
     """One quota: each key with its limit, who holds how much, its conditions, what is on its way, the last refusals.
 
     \b
@@ -93,7 +93,7 @@ def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
 
 
 def _phases(
-    consulted: Consulted, node: Node, own: dict[str, Standing], at_s: int
+    consulted: Consulted, node: Node, own: dict[str, BudgetStatus], at_s: int
 ) -> dict[str, Exhaustion]:
     """Since when each budget is spent: as it was judged last, or as of now."""
     found = {key: advance(None, standing, at_s) for key, standing in own.items()}
@@ -107,7 +107,7 @@ def _phases(
 
 
 def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
-    draft = Draft(tree)
+    draft = TreeOverlay(tree)
     keys = sorted({*node.limited(), *node.self_used, *node.claims, *(ASKED + r for r in runtime)})
     limits = draft.limits(node, dict.fromkeys(keys, 0))
     return [
@@ -125,7 +125,7 @@ def _keys(tree: Tree, node: Node, runtime: Any) -> list[dict[str, Any]]:
 
 
 def _exhausts_s(
-    consulted: Consulted, quota: str, key: str, standing: Standing, at_s: int
+    consulted: Consulted, quota: str, key: str, standing: BudgetStatus, at_s: int
 ) -> int | None:
     """When a budget was used up, or will be."""
     if standing.left(at_s) > 0:
@@ -136,7 +136,7 @@ def _exhausts_s(
     )  # fmt: skip
 
 
-def _budget(key: str, standing: Standing, at_s: int, exhausts_s: int | None) -> dict[str, Any]:
+def _budget(key: str, standing: BudgetStatus, at_s: int, exhausts_s: int | None) -> dict[str, Any]:
     return {
         "key": key,
         "limit": standing.limit,

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from deploy.cli.options import Asked, Format
+from deploy.cli.options import CommandContext, Format
 from deploy.cli.rendering.output import write
 from deploy.cli.rendering.tables import Column, Row, print_table
 from deploy.cli.rendering.words import duration, memory, thousandths
 
 
 def answer(
-    asked: Asked,
+    asked: CommandContext,
     rows: Sequence[Row],
     *,
     fields: Sequence[str],

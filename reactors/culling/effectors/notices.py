@@ -21,7 +21,7 @@ from bus.kube.crds.culling import CULLS_AT, SNOOZED_UNTIL
 from bus.notify import Told
 from bus.transport import Expectation, Transport
 from reactors.culling.effectors.patches import sentence, warning
-from reactors.culling.state import NAME, CullingView
+from reactors.culling.state import NAME, CullingState
 from reactors.effectors.rounds import all_of, every, in_force
 from reactors.engine.replica import Replica
 
@@ -98,9 +98,9 @@ class Notices:
         return standing is not None and standing.decision == decision and not standing.is_told
 
     @property
-    def _view(self) -> CullingView:
+    def _view(self) -> CullingState:
         view = self._replica.states[NAME]
-        assert isinstance(view, CullingView)
+        assert isinstance(view, CullingState)
         return view
 
     async def _settle(self, decision: Decision, told: Told) -> None:

@@ -28,7 +28,7 @@ from reactors.culling.effectors.effector import Objects
 from reactors.culling.effectors.patches import annotations_of, patch_of, path_of
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.stamps import Stamping, changes, stampings
-from reactors.culling.state import NAME, NOTEBOOK, CullingView
+from reactors.culling.state import NAME, NOTEBOOK, CullingState
 from reactors.effectors.rounds import all_of, every, in_force
 from reactors.engine.replica import Replica
 
@@ -74,7 +74,7 @@ class StampWriter:
         policy, view = in_force(self._replica, NAME, now_us), self._replica.states[NAME]
         if policy is None:
             return []
-        assert isinstance(view, CullingView) and isinstance(policy, CullingPolicy)
+        assert isinstance(view, CullingState) and isinstance(policy, CullingPolicy)
         return stampings(view, policy, now_us)
 
     async def _write(self, stamping: Stamping) -> int:

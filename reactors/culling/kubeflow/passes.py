@@ -24,7 +24,7 @@ from reactors.culling.policy import KubeflowRules
 _POD = "-0"
 
 
-class Book(msgspec.Struct, frozen=True):
+class CullerPass(msgspec.Struct, frozen=True):
     """What the culler knows of one Notebook."""
 
     uid: str
@@ -37,12 +37,12 @@ class Book(msgspec.Struct, frozen=True):
     looked_us: int = 0
 
 
-class Books:
+class CullerPasses:
     """Every Notebook, by namespace and name. ``rules`` None = Kubeflow's rules do not decide, and there are no passes."""
 
     def __init__(self) -> None:
         self.rules: KubeflowRules | None = None
-        self._books: dict[tuple[str, str], Book] = {}
+        self._books: dict[tuple[str, str], CullerPass] = {}
 
     def begin(self, rules: KubeflowRules | None) -> None:
         """Go by these from now on, and by what stands on the Notebooks: what was not written there, no culler would find."""
@@ -101,13 +101,13 @@ class Books:
                 known, annotations=kept, decision=done.decision, looked_us=at_us
             )
 
-    def of(self, namespace: str, pod: str) -> Book | None:
+    def of(self, namespace: str, pod: str) -> CullerPass | None:
         """The Notebook whose pod has this name; None where there is none."""
         if not pod.endswith(_POD):
             return None
         return self.named(namespace, pod.removesuffix(_POD))
 
-    def named(self, namespace: str, name: str) -> Book | None:
+    def named(self, namespace: str, name: str) -> CullerPass | None:
         """The Notebook of this name; None where there is none."""
         return self._books.get((namespace, name))
 
@@ -116,13 +116,13 @@ class Books:
         return [book.uid for book in self._books.values()]
 
 
-def _stop_of(book: Book) -> Annotations:
+def _stop_of(book: CullerPass) -> Annotations:
     """The stop key as the object has it: what a pass decides, only the effector writes."""
     return {STOPPED: book.seen[STOPPED]} if STOPPED in book.seen else {}
 
 
-def _opened(uid: str, seen: Annotations) -> Book:
-    return Book(uid, seen, _without(seen) if STOPPED in seen else seen)
+def _opened(uid: str, seen: Annotations) -> CullerPass:
+    return CullerPass(uid, seen, _without(seen) if STOPPED in seen else seen)
 
 
 def _without(annotations: Annotations) -> Annotations:

@@ -6,21 +6,21 @@ from bus.clock import SECOND_US
 from bus.go_time import Stamp
 from bus.kube.crds.culling import LAST_ACTIVITY
 from reactors.culling.fusion import Verdict
-from reactors.culling.kubeflow.passes import Book
+from reactors.culling.kubeflow.passes import CullerPass
 from reactors.culling.policy import KubeflowRules
 
 #: The reason of a stop by Kubeflow's rules: its last look was the probe, so there is no other.
 REASON = "kubeflow_idle"
 
 
-def activity_us(book: Book | None, otherwise_us: int) -> int:
+def activity_us(book: CullerPass | None, otherwise_us: int) -> int:
     """The activity that the culler has stored; ``otherwise_us`` where there is none, or none that it can read."""
     stored = Stamp.parse(book.annotations.get(LAST_ACTIVITY, "")) if book is not None else None
     return otherwise_us if stored is None else stored.ns // 1_000
 
 
 def verdict_of(
-    book: Book | None, rules: KubeflowRules, running_since_us: int, *, is_warned: bool
+    book: CullerPass | None, rules: KubeflowRules, running_since_us: int, *, is_warned: bool
 ) -> Verdict:
     """Stop it or keep it; unknown where there was no pass yet, or no Notebook. A warning of other rules is taken back."""
     active_us = activity_us(book, running_since_us)

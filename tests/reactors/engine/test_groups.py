@@ -6,7 +6,7 @@ import pytest
 from bus.clock import SystemClock
 from bus.events.admissions import AdmissionDecided, AdmissionsGrouped, entries
 from bus.memory import MemoryTransport
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.engine.journals import LARGEST_GROUP, Journals
 
 
@@ -21,7 +21,7 @@ async def stored(count, name="w", times=None):
     """A journal with these decisions, appended at once; its events, and the tree of who appended."""
     transport = MemoryTransport()
     journals = Journals(transport, SystemClock(), cluster="c", source="test")
-    draft = Draft(journals.tree("t"))
+    draft = TreeOverlay(journals.tree("t"))
     for number in range(1, count + 1):
         draft.add(decision(number, name), times[number - 1] if times else 7)
     await journals.append(draft, [f"id{number}" for number in range(1, count + 1)])
@@ -90,7 +90,7 @@ async def test_e11_an_unreadable_group_is_passed_over(body):
 async def test_entries_that_we_appended_are_not_decoded_once_more(monkeypatch):
     transport = MemoryTransport()
     journals = Journals(transport, SystemClock(), cluster="c", source="test")
-    draft = Draft(journals.tree("t"))
+    draft = TreeOverlay(journals.tree("t"))
     for number in (1, 2):
         draft.add(decision(number), 7)
     await journals.append(draft, ["id1", "id2"])

@@ -5,7 +5,7 @@ from importlib import import_module
 from bus.clock import SystemClock
 from bus.events.admissions import QuotaDeclared, QuotaSpec
 from bus.memory import MemoryTransport
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.engine.journals import Journals
 
 #: The module; a function of the package has its name.
@@ -21,7 +21,7 @@ def declared(uid):
 
 async def appended(transport, cluster, uid):
     journals = Journals(transport, SystemClock(), cluster=cluster, source="keeper")
-    draft = Draft(journals.tree("biz/q"))
+    draft = TreeOverlay(journals.tree("biz/q"))
     draft.add(declared(uid), 1)
     await journals.append(draft, ["keeper/biz/q/1/0"])
     return journals

@@ -12,7 +12,7 @@ from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.notebooks import NotebookSampled
 from bus.events.pods import PodObserved, PodVanished
-from reactors.admission.state import View
+from reactors.admission.state import AdmissionState
 from reactors.catalogue import REACTORS
 from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
@@ -21,7 +21,7 @@ from reactors.engine.replica import Replica
 from tests.factories import numbered, pod_observed
 from tests.reactors.engine.toys import CLUSTER, ticked, toy
 
-STATES = [*(reactor.state for reactor in REACTORS), View, Interlocks, Effects, Policies]
+STATES = [*(reactor.state for reactor in REACTORS), AdmissionState, Interlocks, Effects, Policies]
 
 
 def asked_for(state):

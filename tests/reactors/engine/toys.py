@@ -5,7 +5,7 @@ from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import Cull, Decision, Restore, RestoreAsked, Target
 from bus.events.pods import PodObserved, PodVanished
 from bus.memory import MemoryTransport
-from reactors.engine.contract import Draft, Pace, Reactor, ReactorPolicy
+from reactors.engine.contract import Pace, ProposedDecision, Reactor, ReactorPolicy
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner
@@ -46,7 +46,7 @@ class ToyView:
 def decide(view, trigger, policy):
     expires_us = trigger.at_us + policy.fresh_seconds * SECOND_US
     found = [
-        Draft(verb=Restore, key=one, target=Target("Pod", "ns", one, one), reason="asked",
+        ProposedDecision(verb=Restore, key=one, target=Target("Pod", "ns", one, one), reason="asked",
               expires_us=expires_us)
         for one in view.asked
     ]  # fmt: skip
@@ -54,7 +54,9 @@ def decide(view, trigger, policy):
         if pod.name.startswith(policy.prefix) and pod.uid not in view.stopped | view.awake:
             target = Target("Pod", pod.namespace, pod.name, pod.uid, pod.node or "")
             found.append(
-                Draft(verb=Cull, key=pod.uid, target=target, reason="idle", expires_us=expires_us)
+                ProposedDecision(
+                    verb=Cull, key=pod.uid, target=target, reason="idle", expires_us=expires_us
+                )
             )
     return found
 

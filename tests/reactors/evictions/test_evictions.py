@@ -16,7 +16,7 @@ from reactors.evictions import NAME
 from reactors.evictions.decide import decide
 from reactors.evictions.metrics import figures
 from reactors.evictions.reactor import reactor
-from reactors.evictions.state import EvictionView
+from reactors.evictions.state import EvictionState
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
 from tests.scraping import scraped
@@ -487,7 +487,7 @@ async def test_a_budgets_quota_of_the_same_name_does_not_stand_in_for_the_elasti
 
 async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monkeypatch):
     placed = Counter()
-    true = EvictionView.place
+    true = EvictionState.place
 
     def place(view, fact):
         placed[fact.uid] += 1
@@ -505,7 +505,7 @@ async def test_however_many_quotas_give_back_each_pod_is_placed_once_a_tick(monk
         await cluster.tick()
         replica = cluster.runner.replica
         trigger = Trigger(10**6, cluster.clock.us + 10**9, None)
-        monkeypatch.setattr(EvictionView, "place", place)
+        monkeypatch.setattr(EvictionState, "place", place)
         replica.states[NAME].shadowed.clear()
         drafts = decide(replica.states[NAME], trigger, replica.policies.of(NAME).policy)
 
@@ -520,7 +520,7 @@ async def test_while_no_budget_is_spent_and_nobody_monitors_no_pod_is_placed(clu
     def place(view, fact):
         raise AssertionError("placed")
 
-    monkeypatch.setattr(EvictionView, "place", place)
+    monkeypatch.setattr(EvictionState, "place", place)
     await cluster.tick()
     assert {} == cluster.runner.replica.states[NAME].watches
 

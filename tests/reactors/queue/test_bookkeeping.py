@@ -7,7 +7,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.quotas import Queue
 from bus.memory import MemoryTransport
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.queue import plan, releasing
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.metrics import figures
@@ -129,13 +129,13 @@ def test_one_that_may_never_come_does_not_keep_the_head_from_getting_its_room_ba
     stranger = waiting("stranger", 1, priority=9, namespace="elsewhere")
     head = waiting("head", 4)
     line = [stranger, head, waiting("small", 1, created=1)]
-    (small,) = decide_releases(Draft(one.tree), line, queue, (), SECOND_US)
+    (small,) = decide_releases(TreeOverlay(one.tree), line, queue, (), SECOND_US)
     assert ("small", "head") == (small.uid, small.passed)
     one.store(small)
     one.show("first", is_gone=True)
     running = [Running("small", {CPU: 1}, None, "head")]
 
-    told = decide_returns(Draft(one.tree), [stranger, head], queue, running, 61 * SECOND_US)
+    told = decide_returns(TreeOverlay(one.tree), [stranger, head], queue, running, 61 * SECOND_US)
     assert ["small"] == told
 
 

@@ -13,7 +13,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionReleased, Release
 from bus.events.quotas import Queue
-from projections.quota_trees import Draft
+from projections.quota_trees import TreeOverlay
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request
@@ -86,7 +86,7 @@ class World:
         )
 
     def _releases(self):
-        draft = Draft(self.books.tree)
+        draft = TreeOverlay(self.books.tree)
         facts = decide_releases(
             draft, self._waiting(), self.queue, self._running(), self.now * SECOND_US
         )
@@ -95,7 +95,7 @@ class World:
 
     def _returns(self):
         return decide_returns(
-            Draft(self.books.tree), self._waiting(), self.queue, self._running(),
+            TreeOverlay(self.books.tree), self._waiting(), self.queue, self._running(),
             self.now * SECOND_US,
         )  # fmt: skip
 
@@ -265,7 +265,7 @@ def test_what_was_ordered_to_hold_keeps_nobody_waiting():
     books.show_quota(hard=ROOM)
     held = Waiting(request("held", 20), 9, 0, is_stopped=True)
     other = Waiting(request("other", 1), 0, 1)
-    facts = decide_releases(Draft(books.tree), [held, other], Queue(True, "Strict"), (), 2)
+    facts = decide_releases(TreeOverlay(books.tree), [held, other], Queue(True, "Strict"), (), 2)
 
     assert ["other"] == [fact.uid for fact in facts]
 
@@ -275,6 +275,6 @@ def test_what_may_not_use_its_quota_keeps_nobody_waiting():
     books.show_quota(hard=ROOM, namespaces=("ns",))
     alien = Waiting(request("alien", 1, namespace="elsewhere"), 9, 0)
     other = Waiting(request("other", 1), 0, 1)
-    facts = decide_releases(Draft(books.tree), [alien, other], Queue(True, "Strict"), (), 2)
+    facts = decide_releases(TreeOverlay(books.tree), [alien, other], Queue(True, "Strict"), (), 2)
 
     assert ["other"] == [fact.uid for fact in facts]
