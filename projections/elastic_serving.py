@@ -1,6 +1,7 @@
 """Which ElasticQuota served each namespace, over time?
 
-For pods that no label puts into a quota, by the rule that admission asks (:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
+For pods that no label puts into a quota, by the rule that admission asks
+(:class:`projections.quota_trees.elastic.served.ElasticQuotas`),
 applied to what was there at each second. A quota is there from its stamp of creation, by whatever it was seen to say first, and
 until it was seen to be deleted; one without a stamp was always there. What it says later holds from the second at which that was
 seen.

@@ -24,7 +24,8 @@ AskApi = Callable[[ApiRequest], Awaitable[Reply]]
 class Sampler:
     """Looks at notebooks, round after round, and remembers what it said of each.
 
-    ``server`` is :func:`bus.notebooks.prober.fetch` with its settings, ``api`` a GET at the API server; neither raises for an answer.
+    ``server`` is :func:`bus.notebooks.prober.fetch` with its settings, ``api`` a GET at the API server; neither raises
+    for an answer.
     """
 
     def __init__(

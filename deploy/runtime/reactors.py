@@ -18,10 +18,10 @@ from bus.waiting import beside
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import Adapters, Cluster, Effector, QuotaTrees
-from reactors.engine.contract import Reactor, ReactorPolicy
+from reactors.engine.contract import Reactor
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner, announce, tick
-from reactors.engine.settings import ReactorSettings
+from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
 @asynccontextmanager

@@ -1,6 +1,7 @@
 """Where the ledger is, read without the rest of the settings: what a question needs of them.
 
-The whole model of :mod:`deploy.settings.shape` takes longer to import than a question to a small ledger takes to answer. What stands
+The whole model of :mod:`deploy.settings.shape` takes longer to import than a question to a small ledger takes to
+answer. What stands
 in other parts is checked by the commands that use it. Whatever is unusual here, or wrong, is left to the model: it says
 what is wrong, and a place found here is always the one that the model would find.
 """

@@ -3,7 +3,8 @@
 Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<FIELD>``, one YAML file (``--config`` or
 ``BURSAR_CONFIG``), the defaults below. Short forms: ``BURSAR_DATA``, ``BURSAR_LEDGER``, ``BURSAR_BUS`` and
 ``BURSAR_NATS_SERVER``. Everything is strict: an unknown name is an error, since a misspelt setting would
-else be a default that nobody asked for. URLs may hold passwords, so they are shown through :func:`deploy.settings.addresses.masked` only.
+else be a default that nobody asked for. URLs may hold passwords, so they are shown through
+:func:`deploy.settings.addresses.masked` only.
 
 Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
 """
@@ -42,8 +43,8 @@ from reactors.catalogue import REACTORS
 if TYPE_CHECKING:
     from bus.events.policies import Mode
     from bus.jetstream import Credentials
-    from reactors.engine.contract import Reactor, ReactorPolicy
-    from reactors.engine.settings import ReactorSettings
+    from reactors.engine.contract import Reactor
+    from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")

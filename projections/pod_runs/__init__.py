@@ -6,9 +6,10 @@ lists say of pods that were not seen to end, ``derivation`` which runs a ledger 
 Source: ``accounting.md``, the heart of the ledger.
 """
 
-from projections.pod_runs.derive import UNASSIGNED, Above, Absence, derive
+from projections.pod_runs.derive import UNASSIGNED, Absence, derive
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.shape import (
+    Above,
     Pod,
     PodRun,
     Run,

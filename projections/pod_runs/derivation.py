@@ -22,12 +22,13 @@ from projections.engine.model import Derivation, Restate
 from projections.engine.rows import KEPT, Rows
 from projections.evidence import PODS
 from projections.pod_runs import lists, queries
-from projections.pod_runs.derive import Above, derive
+from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
+    Above,
     Pod,
     PodRun,
     codec,

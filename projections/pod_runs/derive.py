@@ -11,12 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from bus.events.pods import Owner
 from projections import timelines
 from projections.attribution import Names, attributed
 from projections.namespaces import Owners
 from projections.pod_runs import serving
-from projections.pod_runs.shape import Pod, Run, Segment
+from projections.pod_runs.shape import Above, Pod, Run, Segment
 from projections.timelines import MICROSECONDS
 
 #: Group of what nobody is named for.
@@ -34,16 +33,6 @@ class Absence(msgspec.Struct, frozen=True):
 
     seen_us: int
     missed_us: int | None
-
-
-class Above(msgspec.Struct, frozen=True):
-    """What is known of the end of a pod's owner chain: who it is (None: there is none), what its labels name of quotas over
-    time, and after how many seconds it ends what it began (None: no word of that).
-    """
-
-    owner: Owner | None = None
-    quotas: list[tuple[int, Names | None]] = []
-    deadline_s: int | None = None
 
 
 def derive(

@@ -23,7 +23,7 @@ from projections.quotas import Quota
 
 if TYPE_CHECKING:
     from projections.engine.contract import Key
-    from projections.pod_runs import Above, Pod
+    from projections.pod_runs.shape import Above, Pod
 
 #: (second from which it holds, rule), oldest first; no rule before the first one.
 Timeline = list[tuple[int, Rule]]

@@ -22,6 +22,16 @@ Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | No
 Terminal = tuple[str, int, int, tuple[str, ...]]
 
 
+class Above(msgspec.Struct, frozen=True):
+    """What is known of the end of a pod's owner chain: who it is (None: there is none), what its labels name of quotas over
+    time, and after how many seconds it ends what it began (None: no word of that).
+    """
+
+    owner: Owner | None = None
+    quotas: list[tuple[int, Names | None]] = []
+    deadline_s: int | None = None
+
+
 class Pod(msgspec.Struct, frozen=True):
     """All that was observed of one pod, by uid, as a function of the set of observations.
 

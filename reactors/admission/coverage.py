@@ -11,22 +11,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
-from projections.cluster import POD, Pod
+from projections.cluster import POD, ClusterState, Pod
+from projections.cluster.objects import Gone
 from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import ANY_OWNER, Grant, Node
 from reactors.admission.lives import DEPTH, Lives, Undo
 from reactors.admission.mapping import types_of
-from reactors.admission.objects import Object
+from reactors.admission.objects import Object, Objects
 from reactors.admission.owners import NODE, is_covering, is_open
-
-if TYPE_CHECKING:
-    from reactors.admission.state import AdmissionState
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US
@@ -40,10 +38,27 @@ class Charges(Protocol):
         ...
 
 
+class Seen(Protocol):
+    """What was seen of a cluster, as far as coverage reads it: :class:`reactors.admission.state.AdmissionState`."""
+
+    objects: Objects
+    #: What the reconciler has to look at.
+    changed: set[str]
+    state: ClusterState
+
+    def gone(self, uid: str) -> Gone | None:
+        """What was deleted, as far as it is remembered."""
+        ...
+
+    def drop(self, uid: str) -> None:
+        """Forget an object that only its coverage kept."""
+        ...
+
+
 class Coverage:
     """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
 
-    def __init__(self, view: AdmissionState, charges: Charges | None) -> None:
+    def __init__(self, view: Seen, charges: Charges | None) -> None:
         self._view = view
         self._charges = charges
         self.lives = Lives(self.parent_of, view.changed.add)

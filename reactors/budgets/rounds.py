@@ -31,8 +31,8 @@ from projections.engine.store import Store
 from projections.engine.tables import checkpoints
 from projections.quota_trees import Node, Tree
 from projections.quota_trees.shape import BUSINESS
+from reactors.budgets import NAME
 from reactors.budgets.decide import evaluated, metered
-from reactors.budgets.reactor import reactor
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead
 from reactors.budgets.status import status_of
 from reactors.effectors.elastic_status import ElasticStatus
@@ -124,14 +124,14 @@ class Metering:
                 await self._trees.say(tree, partial(metered, standings=mine, at_s=read.at_s))
 
     async def _judge(self, read: LedgerRead) -> Evaluated:
-        state = self._replica.states[reactor.name]
+        state = self._replica.states[NAME]
         assert isinstance(state, BudgetState)
-        facts = self._replica.review(reactor.name, read, self._clock.now_us())
+        facts = self._replica.review(NAME, read, self._clock.now_us())
         judged = evaluated(state, read)
         events = [self._event(fact) for fact in facts if isinstance(fact, BudgetJudged)]
         if events:
-            subject = f"bursar.{self._cluster}.{reactor.expects}.*"
-            expected = Expectation(subject, self._replica.last[reactor.expects])
+            subject = f"bursar.{self._cluster}.{BudgetJudged.wire_type}.*"
+            expected = Expectation(subject, self._replica.last[BudgetJudged.wire_type])
             try:
                 await self._transport.publish(events, expect=expected)
             except WrongExpectationError:

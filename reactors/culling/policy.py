@@ -19,7 +19,7 @@ from zoneinfo import ZoneInfo
 import msgspec
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
 
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.settings import ReactorPolicy
 
 CULL_IDLE_AFTER = "bursar.io/cull-idle-after"
 DO_NOT_CULL = "bursar.io/do-not-cull"

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from bus.errors import RetryableError
-from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
+from reactors.engine.settings import ReactorPolicy
 
 T = TypeVar("T")
 

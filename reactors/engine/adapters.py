@@ -15,9 +15,8 @@ from bus.transport import Transport
 from projections.engine.store import Store
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact as Entry
-from reactors.engine.contract import ReactorPolicy
 from reactors.engine.replica import Replica
-from reactors.engine.settings import ReactorSettings
+from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 Json = dict[str, Any]
 

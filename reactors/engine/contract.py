@@ -11,42 +11,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol
 
 import msgspec
-from pydantic import BaseModel, ConfigDict, Field
 
 from bus.envelope import Event
 from bus.events.decisions import Decision, Target
 from bus.events.vocabulary import Fact
 from bus.metrics import Metric
 from projections.cluster import ClusterState
-from reactors.engine.settings import ReactorSettings
-
-if TYPE_CHECKING:
-    from reactors.engine.adapters import Adapters, Effects
-    from reactors.engine.replica import Replica
-
-
-class Pace(BaseModel):
-    """How many destructive decisions of a reactor may be made, beside the interlocks' own limit. A change holds at once."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    #: In any minute. Ten: a person can still look at each.
-    per_minute: int = Field(10, ge=0)
-    #: In any five minutes, for one namespace, one node, and one workload.
-    per_namespace: int = Field(5, ge=0)
-    per_node: int = Field(5, ge=0)
-    per_workload: int = Field(1, ge=0)
-
-
-class ReactorPolicy(BaseModel):
-    """What every reactor's policy has."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-    pace: Pace = Pace()
+from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -126,9 +100,9 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     #: (state, decision, policy) to why it must not be done any more, a token; "" = it may.
     overtaken: Callable[[Any, Decision, Any], str] = lambda state, decision, policy: ""
     #: Who does what is decided, and what runs beside, by the adapters of one process.
-    effects: Callable[[Adapters], Effects]
+    effects: Callable[[Any], Any]
     #: What a scraper sees of it, as of the newest event that was folded.
-    metrics: Callable[[Replica], Iterator[Metric]] = lambda replica: iter(())
+    metrics: Callable[[Any], Iterator[Metric]] = lambda replica: iter(())
     #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
     expects: str = "decision.*"
     #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.

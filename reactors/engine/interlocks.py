@@ -27,7 +27,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from reactors.engine.contract import Pace
+from reactors.engine.settings import Pace
 
 WINDOW_US = 300 * SECOND_US
 HOLD_US = 600 * SECOND_US

@@ -17,7 +17,7 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.settings import ReactorPolicy
 
 
 class Current(msgspec.Struct, frozen=True):

@@ -39,10 +39,10 @@ from bus.events.policies import Mode
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
 from reactors.engine.adapters import Effector
-from reactors.engine.contract import ReactorPolicy
 from reactors.engine.effects import hindrance
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, decision_event
+from reactors.engine.settings import ReactorPolicy
 
 #: A trigger that is read later than this after it was said is not decided on: the next one comes soon.
 LATE_US = 30 * SECOND_US

@@ -7,13 +7,33 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import urlsplit
 
-from pydantic import BaseModel, ConfigDict, SecretStr, field_validator
+from pydantic import BaseModel, ConfigDict, Field, SecretStr, field_validator
 
 from bus.events.policies import Mode
 
 if TYPE_CHECKING:
     from bus.notify import Receiver
-    from reactors.engine.contract import ReactorPolicy
+
+
+class Pace(BaseModel):
+    """How many destructive decisions of a reactor may be made, beside the interlocks' own limit. A change holds at once."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: In any minute. Ten: a person can still look at each.
+    per_minute: int = Field(10, ge=0)
+    #: In any five minutes, for one namespace, one node, and one workload.
+    per_namespace: int = Field(5, ge=0)
+    per_node: int = Field(5, ge=0)
+    per_workload: int = Field(1, ge=0)
+
+
+class ReactorPolicy(BaseModel):
+    """What every reactor's policy has."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    pace: Pace = Pace()
 
 
 class ReactorSettings(Protocol):

@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import BeforeValidator, Field
 
 from bus.events.policies import Mode, switch
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.settings import ReactorPolicy
 
 
 class EvictionPolicy(ReactorPolicy):

@@ -26,8 +26,8 @@ from bus.sources.catalogue import (
 )
 from deploy.runtime.reactors import acting
 from reactors.engine import runner
-from reactors.engine.contract import Pace
 from reactors.engine.runner import announce
+from reactors.engine.settings import Pace
 from reactors.evictions import NAME
 from reactors.evictions.policy import EvictionPolicy
 from tests.acceptance.queueing import Counted, queued

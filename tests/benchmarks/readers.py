@@ -3,7 +3,8 @@
     python -m tests.benchmarks.readers [--rounds 5] [--events 10000] [--rate 1000] [-o json]
 
 A process of its own publishes lives of pods at a steady rate; here they are written to the ledger with their archive, and taken
-in by admission's journals and by the reactors, as :mod:`deploy.runtime.service` puts them together; there is no cluster, so sources and
+in by admission's journals and by the reactors, as :mod:`deploy.runtime.service` puts them together; there is no
+cluster, so sources and
 effects do not count. CPU is this process's, from the first event until the last was taken in by all three.
 
 - *shared*: one read of the bus for all (:mod:`bus.sharing`).
@@ -38,7 +39,7 @@ from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from reactors.admitting import following
 from reactors.catalogue import REACTORS
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.settings import ReactorPolicy
 from tests.benchmarks import ledgers, measure, synthetic
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch
 

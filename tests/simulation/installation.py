@@ -30,7 +30,7 @@ from reactors.culling.effects import effects_by
 from reactors.culling.probing import Prober
 from reactors.culling.reactor import reactor as culling
 from reactors.engine.adapters import Adapters, Effects
-from reactors.engine.contract import ReactorPolicy
+from reactors.engine.settings import ReactorPolicy
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review
 from tests.simulation.apiserver import (

@@ -4,8 +4,8 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.events.policies import PauseChanged
-from reactors.engine.contract import Pace
 from reactors.engine.reasons import explained
+from reactors.engine.settings import Pace
 from tests.factories import START_US, pod_observed, pods_listed, said
 from tests.reactors.engine.toys import FAST, Scene
 

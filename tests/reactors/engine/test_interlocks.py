@@ -4,7 +4,7 @@ import pytest
 
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
-from reactors.engine.contract import Pace
+from reactors.engine.settings import Pace
 from tests.factories import pod_observed, pods_listed, said
 from tests.reactors.engine.toys import FAST, Scene
 

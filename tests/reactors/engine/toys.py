@@ -5,10 +5,11 @@ from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import Cull, Decision, Restore, RestoreAsked, Target
 from bus.events.pods import PodObserved, PodVanished
 from bus.memory import MemoryTransport
-from reactors.engine.contract import Pace, ProposedDecision, Reactor, ReactorPolicy
+from reactors.engine.contract import ProposedDecision, Reactor
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner
+from reactors.engine.settings import Pace, ReactorPolicy
 from tests.factories import CLUSTER, START_US, said
 
 FAST = Pace(per_minute=1000, per_namespace=1000, per_node=1000)

@@ -9,10 +9,10 @@ from bus.events.nodes import NodeObserved
 from bus.events.quotas import Budget
 from bus.memory import MemoryTransport
 from reactors.effectors.evict import EvictEffector
-from reactors.engine.contract import Pace
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner
+from reactors.engine.settings import Pace
 from reactors.evictions import NAME
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.reactor import reactor

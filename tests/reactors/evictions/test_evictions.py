@@ -10,7 +10,8 @@ from bus.errors import ClusterUnavailableError
 from bus.events.histories import HistoryRecovered
 from bus.events.pods import PodObserved, PodsListed
 from bus.events.policies import PauseChanged
-from reactors.engine.contract import Pace, Trigger
+from reactors.engine.contract import Trigger
+from reactors.engine.settings import Pace
 from reactors.engine.verify import rederive
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide
