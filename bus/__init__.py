@@ -1,4 +1,4 @@
-"""What is said and how it travels: facts, their envelope, and the doors they pass.
+"""What is said and how it travels: facts, their envelope, and the adapters they pass.
 
 Glossary, one word for each thing:
 
@@ -6,8 +6,8 @@ Glossary, one word for each thing:
 * *id, source, type, subject, time*: attributes of an event, as in CloudEvents; our ``key`` is its ``subject``.
 * *event*: one thing said, once. *Fact*: the body of an event. *Observation*: one watch or list record.
 * *fold, projection, checkpoint, replay, upcast*: as in event sourcing. *Derivation*: what follows from several rows.
-* *door*: one of the few modules that do IO. *Archive*: the ledger's own copy of the history. *Parked*: kept aside,
+* *adapter*: one of the few modules that do IO. *Archive*: the ledger's own copy of the history. *Parked*: kept aside,
   not folded, until driven again.
-* *held, waiting, unknown*: the three kinds of time a pod has in the books.
+* *held, waiting, unknown*: the three kinds of time a pod has in the ledger.
 * *segment*: an interval in which nothing about a pod's charge changed.
 """

@@ -6,9 +6,9 @@ Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it 
 compared on random pods. One reading is decided here:
 
 - *Strict and observed quantities.* What people give to Bursar (quotas, budgets, policies) is
-  read by `parse_quantity`, stricter than Kubernetes (catalogue C1 to C5 of reliability.md). But the API
+  read by `parse_quantity`, stricter than Kubernetes (docs/wrong-input.md C1 to C5). But the API
   server keeps `+1`, `5.` and forty leading zeros in a pod as they were written, and runs that pod;
-  refusing them would let a tenant hide from the books. Pods are read by `observed_quantity`.
+  refusing them would let a tenant hide from the ledger. Pods are read by `observed_quantity`.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def parse_quantity(text: str) -> int:
     For what is given to Bursar. Refused, although Kubernetes reads them: any sign before the
     number, a point without digits behind it, more than 32 characters, exponents beyond 18, values
     above 2**63 - 1 milli-units. `.5` is read; `12E` is exa, `12e3` and `12E3` are exponents. Raises
-    QuantityError: deny the request. Source: apimachinery `resource.Quantity` v0.36.3; catalogue C1
-    to C5 of reliability.md.
+    QuantityError: deny the request. Source: apimachinery `resource.Quantity` v0.36.3; docs/wrong-input.md C1
+    to C5 of docs/reliability.md.
     """
     # Length first: everything after it is bounded work, whatever was sent.
     if len(text) > _LONGEST:
@@ -164,7 +164,7 @@ def effective_request(resources: PodResources) -> dict[str, int]:
     The larger of (all containers and sidecars) and (the largest step of initialisation), with
     pod-level requests in place of these for cpu, memory and hugepages, plus overhead.
     Raises QuantityError for an unreadable quantity: park the observation.
-    Source: accounting.md section 3, rules 1 to 4, which is the law; `PodRequests` as in the module.
+    Source: docs/accounting.md, which is the law; `PodRequests` as in the module.
     """
     infeasible = resources.infeasible
     total: dict[str, int] = {}

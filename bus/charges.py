@@ -12,7 +12,7 @@ Pure. Three readings are decided here:
   hold, is charged as nothing and named; the pod's other resources are charged. Else two tebibytes
   of a scratch resource would make eight cards free.
 
-Source: accounting.md section 3, which is the law; docs/accounting.md.
+Source: docs/accounting.md, which is the law; docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bus.amounts import (
 from bus.errors import MalformedJsonError, QuantityError
 
 MAX_AMOUNT = 2**40
-"""The largest charged amount of one row: sums of rows stay inside 64 bits (catalogue F4)."""
+"""The largest charged amount of one row: sums of rows stay inside 64 bits (docs/wrong-input.md F4)."""
 
 _MILLI = NANO // 1000
 #: Ten milli-cards.
@@ -70,8 +70,8 @@ def charged(resources: PodResources) -> Amounts:
     of `gpu-core` 10 each; where there are none, points of `gpu-memory-ratio` 10 each: one pod never
     sums a device twice. These names are not in `extended`; MIG slices are.
     Total: a resource whose quantity cannot be read anywhere in the pod, or whose amount is above
-    2**40, is refused alone and named in `refused`; the others are charged (catalogue D2, F4).
-    Source: accounting.md section 3.
+    2**40, is refused alone and named in `refused`; the others are charged (docs/wrong-input.md D2, F4).
+    Source: docs/accounting.md.
     """
     request, refused = effective(resources)
     cards: list[tuple[int, str]] = []

@@ -2,8 +2,8 @@
 
 Stands at both ends of the flow: sources and envelopes read RFC 3339 stamps, everything behind them
 counts in integers. `datetime.fromisoformat` is not used for reading: it accepts forms that the API
-server never writes and refuses the leap second (catalogue A23 of reliability.md). The fold of a
-history never asks for the present; time comes to it as an event (house.md section 3.5).
+server never writes and refuses the leap second (docs/wrong-input.md A23). The fold of a
+history never asks for the present; time comes to it as an event (docs/architecture.md).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ def parse_stamp(text: str) -> int:
     nine digits of fraction, of which the last three are cut off. The second 60 of any minute reads
     as 59.999999, so that a leap second stays inside its minute. Years 0001 to 9999.
     Raises TimestampError: the caller then uses the time of receipt and flags it, or parks the
-    record. Source: RFC 3339 section 5.6; catalogue A23.
+    record. Source: RFC 3339 section 5.6; docs/wrong-input.md A23.
     """
     second, tail = _SECONDS.get(text[17:19]), text[19:]
     if second is not None:
@@ -127,7 +127,7 @@ def _format_seconds(seconds: int) -> str:
 def floor_seconds(us: int) -> int:
     """Accounting time of an instant: whole seconds UTC since 1970, rounded down, also before 1970.
 
-    Source: accounting.md section 1.
+    Source: docs/accounting.md.
     """
     return us // SECOND_US
 

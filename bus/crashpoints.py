@@ -3,7 +3,7 @@
 ``crashpoint(label)`` does nothing in production. A test installs a hook and kills, raises, pauses or stops at the label
 it wants; the list below is a golden file, and a test asserts that each label was reached.
 
-Source: ``house.md`` section 5, ``reliability.md`` section 6.1.
+Source: docs/architecture.md, docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 For an installation of one node, for tests and for trying Bursar out. It is as durable as the
 cluster profile: `sync_interval: always`, so an acknowledged event survives a power cut
-(reliability.md fact 1). It listens on loopback only, on ports the system chose, for two random
+(docs/reliability.md). It listens on loopback only, on ports the system chose, for two random
 users: `bursar`, who may not edit or delete streams, and `recovery`, who may, for `bursar
 recover`.
 
@@ -10,7 +10,7 @@ Below `<folder>/bus`: `server.conf` and `address.json` (mode 0600: they hold the
 `store/`, `server.log`, `lock`. The lock is held by us *and* by the server, so that a server that
 outlives a killed parent by a moment keeps its successor from opening the same store.
 
-Source: house.md section 3.8; reliability.md sections 1.5 and 7; nats-server 2.15 configuration.
+Source: docs/architecture.md; docs/reliability.md; nats-server 2.15 configuration.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ On NATS the attributes travel as headers (CloudEvents NATS binding, binary mode:
 ``Nats-Msg-Id`` repeats the id for the server's duplicate window. In files one event is one line of JSON
 (CloudEvents JSON format), the body under ``data`` kept byte for byte.
 
-Source: CloudEvents 1.0.2 (core, NATS binding, JSON format); ``house.md`` section 3.
+Source: CloudEvents 1.0.2 (core, NATS binding, JSON format); docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Every error of Bursar, sorted by what its catcher should do.
 
-One root, two branches: a `RetryableError` may pass by itself, so the door that raised it tries
+One root, two branches: a `RetryableError` may pass by itself, so the adapter that raised it tries
 again; a `PermanentError` will not, so the message is parked, the component stops, or the asker is
 told, as the class says. A refused request is a decision in the history and no exception.
 
 The first line of a class's docstring is its message; what the raiser knows is given as keyword
 fields, kept as attributes and appended as `name=value`, so a log line is readable and a handler
 needs no parsing. Texts are shown by `repr`, so foreign input cannot start a new log line. Shape:
-procrastinate's `exceptions.py`; the reactions: house.md sections 3.9 and 3.10, reliability.md
-section 4.
+procrastinate's `exceptions.py`; the reactions: docs/architecture.md, docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ class BursarError(Exception):
 class RetryableError(BursarError):
     """Something outside did not answer as it should, and may do so later.
 
-    Only doors retry. `delay_seconds` is the shortest wait before the next attempt: what the other
-    side asked for (`Retry-After`), else one second; the door adds its own growth and jitter.
+    Only adapters retry. `delay_seconds` is the shortest wait before the next attempt: what the other
+    side asked for (`Retry-After`), else one second; the adapter adds its own growth and jitter.
     """
 
     delay_seconds: float
@@ -94,7 +93,7 @@ class MalformedJsonError(PermanentError):
 class EnvelopeError(PermanentError):
     """A message is not an event of this history.
 
-    Park it; a wrong source or cluster also counts as a security matter (catalogue E3).
+    Park it; a wrong source or cluster also counts as a security matter (docs/wrong-input.md E3).
     """
 
 
@@ -108,7 +107,7 @@ class UnknownEventTypeError(PermanentError):
 class UnsupportedVersionError(PermanentError):
     """The event was written by newer code: upgrade this one.
 
-    Park it and stop the projection (catalogue E2): going on would book less than was said.
+    Park it and stop the projection (docs/wrong-input.md E2): going on would book less than was said.
     """
 
 
@@ -122,7 +121,7 @@ class ObservationError(PermanentError):
 class TimestampError(PermanentError):
     """A time stamp is not acceptable RFC 3339.
 
-    Use the time of receipt and flag it where a rule allows that (catalogue A23), else park the
+    Use the time of receipt and flag it where a rule allows that (docs/wrong-input.md A23), else park the
     record.
     """
 
@@ -193,7 +192,7 @@ class WrongClockError(RetryableError):
 class UnsafeBusError(PermanentError):
     """The bus is set up in a way that can lose acknowledged events.
 
-    Refuse to start, and show the property, its value and the wanted one (house.md section 3.8).
+    Refuse to start, and show the property, its value and the wanted one (docs/architecture.md).
     """
 
 
@@ -215,7 +214,7 @@ class WrongExpectationError(PermanentError):
 class DuplicateIdError(PermanentError):
     """The same event id was used for another body.
 
-    Stop: one writer is faulty or forged (catalogue E4). Same id and same body is no error.
+    Stop: one writer is faulty or forged (docs/wrong-input.md E4). Same id and same body is no error.
     """
 
 

@@ -3,7 +3,7 @@
 The culler compares its own clock, in nanoseconds, with stamps that it has cut to seconds, strictly; and it writes a
 kernel's stamp back with that kernel's offset. Microseconds UTC, as all of Bursar counts, would lose both.
 
-Source: Go's ``time`` package, layout RFC3339; ``kubeflow.md`` A.1.
+Source: Go's ``time`` package, layout RFC3339; docs/culling.md.
 """
 
 from __future__ import annotations

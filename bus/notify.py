@@ -1,4 +1,4 @@
-"""DOOR: tells somebody outside: one POST of small JSON to an address that the operator chose. Never an error.
+"""ADAPTER: tells somebody outside: one POST of small JSON to an address that the operator chose. Never an error.
 
 - No redirects and no proxies: it goes where the operator said, or nowhere. Nothing of the answer is read but its status.
 - Each attempt has a deadline over everything, and all of them together another. What may heal is tried again: no connection,

@@ -1,4 +1,4 @@
-"""DOOR: files that only their owner may read, made where nothing was: no link is followed, nothing of another's is used.
+"""ADAPTER: files that only their owner may read, made where nothing was: no link is followed, nothing of another's is used.
 
 Whoever may write a folder can put a link where a file is about to be made, and have it written somewhere else. So a new file
 is made exclusively, under a name that nobody can guess where it is replaced by renaming.

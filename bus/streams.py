@@ -1,6 +1,6 @@
 """Streams as data: what a history must promise, before any server is asked.
 
-Source: ``house.md`` 3.8; every property was measured in ``reliability.md`` section 0 (facts 1 to 5) and 1.5.
+Source: docs/architecture.md; every property was measured in docs/reliability.md
 """
 
 from __future__ import annotations

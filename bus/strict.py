@@ -2,7 +2,7 @@
 
 Stands at the edges: watch lines, replies, messages of the bus, admission reviews. Python's `json`
 accepts NaN, keeps the last of two equal keys and overflows the stack at depth 5,000; a fold of such
-bytes would depend on the reader. Rows A28, B5, C13, E1 and F5 of reliability.md's catalogue.
+bytes would depend on the reader. Rows A28, B5, C13, E1 and F5 of docs/wrong-input.md.
 
 How a duplicate key is found in a few microseconds. No fast decoder reports one, and `json` with a
 hook per object costs twice as much as all other checks together. But a duplicate cannot survive a

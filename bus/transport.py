@@ -1,10 +1,10 @@
 """The contract of a bus: publish, read in order, look at one place.
 
-Two doors keep it, and one suite (``tests/bus/test_transport_contract.py``) holds both to it:
+Two adapters keep it, and one suite (``tests/bus/test_transport_contract.py``) holds both to it:
 :mod:`bus.jetstream` (NATS JetStream) and :mod:`bus.memory` (in process, for tests and small tools).
 Projections and sources know only this page.
 
-Source: ``house.md`` sections 1 and 3.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def says_the_same(stored: Event, ours: Event) -> bool:
 
     They are when cluster, type, key and body agree. `time` and `source` may differ, as two watchers of one
     cluster report the same change; so may the body when the version does, as a writer and its newer self do
-    during an upgrade. Anything else is an id used twice (reliability.md catalogue E4).
+    during an upgrade. Anything else is an id used twice (docs/wrong-input.md E4).
     """
     return (stored.cluster, stored.type, stored.key) == (ours.cluster, ours.type, ours.key) and (
         stored.version != ours.version or stored.body == ours.body
@@ -62,7 +62,7 @@ def says_the_same(stored: Event, ours: Event) -> bool:
 
 
 class Transport(Protocol):
-    """What a bus can do. All methods may raise BusUnavailableError (try again) after the door's own retries."""
+    """What a bus can do. All methods may raise BusUnavailableError (try again) after the adapter's own retries."""
 
     async def publish(
         self, events: Sequence[Event], *, expect: Expectation | None = None

@@ -1,4 +1,4 @@
-"""DOOR: brings a ledger's schema to what this program needs, or refuses one that is newer.
+"""ADAPTER: brings a ledger's schema to what this program needs, or refuses one that is newer.
 
 All steps that are missing, and the views, are one transaction under one lock: a crash leaves the schema as it was, and of
 two processes that start together the second waits and finds nothing to do. On SQLite the lock is the write lock
@@ -8,7 +8,7 @@ The steps are package files, so an installed program needs no configuration file
 by replay, views keep their meaning: when steps are taken the views are made anew, else a view whose text is the same is
 left alone. Reading rights on views are therefore best given by ALTER DEFAULT PRIVILEGES.
 
-Source: ``reliability.md`` F6, F7, P12.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The rows behind `bursar acct`, and what every aggregate must add up to.
 
-Source: ``accounting.md`` sections 2 and 4.
+Source: docs/accounting.md.
 """
 
 from __future__ import annotations

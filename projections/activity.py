@@ -4,10 +4,10 @@ One row per pod, since a new pod is a new run and inherits nothing. All a row ho
 seen, so that the order of arrival changes nothing. Spans follow from that without a history of their own: a notebook is busy
 at least since it was last seen not busy, and unknown since it was last readable.
 
-A time that its source was caught lying about is not in the evidence, so it cannot move ``active_us`` (``reliability.md`` B6).
+A time that its source was caught lying about is not in the evidence, so it cannot move ``active_us`` (docs/wrong-input.md).
 Judging the row is the culling reactor's.
 
-Source: ``kubeflow.md`` A.7 and D.2; issue "Culling idle notebooks" (activity projection).
+Source: docs/culling.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One row for each decision, by its id. Decision and outcome may come in any order; of two that claim one id the text
 decides, so that arrival never does.
 
-Source: ``house.md`` section 5; ``reliability.md`` P25.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whose is a namespace, and since when?
 
-Source: ``accounting.md`` section 4: the first labels ever seen hold for all time before, a later change cuts.
+Source: docs/accounting.md: the first labels ever seen hold for all time before, a later change cuts.
 """
 
 from __future__ import annotations

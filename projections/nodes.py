@@ -1,6 +1,6 @@
 """Which GPU does a node carry, what does it offer, and since when?
 
-Source: ``accounting.md`` section 4 (GPU model: first seen holds for all time before, a later change cuts).
+Source: docs/accounting.md (GPU model: first seen holds for all time before, a later change cuts).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 One row for each quota by uid, as its newest observation says; what it said before lies in the history. A namesake that
 is created again is another row, so parents, which are named, are looked for among those that are not vanished.
 
-Source: ``koordinator.md`` sections 1 and 2.
+Source: docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What an attribute of one thing was, and from when: the part of a fold that must not care about arrival order.
 
 A *history* is the set of observations of one thing, each a (resourceVersion, time, value), kept sorted by the order
-rule of ``accounting.md`` section 1. Adding is commutative and idempotent, so two readers that saw the same set hold
+rule of docs/accounting.md. Adding is commutative and idempotent, so two readers that saw the same set hold
 the same history, however it reached them. :func:`changes` reads from it when each value began to hold.
 
 Alternatives refused: keeping only the points at which the value changes is smaller, but a late observation between two

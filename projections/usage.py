@@ -5,7 +5,7 @@ namespace × workload × GPU model and period. When a late fact changes a pod's 
 out and its new share put in, so the sums always equal the segments. What is still open is valued when
 asked (views ``v1_usage_by_*``, reports).
 
-Source: ``accounting.md`` section 4; aggregating at write time is what makes reports fast (``performance.md`` section 7).
+Source: docs/accounting.md; aggregating at write time is what makes reports fast (tests/benchmarks/README.md).
 """
 
 from __future__ import annotations

@@ -3,8 +3,8 @@ ask for?
 
 Of the owner and the quota every observation is kept, as they decide the past; of the demand the newest one.
 
-Source: ``accounting.md`` section 4 (workload), ``reliability.md`` A26 (depth at most 8, a cycle is cut);
-``koordinator.md`` section 1.
+Source: docs/accounting.md (workload), docs/wrong-input.md (depth at most 8, a cycle is cut);
+docs/quotas.md.
 """
 
 from __future__ import annotations

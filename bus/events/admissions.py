@@ -6,7 +6,7 @@ it, whichever process made it, and ``number`` counts them without a gap. Raw obs
 *lower* what is held, and only through an event of this journal; that is why a process which reads
 late may refuse too much for a moment and never admits too much.
 
-Source: ``house.md`` section 5 (admission); ``reliability.md`` P13 to P17.
+Source: docs/architecture.md (admission); docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Facts about budgets: credits and refunds, written as entries beside a quota's budget.
 
-Source: ``house.md`` section 4: corrections are entries, never edits.
+Source: docs/architecture.md: corrections are entries, never edits.
 """
 
 from __future__ import annotations

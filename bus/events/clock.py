@@ -1,6 +1,6 @@
 """Facts about time: it comes to rules as an event, so that a replay decides the same.
 
-Source: ``house.md`` 3.5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 All decisions of a cluster are one line of events under ``bursar.<cluster>.decision.*.*``, appended with the expected
 last sequence of that subject: each stands on all before it, whichever process made it. Outcomes are another line.
 
-Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

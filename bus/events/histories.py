@@ -1,6 +1,6 @@
 """Facts about the history itself: that it was put together again after a loss, or came from a file.
 
-Source: ``house.md`` 3.9; ``reliability.md`` P29.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

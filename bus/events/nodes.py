@@ -1,6 +1,6 @@
 """Facts about nodes: what they offer and which GPU they carry.
 
-Source: Kubernetes API reference, core/v1 Node; ``accounting.md`` section 4 (GPU model).
+Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model).
 """
 
 from __future__ import annotations

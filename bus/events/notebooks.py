@@ -3,7 +3,7 @@
 A tenant's server wrote most of it, so nothing of its text travels: no kernel names, no code, no paths, only states, counts
 and times that were bounded when they were read. ``time`` of the event is the moment of observation.
 
-Source: ``kubeflow.md`` A.7 (evidence sources); ``reliability.md`` B, P28.
+Source: docs/culling.md (evidence sources); docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Evidence(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     #: The kind of evidence, e.g. ``jupyter_kernels``, ``http_traffic``, ``gpu``.
     source: str
     outcome: Outcome = "ok"
-    #: Why it is not ok, as a token: a fault of the door, ``http_403``, ``not_a_list`` …
+    #: Why it is not ok, as a token: a fault of the adapter, ``http_403``, ``not_a_list`` …
     fault: str = ""
     busy: bool = False
     #: The last activity by the source's own account; None = it names none.

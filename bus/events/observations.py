@@ -3,7 +3,7 @@
 Nothing that a source receives is dropped in silence: a record that cannot be translated becomes such a fact, with the
 reason and a digest, never with the content (it may hold secrets). A relist follows it, since it could have been a delete.
 
-Source: ``reliability.md`` section 4 A (PARK at the edge), promise P30.
+Source: docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class ObservationRefused(Fact, frozen=True, kw_only=True):
 class ObjectsListed(Fact, frozen=True, kw_only=True):
     """Every object of a kind whose uid lies in [``first``, ``until``) at one moment, as ``pods.listed`` says it of pods.
 
-    What a change raised may be given back only against such a list (``reliability.md`` P16). ``time`` of the event is
+    What a change raised may be given back only against such a list (docs/reliability.md). ``time`` of the event is
     when the list was asked for. Key: ``<kind>-<resource version>-<part>``.
     """
 

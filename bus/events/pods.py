@@ -3,7 +3,7 @@
 Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
 that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
 
-Source: Kubernetes API reference, core/v1 Pod; ``house.md`` 3.2, 3.3, 3.7; ``accounting.md`` sections 1 and 2.
+Source: Kubernetes API reference, core/v1 Pod; docs/architecture.md; docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PodState(Fact, frozen=True, kw_only=True):
     uid: str
     namespace: str
     name: str
-    #: Opaque but for the order rule of ``accounting.md`` section 1.
+    #: Opaque but for the order rule of docs/accounting.md.
     resource_version: str
     created: str | None = None
     phase: str = ""

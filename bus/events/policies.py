@@ -1,6 +1,6 @@
 """Facts about what reactors may do: their policies and the global pause. Reactors take both from the history.
 
-Source: ``house.md`` 3.6 and section 5; ``reliability.md`` P29.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Facts about queues: what a person ordered of somebody's place in one.
 
-Source: issue 5, item 3.
+Source: item 3.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Both kinds, Bursar's `BizGroupResourceQuota` and Koordinator's `ElasticQuota`, are one fact: what a kind
 does not have stays at its default. Amounts are converted once, by the source, and rounded up.
 
-Source: ``koordinator.md`` sections 1 and 2; ``accounting.md`` section 3; ``reliability.md`` catalogue C.
+Source: docs/quotas.md; docs/accounting.md; docs/wrong-input.md C.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A fact is a frozen struct whose fields are its JSON body. ``wire_type`` is ``ent
 when the shape of the body changes in a way that old readers or old bodies would feel, and then ``upcasts`` lifts an
 old body, one version at a time, so that a replay of old history needs no old code.
 
-The bodies are msgspec structs (3 to 7 times the speed of pydantic on the hot path, ``performance.md`` section 2);
+The bodies are msgspec structs (3 to 7 times the speed of pydantic on the hot path, tests/benchmarks/README.md);
 their public description is the JSON Schema that ``bursar events --schema`` prints from the same classes, so there is no
 second definition to keep alike.
 """

@@ -1,7 +1,6 @@
 """Facts about workloads: the links of the owner chain from a pod up to what its user created, and what each asks for.
 
-Source: Kubernetes API reference, apps/v1 and batch/v1; ``accounting.md`` section 4 (workload); ``koordinator.md``
-section 1.
+Source: Kubernetes API reference, apps/v1 and batch/v1; docs/accounting.md (workload); docs/quotas.md.
 """
 
 from __future__ import annotations

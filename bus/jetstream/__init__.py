@@ -1,13 +1,13 @@
-"""DOOR: a history kept by NATS JetStream, the only place of Bursar that knows NATS.
+"""ADAPTER: a history kept by NATS JetStream, the only place of Bursar that knows NATS.
 
 Stands between every writer and every reader of events. :class:`JetStream` fulfils
 :class:`bus.transport.Transport`; :func:`require_safe` turns the lines of its start-up guard into a
 refusal. Each file knows one thing: `connection` the socket and nats-py, `wire` the bytes of one
 message, `publisher` windows and acknowledgements, `reader` the ordered read, `guard` what a safe
-bus looks like, `door` how they make one transport.
+bus looks like, `adapter` how they make one transport.
 
 Source: NATS ADR-50 (atomic batches), ADR-17 and ADR-37 (ordered and pull consumers), ADR-31 (direct
-get); every property of the server that is relied on was measured in reliability.md section 1.5.
+get); every property of the server that is relied on was measured in docs/reliability.md.
 """
 
 from bus.jetstream.adapter import JetStream

@@ -221,7 +221,7 @@ class Connection:
         return bytes(message.data)
 
     async def request(self, subject: str, body: bytes) -> Any:
-        """One request and its answering message, with the door's retries. See :meth:`ask`."""
+        """One request and its answering message, with the adapter's retries. See :meth:`ask`."""
         async for attempt in AsyncRetrying(
             retry=retry_if_exception_type(BusUnavailableError),
             stop=stop_after_delay(self._api_seconds),

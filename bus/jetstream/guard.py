@@ -3,9 +3,9 @@
 Pure comparison of what the server says (stream info, greeting, `/varz`) with what Bursar needs.
 Two switches have to agree for durability: the server's `sync_interval: always`, which only the
 monitoring port tells, and the stream's `persist_mode`, which silently overrides it
-(reliability.md facts 1 and 2).
+(docs/reliability.md).
 
-Source: house.md section 3.8; reliability.md promise P3, sections 1.2 and 1.5.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

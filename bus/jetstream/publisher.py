@@ -15,7 +15,7 @@ stream nats-server 2.15.1 proposes such a message before it compares, and the mi
 applying it is a "critical write error" that stops the stream on every replica.
 
 A known id is not believed blindly: another writer may have used it for something else
-(reliability.md 1.5, catalogue E4 and E5), so the stored message is read back and compared.
+(docs/wrong-input.md E4 and E5), so the stored message is read back and compared.
 
 Source: ADR-50; nats-server 2.15.1, measured with one and with three replicas: in a batch 10201
 comes before 10071; at most 1000 messages per batch and 50 open batches per stream.
@@ -94,7 +94,7 @@ _ack = msgspec.json.Decoder(Ack)
 
 
 class Publisher:
-    """The writing half of the door. Safe for concurrent calls; each call keeps its own order."""
+    """The writing half of the adapter. Safe for concurrent calls; each call keeps its own order."""
 
     def __init__(
         self,

@@ -1,7 +1,7 @@
 """The ordered read: own pull requests ahead, raw messages in a list, one wake-up per batch.
 
 An ephemeral consumer without acknowledgements starts at a sequence; the ledger's checkpoint is
-the only memory of how far was read (reliability.md fact 5). Two pull requests are kept open, so
+the only memory of how far was read (docs/reliability.md). Two pull requests are kept open, so
 the server always has leave to send; what it may send is counted, so a slow reader holds at most
 two batches, and each request is bounded in bytes as well. Nothing runs in the background: a read
 that is dropped leaves no task behind.
@@ -10,13 +10,13 @@ The consumer is only a pipe and is thrown away at the first doubt: a broken conn
 server (no heartbeat), a deleted consumer, a gap. The next one starts behind the last message
 received, after a look at whether it is still the same history: created at the same time, at least
 as long, and with the same message at that place. Sequences are used again after a lost tail, so
-length alone proves nothing (reliability.md fact 3).
+length alone proves nothing (docs/reliability.md).
 
 A server that cannot read a message any more (a block cut short, a flipped bit) passes over it, and says nothing where it
 is the last one. So a reader that hears only heartbeats asks how long the stream is, and for the next message itself:
 where the stream counts a message that is not there, the history has a hole.
 
-Source: ADR-37 (pull requests, heartbeats, status codes); performance.md section 1, row "own pull".
+Source: ADR-37 (pull requests, heartbeats, status codes); tests/benchmarks/README.md, row "own pull".
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ _log = logging.getLogger(__name__)
 
 
 class History(Protocol):
-    """What the reader asks the door about the stream itself."""
+    """What the reader asks the adapter about the stream itself."""
 
     async def head(self) -> Head:
         """First and last sequence, and when it was created."""

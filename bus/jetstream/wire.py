@@ -116,7 +116,7 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
 
 
 def bounded(event: Event, stored_us: int) -> Event:
-    """`event`, observed no later than :data:`AHEAD_US` after it was stored (catalogue E10).
+    """`event`, observed no later than :data:`AHEAD_US` after it was stored (docs/wrong-input.md E10).
 
     A stamp in the future would move the ledger's moment there, and charge all that is open until
     then. The bound follows from the stored message alone, so every reader has the same event. A

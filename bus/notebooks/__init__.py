@@ -4,5 +4,5 @@ One file per kind, each with a :class:`~bus.notebooks.contract.Kind` at its end 
 catalogue; a new kind is one file and one line. Readers are pure and total: whatever a tenant's server answers becomes
 evidence, at worst that it could not be read. What is not known is said as such, since it must never pass for idleness.
 
-Source: ``kubeflow.md`` A.2 and A.7; ``reliability.md`` B1 to B15.
+Source: docs/culling.md; docs/wrong-input.md.
 """

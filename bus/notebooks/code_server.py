@@ -3,7 +3,7 @@
 It beats on requests and once a minute while a browser is connected; reading ``/healthz`` is no beat. A job in a terminal
 of a closed browser does not beat: GPU and CPU are what sees that.
 
-Source: ``kubeflow.md`` A.7; code-server, docs/FAQ ("heartbeat file") and the handler of /healthz.
+Source: docs/culling.md; code-server, docs/FAQ ("heartbeat file") and the handler of /healthz.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ class Peer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ApiRequest(msgspec.Struct, frozen=True):
-    """A GET to the API server, through its own door."""
+    """A GET to the API server, through its own adapter."""
 
     path: str
 

@@ -3,7 +3,7 @@
 Field names match in any case, the last one wins, null and absent are the empty value, what follows the first JSON value
 is not looked at; one wrong type spoils the whole answer. None = no usable answer.
 
-Source: ``kubeflow.md`` A.2 and A.4; culling_controller.go, KernelStatus and TerminalStatus.
+Source: docs/culling.md; culling_controller.go, KernelStatus and TerminalStatus.
 """
 
 from __future__ import annotations

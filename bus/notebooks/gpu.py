@@ -3,7 +3,7 @@
 The profiling metric also works in MIG slices, where the utilization of the device is not there; the latter counts where the
 former is missing for the pod. One exporter answers for all pods of a node, so lines are found by the pod's name.
 
-Source: ``kubeflow.md`` A.7; NVIDIA dcgm-exporter (DCGM_FI_PROF_GR_ENGINE_ACTIVE 0 to 1, DCGM_FI_DEV_GPU_UTIL 0 to 100).
+Source: docs/culling.md; NVIDIA dcgm-exporter (DCGM_FI_PROF_GR_ENGINE_ACTIVE 0 to 1, DCGM_FI_DEV_GPU_UTIL 0 to 100).
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 - No kernels say nothing by themselves: they count beside a readable answer about terminals only, or where the server has
   terminals switched off (404 beside a readable list of kernels).
 
-Source: ``kubeflow.md`` A.2 (measured on jupyter_server 2.21); ``reliability.md`` B1, B4 to B10.
+Source: docs/culling.md (measured on jupyter_server 2.21); docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ It differs from :mod:`~bus.notebooks.jupyter` in all that the culler does differ
 believed, one without a zone spoils the answer, an empty list is an answer, a kernel that starts is busy, no token is sent.
 What travels says as much as its rules look at: whether all kernels are idle, and their newest stamp with its offset.
 
-Source: ``kubeflow.md`` A.2 and A.4 (culling_controller.go lines 204 to 307).
+Source: docs/culling.md (culling_controller.go lines 204 to 307).
 """
 
 from __future__ import annotations

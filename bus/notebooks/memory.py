@@ -10,7 +10,7 @@ time until it moves, and the projection still knows what was said before.
   only moves on is no news while the last one that was said is younger than a heartbeat: no limit is that short.
 - Where Kubeflow's rules decide, every look is news: they decide once for each.
 
-Source: ``kubeflow.md`` A.7, D.2; ``reliability.md`` B6.
+Source: docs/culling.md; docs/wrong-input.md.
 """
 
 from __future__ import annotations

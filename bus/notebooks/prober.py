@@ -1,4 +1,4 @@
-"""The door to notebook servers: one GET to one address, and never an error, whatever comes back.
+"""The adapter to notebook servers: one GET to one address, and never an error, whatever comes back.
 
 The server belongs to a tenant, so its answer is hostile until read. Hence no client library: httpx follows neither
 redirects nor proxies when told so, but it swallows informational answers without end (two cores for five seconds, from
@@ -9,7 +9,7 @@ one notebook). Here one budget of bytes bounds everything that is not body, one 
 - A redirect is an answer with a status, never followed. Compressed answers are refused: we ask for none.
 - The connection serves one request and is then cut off, not closed politely.
 
-Source: ``reliability.md`` P35, B2 to B5, B11 to B14.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations

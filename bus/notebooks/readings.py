@@ -1,6 +1,6 @@
 """What all readers share: answers that are none, strict bodies, and times that are not believed.
 
-Source: ``reliability.md`` B2 to B7.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from bus.events.notebooks import Evidence, Outcome
 from bus.notebooks.contract import Peer, Reply
 from bus.notebooks.prober import Answer
 
-#: Largest body that is read; the door lets no more through.
+#: Largest body that is read; the adapter lets no more through.
 LARGEST_BODY = 262_144
 #: Most kernels or terminals that one server may have.
 MOST_ENTRIES = 1_000

@@ -3,7 +3,7 @@
 Its own ``session-timeout-minutes`` suspends sessions, and terminals are no activity to it; so without a sidecar an RStudio
 is unknown here, and GPU and CPU are all that speaks.
 
-Source: ``kubeflow.md`` A.7; Posit, RStudio Server administration guide, "Session timeout".
+Source: docs/culling.md; Posit, RStudio Server administration guide, "Session timeout".
 """
 
 from __future__ import annotations

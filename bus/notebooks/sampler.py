@@ -1,4 +1,4 @@
-"""The loop's body: ask every notebook what its kinds ask, and say what is news. IO only through the two doors it is given.
+"""The loop's body: ask every notebook what its kinds ask, and say what is news. IO only through the two adapters it is given.
 
 A notebook costs its slowest answer and no more than a deadline; many are asked at once, each by itself, so that one that
 stalls delays nobody else.

@@ -5,7 +5,7 @@ a time. With Istio only requests from the ingress gateway count, so that neither
 the user; a plain Envoy does not know who asked, so there the counters of all its listeners but its own admin's count.
 Counters of websockets move when they close, hence the gauge of open ones: presence, with its own longer limit.
 
-Source: ``kubeflow.md`` A.7 (kubeflow/kubeflow PR 6927; istio/istio 48563); Envoy, HTTP connection manager statistics.
+Source: docs/culling.md (kubeflow/kubeflow PR 6927; istio/istio 48563); Envoy, HTTP connection manager statistics.
 """
 
 from __future__ import annotations

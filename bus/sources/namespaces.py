@@ -1,6 +1,6 @@
 """Namespaces as facts: whose they are. Pure: one record in, one event out.
 
-Source: Kubernetes API reference, core/v1 Namespace; ``accounting.md`` section 4 (team, user).
+Source: Kubernetes API reference, core/v1 Namespace; docs/accounting.md (team, user).
 """
 
 from __future__ import annotations

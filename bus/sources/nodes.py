@@ -2,7 +2,7 @@
 
 A node writes its status every few minutes; the source leaves out those whose fact says nothing new.
 
-Source: Kubernetes API reference, core/v1 Node; ``accounting.md`` section 4 (GPU model).
+Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model).
 """
 
 from __future__ import annotations

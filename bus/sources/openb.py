@@ -11,7 +11,7 @@ from names. A recorded label value may hold ``|``, which Kubernetes would refuse
 trace's own key.
 
 Source: Alibaba clusterdata, cluster-trace-gpu-v2023, in the form of
-hkust-adsl/kubernetes-scheduler-simulator; ``openb.md`` section 5 for the order of events, the empty
+hkust-adsl/kubernetes-scheduler-simulator; docs/history.md for the order of events, the empty
 columns and the key of ``gpu_spec``.
 """
 

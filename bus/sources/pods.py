@@ -1,4 +1,4 @@
-"""Pods as facts: every observation that the books rest on. Pure: one record in, one event out.
+"""Pods as facts: every observation that the ledger rests on. Pure: one record in, one event out.
 
 The hot path of Bursar: only listed fields are decoded, and what is charged travels as the API
 server wrote it, so that better rules need no new observation.
@@ -7,8 +7,8 @@ No pod is refused for its size, since a tenant chooses it: labels and annotation
 ends of containers have bounds of their own that leave room for the rest in a message. What was left
 out is among the fact's ``notes``.
 
-Source: Kubernetes API reference, core/v1 Pod; ``accounting.md`` sections 2 and 3;
-``reliability.md`` A6 to A28.
+Source: Kubernetes API reference, core/v1 Pod; docs/accounting.md;
+docs/wrong-input.md.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def _written(quantities: Quantities | None) -> Quantities:
     """The quantities as they were written; one that is too long is said shorter, with its value.
 
     The API server keeps leading zeros in any number, and with them a pod could grow beyond a
-    message and so out of the books. What is no quantity is cut, and stays none.
+    message and so out of the ledger. What is no quantity is cut, and stays none.
     """
     if not quantities:
         return {}

@@ -6,7 +6,7 @@ with its ``problem`` and without amounts, so that it is shown and never taken fo
 Koordinator keeps what Kubernetes did not foresee in labels and annotations ``quota.scheduling.koordinator.sh/…``.
 Its built-in quotas have limits beyond 64 bits of milli-cores; these are cut, as Go's ``MilliValue`` does.
 
-Source: ``koordinator.md`` sections 1 and 2; ``reliability.md`` catalogue C.
+Source: docs/quotas.md; docs/wrong-input.md C.
 """
 
 from __future__ import annotations

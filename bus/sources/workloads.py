@@ -4,8 +4,7 @@ The governed kinds differ here only by their entry in :mod:`bus.kube.kinds`, whi
 source says its own. Of a template only amounts and the labels of quotas leave: no environment, no arguments. Reading
 them costs as much as decoding the record, 35 us for two containers, and only workloads pay it.
 
-Source: Kubernetes API reference, apps/v1 and batch/v1; ``accounting.md`` section 4 (workload); ``koordinator.md``
-section 1.
+Source: Kubernetes API reference, apps/v1 and batch/v1; docs/accounting.md (workload); docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -32,13 +32,13 @@ def register(app: typer.Typer) -> None:
 def up(
     asked: CommandContext,
     once: Annotated[
-        bool, typer.Option("--once", help="End when everything said so far is in the books.")
+        bool, typer.Option("--once", help="End when everything said so far is in the ledger.")
     ] = False,
     recording: Annotated[
         bool, typer.Option("--recording", help="Play the bundled recording, also beside a cluster.")
     ] = False,
 ) -> None:
-    """Follow the cluster there is and keep its books: bus, sources and ledger in one process.
+    """Follow the cluster there is and write its ledger: bus, sources and ledger in one process.
 
     The cluster is that of your kubeconfig, or of the pod this runs in. Where there is none, a recorded day of a
     small cluster is played the same way. Ctrl-C or SIGTERM ends it; the next start goes on from there.

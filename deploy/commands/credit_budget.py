@@ -1,6 +1,6 @@
 """Writes an entry beside a budget: a credit or a refund goes onto the bus, and from there into the ledger like everything else.
 
-Source: ``house.md`` section 4: corrections are entries, never edits.
+Source: docs/architecture.md: corrections are entries, never edits.
 """
 
 from __future__ import annotations

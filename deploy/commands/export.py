@@ -2,7 +2,7 @@
 
 A file appears under its name when it is whole; until then it has another one.
 
-Source: ``docs/history.md`` (the line format); ``reliability.md`` P44.
+Source: ``docs/history.md`` (the line format); docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a person orders goes onto the bus as a fact, and reactors act on it: a pause, a cull that shall be undone.
 
-Source: ``house.md`` 3.6 and section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

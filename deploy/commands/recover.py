@@ -3,7 +3,7 @@
 A stream that has to be made anew is no business of an ordinary user of the bus. The embedded server is
 stopped, its store moved aside (nothing is deleted) and started empty. One's own servers are left to their administrator.
 
-Source: ``house.md`` 3.9; :mod:`projections.engine.recover`.
+Source: docs/architecture.md; :mod:`projections.engine.recover`.
 """
 
 from __future__ import annotations

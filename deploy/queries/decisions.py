@@ -3,7 +3,7 @@
 Those of reactors, evictions among them, and the releases of queues. A release carries no version of its rules: it is
 derived by today's.
 
-Source: ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 For questions: the same readers and rules as where queues are worked off, fed with the archive instead of the bus. They read
 every version of every workload.
 
-Source: issue 5, item 3.
+Source: item 3.
 """
 
 from __future__ import annotations

@@ -112,7 +112,7 @@ def _asked(place: Located, query: str, rows: int, seconds: float) -> bytes:
 
 
 def _sqlite(connection: sa.Connection, query: str, rows: int, seconds: float) -> bytes:
-    # The driver that the ledger's door has loaded: only doors import one.
+    # The driver that the ledger's adapter has loaded: only adapters import one.
     sqlite: Any = connection.dialect.loaded_dbapi
     driver: Any = connection.connection.driver_connection
     driver.execute("PRAGMA query_only = 1")

@@ -1,6 +1,6 @@
 """Admission as the settings have it: its side of the process, the webhook's server and its registration.
 
-Source: ``house.md`` sections 5 and 7.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

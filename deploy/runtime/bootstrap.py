@@ -1,10 +1,10 @@
-"""The composition root: which door is opened with which setting, in which order, and how all of it ends.
+"""The composition root: which adapter is opened with which setting, in which order, and how all of it ends.
 
 Everything is an (async) context manager, so that what was opened is closed in reverse, whatever ends it. A ledger has one
 writer. Whoever finds it taken (``bursar import`` beside ``bursar up``) publishes to the same bus and waits for the
 writer to get there.
 
-Source: ``house.md`` sections 2, 3.8, 7.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[B
         yield Bus(transport, SharedReading(transport), lines, monitor_urls, masked(url), started)
 
 
-# keeping the books
+# writing the ledger
 
 
 class LedgerWriter(Protocol):

@@ -1,4 +1,4 @@
-"""DOOR: work in a child process that cannot take more time and memory than it was given, whatever it does.
+"""ADAPTER: work in a child process that cannot take more time and memory than it was given, whatever it does.
 
 A database evaluates one function of a query in one step: no handler inside is asked meanwhile, and a signal waits. So the
 work is done by a fork, whose CPU time, memory and files the kernel limits, and which is killed at its deadline, when

@@ -1,4 +1,4 @@
-"""DOOR: how many files this process may open, and how many of them connections may take.
+"""ADAPTER: how many files this process may open, and how many of them connections may take.
 
 Every connection is a file to the system. Ledger, bus and API server need files, too, and a ledger that cannot open one
 ends ``bursar up``; so connections get what is left after a reserve.

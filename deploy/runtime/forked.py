@@ -1,4 +1,4 @@
-"""DOOR: a child process that does one piece of asynchronous work, and tells its parent how far it is.
+"""ADAPTER: a child process that does one piece of asynchronous work, and tells its parent how far it is.
 
 An interpreter uses one core however many threads it has. Where two things can be done side by side, one is given to a
 fork, which begins with all modules and values of its parent. It has to be made before anything is opened: no thread runs then,

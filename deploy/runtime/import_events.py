@@ -5,7 +5,7 @@ A child process reads and publishes while this one folds and writes; each takes 
 Saying an event twice changes no books, but it makes the history longer, and the bus remembers ids for ten minutes
 only. So what the archive has already is left out here; an import that was interrupted goes on where it stood.
 
-Source: ``house.md`` 3.3; ``docs/history.md`` (importing twice changes nothing).
+Source: docs/architecture.md; ``docs/history.md`` (importing twice changes nothing).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 SQLite: a locked file beside the database, which names its holder. PostgreSQL: an advisory lock of a session, so that two
 machines cannot write one ledger either.
 
-Source: ``reliability.md`` section 4, H4.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DOOR: proves through the API server that reviews arrive: at the start, and again and again while the webhook is registered.
+"""ADAPTER: proves through the API server that reviews arrive: at the start, and again and again while the webhook is registered.
 
 A configuration that points to an address where nobody listens looks exactly like one that works: with failurePolicy Ignore
 every request passes, and nothing tells. So a dry run is asked of the API server itself (:mod:`reactors.webhook.proof`).

@@ -2,7 +2,7 @@
 
 One process of an installation does this, the one that keeps (``bursar up``); a second one does no harm.
 
-Source: ``house.md`` sections 3.5, 3.6 and 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """``bursar up`` as a process: bus, ledger and sources together, until a signal.
 
 Where a cluster is found it is followed. Where none is, the bundled recording goes the same way: bus, runner, ledger.
-Recorded and real books are kept apart: a recording is played into an embedded ledger that is empty or holds it
+Recorded and real ledgers are kept apart: a recording is played into an embedded ledger that is empty or holds it
 already, and a cluster is not followed into a folder that holds one.
 
-Source: ``house.md`` section 7; issue 3, items 1 and 5.
+Source: docs/architecture.md; items 1 and 5.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ from reactors.queue.releasing import Releasing
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parents[1] / "recording"
-#: In the data folder: these books hold the recording.
+#: In the data folder: this ledger holds the recording.
 MARK = "recording"
 
 #: How often the bus is checked again, and how often the sources' state is written.
@@ -103,7 +103,7 @@ async def serve(
     """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
 
     Raises LedgerBusyError where another process writes this ledger, WrongClockError where this machine's clock is before
-    the first build of this program, SettingsError where recorded and real books would mix,
+    the first build of this program, SettingsError where recorded and real ledgers would mix,
     and what bus, runner and sources raise when going on would be wrong.
     """
     if not recording and cluster_access(settings) is not None:
@@ -130,7 +130,7 @@ async def _work(
     recording: bool,
 ) -> None:
     progress.guard = opened.guard
-    screen.tell(f"bus {opened.url}, books in {settings.data}")
+    screen.tell(f"bus {opened.url}, ledger in {settings.data}")
     screen.tell(keeping.signer)
     async with beside(_shown(screen, progress, opened, keeping)), _written(settings, progress):
         progress.stage = "catching up"
@@ -252,7 +252,7 @@ async def _play(
     mark = settings.data / MARK
     is_ours = settings.bus.is_embedded and not settings.ledger.url.get_secret_value()
     if not wanted and not mark.exists() and (last or not is_ours):
-        screen.tell(f"these books hold {last:,} events and are kept as they are")
+        screen.tell(f"this ledger holds {last:,} events and is kept as it is")
         progress.stage = "waiting"
         return
     files = sorted(RECORDING.glob("*.ndjson.zst"))
@@ -260,7 +260,7 @@ async def _play(
         screen.tell("and this installation has no bundled recording to play")
         progress.stage = "waiting"
         return
-    replace(mark, b"The books in this folder are those of Bursar's bundled recording.\n")
+    replace(mark, b"The ledger in this folder is that of Bursar's bundled recording.\n")
     screen.tell(f"playing the bundled recording: {', '.join(file.name for file in files)}")
     progress.stage = "playing"
     taken = Taken()

@@ -2,7 +2,7 @@
 
 A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
 
-Source: ``house.md`` section 3.2; ``reliability.md`` A12 to A24.
+Source: docs/architecture.md; docs/wrong-input.md.
 """
 
 from __future__ import annotations

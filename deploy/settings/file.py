@@ -3,7 +3,7 @@
 Only mappings, lists and plain values: no tags that build objects, no anchors (an alias may unfold to gigabytes), no key
 twice. Lines are kept so that a message can point to one.
 
-Source: ``reliability.md`` section 4, H1.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ Four places, the stronger first: options of the command line, ``BURSAR_<PART>__<
 else be a default that nobody asked for. URLs may hold passwords, so they are shown through
 :func:`deploy.settings.addresses.masked` only.
 
-Source: ``house.md`` section 2 (deploy); ``reliability.md`` section 4 H.
+Source: docs/architecture.md (deploy); docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class _Part(BaseModel):
 
 
 class LedgerSettings(_Part):
-    """Where the books are kept."""
+    """Where the ledger is kept."""
 
     #: SQLAlchemy URL, SQLite or PostgreSQL. Empty = ``ledger.db`` in the data folder.
     url: SecretStr = SecretStr("")

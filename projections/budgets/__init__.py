@@ -5,7 +5,7 @@ A budget is an amount of unit·seconds in the ledger's measures: milli-core-seco
 ``entries`` what was credited, ``standing`` what is left and what follows from exhaustion, ``rows`` what quotas spent by the
 hour, and ``queries`` how a budget stands in the ledger.
 
-Source: issue text "budgets"; ``koordinator.md`` section 1 (cash); ``house.md`` section 4.
+Source: docs/quotas.md (cash); docs/architecture.md.
 """
 
 from projections.budgets.periods import Every, Period, Schedule

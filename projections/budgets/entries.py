@@ -2,7 +2,7 @@
 
 An entry is never edited and never doubled: of two that claim one ``ref`` the earlier counts, whichever arrived first.
 
-Source: ``house.md`` section 4 (corrections are entries), issue text "credits and refunds as entries".
+Source: docs/architecture.md (corrections are entries).
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ plain key alone. The ledger books one amount for each resource, so both words me
 account ``cpu.A4`` is what ``limits.cpu.A4`` and ``requests.cpu.A4`` are paid from. Which keys an amount is *held* under
 is :mod:`projections.quota_trees.keys`.
 
-Source: ``koordinator.md`` section 1 (keys, labels, charging).
+Source: docs/quotas.md (keys, labels, charging).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The periods of a budget: from when to when does an amount last?
 
-Source: issue text "periods day/week/month/total"; ``reliability.md`` C12 (windows are refused at the edge, not here).
+Source: docs/wrong-input.md (windows are refused at the edge, not here).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Between two facts every open segment spends the same amount each second. So all spending of a period is three integers,
 kept by adding and taking out, and both questions (how much now, when is it used up) are answered without any clock.
 
-Source: ``accounting.md`` sections 1 and 4; issue text "exhausted-at forecast".
+Source: docs/accounting.md.
 """
 
 from __future__ import annotations

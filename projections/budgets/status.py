@@ -5,8 +5,8 @@ has passed). They are judged at moments, but begin at exact seconds: the one at 
 at which the limit fell below what was spent. A lowered limit therefore exhausts at once, and never counts a grace that
 passed before. A credit takes exhaustion back; a new period begins as Ok.
 
-Source: issue text "exhaustion policy per quota"; ``koordinator.md`` section 1 (refused when used >= hard);
-``reliability.md`` C11.
+Source: docs/quotas.md (refused when used >= hard);
+docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Sequence numbers are reused after a stream lost its tail, so a number alone is no proof: the checkpoint holds the digest of
 the event at its sequence and the chain over all before it.
 
-Source: ``house.md`` 3.9; ``reliability.md`` section 0, fact 3.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

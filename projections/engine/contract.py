@@ -9,7 +9,7 @@ What follows from several rows (the held segments of a pod follow from the pod, 
 is a *derivation*: a pure function over rows, run again for what a change may have touched
 (:mod:`projections.pod_runs`).
 
-Source: ``house.md`` sections 2, 4, 6.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

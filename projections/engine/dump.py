@@ -9,7 +9,7 @@ only. It leaves out the ``sequence`` columns, and nothing else: which event touc
 the events came (also in ``pod_lists``, where it says which event carries the uids), the rest is a function of their
 set. Archive, checkpoint and parked events are no part of it: the chain speaks for them.
 
-Source: ``reliability.md`` P8 and 6.3 (canonical dump).
+Source: docs/reliability.md (canonical dump).
 """
 
 from __future__ import annotations

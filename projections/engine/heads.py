@@ -6,7 +6,7 @@ a file of one JSON line each, which belongs on another disk or with another part
 
 The private key lies in a file of its own that only its owner may read.
 
-Source: ``house.md`` 3.9; ``reliability.md`` P11 and section 7, point 11; RFC 8032.
+Source: docs/architecture.md; docs/reliability.md; RFC 8032.
 """
 
 from __future__ import annotations

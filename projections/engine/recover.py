@@ -10,7 +10,7 @@ procedure is the same for every transport:
    event comes back at its own sequence or not at all.
 3. **Other events beyond it:** someone went on writing after the loss, before it was noticed. Their sequences are taken by
    older events, so *they* move: what the archive does not know is folded and archived behind its end, in the
-   order of the stream. When the ledger has everything, the stream is made anew (``renew``, a door's business) and
+   order of the stream. When the ledger has everything, the stream is made anew (``renew``, an adapter's business) and
    filled from the archive as in 2.
 4. **Holes**, sequences that the stream counts and no longer has (a damaged block, a flipped bit): readers stop at them, and
    nothing can be published there, so the stream is made anew as in 3. What lay there and is in the archive comes back;
@@ -28,7 +28,7 @@ Alternatives refused: a new stream that begins at the next sequence (``first_seq
 start at the beginning, and the check of the event at the checkpoint, find nothing; renumbering the archive by the
 stream's order breaks signed heads and every sequence that a decision refers to.
 
-Source: ``house.md`` 3.8, 3.9; ``reliability.md`` section 0 (fact 3), P4, F8, F9.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ The rebuilt rows lie in a place beside the live ones (:mod:`projections.engine.b
 A rebuild always begins at the first event and can be broken off anywhere: the next one starts over. The
 ledger may go on meanwhile; :func:`compare` and :func:`swap` first take in what came since.
 
-Source: ``house.md`` sections 1, 3.8 and 4; ``reliability.md`` P7.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The bus is read on the event loop, folds and SQL run in one writer thread. What 
 batch: a quiet ledger commits each event at once, one that is behind commits ten thousand together, which costs a
 fraction of the flushes and page writes. Nothing else writes the ledger.
 
-Source: ``house.md`` sections 1, 3.9, 3.10 and 4.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DOOR: the SQL ledger. Reads rows, and writes a batch in one transaction: archive, rows, sums, parked, checkpoint.
+"""ADAPTER: the SQL ledger. Reads rows, and writes a batch in one transaction: archive, rows, sums, parked, checkpoint.
 
 One code path for SQLite (default) and PostgreSQL: SQLAlchemy holds the engine, the tables and the reads; what is
 written per event goes through the driver (``executemany`` on SQLite, COPY on PostgreSQL), since Core and ORM cost 2 to
-50 times as much (``performance.md`` section 3). All methods are synchronous and belong to one thread.
+50 times as much (tests/benchmarks/README.md). All methods are synchronous and belong to one thread.
 
 SQLite runs in WAL mode with ``synchronous=FULL``, PostgreSQL with ``synchronous_commit=on``: what was committed is
-there after a power cut. Source: ``reliability.md`` 1.6; ``house.md`` section 4.
+there after a power cut. Source: docs/reliability.md; docs/architecture.md.
 """
 
 from __future__ import annotations

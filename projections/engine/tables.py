@@ -1,6 +1,6 @@
 """The tables of the machinery itself: the archive, the checkpoint, what is parked.
 
-Source: ``house.md`` 3.8 to 3.10.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 ``shape`` has the rows, ``fold`` what is observed of one pod, ``derive`` the run that follows, ``lists`` what complete
 lists say of pods that were not seen to end, ``derivation`` which runs a ledger derives again, and when.
 
-Source: ``accounting.md``, the heart of the ledger.
+Source: docs/accounting.md, the heart of the ledger.
 """
 
 from projections.pod_runs.derive import UNASSIGNED, Absence, derive

@@ -2,7 +2,7 @@
 
 A pure function of rows: run again whenever one of them changed, it restates what a late fact changes.
 
-Source: ``accounting.md`` sections 2 (end, vanished, waiting) and 4 (cuts and attribution).
+Source: docs/accounting.md (end, vanished, waiting) and 4 (cuts and attribution).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Every field of a :class:`Pod` is a minimum, a maximum or a set over the observations: starts and deletes keep the
 smallest stamp, descriptive fields the newest observation's, amounts and labels a history.
 
-Source: ``accounting.md`` sections 1 and 2.
+Source: docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
 
     A stamp that cannot be read, or cannot be true, counts as absent, flag ``clamped``. A watcher whose clock is proven
     wrong by the stamps leaves the flag ``clock``.
-    A resource beyond what the books can hold (a pod may ask for 10 exa cores, and wait for ever) is charged as nothing,
-    flag ``amounts_refused``, and the pod's other resources as ever: parking it would let one tenant stop the books of
+    A resource beyond what the ledger can hold (a pod may ask for 10 exa cores, and wait for ever) is charged as nothing,
+    flag ``amounts_refused``, and the pod's other resources as ever: parking it would let one tenant stop the ledger of
     all, refusing the pod would let an absurd resource make the others free. A pod that runs without a node is
     charged by its requests all the same, flag ``no_node``.
     """

@@ -3,7 +3,7 @@
 A list is kept as one small row per part (:data:`projections.pod_runs.pod_lists`); its uids stay in the archive. The
 newest parts are also held in memory, since almost every question is about them.
 
-Source: ``accounting.md`` section 2 (end unseen).
+Source: docs/accounting.md (end unseen).
 """
 
 from __future__ import annotations

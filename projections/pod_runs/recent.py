@@ -3,7 +3,7 @@
 Almost every question about an absent pod is answered by what was listed last. Where it is not, the stored lists are
 asked, so that an answer never depends on how much is kept in memory.
 
-Source: ``accounting.md`` section 2 (end unseen).
+Source: docs/accounting.md (end unseen).
 """
 
 from __future__ import annotations

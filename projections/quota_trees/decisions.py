@@ -3,7 +3,7 @@
 One row for each decision, by the id of its event: an event that is said twice is one decision. Of two events that claim
 one id the earlier counts, whichever arrived first.
 
-Source: ``house.md`` section 5 (a decision stores its reason, its numbers and the sequence it was based on).
+Source: docs/architecture.md (a decision stores its reason, its numbers and the sequence it was based on).
 """
 
 from __future__ import annotations

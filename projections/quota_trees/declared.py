@@ -3,7 +3,7 @@
 One row for each quota of a tree, from every entry of the journal about it that was not refused, in whatever order they come:
 the newest observation by number, and the asks that no observation has settled yet.
 
-Source: ``house.md`` section 5; :class:`projections.quota_trees.shape.Node`, whose rules give the amounts.
+Source: docs/architecture.md; :class:`projections.quota_trees.shape.Node`, whose rules give the amounts.
 """
 
 from __future__ import annotations

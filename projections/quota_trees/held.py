@@ -6,7 +6,7 @@ comes late must find out that it is late.
 
 A grant counts if its quota stands (:mod:`projections.quota_trees.declared`) and did not leave the tree after it was made.
 
-Source: ``house.md`` section 5; :class:`projections.quota_trees.tree.Tree`, which says the same of a journal in order.
+Source: docs/architecture.md; :class:`projections.quota_trees.tree.Tree`, which says the same of a journal in order.
 """
 
 from __future__ import annotations

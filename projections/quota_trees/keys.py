@@ -1,6 +1,6 @@
 """Which keys of a quota a demand touches, and by how much.
 
-Source: ``koordinator.md`` section 1 (charging; dot-boundary prefixes).
+Source: docs/quotas.md (charging; dot-boundary prefixes).
 """
 
 from __future__ import annotations

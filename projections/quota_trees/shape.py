@@ -1,6 +1,6 @@
 """What stands in a quota tree: its nodes and what they hold for whom.
 
-Source: ``koordinator.md`` section 1; ``house.md`` section 5.
+Source: docs/quotas.md; docs/architecture.md.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ BUSINESS = "BizGroupResourceQuota"
 ELASTIC = "ElasticQuota"
 
 #: After this a request that was admitted has landed in the cluster or never will: the API server's
-#: request deadline, 60 s, and a margin for two clocks that differ (``reliability.md`` P16).
+#: request deadline, 60 s, and a margin for two clocks that differ (docs/reliability.md).
 LANDED_US = 75 * SECOND_US
 
 

@@ -5,7 +5,7 @@
 be decided one after the other and appended together, or thrown away together when
 another process was faster. The same draft serves the webhook, the keeper and the model checker.
 
-Source: ``koordinator.md`` section 1; ``house.md`` section 5.
+Source: docs/quotas.md; docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ Rules where the segments alone do not decide:
 
 :func:`sums` answers for amounts alone, from the hourly and daily sums where they hold the same answer.
 
-Source: ``accounting.md`` sections 1, 2 and 4.
+Source: docs/accounting.md.
 """
 
 from projections.reports.periods import periods

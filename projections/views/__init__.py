@@ -9,7 +9,7 @@ Two time bases: columns ``…_s`` are whole seconds UTC since 1970, ``…_at`` t
 *its cluster's moment*, the newest observation of that cluster (``v1_evidence``), never to a command, a tick or the
 clock of the database, so a view says the same of the same history whenever it is asked.
 
-Source: ``house.md`` section 4 (stable names for people), ``accounting.md`` sections 1 and 4.
+Source: docs/architecture.md (stable names for people), docs/accounting.md.
 """
 
 from projections.views.activity import ACTIVITY

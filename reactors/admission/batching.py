@@ -1,10 +1,10 @@
-"""DOOR: where reviews wait for their answer: decided in order of arrival, appended together.
+"""ADAPTER: where reviews wait for their answer: decided in order of arrival, appended together.
 
 One append of a tree is under way at a time, as the next one stands on it. What arrives meanwhile is
 decided in one draft and appended as one event, so that a flush to disk is shared by all that wait
 for it. An answer is given when it is stored, never before.
 
-Source: ``house.md`` section 5; ``performance.md`` (grouped appends).
+Source: docs/architecture.md; tests/benchmarks/README.md (grouped appends).
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ checked, key by key, against what the quota has left; all keys fit, or nothing i
 falls is admitted, and stays charged until it is *seen* to be smaller: the review is no proof that
 the change is stored. The keeper gives it back (:mod:`reactors.admission.reconcile`).
 
-Source: ``koordinator.md`` section 1; ``reliability.md`` P13, P14, D6 to D11; house.md section 5.
+Source: docs/quotas.md; docs/wrong-input.md; docs/architecture.md.
 """
 
 from __future__ import annotations

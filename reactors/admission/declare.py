@@ -5,7 +5,7 @@ workloads hold and what its children claim. A raise counts for the parent from t
 admitted and for what is below only when it is seen in the cluster; a cut the other way round
 (:class:`projections.quota_trees.tree.Node`).
 
-Source: ``koordinator.md`` section 1 (tree webhook); ``reliability.md`` C6 to C9.
+Source: docs/quotas.md (tree webhook); docs/wrong-input.md.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from projections.quota_trees.elastic_tree import quota_of
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors.admission.decide import over
 
-#: Levels of a tree and children of a quota (catalogue C7).
+#: Levels of a tree and children of a quota (docs/wrong-input.md C7).
 MAX_LEVELS = 16
 MAX_CHILDREN = 5_000
 #: Changes of one quota that may be on their way at once.
@@ -71,7 +71,7 @@ def declare(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclare
 def declare_elastic(draft: TreeOverlay, proposal: Proposal, now_us: int) -> QuotaDeclared:
     """The answer to a proposal about an ElasticQuota: Koordinator's rules, with their reasons.
 
-    Proposals that were admitted count as if they stood. Source: ``koordinator.md`` section 2.8.
+    Proposals that were admitted count as if they stood. Source: docs/quotas.md.
     """
     nodes = [n for n in draft.nodes() if n.kind == ELASTIC]
     topology = Topology(with_defaults(quota_of(n.name, n.parent, n.spec), None) for n in nodes)

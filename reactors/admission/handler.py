@@ -3,9 +3,9 @@
 Order: what hangs below a governed owner passes if that owner is charged for all that lives there; what names no quota
 passes; a dry run is decided and not recorded; everything else is decided at its tree's desk and
 answered when the decision is stored. Old sizes are taken from the journals, never from the request
-(``reliability.md`` D7).
+(docs/wrong-input.md).
 
-Source: issue 4, item 3; ``design/cluster.md`` (what a webhook sees); house.md section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

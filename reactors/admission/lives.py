@@ -26,7 +26,7 @@ Amounts = Mapping[str, int]
 Undo = Callable[[], None]
 _NOTHING: Amounts = {}
 
-#: Longest chain of controllers that is followed (``reliability.md`` A26).
+#: Longest chain of controllers that is followed (docs/wrong-input.md).
 DEPTH = 8
 
 

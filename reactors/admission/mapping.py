@@ -5,7 +5,7 @@ ElasticQuota that serves the namespace. Which business quotas a namespace may us
 the ledger's rule (:mod:`projections.attribution`). What names no quota and lives in no mapped or served namespace is
 not governed.
 
-Source: ``koordinator.md`` sections 1 and 2.5.
+Source: docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """What a person reads of a decision: the key, the deficit, the limit, and who holds how much. Pure.
 
 A refusal tells the asker's own namespace apart from all others, and names nobody else
-(``reliability.md`` section 5: answers contain no other tenant's names).
+(docs/reliability.md: answers contain no other tenant's names).
 
-Source: issue 4, item 3.
+Source: item 3.
 """
 
 from __future__ import annotations

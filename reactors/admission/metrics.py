@@ -3,7 +3,7 @@
 Quotas and decisions are those of the history as far as this process has read it, so every replica shows the same ones: take
 the maximum over replicas, not the sum. Reviews are each process's own (:func:`reactors.webhook.application.reviewed`).
 
-Source: issue 4, item 5 (metrics per quota and per decision); ``house.md`` 3.10 (what must be 0 is shown).
+Source: docs/architecture.md (what must be 0 is shown).
 """
 
 from __future__ import annotations

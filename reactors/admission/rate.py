@@ -1,4 +1,4 @@
-"""How often one asker may ask of one quota, so that failing creates cannot fill a history (catalogue D14).
+"""How often one asker may ask of one quota, so that failing creates cannot fill a history (docs/wrong-input.md D14).
 
 A bucket for each name and process: full at first, one request takes one, ``per_second`` come back. Pure but for its state.
 The number of buckets is bounded, as names of askers can be made: the one that was used longest ago gives way.

@@ -5,7 +5,7 @@ still be on its way into the cluster. Evidence is a delete, or the object seen w
 absence from a complete list. An ask is settled when the evidence is younger than it by the API
 server's request deadline plus a margin; or earlier, when it was *seen* (the object with what it
 asked for) and no other ask can have been on its way at the time. Time alone never releases
-(``reliability.md`` P16: `ttl` and `get` over-admit). What a watch says may be late by that margin.
+(docs/reliability.md: `ttl` and `get` over-admit). What a watch says may be late by that margin.
 
 A charge never falls below what lives: the pods of a workload may be larger or more than its template says now, and they
 run on when it is deleted. What grew beyond the charge is charged unchecked, as it exists.
@@ -13,7 +13,7 @@ run on when it is deleted. What grew beyond the charge is charged unchecked, as 
 Level-triggered: :func:`settle` compares one object with its grants, whatever happened before, so a
 keeper that was away for a day does what one that was there would have done.
 
-Source: ``house.md`` section 5; ``reliability.md`` P14 to P16, D6, D20.
+Source: docs/architecture.md; docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""DOOR: the one that keeps the journals true to the cluster: declares, adopts, releases.
+"""ADAPTER: the one that keeps the journals true to the cluster: declares, adopts, releases.
 
 Any process may run it; one is enough. What it appends stands on the expected last sequence as
 every decision does, so two keepers, or one that was paused, do no harm. It works off what changed
 since it last looked, and begins with everything, so it needs no memory of its own.
 
-Source: ``house.md`` section 5; :mod:`reactors.admission.reconcile` has the rules.
+Source: docs/architecture.md; :mod:`reactors.admission.reconcile` has the rules.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 What an event may have changed is marked, so that the keeper compares it with the journals.
 
-Source: ``house.md`` sections 3.2, 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DOOR: tells of budgets that run out: an Event on the quota's object, and the address of the operator, where there is one.
+"""ADAPTER: tells of budgets that run out: an Event on the quota's object, and the address of the operator, where there is one.
 
 A judgement is news when its phase is ``Warned``, ``Exhausted`` or ``GraceOver``. What became of telling is a fact of the
 history, so after a restart nobody is told twice of what was settled; who was told right before a crash may be told again,

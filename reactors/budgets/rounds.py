@@ -1,4 +1,4 @@
-"""DOOR: the round over the ledger: budgets into the journals, judgements into the history, status into the cluster.
+"""ADAPTER: the round over the ledger: budgets into the journals, judgements into the history, status into the cluster.
 
 Source: ``docs/admission.md``; :mod:`reactors.budgets.decide` has the rules.
 """

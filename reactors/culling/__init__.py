@@ -5,5 +5,5 @@ exactly as they are, the rules of the cullers people come from: ``kubeflow`` (no
 Hub fork), ``workspaces`` (Kubeflow Notebooks 2.0) and ``hub`` (jupyterhub-idle-culler). They keep their quirks, strict
 comparisons included, so that a cluster can change over without a surprise; new rules compare with ``>=``.
 
-Source: ``kubeflow.md`` part A; ``reliability.md`` B, P27 to P29.
+Source: docs/culling.md; docs/reliability.md.
 """

@@ -11,7 +11,7 @@ The verdict is :func:`reactors.culling.fusion.judge`'s, or that of Kubeflow's cu
 
 Stops come before warnings, those who are idle longest first, so that limits cut off whoever waits best.
 
-Source: ``house.md`` section 5; ``kubeflow.md`` A.7; ``reliability.md`` P27 to P29.
+Source: docs/architecture.md; docs/culling.md; docs/reliability.md.
 """
 
 from __future__ import annotations

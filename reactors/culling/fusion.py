@@ -12,7 +12,7 @@
    neither kind stands in for the other.
 7. A snooze moves the stop, by no more than its cap in all. In quiet hours nothing is warned or stopped.
 
-Source: ``kubeflow.md`` A.7; ``reliability.md`` B, P27, P28. Times are microseconds UTC since 1970.
+Source: docs/culling.md; docs/reliability.md. Times are microseconds UTC since 1970.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Which users a hub answers with (its ``state`` filter) changes nothing here: a user it leaves out has no server that could
 be stopped, and cannot be deleted either.
 
-Source: ``kubeflow.md`` A.6 (jupyterhub-idle-culler 2.0.0 at 8e625a4).
+Source: docs/culling.md (jupyterhub-idle-culler 2.0.0 at 8e625a4).
 """
 
 from __future__ import annotations

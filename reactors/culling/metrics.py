@@ -1,7 +1,7 @@
 """Metrics of culling: those that Kubeflow's notebook controller names, and the verdicts. Pure.
 
 Kubeflow's own pair about culling can never be seen there, and its ``notebook_running`` counts stopped ones and keeps the
-last value of a namespace that is gone (``kubeflow.md`` A.5); here they are what their names say.
+last value of a namespace that is gone (docs/culling.md); here they are what their names say.
 """
 
 from __future__ import annotations

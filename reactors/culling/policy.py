@@ -4,7 +4,7 @@ The first rule that fits a notebook overrides the policy's own numbers; the note
 limit within the policy's bounds, or exempt it. What an annotation says unreadably is left out, and named in
 ``Limits.ignored``, so that the refusal can be shown to its owner.
 
-Source: ``kubeflow.md`` A.7 (defaults; what users of the other cullers ask for); ``reliability.md`` P27.
+Source: docs/culling.md (defaults; what users of the other cullers ask for); docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""DOOR: asks every notebook of a cluster, period after period, and says what was answered.
+"""ADAPTER: asks every notebook of a cluster, period after period, and says what was answered.
 
 Which pods are notebooks is known from the history. The address and the port of each are read from the API server, anew
 for each version of the pod, so nothing is ever asked of an address that a pod has not any more for longer than a watch
 is behind.
 
-Source: ``reliability.md`` P35; :mod:`bus.notebooks`.
+Source: docs/reliability.md; :mod:`bus.notebooks`.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ is simulated is what would be decided.
 - **Touched again** within the given time after its cull means that a user would have found it gone: a false cull. The
   simulation goes on from there as from a restart.
 
-Source: issue "Culling idle notebooks" (`bursar cull simulate`). Times in microseconds UTC.
+Source: docs/culling.md. Times in microseconds UTC.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ By Kubeflow's rules they are what its culler would have written, at each pass; i
 
 Of a Notebook that is stopped, or has no pod, both are taken away: who starts it again starts a new idle period.
 
-Source: ``kubeflow.md`` A.1 and A.3.
+Source: docs/culling.md.
 """
 
 from __future__ import annotations

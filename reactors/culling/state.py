@@ -5,7 +5,7 @@ A pod is a notebook once it was looked at as one (``notebook.sampled``); a new p
 A warning counts from the moment at which it stood on the object, as its outcome says, so a stop never follows one that
 nobody could see. After a jump of the clock all warnings are void: how long they stood is unknown.
 
-Source: ``house.md`` section 5; :mod:`reactors.culling.fusion` has the rules.
+Source: docs/architecture.md; :mod:`reactors.culling.fusion` has the rules.
 """
 
 from __future__ import annotations

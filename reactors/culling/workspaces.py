@@ -3,7 +3,7 @@
 Kept beside Bursar's own because people bring such rule lists along. It pauses only right after a probe that succeeded;
 times are Unix milliseconds as on its status object, and 0 is unknown.
 
-Source: ``kubeflow.md`` A.6 (kubeflow/notebooks, branch notebooks-v2 at 8b610577, workspaces/controller/internal).
+Source: docs/culling.md (kubeflow/notebooks, branch notebooks-v2 at 8b610577, workspaces/controller/internal).
 """
 
 from __future__ import annotations

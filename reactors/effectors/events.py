@@ -7,7 +7,7 @@ left out, after a restart old refusals are not told again, and no crash leaves a
 One refusal again and again is one Event with a series, written at most once a minute; all of them together and those of each
 namespace are bounded, so that a controller which tries for ever fills no cluster.
 
-Source: issue 4, item 5; Kubernetes API reference, events.k8s.io/v1; client-go ``tools/events`` (a series ends after six minutes).
+Source: Kubernetes API reference, events.k8s.io/v1; client-go ``tools/events`` (a series ends after six minutes).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The API server answers 429 while a disruption budget allows no eviction. Then nothing was done; the outcome names the
 budget, and the reactor decides anew when it has rested. A pod that is being deleted is done already.
 
-Source: Kubernetes, "API-initiated Eviction"; ``house.md`` section 5; ``reliability.md`` P25.
+Source: Kubernetes, "API-initiated Eviction"; docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -3,10 +3,10 @@
 The status is shown, never read back: every figure comes from the ledger, so a lost write is made good by the next one.
 A status that differs by its moment only is not written, as each write is an event for every watcher of quotas.
 
-``told`` and ``body`` are pure; the writer is the door to the object: it spaces writes, tries conflicts again, and says
+``told`` and ``body`` are pure; the writer is the adapter to the object: it spaces writes, tries conflicts again, and says
 what became of each.
 
-Source: issue text "status written back by server-side apply"; Kubernetes API conventions, "Spec and Status".
+Source: Kubernetes API conventions, "Spec and Status".
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DOOR: starts a workload that waited, or has it wait again: one write, and only if it is still the one that was decided on.
+"""ADAPTER: starts a workload that waited, or has it wait again: one write, and only if it is still the one that was decided on.
 
 What the decision rests on is tested in the patch itself: the uid, our annotation, the flag. (Refused: a resourceVersion.
 Its controller writes the status of a suspended Job at any time, so most first attempts would meet a conflict;
 what it asks for may have changed too, and is asked of the validating webhook by this very write.) Doing it twice
 is refused by the same tests.
 
-Source: issue 5, item 1; ``house.md`` section 5 (effectors).
+Source: docs/architecture.md (effectors).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A reactor is a replicated state machine. Its state before a trigger is the fold 
 decisions that were appended before its own. So it can be told afterwards, from the history alone, what must have been decided
 (:mod:`reactors.engine.verify`), and a second process that decides the same trigger decides the same.
 
-Source: ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

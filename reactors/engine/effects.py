@@ -1,11 +1,11 @@
 """What was decided and is not done yet: folded from decisions and outcomes. Pure.
 
-An effector has no durable consumer: its acks would not survive a crash (``reliability.md`` section 0, fact 5: 1,958 of
+An effector has no durable consumer: its acks would not survive a crash (docs/reliability.md: 1,958 of
 2,000 acked messages came back), and the history says the same by itself. A decision without an outcome is outstanding. If
 the process ends between an act and its outcome, the act is tried again and finds itself done, by what it left on the object;
 that is what makes at most one effect of a decision, and preconditions on uid and version keep it off other objects.
 
-Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -9,7 +9,7 @@
 All of it follows from facts in the history, and time is that of ticks, so a replay is held by the same. An
 object that was seen after a list was asked for is not missed in it.
 
-Source: ``reliability.md`` P29; ``house.md`` section 5.
+Source: docs/reliability.md; docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""DOOR: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
+"""ADAPTER: the journals of all quota trees, followed from the bus and held in memory; and appending to them.
 
 A process appends what it decided on a tree with the sequence it knows as the last of that tree. If
 another process was faster nothing is stored; the reader then brings what the other one said, and
 the decision is made again. There is no lock and no leader between webhook processes.
 
-Source: ``house.md`` section 5 (admission); transport contract (``expect``).
+Source: docs/architecture.md (admission); transport contract (``expect``).
 """
 
 from __future__ import annotations
@@ -130,7 +130,8 @@ class Journals:
             take(one)
 
     def _entered(self, event: Event, ours: tuple[Event, ...]) -> None:
-        """Take in an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing (catalogue E11).
+        """Take in an entry, or a group of them. Forged, stale and unreadable ones raise and change nothing
+        (docs/wrong-input.md E11).
 
         A writer that keeps to the expected sequence cannot leave one, and every reader passes over the same.
         """

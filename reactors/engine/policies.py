@@ -1,6 +1,6 @@
 """By which policy each reactor goes, and whether all are paused: folded from the history. Pure.
 
-Source: ``house.md`` 3.6.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

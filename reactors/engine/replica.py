@@ -2,7 +2,7 @@
 
 The runner drives it with the live history, :mod:`reactors.engine.verify` with a recorded one.
 
-Source: ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

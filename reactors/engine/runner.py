@@ -1,4 +1,4 @@
-"""DOOR: follows the history, publishes what reactors decide, has it done, and says what became of it.
+"""ADAPTER: follows the history, publishes what reactors decide, has it done, and says what became of it.
 
 - Decisions of one trigger are one atomic batch, on the condition that no other decision was appended since the newest that is
   known here. A process that was paused, or a second one, so appends nothing; it reads on and decides at the next tick.
@@ -8,7 +8,7 @@
 - A reactor's limit per minute holds for what is done, too: after an outage of the API server the decisions of several
   minutes are outstanding at once.
 
-Source: ``house.md`` section 5; ``reliability.md`` P25 to P27.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A trigger without recorded decisions proves nothing: nobody may have been there to decide. Where there are some, they are one
 atomic batch, so all of them and no others must come out. Decisions by another version of a reactor's rules are passed over.
 
-Source: ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

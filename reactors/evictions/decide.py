@@ -12,7 +12,7 @@ is passed over: an elastic quota gives back the next in order instead, and a spe
 never refused. Else pods that a disruption budget keeps would take all that the limits allow, for ever. The limits and
 interlocks of the engine cut the rest off, and the next tick decides anew, on what is left.
 
-Source: ``koordinator.md`` sections 1 and 2.7; ``house.md`` section 5; ``reliability.md`` P27 to P29.
+Source: docs/queues.md; docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

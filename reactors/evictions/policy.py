@@ -1,4 +1,4 @@
-"""What may be set of evictions. Source: ``koordinator.md`` section 2.7 (Koordinator's names and defaults)."""
+"""What may be set of evictions. Source: docs/queues.md (Koordinator's names and defaults)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be set of evictions. Source: ``koordinator.md`` section 2.7."""
+"""What may be set of evictions. Source: docs/queues.md."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ end, not by what its workloads are charged: a workload whose pods go is charged 
 In shadow a pod that would have gone counts as gone, until its quota has nothing to give back or the policy changes. So
 each is named once, and all of them are: deciding anew on what still runs would name the first few for ever.
 
-Source: ``koordinator.md`` sections 2.5 and 2.7; ``house.md`` section 5.
+Source: docs/queues.md; docs/architecture.md.
 """
 
 from __future__ import annotations

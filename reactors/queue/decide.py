@@ -14,7 +14,7 @@ a workload without a deadline will run is unknown, so no promise about the head 
 
 A release is an ask like any other, decided by the same rules; all keys fit, or nothing is charged.
 
-Source: issue 5, item 1; EASY back-fill (Lifka 1995) for the head's earliest start.
+Source: EASY back-fill (Lifka 1995) for the head's earliest start.
 """
 
 from __future__ import annotations

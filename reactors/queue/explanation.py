@@ -4,7 +4,7 @@ Whether there is room for one is no event; it follows from the history, as its r
 entry of its quota's journal, by the rules that release it, and the entry after which the answer turned is the cause.
 That there is room does not mean that it is its turn: who is ahead comes first.
 
-Source: issue 5, item 3; ``house.md`` section 5 (a decision has its reason).
+Source: docs/architecture.md (a decision has its reason).
 """
 
 from __future__ import annotations

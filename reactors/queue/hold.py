@@ -9,7 +9,7 @@ What its user suspended himself is left to him. What its controller would not su
 admitted or refused at once, as every kind that cannot wait. What cannot be read, or names a quota that it may not use, goes on to
 the validating webhook, which says why.
 
-Source: issue 5, item 1; Kubernetes, "Dynamic Admission Control" (JSONPatch).
+Source: Kubernetes, "Dynamic Admission Control" (JSONPatch).
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 The estimate takes every deadline of what runs for its end, and everybody ahead for one who comes first: it is late rather than
 early, and there is none where what runs has no deadlines.
 
-Source: issue 5, item 1.
+Source: item 1.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The process that works the queues off and the check of its releases ask the same functions.
 
-Source: issue 5, item 1; ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ its time is the present that was decided at. Nothing else goes into it.
 
 What was decided on one tree in one look stands together in its journal, so all of it and nothing else must come out.
 
-Source: ``house.md`` section 5; ``reliability.md`` P29.
+Source: docs/architecture.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""DOOR: the one that works the queues off: decides who may start, says so in the journals, and starts them.
+"""ADAPTER: the one that works the queues off: decides who may start, says so in the journals, and starts them.
 
 Level-triggered, as the keeper is: what is held and granted is started, whoever granted it and whenever; what is held and
 not granted waits. So it needs no memory of its own, and a crash anywhere loses and doubles nothing. Any process may run
 it; one is enough. It looks when something changed that a queue may depend on, and every second, as budgets begin anew
 by time alone.
 
-Source: issue 5, item 1; :mod:`reactors.queue.decide` has the rules.
+Source: :mod:`reactors.queue.decide` has the rules.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who waits, who runs, and in which order they come. Pure.
 
-Source: issue 5, item 1.
+Source: item 1.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A fold beside the view of admission, which is asked for the objects themselves; both take the same history, so what waits
 at a sequence is a function of the history up to it.
 
-Source: issue 5, item 1; ``house.md`` section 5.
+Source: docs/architecture.md.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Which pods may be disrupted within the disruption budgets there are.
 
 Pure. Source: Kubernetes `filterPodsWithPDBViolation` as Koordinator's `preempt.go` has it;
-`koordinator.md` section 2.6.
+docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Pure. Differing from upstream's code, all resources are counted from the first pod to the last
 (there evicting a pod that asks only for cpu hides an over-use of memory).
-Source: Koordinator `quota_overuse_revoke.go`; `koordinator.md` section 2.7.
+Source: Koordinator `quota_overuse_revoke.go`; docs/queues.md.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ Pure; whether the pod fits the node is asked of the caller, who knows the node.
 Decided here, differing from upstream's code: a victim is named once (upstream may name it twice); a
 pod that is handed back is in the quota's use again when the next one is tried; and where the quota
 is too full even without all candidates nobody is evicted, since it would be for nothing.
-Source: Koordinator `preempt.go`; `koordinator.md` section 2.6.
+Source: Koordinator `preempt.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -5,10 +5,10 @@ Health and figures have a port of their own (:mod:`reactors.webhook.health`).
 
 The deadline does not rely on the handler, and costs one timer. It does not cancel and hope: the timer itself answers
 with what `failure` says, and then cancels the handler, whenever that may end. (Refused: a task for each handler, 30 us.)
-What the handler has published until then stands; a grant that no object follows lapses (house.md section 5). A
+What the handler has published until then stands; a grant that no object follows lapses (docs/architecture.md). A
 handler that blocks the event loop is beyond this; then the API server's own timeout and failurePolicy decide.
 
-Source: reliability.md D12, P18.
+Source: docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DOOR: the serving certificates' files: made and renewed by us, or given and watched.
+"""ADAPTER: the serving certificates' files: made and renewed by us, or given and watched.
 
 Ours come in generations. A generation is an authority and one serving certificate; the authority's key signs that
 one certificate and is thrown away, so nothing that could sign another one ever lies on a disk. A generation is renewed
@@ -8,7 +8,7 @@ expires, as other processes may serve it a little longer.
 
 Given files (cert-manager, a mounted secret) are used as they are; where they change, `digest` does.
 
-Source: house.md section 2 (webhook: certificates); Kubernetes, "Admission Webhook Good Practices".
+Source: docs/architecture.md (webhook: certificates); Kubernetes, "Admission Webhook Good Practices".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What is answered when nobody could decide in time. Pure.
 
-Closed for what would raise a charge, open for everything else (reliability.md P18): a workload that asks for more is
+Closed for what would raise a charge, open for everything else (docs/reliability.md): a workload that asks for more is
 refused and may be asked for again, and so is a change of who controls it; a change that asks for no more, an edit of
 labels that name no quota, a scale down, a delete, the removal of a finalizer pass, so that an outage of Bursar keeps
 nobody from tidying up. Everything else passes with a warning.

@@ -1,4 +1,4 @@
-"""DOOR: listens on an address and accepts connections, within the gate's bounds, and goes on where files run out.
+"""ADAPTER: listens on an address and accepts connections, within the gate's bounds, and goes on where files run out.
 
 The accept is done here and not by the event loop's own server, for three reasons. A newcomer is counted before a
 handshake costs anything. A process without files to open pauses for a second and says so, instead of spinning or dropping

@@ -8,7 +8,7 @@ created: while nobody answers they pass, whatever the policy is, so that an outa
 replacing a pod; what passed is charged when it is seen. Any other change of theirs by a controller is left out. An
 ownerReference alone proves nothing: any tenant may write one.
 
-Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; reliability.md P19, D16, D17.
+Source: Kubernetes, "Dynamic Admission Control" and "Admission Webhook Good Practices"; docs/wrong-input.md.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def _namespaces(settings: RegistrationSettings) -> Json:
         "operator": "NotIn",
         "values": sorted(exempt),
     }
-    # Only on namespaces, which tenants cannot write; a label on the workload would be an open door.
+    # Only on namespaces, which tenants cannot write; a label on the workload would be an open adapter.
     by_label = {"key": IGNORE_LABEL, "operator": "NotIn", "values": ["ignore"]}
     return {"matchExpressions": [by_name, by_label]}
 

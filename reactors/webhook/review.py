@@ -6,7 +6,7 @@ failurePolicy. A sound review of an object that cannot be read exactly (`Unreada
 too deep, an integer beyond 64 bits) is *denied*: any tenant can write such an object, and with failurePolicy Ignore an
 HTTP error would let it pass unseen.
 
-Source: Kubernetes, "Dynamic Admission Control"; reliability.md D12, P18.
+Source: Kubernetes, "Dynamic Admission Control"; docs/wrong-input.md.
 """
 
 from __future__ import annotations

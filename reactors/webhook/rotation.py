@@ -1,4 +1,4 @@
-"""DOOR: keeps the certificate fresh while the server runs: renew, make trusted, promote, serve. Needs no restart.
+"""ADAPTER: keeps the certificate fresh while the server runs: renew, make trusted, promote, serve. Needs no restart.
 
 An API server that is away or refuses delays a renewal and ends nothing: a third of a certificate's life is left.
 The configuration is written at the start and at each renewal only, so that an administrator who deletes it in an

@@ -1,7 +1,7 @@
 """A whole Bursar in the test's own process: watchers, a real bus, a ledger; and what the ledger says, as plain values.
 
 Between watcher and API server stands a :class:`Tap`: it notes when each version of each object arrived, which is the
-moment that counts by ``accounting.md`` ("the time at which the source received it"), it tells the watcher that time,
+moment that counts by docs/accounting.md ("the time at which the source received it"), it tells the watcher that time,
 and it can cut the wire.
 """
 

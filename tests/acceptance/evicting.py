@@ -76,7 +76,7 @@ class FastClock:
 
 
 class Meddled(Counted):
-    """The product's door to the cluster. What is evicted is noted, and pods may be replaced just before it is done."""
+    """The product's adapter to the cluster. What is evicted is noted, and pods may be replaced just before it is done."""
 
     def __init__(self, door):
         super().__init__(door)

@@ -23,7 +23,7 @@ PATH = "/apis/batch/v1/namespaces/{}/jobs"
 
 
 class Counted:
-    """The product's door to the cluster, whose patches are counted by what they were about."""
+    """The product's adapter to the cluster, whose patches are counted by what they were about."""
 
     def __init__(self, door):
         self._door = door

@@ -3,7 +3,7 @@
 Three webhook processes, a keeper and a nats-server are killed and paused while 64 clients ask. What is checked is the
 whole history, entry by entry, and the log of a simulated API server, write by write.
 
-Source: ``reliability.md`` P13 to P16, 6.4; issue 4.
+Source: docs/reliability.md.
 """
 
 import pytest

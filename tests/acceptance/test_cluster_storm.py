@@ -11,7 +11,7 @@ own record, write by write in the order of resourceVersions.
 request deadline is 12 s, and clocks five times as fast, so that what lapses does so in a fifth of the time; the large
 one has the usual deadline and true clocks.
 
-Source: ``reliability.md`` P13 to P16; issue 4.
+Source: docs/reliability.md.
 """
 
 import os

@@ -4,7 +4,7 @@ Every label that a run reaches is a point: a child kills itself there, the next 
 byte for byte, that of an uninterrupted run. Some runs are killed a second time while they recover. Two stores that move
 the checkpoint apart from the rows show that the test can see.
 
-Source: ``reliability.md`` 6.3 and P7.
+Source: docs/reliability.md.
 """
 
 import asyncio

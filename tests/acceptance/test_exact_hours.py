@@ -1,7 +1,7 @@
-"""300 pods of a real cluster, watched twice at once, are in the books to the integer.
+"""300 pods of a real cluster, watched twice at once, are in the ledger to the integer.
 
 The truth is kept apart from Bursar: a raw watch of the test's own tells what the API server said of each pod, and the
-rules of ``accounting.md`` are written here once more, for what these pods do. Of Bursar the truth takes one thing: which
+rules of docs/accounting.md are written here once more, for what these pods do. Of Bursar the truth takes one thing: which
 of the two watchers was first on the bus with a version, since a change counts from when that one received it. When
 that was is known from the wire.
 """

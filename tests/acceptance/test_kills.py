@@ -1,9 +1,9 @@
 """Kill -9 under load loses nothing and doubles nothing; a history that is not the ledger's is noticed before it is folded.
 
 A real nats-server and a real ledger process are killed in turn while events are published. Then streams are damaged in
-every way that was seen in the field (`reliability.md` 1.4, P4), on the real server's files and in memory.
+every way that was seen in the field (docs/reliability.md), on the real server's files and in memory.
 
-Source: ``reliability.md`` P1, P4, P5.
+Source: docs/reliability.md.
 """
 
 import asyncio
@@ -196,7 +196,7 @@ async def folded(store, transport, batch=7):
 
 @pytest.mark.parametrize("damage", DAMAGES.values(), ids=list(DAMAGES))
 async def test_another_history_is_noticed_before_its_next_event_is_folded(damage, tmp_path):
-    """Catalogue E7: a gap, a regression, a stream made anew, another event at the checkpoint."""
+    """docs/wrong-input.md E7: a gap, a regression, a stream made anew, another event at the checkpoint."""
     store, bus = new_store(tmp_path), MemoryTransport()
     await bus.publish(lives(0, 20))
     await folded(store, bus)
@@ -289,7 +289,7 @@ async def said(folder, events, store=None, before=None):
 async def test_damage_to_a_real_stream_is_noticed_before_its_next_event_is_folded(
     damage, said_anew, tmp_path
 ):
-    """Catalogue E7 on a real server's files."""
+    """docs/wrong-input.md E7 on a real server's files."""
     store = new_store(tmp_path)
     await said(tmp_path, lives(0, 10))
     shutil.copytree(tmp_path / "bus" / "store", tmp_path / "backup")

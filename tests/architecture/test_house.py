@@ -1,6 +1,6 @@
-"""Rules of the house that an import contract cannot say: who reads the environment, who opens doors.
+"""Rules of the house that an import contract cannot say: who reads the environment, who opens adapters.
 
-Source: ``house.md`` section 2: sockets, files, clocks and transactions live only behind named doors.
+Source: docs/architecture.md: sockets, files, clocks and transactions live only behind named adapters.
 """
 
 import ast
@@ -10,7 +10,7 @@ import pytest
 from tests.architecture.product import PACKAGES, files, imports, module_name, tree
 
 #: Module → the only places of the product that may import it.
-DOORS = {
+ADAPTERS = {
     "nats": ("bus.jetstream",),
     "kubernetes": ("bus.kube.client",),
     "sqlite3": (),
@@ -34,12 +34,12 @@ def importers(name):
     }
 
 
-@pytest.mark.parametrize(("name", "doors"), DOORS.items(), ids=list(DOORS))
-def test_only_its_door_imports_a_library(name, doors):
+@pytest.mark.parametrize(("name", "adapters"), ADAPTERS.items(), ids=list(ADAPTERS))
+def test_only_its_door_imports_a_library(name, adapters):
     strangers = {
         module
         for module in importers(name)
-        if not any((module + ".").startswith(f"{d}.") for d in doors)
+        if not any((module + ".").startswith(f"{d}.") for d in adapters)
     }
 
     assert set() == strangers

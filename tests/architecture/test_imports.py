@@ -1,4 +1,4 @@
-"""The import contracts of ``pyproject.toml`` hold: one direction, few doors. Source: ``house.md`` section 1."""
+"""The import contracts of ``pyproject.toml`` hold: one direction, few adapters. Source: docs/architecture.md."""
 
 import subprocess
 import sys

@@ -1,7 +1,7 @@
 """What is registered as pure is pure: no await, clock, randomness, environment, SQL, socket, file or loud log.
 
 Found by registration, not by name: whatever stands in SOURCES, the MODEL, PLUGINS or REACTORS, and what derivations derive with. A
-replay gives the same ledger only because of this. Source: ``house.md`` section 1, ``style.md`` section 8.
+replay gives the same ledger only because of this. Source: docs/architecture.md, CONTRIBUTING.md.
 """
 
 import functools

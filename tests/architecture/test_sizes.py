@@ -1,4 +1,4 @@
-"""No file and no test outgrows a reader. Source: ``house.md`` section 2, ``style.md`` section 10."""
+"""No file and no test outgrows a reader. Source: docs/architecture.md, CONTRIBUTING.md."""
 
 import ast
 

@@ -11,7 +11,7 @@ to be durable. Rounds are interleaved, the first one warms up.
 - *grouped*: the same, at 16 and 64 connections, against a process whose batches have one decision.
 
 `--nodes 3`: a bus of three servers. `--ledger 1`: a PostgreSQL ledger follows the same history meanwhile; its cost is
-in all figures. Source: issue 4 ("Must show"); performance.md.
+in all figures. Source: tests/benchmarks/README.md.
 """
 
 from __future__ import annotations

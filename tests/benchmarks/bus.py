@@ -1,4 +1,4 @@
-"""What the bus door costs, against nats-py's own ways, on a real server of its own.
+"""What the bus adapter costs, against nats-py's own ways, on a real server of its own.
 
     python -m tests.benchmarks.bus [--events N] [--rounds 5] [-o json]
 
@@ -10,7 +10,7 @@ Events have 600 to 1000 bytes of body and our full envelope. The controls get ev
 theirs: subjects, headers and bodies are made before the clock starts, and they carry only `Nats-Msg-Id`, while
 ours makes and checks all eight headers inside the measured time; the reading control does not decode.
 
-Source: performance.md sections 1 and 9 (goals 1 to 3).
+Source: tests/benchmarks/README.md (goals 1 to 3).
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ async def measured(work: Callable[[], Awaitable[int]], count: int) -> Cost:
 
 
 class Bench:
-    """One server, our door and nats-py's connection to it."""
+    """One server, our adapter and nats-py's connection to it."""
 
     def __init__(self, server: EmbeddedServer, name: str) -> None:
         self.server = server
@@ -257,7 +257,7 @@ def shown(report: dict[str, object]) -> str:
 
 def main() -> int:
     """Run and print; exit status 1 when a goal is not met."""
-    parser = argparse.ArgumentParser(description="What the bus door costs against nats-py.")
+    parser = argparse.ArgumentParser(description="What the bus adapter costs against nats-py.")
     parser.add_argument("--events", type=int, default=20_000, help="events per variant and round")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")

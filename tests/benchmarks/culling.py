@@ -3,8 +3,8 @@
     python -m tests.benchmarks.culling [--looks 1000000] [--notebooks 1000] [--rounds 5] [-o json]
 
 *simulate* reads the facts' bytes as the archive has them, makes looks of them and plays them under a policy of one hour, as
-``bursar cull simulate`` does. Goal: a million under 20 s (issue 6, "Must show"). *sample* asks a server on this machine,
-which answers at once, for kernels and terminals of every notebook through the real door; its server's CPU is in the figure.
+``bursar cull simulate`` does. Goal: a million under 20 s. *sample* asks a server on this machine,
+which answers at once, for kernels and terminals of every notebook through the real adapter; its server's CPU is in the figure.
 Goal: 1,000 notebooks in a minute, hence the CPU of a round under 60 s; the figure shows how far that is.
 """
 
@@ -64,7 +64,7 @@ def played(events: list[Event], limits: Limits) -> Simulation:
 
 
 async def sampled(notebooks: int) -> int:
-    """One round over the real door; how many notebooks were read."""
+    """One round over the real adapter; how many notebooks were read."""
 
     async def answers(reader, writer):
         await reader.readuntil(b"\r\n\r\n")

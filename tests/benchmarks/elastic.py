@@ -8,7 +8,7 @@ children on average, 28 at most. Memory is what Python allocates for the tree (t
 
 *wide* is the same with a thousand leaves under each parent, for comparison: to divide costs what the children of each parent
 on the path cost. *scratch* is the plain function over the whole tree, the control. No figure counts before all three say
-the same of every quota. Goal: under 1 ms (issue 4, "Must show"), for the 99th percentile of CPU time; wall time, in which
+the same of every quota. Goal: under 1 ms, for the 99th percentile of CPU time; wall time, in which
 others on the machine count too, is in the notes.
 """
 

@@ -3,8 +3,8 @@
     python -m tests.benchmarks.footprint [--rounds 5] [-o json]
 
 One start a round, as a user starts it, on an empty cluster of ``tests/cluster``; after 20 s the proportional set size (PSS,
-shared pages divided among those who share them) of the process and its children is added up. Goal: under 250 MiB
-(issue 3, "Speed"). That it follows live pods and not history is shown by :mod:`tests.benchmarks.replay`.
+shared pages divided among those who share them) of the process and its children is added up. Goal: under 250 MiB.
+That it follows live pods and not history is shown by :mod:`tests.benchmarks.replay`.
 """
 
 from __future__ import annotations

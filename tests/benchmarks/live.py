@@ -12,7 +12,7 @@ happens is what :mod:`tests.benchmarks.traffic` asks for from a process of its o
 - *source CPU*: the same load again with the pods' reflector alone in the process; process time over published events.
 
 There is no other implementation beside: these are limits, not ratios, so the load of the machine is in them.
-Source: issue 3 ("Speed"); performance.md, "Against a real API server".
+Source: tests/benchmarks/README.md, "Against a real API server".
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What every benchmark shares: the clock, interleaved rounds, the judgement of ratios, the printed table.
 
-Ratios in one run are what counts (``performance.md``): every round runs each variant once, neighbours swapping
+Ratios in one run are what counts (tests/benchmarks/README.md): every round runs each variant once, neighbours swapping
 places from round to round, so that both meet the same moment of a noisy machine. The first round warms up and is
 not counted. A goal is met when the *median* of the per-round ratios meets it.
 

@@ -9,7 +9,7 @@ the plumbing costs. Every variant starts with empty tables in a file of its own,
 included, in every round.
 
 CPU is this process (the bus server is another one for ours and naive alike), wall until the last commit.
-Source: performance.md sections 4 and 9 (goals 7 and 8).
+Source: tests/benchmarks/README.md (goals 7 and 8).
 """
 
 from __future__ import annotations

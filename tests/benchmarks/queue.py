@@ -11,7 +11,7 @@ process.
 - *churn*: 1,200 Jobs of 15 s with quota for half. Of what the quota held for workloads over the time, how much ran:
   seconds between start and end of the pods over seconds charged; and what was held at most.
 
-The load of the machine is in all of it, so it is told beside. Source: issue 5 ("Must show"); performance.md (Kueue there:
+The load of the machine is in all of it, so it is told beside. Source: tests/benchmarks/README.md (Kueue there:
 10 releases/s, p50 73 s, 12 writes and 126 ms of CPU a Job; used / held 0.21).
 """
 

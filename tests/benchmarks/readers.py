@@ -10,7 +10,7 @@ effects do not count. CPU is this process's, from the first event until the last
 - *shared*: one read of the bus for all (:mod:`bus.sharing`).
 - *own*: each reads by itself.
 
-Source: ``house.md`` section 1: one history reader in a process.
+Source: docs/architecture.md: one history reader in a process.
 """
 
 from __future__ import annotations

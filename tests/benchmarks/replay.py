@@ -8,7 +8,7 @@ beside. Its resident memory is read after a quarter, a half and all of the histo
 has been: between a quarter and the whole it may grow by a quarter. A second history with a third of the pods alive shows
 what it does follow.
 
-Goal: under 90 s (issue 3, "Speed"). Seconds depend on the machine and its other work, so the CPU seconds stand beside.
+Goal: under 90 s. Seconds depend on the machine and its other work, so the CPU seconds stand beside.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ events with equal bodies, which is verified for every line.
 *ours_unproven* is ours with a plain typed decode in the place of the proof: nothing the product ever does, but it tells
 what the proof costs and that decoding and translating alone stay within the goal.
 
-Source: performance.md sections 2 and 9 (goal 4).
+Source: tests/benchmarks/README.md (goal 4).
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ same statements on the same tables, indexes included, so the ratio is what the p
 connection) or save (PostgreSQL: binary COPY). Tables are empty before each run and proven to hold the same rows after.
 
 CPU is this process plus, on PostgreSQL, the backend of its connection.
-Source: performance.md sections 3 and 9 (goals 5 and 6).
+Source: tests/benchmarks/README.md (goals 5 and 6).
 """
 
 from __future__ import annotations

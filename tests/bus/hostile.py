@@ -76,7 +76,7 @@ async def speaks_first(reader, writer):
 OK = b"HTTP/1.1 200 OK\r\n"
 BIG = b"x" * 65_536
 
-#: What the server does, and what the door says of it: a status, or a fault.
+#: What the server does, and what the adapter says of it: a status, or a fault.
 BEHAVIOURS = {
     "redirects to a file": (says(redirect(b"file:///etc/passwd")), 302),
     "redirects to the metadata service": (says(redirect(b"http://169.254.169.254/")), 302),

@@ -1,4 +1,4 @@
-"""The effective request of a pod, rule by rule of accounting.md section 3.
+"""The effective request of a pod, rule by rule of docs/accounting.md.
 
 Wanted values are those of `PodRequests` of k8s.io/component-helpers v0.36.3 with status resources
 and in-place pod-level scaling on; 40,000 random pods agreed with it when this was written.

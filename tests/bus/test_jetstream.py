@@ -1,4 +1,4 @@
-"""The JetStream door on a real server: its guard, and what is kept when the server is killed or frozen."""
+"""The JetStream adapter on a real server: its guard, and what is kept when the server is killed or frozen."""
 
 import asyncio
 import os
@@ -181,7 +181,7 @@ async def test_the_guard_sees_a_badly_made_stream(server, recovery, change, prop
 
 @pytest.mark.nats
 async def test_the_guard_sees_a_stream_that_is_cut_later(server, bus, recovery):
-    """Catalogue E14: the stream is edited to max_msgs=2."""
+    """docs/wrong-input.md E14: the stream is edited to max_msgs=2."""
     await bus.publish([said(n) for n in range(10)])
     before = unsafe(await bus.guard(server.monitor_url))
     changed = configuration(STREAM) | {"max_msgs": 2}
@@ -247,7 +247,7 @@ async def test_an_expectation_over_more_than_a_window_is_a_programming_error(bus
 
 @pytest.mark.nats
 async def test_an_id_used_before_us_for_something_else_is_found_out(bus):
-    """Catalogue E5: a low-trust writer takes the id of an event that it wants to suppress."""
+    """docs/wrong-input.md E5: a low-trust writer takes the id of an event that it wants to suppress."""
     await bus.publish([said(7, type="pod.vanished")])
 
     with pytest.raises(DuplicateIdError):

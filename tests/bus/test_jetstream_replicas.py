@@ -1,4 +1,4 @@
-"""The JetStream door on three replicated servers: the same promises, and servers killed in turn."""
+"""The JetStream adapter on three replicated servers: the same promises, and servers killed in turn."""
 
 import asyncio
 

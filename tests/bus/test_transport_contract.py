@@ -1,4 +1,4 @@
-"""One suite, all doors: what every transport promises, kept in process and on a real nats-server, read alone and shared."""
+"""One suite, all adapters: what every transport promises, kept in process and on a real nats-server, read alone and shared."""
 
 import asyncio
 import contextlib
@@ -25,7 +25,7 @@ from bus.transport import Expectation
 
 
 class InMemory:
-    """The memory door and the damage that a test can do to it."""
+    """The memory adapter and the damage that a test can do to it."""
 
     read_by = None
 
@@ -44,7 +44,7 @@ class InMemory:
 
 
 class OnJetStream:
-    """The JetStream door, its server, and the damage that `recovery` could do to an unguarded stream."""
+    """The JetStream adapter, its server, and the damage that `recovery` could do to an unguarded stream."""
 
     read_by = None
 
@@ -155,7 +155,7 @@ async def test_odd_texts_survive(transport):
 
 
 async def test_a_known_id_is_stored_once_and_answers_with_its_place(transport):
-    """Catalogue E4, the same body: ignored."""
+    """docs/wrong-input.md E4, the same body: ignored."""
     await transport.publish([said(n) for n in range(10)])
 
     sequences = await transport.publish([said(n) for n in (3, 20, 4, 21, 3)])
@@ -174,7 +174,7 @@ async def test_two_watchers_of_one_change_are_one_event(transport):
 
 @pytest.mark.parametrize("beside", [[], [2], [2, 3]])
 async def test_a_known_id_with_another_body_is_refused(transport, beside):
-    """Catalogue E4, another body: whoever says it is stopped, and what is stored stays.
+    """docs/wrong-input.md E4, another body: whoever says it is stopped, and what is stored stays.
 
     E9, a fork: two ingesters of one source say different things of one version, and the later one is stopped.
     """
@@ -189,7 +189,7 @@ async def test_a_known_id_with_another_body_is_refused(transport, beside):
 
 
 async def test_one_call_cannot_give_one_id_two_bodies(transport):
-    """Catalogue E4 within one call."""
+    """docs/wrong-input.md E4 within one call."""
     with pytest.raises(DuplicateIdError):
         await transport.publish([said(1), said(1, body=b"{}")])
 
@@ -306,7 +306,7 @@ async def test_several_readers_do_not_disturb_each_other(transport):
 
 
 async def test_a_missing_sequence_is_never_passed_over(bus):
-    """Catalogue E7: a gap."""
+    """docs/wrong-input.md E7: a gap."""
     await bus.transport.publish([said(n) for n in range(20)])
     await bus.lose(10)
     seen = []
@@ -320,7 +320,7 @@ async def test_a_missing_sequence_is_never_passed_over(bus):
 
 
 async def test_reading_behind_the_end_is_a_history_that_went_back(transport):
-    """Catalogue E7: a regression."""
+    """docs/wrong-input.md E7: a regression."""
     await transport.publish([said(1)])
 
     with pytest.raises(HistoryDivergedError):
@@ -328,7 +328,7 @@ async def test_reading_behind_the_end_is_a_history_that_went_back(transport):
 
 
 async def test_a_stream_that_is_gone_stops_a_live_reader(bus, transport):
-    """Catalogue E14: the stream is deleted."""
+    """docs/wrong-input.md E14: the stream is deleted."""
     await bus.transport.publish([said(n) for n in range(5)])
     async with asyncio.timeout(20):
         with pytest.raises(HistoryDivergedError):

@@ -78,7 +78,7 @@ async def test_what_stands_still_is_said_and_a_long_way_is_no_standstill(monkeyp
 async def test_a_request_whose_answer_comes_with_its_cancellation_ends_its_task(tmp_path):
     """The cause of imports and `up --once` that never ended: the cancelled runner went on reading.
 
-    It is the same for every call of the door, since all of them end in nats-py's wait_for or flush.
+    It is the same for every call of the adapter, since all of them end in nats-py's wait_for or flush.
     """
     async with EmbeddedServer(tmp_path) as server:
         bus = await JetStream.connect(server.url, history(), credentials=server.credentials)

@@ -1,6 +1,6 @@
 """Runs `openb_ledger` cases: the recorded trace → bus → runner → ledger → sums, peaks and moments of it.
 
-Cards are not in the books, which charge milli-cards: a share of a card occupies one, so cards are milli-cards / 1000,
+Cards are not in the ledger, which charge milli-cards: a share of a card occupies one, so cards are milli-cards / 1000,
 rounded up. Everything else is asked of the ledger as it stands.
 """
 

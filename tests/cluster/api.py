@@ -1,6 +1,6 @@
 """Plain requests to an API server, and waiting for what it says.
 
-By `http.client`, not by the product's own door and not by a client library: a test of the product
+By `http.client`, not by the product's own adapter and not by a client library: a test of the product
 should look at the cluster through other eyes than the product's. Proxies of the tester's
 environment are never asked, since the server is always on this machine.
 """

@@ -1,4 +1,4 @@
-"""Warning, stopping and giving back on a real API server: once, and never another object. Source: reliability.md P25, P29."""
+"""Warning, stopping and giving back on a real API server: once, and never another object. Source: docs/reliability.md."""
 
 import itertools
 

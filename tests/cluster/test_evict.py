@@ -1,4 +1,4 @@
-"""Evictions on a real API server: by uid, never against a disruption budget, never a namesake. Source: reliability.md P25."""
+"""Evictions on a real API server: by uid, never against a disruption budget, never a namesake. Source: docs/reliability.md."""
 
 import msgspec
 import pytest

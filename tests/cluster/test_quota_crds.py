@@ -185,7 +185,7 @@ async def told(plane, path, kind):
 
 
 def test_c16_a_tenant_cannot_edit_the_quota_of_any_group(installed, name, namespace):
-    """Catalogue C16: quotas belong to the cluster, so a role in a namespace says nothing of them."""
+    """docs/wrong-input.md C16: quotas belong to the cluster, so a role in a namespace says nothing of them."""
     installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": "1"}))
     installed.kubectl(
         "create",

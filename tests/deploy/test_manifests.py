@@ -1,4 +1,4 @@
-"""What our manifests allow Bursar to do: as little as it needs (reliability.md P40)."""
+"""What our manifests allow Bursar to do: as little as it needs (docs/reliability.md)."""
 
 import pytest
 import yaml

@@ -1,4 +1,4 @@
-"""Free SQL reads and does nothing else (reliability.md G5)."""
+"""Free SQL reads and does nothing else (docs/wrong-input.md)."""
 
 import sqlite3
 

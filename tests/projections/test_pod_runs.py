@@ -1,4 +1,4 @@
-"""Every rule of `accounting.md` for one pod: a history, and the run that it must give.
+"""Every rule of docs/accounting.md for one pod: a history, and the run that it must give.
 
 Times are seconds after the start. A run is (start, end, waiting or None, unknown, flags) as of second 100,000.
 """

@@ -1,4 +1,4 @@
-"""Random histories of a small cluster, and what `accounting.md` says of them, worked out by brute force.
+"""Random histories of a small cluster, and what docs/accounting.md says of them, worked out by brute force.
 
 :func:`worlds` draws what happened; :func:`events_of` is what a source would publish of it. :func:`expected` is written from
 the rules alone, over everything that was seen at once: it shares no code with the folds.

@@ -1,7 +1,7 @@
 """Grant, store, lapse and release in every order: what is held never exceeds what is charged.
 
 The promise holds while the watch is at most as late as the margin between the API server's deadline
-(60 s) and the time after which a request counts as landed (75 s). ``reliability.md`` P13, P16, 6.2 L3, 6.5.
+(60 s) and the time after which a request counts as landed (75 s). docs/reliability.md L3, 6.5.
 """
 
 import msgspec

@@ -77,7 +77,7 @@ class ApiServer:
         self._log: dict[tuple[str, str], list[tuple[int, bytes]]] = {}
         self._moved = asyncio.Event()
 
-    # what a door does
+    # what an adapter does
 
     async def page(self, path: str, *, limit: int, following: str = "") -> Page:
         kind = self._kind(path)

@@ -1,4 +1,4 @@
-"""The door to a Kubernetes API server: the only import of the client library.
+"""The adapter to a Kubernetes API server: the only import of the client library.
 
 The library's models and its watch are not used: models drop what they do not know, and the watch
 loses deletes. What is used of it is what is hard to get right elsewhere: kubeconfig files,
@@ -8,8 +8,8 @@ through :class:`bus.kube.watch.contract.Cluster`; single objects are read and wr
 Proxies of the environment are not asked unless told so: an API server is reached directly or as its
 kubeconfig says.
 
-Source: Kubernetes API concepts; ``reliability.md`` section 0 (9), A3, A4, A29, P24;
-``performance.md``, "Against a real API server".
+Source: Kubernetes API concepts; docs/reliability.md;
+tests/benchmarks/README.md, "Against a real API server".
 """
 
 from bus.kube.client.access import Access, discover

@@ -28,7 +28,7 @@ ANSWER_SECONDS = 30.0
 
 PAGE = aiohttp.ClientTimeout(total=PAGE_SECONDS, sock_connect=CONNECT_SECONDS)
 # A watch is silent for as long as nothing happens: how long that may be is the loop's question, not
-# the door's.
+# the adapter's.
 WATCH = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS)
 
 #: What a connection that fails raises.

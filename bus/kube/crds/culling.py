@@ -3,7 +3,7 @@
 The notebook controller copies every annotation of a Notebook whose key holds neither ``kubectl`` nor ``notebook`` to its
 pods' template; so those that are written here hold ``notebook``, and no pod is made anew because of a warning.
 
-Source: ``kubeflow.md`` A.1, A.4 (notebook_controller.go lines 361 to 404).
+Source: docs/culling.md (notebook_controller.go lines 361 to 404).
 """
 
 from __future__ import annotations

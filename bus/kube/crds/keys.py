@@ -2,9 +2,9 @@
 
 A key is ``requests.<resource>`` or ``limits.<resource>``, with ``.<TYPE>`` behind it for one model
 of it and ``cash/`` before it for a budget: ``limits.cpu``, ``limits.cpu.A4``,
-``cash/limits.nvidia.com/gpu``. What is not a whole unit is rounded up (catalogue C5).
+``cash/limits.nvidia.com/gpu``. What is not a whole unit is rounded up (docs/wrong-input.md C5).
 
-Source: ``koordinator.md`` section 1 (keys); ``accounting.md`` section 3 (measures); ``reliability.md`` catalogue C1
+Source: docs/quotas.md (keys); docs/accounting.md (measures); docs/wrong-input.md C1
 to C5, C10.
 """
 

@@ -6,7 +6,7 @@ Each rule stands where it is refused first. The API server checks shapes and the
 (sizes in 64 bits, names of time zones, overlaps) the models below refuse with the field's path. They check all of it
 again: an object may be older than a rule. What concerns several quotas (parent, sums) is the webhook's.
 
-Source: ``koordinator.md`` sections 1 and 2; ``reliability.md`` catalogue C; Kubernetes API conventions.
+Source: docs/quotas.md; docs/wrong-input.md C; Kubernetes API conventions.
 """
 
 from __future__ import annotations

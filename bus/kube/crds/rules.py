@@ -32,7 +32,7 @@ _LABEL = re.compile(LABEL_PATTERN.strip("^$"))
 
 
 def is_label(name: str) -> bool:
-    """Whether ``name`` is an RFC 1123 label (catalogue C13)."""
+    """Whether ``name`` is an RFC 1123 label (docs/wrong-input.md C13)."""
     return len(name) <= 63 and bool(_LABEL.fullmatch(name))
 
 

@@ -3,8 +3,7 @@
 Pure, so that the webhook and the sources read an object alike. To govern a new kind, add one entry to
 :mod:`bus.kube.kinds.table`.
 
-Source: ``koordinator.md`` section 1 (whole workloads are charged, replicas times template); ``reliability.md`` section
-4 D.
+Source: docs/quotas.md (whole workloads are charged, replicas times template); docs/reliability.md.
 """
 
 from bus.kube.kinds.asking import asked, scaled, suspends

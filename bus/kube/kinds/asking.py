@@ -13,7 +13,7 @@ from bus.kube.kinds.paths import bounded, count, find, one
 from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
 from bus.kube.kinds.templates import MOST_NAMED, Template, pod_needs, template_at
 
-#: Most pod sets of one object (catalogue D19).
+#: Most pod sets of one object (docs/wrong-input.md D19).
 MOST_SETS = 64
 #: Longest label value that Kubernetes accepts; the templates of custom resources are not checked by it.
 LONGEST_LABEL = 63
@@ -34,7 +34,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
 
     Raises DemandError (fields ``path``, ``reason``) for a count that is none, an unreadable quantity, an amount above
     2**63 - 1, a gang larger than the workload, more than 64 pod sets, or templates that name different quotas: refuse
-    the object. Source: ``koordinator.md`` section 1; catalogue D1 to D5, D15, D19 of ``reliability.md``.
+    the object. Source: docs/quotas.md; docs/wrong-input.md D1 to D5, D15, D19.
     """
     sets = list(_sets(kind, object))
     pods = bounded(sum(one.pods for one in sets), "spec")
@@ -130,7 +130,7 @@ def _unstated(sets: list[_Set]) -> dict[str, tuple[str, ...]]:
 
 
 def _check_gang(kind: Kind, object: Mapping[str, Any], pods: int) -> None:
-    """A gang of nobody, or of more pods than there are, can never start (catalogue D15)."""
+    """A gang of nobody, or of more pods than there are, can never start (docs/wrong-input.md D15)."""
     if not kind.gang or (found := one(object, kind.gang)) is None:
         return
     if count(object, kind.gang, default=0) < 1:

@@ -70,7 +70,7 @@ def one(value: Any, path: str, at: str = "") -> Found | None:
 def count(value: Any, path: str, at: str = "", *, default: int, most: int = MOST_REPLICAS) -> int:
     """The whole number from 0 to ``most`` at ``path``; ``default`` where it is absent or null.
 
-    Raises DemandError (catalogue D1).
+    Raises DemandError (docs/wrong-input.md D1).
     """
     found = one(value, path, at) if path else None
     if found is None:

@@ -7,7 +7,7 @@ A container without a limit of a resource may use the whole node, so its limit c
 nothing; :func:`pod_needs` names it.
 
 Source: kubernetes v1.36.3 ``SetDefaults_Pod`` (``pkg/apis/core/v1/defaults.go``), ``PodRequests`` and ``PodLimits`` of
-component-helpers; ``reliability.md`` D4, D5.
+component-helpers; docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a source is, and what a loop may ask of a cluster. The door :mod:`bus.kube.client` keeps the
+"""What a source is, and what a loop may ask of a cluster. The adapter :mod:`bus.kube.client` keeps the
 second; tests keep it with a cluster of their own.
 
 Here too, in one place, is what an API server's refusal means: as an HTTP status and as an ERROR

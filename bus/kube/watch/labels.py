@@ -5,7 +5,7 @@ Labels are written by users, so they are kept by an allow-list and bounded in nu
 annotations can hold whole manifests with their secrets (``last-applied-configuration``), so only
 prefixes of Bursar's own are kept, and the three stamps of Kubeflow's culler.
 
-Source: ``accounting.md`` section 4; ``house.md`` 3.7; ``reliability.md`` A17 and P32; Kubernetes
+Source: docs/accounting.md; docs/architecture.md; docs/wrong-input.md; Kubernetes
 API conventions, "Syntax and character set" (label values 63 characters, names 63, prefixes 253).
 """
 

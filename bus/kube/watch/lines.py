@@ -1,6 +1,6 @@
 """The lines of a watch: opened, told apart, and refused where they cannot be read. Pure.
 
-Source: Kubernetes API reference, meta/v1 WatchEvent and Status; ``reliability.md`` section 4 A.
+Source: Kubernetes API reference, meta/v1 WatchEvent and Status; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Complete lists as facts: who was there at one moment, cut into parts that are each complete in themselves.
 
-Source: ``house.md`` 3.2; ``reliability.md`` A13 to A15, P16, P20.
+Source: docs/architecture.md; docs/wrong-input.md.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 An object whose record is refused is there and in no row of the ledger. So each complete list names those that it holds,
 until a list holds none.
 
-Source: docs/accounting.md; ``reliability.md`` section 4 A.
+Source: docs/accounting.md; docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Publishes what a source observed: everything, in order, however long the bus is away.
 
-Source: ``house.md`` section 3.3; catalogue A30.
+Source: docs/architecture.md; docs/wrong-input.md A30.
 """
 
 from __future__ import annotations

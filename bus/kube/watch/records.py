@@ -6,7 +6,7 @@ and lenient where the ledger can flag and go on (stamps, labels). What cannot be
 the source then writes ``observation.refused`` and lists again, since the record could have been a
 delete.
 
-Source: Kubernetes API reference, meta/v1 ObjectMeta; ``reliability.md`` section 4 A.
+Source: Kubernetes API reference, meta/v1 ObjectMeta; docs/reliability.md.
 """
 
 from __future__ import annotations

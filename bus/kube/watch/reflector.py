@@ -17,7 +17,7 @@ the watch with it. The rules, each with the row of the catalogue it answers:
 - Refusals: 410 lists again; overload and outage back off with jitter, doubling to 30 s; a missing
   permission that lasts 60 s ends the loop with its name (A4).
 
-Source: ``reliability.md`` section 0 (9), section 4 A, P20 to P24; kubespawner's and client-go's
+Source: docs/reliability.md; kubespawner's and client-go's
 reflectors.
 """
 

@@ -23,8 +23,7 @@ MOST_REFUSALS = 1024
 
 
 def newer(version: str, than: str) -> bool:
-    """Whether one resourceVersion is newer than another, by the order rule of ``accounting.md``
-    section 1.
+    """Whether one resourceVersion is newer than another, by the order rule of docs/accounting.md.
 
     Where either is not a plain decimal there is no order: then any other version counts as newer.
     "" is older than all.

@@ -1,6 +1,6 @@
 """What no team is named for: booked to `unassigned`, and said wherever figures are shown, so that it is noticed.
 
-Source: catalogue A25; ``accounting.md`` section 4.
+Source: docs/wrong-input.md A25; docs/accounting.md.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ class Group:
 COMMANDS: Mapping[str, Entry | Group] = {
     "up": Entry(
         "up",
-        "Follow the cluster there is and keep its books.",
+        "Follow the cluster there is and write its ledger.",
     ),
     "webhook": Entry(
         "webhook",

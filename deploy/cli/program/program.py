@@ -43,7 +43,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     epilog=_EPILOG,
-    help="The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
+    help="The ledger of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.",
 )
 
 
@@ -68,7 +68,7 @@ def root(
         bool, typer.Option("--version", help="Show the version.", is_eager=True, callback=_version)
     ] = False,
 ) -> None:
-    """The books of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
+    """The ledger of a Kubernetes AI cluster: who held what, from when to when, exact and replayable.
 
     \b
     bursar up                         follow the cluster of your kubeconfig (or play a recorded day)
@@ -77,7 +77,7 @@ def root(
     bursar get quotas                 what is used and left of each quota
     bursar quota check job.yaml       would this be admitted, and if not what would
     bursar why vision/train-7         what was decided, and on which numbers
-    bursar status                     is everything in the books?
+    bursar status                     is everything in the ledger?
     """
     context.obj = Given()
     remember(context, data=data, ledger=ledger, bus=bus, config=config, output=output, debug=debug)

@@ -5,7 +5,7 @@ the other formats hold the rows and nothing else. Text comes from users of the c
 cannot be formulas; control and direction characters, which could move a terminal's cursor or turn a line around, are
 written as escapes in every format.
 
-Source: ``reliability.md`` P37, G9; OWASP ASVS 1.2.10 (CSV).
+Source: docs/wrong-input.md; OWASP ASVS 1.2.10 (CSV).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Whether a pod fits into its quota, and into the quotas above it.
 
-Pure. Source: Koordinator `plugin.go` PreFilter; `koordinator.md` section 2.5.
+Pure. Source: Koordinator `plugin.go` PreFilter; docs/quotas.md.
 """
 
 from __future__ import annotations

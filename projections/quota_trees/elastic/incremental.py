@@ -9,7 +9,7 @@ quota on the path.
 
 Upstream keeps a version counter per level for the same purpose; here each division remembers the
 total it was made from and is dropped when a child changes, which cannot be forgotten.
-Source: Koordinator `group_quota_manager.go`; `koordinator.md` section 2.2.
+Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ whoever asks takes in what was accepted. Cost: the children of the quota and tho
 Two things that upstream accepts are refused: a quota below itself, and a change of the weight
 alone to a negative one.
 Source: Koordinator `ValidAddQuota`, `ValidUpdateQuota`, `ValidDeleteQuota`;
-`koordinator.md` section 2.8.
+docs/quotas.md.
 """
 
 from __future__ import annotations

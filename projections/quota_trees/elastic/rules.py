@@ -3,7 +3,7 @@
 Pure. Each check answers for one rule, with the reason's token and the keys concerned; `review`
 asks them in order. `parent` is None for quotas right below the root, which has no amounts to fit
 into and no tree.
-Source: Koordinator `quota_topology.go`, `quota_topology_check.go`; `koordinator.md` section 2.8.
+Source: Koordinator `quota_topology.go`, `quota_topology_check.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ the total, unless mins are scaled before (`scaling`).
 Rounding: `largest_remainder` hands out every unit, exactly, with ties by name; `half_up` is what
 Koordinator v1.0 did (each share rounded by itself on doubles, so units are lost or invented) and is
 kept for comparison only.
-Source: Koordinator `runtime_quota_calculator.go`; `koordinator.md` sections 2.1 and 11.1.
+Source: Koordinator `runtime_quota_calculator.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The mins of children that hold when their parent has less than all of them together.
 
-Pure. Source: Koordinator `scale_minquota_when_over_root_res.go`; `koordinator.md` section 2.3.
+Pure. Source: Koordinator `scale_minquota_when_over_root_res.go`; docs/quotas.md.
 Upstream scales a quota when it is refreshed and its siblings later; here all are scaled at once,
 which is the state that upstream comes to rest in.
 """

@@ -4,7 +4,7 @@ Pure values. Amounts are `dict[str, int]` by resource name: cpu in milli-cores, 
 whole units (bytes, cards); every rule works on one resource at a time, so any unit will do as long
 as it is the same throughout a tree. A missing key means zero where an amount is held or asked and
 "no limit" where it is a limit; each function says which.
-Source: Koordinator's ElasticQuota, `koordinator.md` section 2; labels and annotations of
+Source: Koordinator's ElasticQuota, docs/quotas.md; labels and annotations of
 `quota.scheduling.koordinator.sh` become the fields here.
 """
 

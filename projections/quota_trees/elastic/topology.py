@@ -1,7 +1,7 @@
 """The quotas there are, by name, parent and namespace, and which one serves a namespace.
 
 In memory, without IO: `put` and `drop` follow the objects, everything else only answers.
-Source: Koordinator `quota_topology.go`, `pod_check.go`; `koordinator.md` section 2.5.
+Source: Koordinator `quota_topology.go`, `pod_check.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ runtime. Quotas whose parents do not lead to the root (a parent that is not know
 
 With `guarantee` (Koordinator's gate ElasticQuotaGuaranteeUsage) nobody lends, and no floor is below what is in use: a
 quota is guaranteed its min or, if more, what its own pods use and its children are guaranteed.
-Source: Koordinator `group_quota_manager.go`; `koordinator.md` sections 2.2 to 2.4.
+Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@
   is not between the decision and now, a minute to spare, our clock is wrong, and nothing is done: a clock that is set a
   year ahead would make everything idle, and evidence alone cannot tell.
 
-Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1, Eviction); ``reliability.md`` P25, P29.
+Source: docs/culling.md; Kubernetes API reference (events.k8s.io/v1, Eviction); docs/reliability.md.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""DOOR: tells an address of the operator's of each warning that stands. Beside the warning, never before or instead of it.
+"""ADAPTER: tells an address of the operator's of each warning that stands. Beside the warning, never before or instead of it.
 
 A warning counts from the moment at which it stood on its object, whether or not anybody could be told, and neither it nor the
 stop waits for a call: calls are made by a task of their own. What became of each is a fact of the history, so after a
 restart nobody is told twice of what was settled; who was told right before a crash may be told again, by the same decision's id.
 
-``body_of`` is pure. Source: ``kubeflow.md`` A.7 (warning before the cull); issue "Culling idle notebooks".
+``body_of`` is pure. Source: docs/culling.md (warning before the cull).
 """
 
 from __future__ import annotations

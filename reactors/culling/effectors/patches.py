@@ -1,6 +1,6 @@
 """What is written on an object to warn, to stop, to give back, and the Event that tells of it. Pure.
 
-Source: ``kubeflow.md`` A.1 and A.4; Kubernetes API reference (events.k8s.io/v1, Scale); kubernetes/pkg/registry/apps/
+Source: docs/culling.md; Kubernetes API reference (events.k8s.io/v1, Scale); kubernetes/pkg/registry/apps/
 deployment/strategy.go, PrepareForUpdate (annotations of a Deployment make another generation).
 """
 

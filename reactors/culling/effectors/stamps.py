@@ -1,11 +1,11 @@
-"""DOOR: writes Kubeflow's stamps of activity on Notebooks, round after round, while culling is on.
+"""ADAPTER: writes Kubeflow's stamps of activity on Notebooks, round after round, while culling is on.
 
 They are shown and never read back by Bursar's own rules, so they are no decisions: a write that was lost is made good by
 the next round. Like every effect they are held by shadow mode, a pause and the interlocks. A Notebook is looked at before it
 is written, and written on the condition of the uid and the version that was seen: a successor of its name is left alone,
 one that is being deleted or is gone stays so, and one that was stopped meanwhile gets none.
 
-Source: ``kubeflow.md`` A.1 and A.3; :mod:`reactors.culling.stamps` says what is written and when.
+Source: docs/culling.md; :mod:`reactors.culling.stamps` says what is written and when.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A parity mode: a failed probe can cull here, and a stamp can move backwards. ``reactors.culling.fusion`` is what Bursar
 does by itself.
 
-Source: ``kubeflow.md`` A.1 to A.6 (notebook controller 1.8; Open Data Hub fork at b85f66ae).
+Source: docs/culling.md (notebook controller 1.8; Open Data Hub fork at b85f66ae).
 """
 
 from bus.go_time import Stamp

@@ -1,6 +1,6 @@
 """The three annotations of a Notebook that the culler reads and writes.
 
-Source: ``kubeflow.md`` A.1; culling_controller.go lines 50 to 52.
+Source: docs/culling.md; culling_controller.go lines 50 to 52.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The culler's environment variables as settings, so that a Kubeflow installation's values go on being read.
 
-Source: ``kubeflow.md`` A.1; culling_controller.go lines 385 to 438, main.go lines 110 to 122.
+Source: docs/culling.md; culling_controller.go lines 385 to 438, main.go lines 110 to 122.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ The stamps are those on the Notebook, as it was observed; what a pass changes is
 which is what makes shadow mode decide, too. A look is the probe of a pass: without one there is no pass, so where nobody
 looks, nothing is stopped. The time of a pass is that of its look.
 
-Source: ``kubeflow.md`` A.3.
+Source: docs/culling.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The answers are arguments, although a pass asks only when it is due: :attr:`Pass.probed` says which were looked at.
 
-Source: ``kubeflow.md`` A.3, A.4 and A.6; culling_controller.go lines 78 to 162, and the Open Data Hub fork's.
+Source: docs/culling.md; culling_controller.go lines 78 to 162, and the Open Data Hub fork's.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The door to the cluster, as far as no server is needed: where a cluster is found, and what is
+"""The adapter to the cluster, as far as no server is needed: where a cluster is found, and what is
 no credential.
 """
 

@@ -1,4 +1,4 @@
-"""What workloads ask for: each kind's pods and templates, and the rows of catalogue D that are about them."""
+"""What workloads ask for: each kind's pods and templates, and the rows of docs/wrong-input.md D that are about them."""
 
 import copy
 
@@ -293,7 +293,7 @@ def test_references_that_are_none_are_refused(references):
         kinds.governing_owner({"ownerReferences": references})
 
 
-# --- catalogue D -----------------------------------------------------------------------------------
+# --- docs/wrong-input.md D -----------------------------------------------------------------------------------
 
 NO_COUNTS = {
     "-1": (-1, "negative"),

@@ -209,7 +209,7 @@ def test_an_elastic_quota_that_cannot_be_read_is_said_with_its_problem(spec):
     assert (fact.problem.startswith("spec"), fact.parent, fact.max) == (True, "dept", {})
 
 
-# Catalogue C
+# docs/wrong-input.md C
 
 
 @pytest.mark.parametrize("text", ["-1", "-0", "NaN", "Infinity", "-5m", -1], ids=str)

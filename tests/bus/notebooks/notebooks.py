@@ -36,12 +36,12 @@ async def no_api(request):
 
 
 def sampler_with(ask, clock):
-    """A sampler over a door of the test's own."""
+    """A sampler over an adapter of the test's own."""
     return Sampler(ask, no_api, clock, cluster="c", source="test")
 
 
 def sampler():
-    """A sampler over the real door."""
+    """A sampler over the real adapter."""
     return sampler_with(partial(fetch, settings=LOCAL), SystemClock())
 
 

@@ -1,4 +1,4 @@
-"""A real jupyter-server with ipykernel: what the door and the reader see of it."""
+"""A real jupyter-server with ipykernel: what the adapter and the reader see of it."""
 
 import os
 import signal

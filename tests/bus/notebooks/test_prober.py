@@ -1,4 +1,4 @@
-"""The door to notebook servers, against servers that mean harm."""
+"""The adapter to notebook servers, against servers that mean harm."""
 
 import asyncio
 import ipaddress

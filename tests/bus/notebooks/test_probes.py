@@ -1,4 +1,4 @@
-"""What each kind of answer means; rows B1 to B13 of the catalogue in reliability.md."""
+"""What each kind of answer means; rows B1 to B13 of docs/wrong-input.md."""
 
 import json
 import time

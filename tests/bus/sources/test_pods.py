@@ -1,4 +1,4 @@
-"""Pods: what of a record becomes the fact, and the rows of catalogue A that one record decides."""
+"""Pods: what of a record becomes the fact, and the rows of docs/wrong-input.md A that one record decides."""
 
 import json
 

@@ -49,7 +49,7 @@ def stream(events=(), *, created_us=1):
 
 
 class Renewing:
-    """A door that can make its stream anew: what ``renew`` is asked for, and the newest stream."""
+    """An adapter that can make its stream anew: what ``renew`` is asked for, and the newest stream."""
 
     def __init__(self, transport):
         self.transport = transport
@@ -82,7 +82,7 @@ async def test_a_stream_that_runs_ahead_of_the_ledger_is_left_alone(lost):
 
 @pytest.mark.parametrize("kept", [0, 1, 30, len(LIVES) - 1])
 async def test_a_lost_tail_comes_back_at_its_own_sequences(lost, kept):
-    """Catalogue E7: the recovery of a regression."""
+    """docs/wrong-input.md E7: the recovery of a regression."""
     store, transport = lost
     shorter = stream(transport.events[:kept])
 
@@ -137,7 +137,7 @@ async def test_other_events_without_a_way_to_renew_are_refused_and_change_nothin
 
 
 async def test_an_altered_event_gives_way_to_the_archive(lost):
-    """Catalogue E7: the recovery of a digest that does not match."""
+    """docs/wrong-input.md E7: the recovery of a digest that does not match."""
     store, transport = lost
     events = list(transport.events)
     events[60] = msgspec.structs.replace(events[60], body=events[61].body)
@@ -150,7 +150,7 @@ async def test_an_altered_event_gives_way_to_the_archive(lost):
 
 
 async def test_a_hole_in_the_stream_is_filled(lost):
-    """Catalogue E7: the recovery of a gap."""
+    """docs/wrong-input.md E7: the recovery of a gap."""
     store, transport = lost
     door = Renewing(stream(transport.events[:20] + transport.events[25:]))
 

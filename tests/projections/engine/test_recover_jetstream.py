@@ -72,7 +72,7 @@ async def events_of(transport):
 
 @pytest.mark.parametrize("kept", [0, 1])
 async def test_what_a_stream_lost_comes_back_at_its_own_sequences(store, bus, kept):
-    """Catalogue E14: the archive restores a stream that is deleted or cut."""
+    """docs/wrong-input.md E14: the archive restores a stream that is deleted or cut."""
     _, transport = bus
     await transport.publish(LIVES[:kept])
 

@@ -1,4 +1,4 @@
-"""Which notebooks are warned, stopped, spared: stories over compressed days. Source: kubeflow.md A.7; reliability.md P27 to P29."""
+"""Which notebooks are warned, stopped, spared: stories over compressed days. Source: docs/culling.md; docs/reliability.md."""
 
 import msgspec
 import pytest

@@ -1,6 +1,6 @@
 """Three hours of one answer, from the reader through the ledger's fold to the verdict: which of them ever cull.
 
-Source: ``reliability.md`` P28 and catalogue B: absence of evidence never culls, lying evidence is clamped.
+Source: docs/reliability.md and docs/wrong-input.md B: absence of evidence never culls, lying evidence is clamped.
 """
 
 import json

@@ -1,4 +1,4 @@
-"""Kubeflow's stamps on Notebooks: what is written, how seldom, and never where it must not be. Source: kubeflow.md A.1, A.3."""
+"""Kubeflow's stamps on Notebooks: what is written, how seldom, and never where it must not be. Source: docs/culling.md."""
 
 import re
 from itertools import count

@@ -1,4 +1,4 @@
-"""When nothing may be decided, and how much at most. Source: reliability.md P29."""
+"""When nothing may be decided, and how much at most. Source: docs/reliability.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Deciding and having it done: at most once, never late, never to another object. Source: reliability.md P25 to P27."""
+"""Deciding and having it done: at most once, never late, never to another object. Source: docs/reliability.md."""
 
 import asyncio
 
@@ -266,7 +266,7 @@ async def test_killed_at_any_label_it_is_done_once_and_settled_once(label):
 
 
 class Careless(MemoryTransport):
-    """Forgets what is expected: the negative control of reliability.md 6.5."""
+    """Forgets what is expected: the negative control of docs/reliability.md."""
 
     async def publish(self, events, *, expect=None):
         return await super().publish(events)

@@ -1,4 +1,4 @@
-"""A real API server that asks a webhook of the test, registered by the product's own door."""
+"""A real API server that asks a webhook of the test, registered by the product's own adapter."""
 
 import asyncio
 import contextlib

@@ -77,7 +77,7 @@ def test_what_an_api_server_leaves_out_is_empty():
     )
 
 
-#: Catalogue row D12, and other bytes that no API server sends.
+#: docs/wrong-input.md row D12, and other bytes that no API server sends.
 NO_REVIEWS = {
     "empty": b"",
     "null": b"null",

@@ -1,4 +1,4 @@
-"""A cluster of a test's own, kept by the contract that the real door keeps, and one pod of it."""
+"""A cluster of a test's own, kept by the contract that the real adapter keeps, and one pod of it."""
 
 import asyncio
 import json
