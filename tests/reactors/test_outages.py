@@ -84,6 +84,8 @@ async def test_with_the_ledger_away_reviews_are_answered_and_budgets_burn_on(clu
         def select(self, query):
             raise LedgerError("a test")
 
+        checkpoint = select
+
     replica, keeper = Replica([reactor], "c1"), cluster.admission.keeper
     metering = Metering(replica, keeper, Broken(), cluster.transport, cluster.clock, writer=None)
     with pytest.raises(LedgerError):
