@@ -31,7 +31,7 @@ from deploy.settings.near import absent
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select, archived, facts
-from reactors.admission.withdrawing import UNANSWERED
+from reactors.admission.decide import UNANSWERED
 
 _FIELDS = ("sequence", "time", "step", "about", "quota", "reason", "numbers", "based_on", "id")
 

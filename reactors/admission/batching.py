@@ -17,10 +17,7 @@ from bus.clock import Clock
 from bus.errors import WrongExpectationError
 from bus.events.admissions import AdmissionDecided, QuotaDeclared
 from projections.quota_trees import TreeOverlay
-from reactors.engine.journals import Journals
-
-#: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
-MAX_BATCH = 200
+from reactors.engine.journals import MAX_BATCH, Journals
 
 Answer = AdmissionDecided | QuotaDeclared
 #: A decision still to be made: what to do with a draft at a time.

@@ -18,6 +18,9 @@ from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.shape import ELASTIC
 from reactors.admission.lives import largest
 
+#: Why a charge is taken back whose asker never heard of it.
+UNANSWERED = "unanswered"
+
 
 class Request(msgspec.Struct, frozen=True):
     """What an object wants to hold: whole amounts, by ``limits.<resource>`` and ``requests.<resource>``."""

@@ -10,13 +10,16 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bus.events.pods import Owner
 from bus.kube.kinds import GOVERNED, Kind
-from reactors.webhook.review import Review
+
+if TYPE_CHECKING:
+    # Questions about decisions ask who answers for an object, and review nothing.
+    from reactors.webhook.review import Review
 
 #: Kubernetes' own controllers, where they have one account for all.
 CONTROLLER_MANAGER = "system:kube-controller-manager"

@@ -29,11 +29,11 @@ from projections.quota_trees.keys import EXPECTED
 from projections.quota_trees.shape import ELASTIC, LANDED_US
 from projections.quota_trees.tree import Fact
 from reactors.admission.capacity import capacity, sized
+from reactors.admission.decide import UNANSWERED
 from reactors.admission.declare import MAX_LEVELS
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
 from reactors.admission.state import AdmissionState
-from reactors.admission.withdrawing import UNANSWERED
 from reactors.engine.journals import Journals
 
 #: Objects between two moments at which others may use this process.

@@ -22,6 +22,7 @@ from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
 from projections.quota_trees import Grant, TreeOverlay
+from reactors.admission.decide import UNANSWERED
 from reactors.engine.journals import Journals
 
 #: Requests without an answer that are remembered; what the oldest charged lapses by evidence.
@@ -29,7 +30,6 @@ MOST = 10_000
 #: Between two attempts while the bus is away.
 RETRY_SECONDS = 1.0
 
-UNANSWERED = "unanswered"
 
 _log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import msgspec
 
 from bus.events.admissions import AdmissionReleased, Release
 from projections.quota_trees import Tree, TreeOverlay
-from reactors.admission.batching import MAX_BATCH
 from reactors.admission.decide import covers
 from reactors.admission.mapping import QuotaRef
 from reactors.admission.objects import Object
+from reactors.engine.journals import MAX_BATCH
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
 from reactors.queue.shape import Line

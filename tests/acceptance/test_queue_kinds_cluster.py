@@ -226,6 +226,14 @@ async def turns(site, line):
             await line.patch(third, line.flag(False) | body)
     await site.request("DELETE", line.path(second))
     await line.end(first)
+    # It has ended, and what it made lives on: that keeps its charge.
+    await line.waits(third, last)
+    for number in range(PODS_EACH - 1):
+        await site.request("DELETE", f"/api/v1/namespaces/default/pods/{first}-{number}")
+    if line.kind.kind in ("RayJob", "JobSet"):
+        jobs = queueing.PATH.format("default")
+        # Its default would orphan the pods, which takes a garbage collector.
+        await site.request("DELETE", f"{jobs}/{first}-job?propagationPolicy=Background")
     await line.runs(third)
     await line.waits(last)
     assert line.charges() == {third: CHARGE}

@@ -91,7 +91,7 @@ def test_sigusr1_shows_where_a_process_waits_and_does_not_end_it(tmp_path):
         while "waiting" not in up.stderr.readline():
             pass
         up.send_signal(signal.SIGUSR1)
-        while "OwnKeeper.run" not in (line := up.stderr.readline()):
+        while "OwnLedgerWriter.run" not in (line := up.stderr.readline()):
             assert line
         up.send_signal(signal.SIGTERM)
 

@@ -19,7 +19,7 @@ from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources.quotas import PREFIX, ROOT, translate
 
-ROOT_FOLDER = pathlib.Path(__file__).parents[2]
+ROOT_FOLDER = pathlib.Path(__file__).parents[3]
 LONG = "1" * 10_240
 
 
