@@ -1,7 +1,7 @@
 """What a pod asks for: Kubernetes quantities to exact integers.
 
 Pure. Sources put `PodResources` into `pod.observed`; `bus/charges.py` turns it into what is charged.
-`spec/accounting.md` section 3 is the law; `effective_request` follows it and upstream's
+`docs/accounting.md` is the law; `effective_request` follows it and upstream's
 `PodRequests` (k8s.io/component-helpers v0.36.3, `resource/helpers.go`), against which it was
 compared on random pods. One reading is decided here:
 
