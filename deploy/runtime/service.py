@@ -162,6 +162,7 @@ async def _work(
                         told = settings.section(reactor).told(wanted[0])
                         screen.tell(f"{reactor.activity} is {told}")
                 progress.stage = "following"
+                _write_state(settings, progress)
                 if once:
                     await _listed(progress)
             else:
@@ -316,25 +317,28 @@ async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Ledge
 @asynccontextmanager
 async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
     """Keep the sources' state in a file, for ``bursar status`` of another process."""
-    path = settings.state_file
 
     async def write() -> None:
         while True:
-            told = {
-                "pid": os.getpid(),
-                "filling": progress.filled,
-                "sources": states(progress.sources),
-                "blocked": held_back(progress.replica, progress.releasing),
-                "admission": progress.proof,
-            }
-            replace(path, msgspec.json.encode(told))
+            _write_state(settings, progress)
             await asyncio.sleep(STATE_SECONDS)
 
     try:
         async with beside(write()):
             yield
     finally:
-        path.unlink(missing_ok=True)
+        settings.state_file.unlink(missing_ok=True)
+
+
+def _write_state(settings: Settings, progress: Progress) -> None:
+    told = {
+        "pid": os.getpid(),
+        "filling": progress.filled,
+        "sources": states(progress.sources),
+        "blocked": held_back(progress.replica, progress.releasing),
+        "admission": progress.proof,
+    }
+    replace(settings.state_file, msgspec.json.encode(told))
 
 
 __all__ = ["MARK", "RECORDING", "Progress", "Screen", "serve"]
