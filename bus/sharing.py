@@ -1,9 +1,9 @@
 """One live read of the history for all who follow it in a process.
 
 Each of them asks for a live read of its own, behind its own place. There is one read of the bus; every list of events is
-handed to all who keep up with it, in order, and is decoded once. Who is far behind it, at the start or because it was
-slow, reads the part that it lacks by itself, and then joins. The fastest sets the pace: nobody waits for a slower one, and
-what is held for each is bounded.
+handed to all readers that keep up with it, in order, and is decoded once. A reader that is far behind, at the start or
+because it was slow, first reads the missing events by itself, and then joins. No reader waits for a slower one, and the
+events held for each reader are bounded.
 
 An error of the common read is raised to all of them.
 

@@ -45,8 +45,8 @@ def export_events(
 ) -> Written:
     """Write the events from ``first`` on. With ``segment`` > 0 into files of so many, named by their first sequence.
 
-    What cannot be imported as it is (it was never readable, or its id was used before) is written in the form in which it
-    can, with its exact bytes: :mod:`projections.engine.restored`.
+    An event that was never readable, or whose id was used before, cannot be imported as it is. It is written with its exact
+    bytes in the restored form, which can be imported: :mod:`projections.engine.restored`.
 
     Raises SettingsError where a file cannot be written, or is there already and ``force`` is not given.
     """

@@ -145,7 +145,7 @@ class OwnLedgerWriter:
 
     @property
     def signer(self) -> str:
-        """By which key heads are signed, and that it is another one than at first, where that is so."""
+        """The public key that signs the heads, with a warning where the first head was signed by another key."""
         key, pinned = self._heads.public_key, self._heads.pinned()
         said = f"heads are signed by {key.hex()}: note it elsewhere, for `bursar verify --key`"
         if pinned in (b"", key):
