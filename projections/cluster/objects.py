@@ -5,6 +5,7 @@ The same facts give the same state whatever their order, and however often they 
 - *Order* of two observations of one uid: by resourceVersion where both are decimal, else by the time of the observation
   (:mod:`projections.timelines`). The same version again keeps the earlier time.
 - *A deletion* is certain: a uid never comes back, so an observation that comes late does not bring the object back.
+  It says whose the object was, where nothing newer did.
 - *A complete list* without the object ends it, unless the object was observed after the list was asked for, or in a
   version behind the list's. A list may be wrong: what is observed after it exists. Of several lists the newest counts.
 
@@ -14,21 +15,26 @@ A deleted object is remembered so that late observations find it; of very many t
 from __future__ import annotations
 
 from bisect import bisect_left
+from functools import lru_cache
 from typing import Generic
 
 import msgspec
 
 from bus.events.observations import ObjectsListed
-from bus.events.pods import PodsListed
+from bus.events.pods import Owner, PodsListed
+from bus.kube.kinds import QUOTA_LABELS
 from projections import timelines
-from projections.cluster.rows import Make, Namespace, R, Row
+from projections.cluster.rows import POD, Make, Namespace, R, Row, Workload
 
 #: Deleted objects of one store that are remembered.
 GONE_KEPT = 50_000
 
 
 class Gone(msgspec.Struct, frozen=True, gc=False):
-    """An object that does not exist any more, since it was seen deleted or since a complete list was without it."""
+    """An object that does not exist any more, since it was seen deleted or since a complete list was without it.
+
+    Of a workload it says what the newest observation did of its owner and quota: pods outlive both, and land late.
+    """
 
     uid: str
     kind: str
@@ -38,10 +44,24 @@ class Gone(msgspec.Struct, frozen=True, gc=False):
     at_us: int
     #: The list; 0 = the deletion was observed, and is certain.
     listed_us: int = 0
+    #: Of a workload: its newest observation; 0 = there was none.
+    seen_us: int = 0
+    version: str = ""
+    owner: Owner | None = None
+    #: Of :data:`bus.kube.kinds.QUOTA_LABELS` only. Shared: never changed.
+    labels: dict[str, str] = {}
+
+    @property
+    def was_seen(self) -> bool:
+        """Whether its owner and its labels are known."""
+        return self.seen_us > 0
 
 
 class Change(msgspec.Struct, frozen=True, gc=False):
-    """What one event changed of one object: its row before and after. ``gone`` where it does not exist after it."""
+    """What one event changed of one object: its row before and after. ``gone`` where it does not exist after it.
+
+    Neither row where an observation came late of what is gone.
+    """
 
     kind: str
     #: Of a namespace, which is known by its name, that.
@@ -95,6 +115,7 @@ class ObjectStore(Generic[R]):
         """An object was observed in a version. ``make`` gives its row."""
         gone = self.gone.get(uid)
         if gone is not None and not gone.listed_us:
+            self._remember(gone, version, time_us, make)
             return
         exists = self.rows.get(uid)
         known = exists if exists is not None else self._ended.get(uid)
@@ -121,7 +142,7 @@ class ObjectStore(Generic[R]):
     def vanished(self, kind: str, uid: str, namespace: str, name: str, time_us: int) -> None:
         """An object was seen to be deleted."""
         before = self.rows.pop(uid, None)
-        self._ended.pop(uid, None)
+        last = self._ended.pop(uid, before)
         known = self.gone.get(uid)
         if known is not None and not known.listed_us:
             if time_us >= known.at_us:
@@ -129,7 +150,7 @@ class ObjectStore(Generic[R]):
             # The first word of it counts, whichever comes first.
             self.gone[uid] = msgspec.structs.replace(known, at_us=time_us)
             return
-        gone = Gone(uid, kind, namespace, name, time_us)
+        gone = _of_last(Gone(uid, kind, namespace, name, time_us), last)
         self._bury(gone)
         for part in self._parts.get(kind, ()):
             part.unseen.discard(uid)
@@ -183,6 +204,7 @@ class ObjectStore(Generic[R]):
         if exists is not None:
             del self.rows[uid]
         gone = Gone(uid, kind, row.namespace, row.name, part.asked_us, part.asked_us)
+        gone = _of_last(gone, row)
         self._bury(gone)
         if exists is not None:
             self._changes.append(Change(kind, uid, exists, None, gone))
@@ -194,6 +216,17 @@ class ObjectStore(Generic[R]):
             oldest = next(iter(self.gone))
             del self.gone[oldest]
             self._ended.pop(oldest, None)
+
+    def _remember(self, gone: Gone, version: str, time_us: int, make: Make[R]) -> None:
+        """An observation came late of what was seen to be deleted."""
+        if gone.kind == POD:
+            return
+        known = (gone.version, gone.seen_us) if gone.was_seen else None
+        if not timelines.replaces(version, time_us, known):
+            return
+        after = self.gone[gone.uid] = _of_last(gone, make(None))
+        if (after.owner, after.labels) != (gone.owner, gone.labels):
+            self._changes.append(Change(gone.kind, gone.uid, None, None, after))
 
     def _is_certainly_gone(self, uid: str) -> bool:
         gone = self.gone.get(uid)
@@ -208,6 +241,21 @@ class ObjectStore(Generic[R]):
             uids = self._sorted[kind] = sorted(found)
         begin = bisect_left(uids, part.first)
         return uids[begin : bisect_left(uids, part.until) if part.until else len(uids)]
+
+
+def _of_last(gone: Gone, row: Row | None) -> Gone:
+    """With what its last row says of a workload."""
+    if not isinstance(row, Workload):
+        return gone
+    named = tuple((key, row.labels[key]) for key in QUOTA_LABELS if key in row.labels)
+    return msgspec.structs.replace(
+        gone, seen_us=row.seen_us, version=row.version, owner=row.owner, labels=_named(named)
+    )
+
+
+@lru_cache(maxsize=8_192)
+def _named(labels: tuple[tuple[str, str], ...]) -> dict[str, str]:
+    return dict(labels)
 
 
 def _outlives(row: Row, part: _Part) -> bool:

@@ -17,7 +17,7 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
-from projections.cluster import POD, ClusterState, Pod
+from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import ANY_OWNER, Grant, Node
@@ -36,6 +36,10 @@ class Charges(Protocol):
     def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
         """What is held for an object, by quota."""
         ...
+
+
+#: Deleted objects that were charged themselves, though they named a controller: of very many the oldest are forgotten.
+GONE_KEPT = 10_000
 
 
 class Seen(Protocol):
@@ -66,6 +70,8 @@ class Coverage:
         self._waiting: dict[str, set[str]] = {}
         #: Since when each waits, oldest first.
         self._since_us: dict[str, int] = {}
+        #: Objects that are gone and were charged themselves, though they named a controller.
+        self._own_gone: dict[str, None] = {}
 
     # what is seen
 
@@ -142,6 +148,14 @@ class Coverage:
                 self.lives.drop_pod(child)
             self._view.changed.add(child)
 
+    def gone(self, found: Workload) -> None:
+        """A workload is gone. What lives below it still counts where it counted, or for its owner."""
+        self.lost(found)
+        if found.owner is not None and self.is_own(found.uid, found.kind, found.owner):
+            self._own_gone[found.uid] = None
+            if len(self._own_gone) > GONE_KEPT:
+                del self._own_gone[next(iter(self._own_gone))]
+
     def lost(self, found: Object) -> None:
         """An object is gone, or is not kept any more."""
         self._since_us.pop(found.uid, None)
@@ -162,7 +176,7 @@ class Coverage:
 
     # questions
 
-    def covered(self, found: Object) -> bool | None:
+    def covered(self, found: Object | Gone) -> bool | None:
         """Whether its controller answers for an object; None while it is not known who that is."""
         owner = found.owner
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
@@ -176,9 +190,9 @@ class Coverage:
 
     def parent_of(self, uid: str) -> str:
         """The uid of the controller that answers for an object, or will once it is seen; "" for none."""
-        found = self._view.objects.get(uid)
-        if found is None:
-            # Reviewed and not seen yet, or gone: as it was said then.
+        found = self._view.objects.get(uid) or self._view.gone(uid)
+        if found is None or (isinstance(found, Gone) and not found.was_seen):
+            # Reviewed and not seen yet: as it was said then.
             return self.lives.above(uid)
         owner = found.owner
         if owner is None or not is_covering(owner) or self.is_own(uid, found.kind, owner):
@@ -216,7 +230,7 @@ class Coverage:
         """
         if self._charges is None or is_open(owner.kind, kind):
             return False
-        return any(
+        return (uid in self._own_gone and uid not in self._view.objects) or any(
             g.number and not {owner.uid, ANY_OWNER}.isdisjoint(g.owners)
             for _, g in self._charges.grants(uid)
         )

@@ -40,7 +40,8 @@ from reactors.admission.lives import largest
 class Seen(msgspec.Struct, frozen=True):
     """An object that asks for something, as it was last seen.
 
-    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it.
+    ``quota`` "" = it belongs to none. ``is_gone``: its delete was seen, or a complete list without it; ``quota`` is the
+    one that it belonged to, "" where that is not known.
     """
 
     uid: str
@@ -86,42 +87,52 @@ def settle(
     if isinstance(evidence, Absent):
         late = evidence.listed_us - LANDED_US
         found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
-        return _gone(draft, found, evidence, "lapsed")
+        return _facts(draft, None, _gone(found, evidence, "lapsed"))
     held = _held(draft, evidence.uid)
     if evidence.is_gone:
-        # A uid never comes back, so nothing that raises it can land any more.
-        return _gone(draft, held, evidence, "vanished")
+        # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
+        adopted = _adopted(draft, evidence)
+        held = _after(held, adopted)
+        return _facts(draft, adopted, _gone(held, evidence, "vanished"))
     if evidence.holder is not None:
         # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
         # it is seen with this one.
         landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
-        return _released(draft, [Release(g.quota, g.uid, "covered") for g in landed])
+        return _facts(draft, None, [Release(g.quota, g.uid, "covered") for g in landed])
     if evidence.is_held:
         return []
-    request = Request(
-        evidence.quota, evidence.uid, evidence.kind, evidence.namespace, evidence.name,
-        evidence.demand, evidence.types, operation="OBSERVE",
-        # What was let pass a moment ago is being charged by who let it pass.
-        live={} if evidence.is_raised else summed(evidence.live, evidence.types),
-    )  # fmt: skip
+    is_leaving = any(grant.is_leaving for grant in held)
+    adopted = _adopted(draft, evidence) if not is_leaving else None
     releases = [
         release
-        for grant in held
+        for grant in _after(held, adopted)
         if (release := _less(draft, grant, evidence, confirmed)) is not None
     ]
-    is_leaving = any(grant.is_leaving for grant in held)
-    is_there = evidence.quota and (evidence.demand or evidence.live) and not is_leaving
-    reason = "outgrown" if covers(draft, request) else "ungoverned"
-    adopted = adopt(draft, request, reason) if is_there else None
-    facts: list[AdmissionDecided | AdmissionReleased] = []
-    if adopted is not None:
-        facts.append(adopted)
-    if releases:
-        number = draft.number + len(facts)
-        facts.append(
-            AdmissionReleased(number=number, releases=tuple(releases), based_on=draft.tree.sequence)
-        )
-    return facts
+    return _facts(draft, adopted, releases)
+
+
+def _adopted(draft: TreeOverlay, seen: Seen) -> AdmissionDecided | None:
+    """The charge for an object, or for what lives below it, that was never admitted with that much."""
+    # What is gone asks for nothing itself, and what was let pass a moment ago is being charged by who let it pass.
+    demand = {} if seen.is_gone else seen.demand
+    live = {} if seen.is_raised else summed(seen.live, seen.types)
+    if not seen.quota or not (demand or live):
+        return None
+    request = Request(
+        seen.quota, seen.uid, seen.kind, seen.namespace, seen.name, demand, seen.types,
+        operation="OBSERVE", live=live,
+    )  # fmt: skip
+    return adopt(draft, request, "outgrown" if covers(draft, request) else "ungoverned")
+
+
+def _after(held: list[Grant], adopted: AdmissionDecided | None) -> list[Grant]:
+    """The grants of an object with what was adopted: of one key its charge may rise while that of another falls."""
+    if adopted is None:
+        return held
+    return [
+        msgspec.structs.replace(g, charge=adopted.charge) if g.quota == adopted.quota else g
+        for g in held
+    ]
 
 
 def shows(grant: Grant, seen: Seen) -> bool:
@@ -179,16 +190,22 @@ def _less(
     return Release(grant.quota, grant.uid, "shrunk" if charge else "finished", charge)
 
 
-def _gone(
-    draft: TreeOverlay, held: list[Grant], gone: Seen | Absent, reason: str
-) -> list[AdmissionDecided | AdmissionReleased]:
+def _gone(held: list[Grant], gone: Seen | Absent, reason: str) -> list[Release]:
     """What the grants of an object that is not there give back: all but what lives below it, which still ends."""
-    left = [
-        (g, g.charge if gone.is_raised else _fallen(g, summed(gone.live, g.types))) for g in held
-    ]
-    return _released(
-        draft, [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
-    )
+    left = [(grant, _left(grant, gone)) for grant in held]
+    return [Release(g.quota, g.uid, reason, n) for g, n in left if n != g.charge or not n]
+
+
+def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
+    """What a grant of an object that is not there still holds."""
+    if gone.is_raised:
+        return grant.charge
+    if isinstance(gone, Absent) or not (gone.quota or gone.holder):
+        return _fallen(grant, summed(gone.live, grant.types))
+    if gone.holder or gone.quota != grant.quota:
+        # What lives below it is charged there.
+        return {}
+    return _fallen(grant, summed(gone.live, gone.types))
 
 
 def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -201,16 +218,16 @@ def _held(draft: TreeOverlay, uid: str) -> list[Grant]:
     return [draft.tree.nodes[quota].grants[uid] for quota in quotas]
 
 
-def _released(
-    draft: TreeOverlay, releases: list[Release]
+def _facts(
+    draft: TreeOverlay, adopted: AdmissionDecided | None, releases: list[Release]
 ) -> list[AdmissionDecided | AdmissionReleased]:
-    if not releases:
-        return []
-    return [
-        AdmissionReleased(
-            number=draft.number, releases=tuple(releases), based_on=draft.tree.sequence
+    facts: list[AdmissionDecided | AdmissionReleased] = [adopted] if adopted is not None else []
+    if releases:
+        number = draft.number + len(facts)
+        facts.append(
+            AdmissionReleased(number=number, releases=tuple(releases), based_on=draft.tree.sequence)
         )
-    ]
+    return facts
 
 
 class SeenQuota(msgspec.Struct, frozen=True):

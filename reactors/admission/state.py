@@ -131,7 +131,7 @@ class AdmissionState:
             self._pod_gone(gone, before, is_list=is_list)
         else:
             if isinstance(before, Workload):
-                self.coverage.lost(before)
+                self.coverage.gone(before)
             self._lose(gone)
 
     def _pod(self, pod: Pod) -> None:
@@ -160,6 +160,7 @@ class AdmissionState:
     def _lose(self, gone: Gone) -> None:
         """An object was deleted, or a complete list is without it."""
         self.changed.add(gone.uid)
+        self.coverage.lives.relink(gone.uid)
         self.coverage.lives.leave(gone.uid)
         if self.coverage.lives.has(gone.uid):
             self._ending[gone.uid] = gone
@@ -274,9 +275,13 @@ class AdmissionState:
         live = self.coverage.lives.total(uid)
         found = self.objects.get(uid)
         if found is None and (gone := self.gone(uid)) is not None:
-            return None, Seen(
-                uid, gone.kind, gone.namespace, gone.name, "", {}, {}, gone.at_us, True,
-                listed_us=gone.listed_us, live=live,
+            is_covered = gone.was_seen and self.coverage.covered(gone)
+            is_own = gone.was_seen and not is_covered
+            where = self.counted(gone.labels, gone.namespace) if is_own else None
+            return where, Seen(
+                uid, gone.kind, gone.namespace, gone.name, where.quota if where else "", {},
+                types_of(gone.labels), gone.at_us, True, listed_us=gone.listed_us, live=live,
+                holder=self.coverage.holder(uid) if is_covered else None,
             )  # fmt: skip
         if found is None:
             above = self.coverage.lives.above(uid)

@@ -1,5 +1,6 @@
 """The state of the cluster: a function of the set of facts, found by an index that equals a scan, and undone after trials."""
 
+from itertools import permutations
 from random import Random
 
 import pytest
@@ -190,3 +191,23 @@ def test_of_very_many_deleted_objects_the_oldest_are_forgotten(monkeypatch):
 
     assert not state.pods
     assert [uid for uid in ("p4", "p5", "p6", "p7", "p8") if state.gone(uid)] == ["p6", "p7", "p8"]
+
+
+def test_what_is_gone_says_whose_it_was_whenever_that_was_observed():
+    """Pods land below owners that are gone, and are somebody's."""
+    labels = {"biz.group.resource.quota": "q", "app": "web"}
+    by = f.owner("top", "Deployment")
+    facts = [
+        f.workload_observed("set", 1),
+        f.workload_observed("set", 3, 3, owner=by, labels=labels),
+        f.workload_vanished("set", 4, 4),
+    ]
+    for order in permutations([*facts, f.workload_observed("set", 2, 2)]):
+        gone = folded(order).gone("set")
+
+        assert (gone.version, gone.owner, gone.at_us) == ("3", by, f.us(4))
+        assert gone.labels == {"biz.group.resource.quota": "q"}
+    state = folded(reversed(facts[1:]))
+    [change] = state.changes(facts[1])
+    assert (change.before, change.after, change.gone) == (None, None, state.gone("set"))
+    assert not folded([facts[2]]).gone("set").was_seen

@@ -1,0 +1,84 @@
+"""Pods that land below owners that were deleted a moment before are charged to them until they have ended."""
+
+import itertools
+
+import pytest
+
+from tests.reactors.below import CONTROLLER, ask, begin, deployed, owner, show
+from tests.reactors.cluster import QUOTA, Cluster
+
+
+@pytest.fixture
+async def cluster():
+    async with Cluster() as running:
+        await running.see_quota("team", {"limits.cpu": 10_000})
+        yield running
+
+
+async def test_a_pod_that_is_seen_after_its_owners_were_deleted_is_charged_to_the_last_of_them(
+    cluster,
+):
+    """It was made a moment before their delete, and heard of after it: it runs until it has ended."""
+    await begin(cluster, "Deployment", "web", 4, 1)
+    await begin(cluster, "ReplicaSet", "web-1", 4, 1, by=("Deployment", "web"), user=CONTROLLER)
+    await cluster.lose("web-1", kind="ReplicaSet")
+    await cluster.lose("web", kind="Deployment")
+    await show(cluster, "Pod", "web-1-0", 4, by=("ReplicaSet", "web-1"))
+    assert cluster.used() == 4000
+
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 0
+
+
+@pytest.mark.parametrize(
+    "order", [*itertools.permutations(("set", "web", "pod"))], ids=lambda order: " ".join(order)
+)
+async def test_a_pod_that_lands_late_is_charged_once_in_whatever_order_its_owners_go(
+    cluster, order
+):
+    """What ended before it gave the charge back. It is charged although the quota is used by others."""
+    await deployed(cluster, cpu=4, replicas=1)
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    steps = {
+        "set": lambda: cluster.lose("web-1", kind="ReplicaSet"),
+        "web": lambda: cluster.lose("web", kind="Deployment"),
+        "pod": lambda: show(cluster, "Pod", "late", 6, by=("ReplicaSet", "web-1")),
+    }
+    for step in order:
+        await steps[step]()
+    assert cluster.used() == 6000
+    assert (await ask(cluster, "Job", "next", 5)).reason == "over-quota"
+
+    await show(cluster, "Pod", "later", 7, by=("ReplicaSet", "web-1"))
+    assert cluster.used() == 13_000
+    assert cluster.said("decided")[-1]["reason"] == "outgrown"
+    for uid in ("late", "later"):
+        await cluster.lose_pod(uid, owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 0
+
+
+async def test_a_pod_below_a_set_that_is_gone_is_charged_to_the_deployment_that_stays(cluster):
+    await deployed(cluster, cpu=4, replicas=1)
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    await cluster.lose("web-1", kind="ReplicaSet")
+    await show(cluster, "Pod", "late", 6, by=("ReplicaSet", "web-1"))
+
+    assert cluster.used() == 6000
+    last = cluster.said("decided")[-1]
+    assert (last["uid"], last["reason"]) == ("web", "outgrown")
+
+
+async def test_a_pod_below_a_set_that_was_charged_itself_is_charged_where_that_was(cluster):
+    """A user wrote the reference to the Deployment, so the ReplicaSet answered for itself, in another quota."""
+    await cluster.see_quota("other", {"limits.cpu": 10_000})
+    await begin(cluster, "Deployment", "web", 1, 1)
+    by = {"by": ("Deployment", "web"), "quota": "other"}
+    assert (await ask(cluster, "ReplicaSet", "set", 4, 1, **by)).reason == "fits"
+    await show(
+        cluster, "ReplicaSet", "set", 4, 1, by=("Deployment", "web"), labels={QUOTA: "other"}
+    )
+    await cluster.lose("set", kind="ReplicaSet")
+    assert cluster.used("other") == 0
+    await show(cluster, "Pod", "late", 4, by=("ReplicaSet", "set"))
+
+    assert (cluster.used("other"), cluster.used()) == (4000, 1000)
