@@ -43,6 +43,12 @@ def resources(cpu="1", memory="1Gi", gpu=0):
     return encoded_resources(PodResources(containers=(ContainerResources(requests=requests),)))
 
 
+def requesting(*containers):
+    """The resources of containers, each given as its requests."""
+    found = tuple(ContainerResources(requests=one) for one in containers)
+    return encoded_resources(PodResources(containers=found))
+
+
 def owner(uid, kind="ReplicaSet", name=None):
     """A controller reference."""
     return Owner(kind, name or uid, uid)
@@ -97,9 +103,9 @@ def node_observed(name="n", version=1, at=0, *, cluster=CLUSTER, **fields):
     return said(body, key=name, id=f"node.observed/{name}/{version}", at=at, cluster=cluster)
 
 
-def node_vanished(name="n", version=9, at=100, *, cluster=CLUSTER):
+def node_vanished(name="n", version=9, at=100, *, uid=None, cluster=CLUSTER):
     """A node was deleted."""
-    body = NodeVanished(uid=f"node-{name}", name=name, resource_version=str(version))
+    body = NodeVanished(uid=uid or f"node-{name}", name=name, resource_version=str(version))
     return said(body, key=name, id=f"node.vanished/{name}/{version}", at=at, cluster=cluster)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar, Protocol, TypeVar
 
 import msgspec
 
-from bus.amounts import NANO, PodResources
+from bus.amounts import NANO, ContainerResources, PodResources
 from bus.charges import effective
 from bus.clock import parse_stamp
 from bus.errors import EnvelopeError, TimestampError
@@ -86,6 +86,8 @@ class Pod(msgspec.Struct, gc=False):
     annotations: dict[str, str]
     #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole. Shared: never changed.
     demand: dict[str, int]
+    #: Cpu (milli) and memory (bytes) that a scheduler's scores count for its containers that request none.
+    unrequested: tuple[int, int] = (0, 0)
     last_us: int = 0
     listed_us: int = 0
 
@@ -143,6 +145,10 @@ class Node(msgspec.Struct, gc=False):
     seen_us: int
     allocatable: dict[str, str]
     labels: dict[str, str]
+    #: Its GPU model; "" = none is known.
+    model: str = ""
+    #: Cordoned.
+    unschedulable: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -200,7 +206,7 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
-        _texts(fact.annotations, annotations), demand_of(fact), time_us,
+        _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)), time_us,
     )  # fmt: skip
 
 
@@ -218,7 +224,7 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
     """The row of a node."""
     return Node(
         fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
-        _texts(fact.labels, None), time_us,
+        _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, time_us,
     )  # fmt: skip
 
 
@@ -273,6 +279,31 @@ def _demand(resources: bytes, limits: tuple[tuple[str, int], ...] | None) -> dic
     for name, amount in limits or ():
         demand[f"limits.{name}"] = amount
     return {intern(key): amount for key, amount in demand.items()}
+
+
+#: What kube-scheduler's scores count for a container that requests none.
+_LEAST = {"cpu": "100m", "memory": "200Mi"}
+
+
+@lru_cache(maxsize=8_192)
+def _unrequested(resources: bytes) -> tuple[int, int]:
+    """What scores count beyond the requests; the resources were read before."""
+    written = msgspec.json.decode(resources, type=PodResources)
+    containers = (*written.containers, *written.init_containers)
+    if all(_LEAST.keys() <= one.requests.keys() for one in containers):
+        return 0, 0
+    counted = msgspec.structs.replace(
+        written,
+        containers=tuple(map(_at_least, written.containers)),
+        init_containers=tuple(map(_at_least, written.init_containers)),
+    )
+    before, after = effective(written)[0], effective(counted)[0]
+    cpu, memory = (after.get(name, 0) - before.get(name, 0) for name in _LEAST)
+    return -(-cpu // (NANO // 1000)), -(-memory // NANO)
+
+
+def _at_least(one: ContainerResources) -> ContainerResources:
+    return msgspec.structs.replace(one, requests=_LEAST | one.requests)
 
 
 def _requests(resources: bytes) -> dict[str, int]:

@@ -106,6 +106,16 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
         },
     ),
+    "schedule": Group(
+        "Placing pods on nodes.",
+        {
+            "check": Entry(
+                "schedule",
+                "Which node would these pods get now, and if none, what is the smallest change with which one would"
+                " take them.",
+            ),
+        },
+    ),
     "why": Entry(
         "why",
         "What was decided and why, with the numbers of each decision.",

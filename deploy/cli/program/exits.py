@@ -39,7 +39,7 @@ class Exit(IntEnum):
     UNHEALTHY = 7
     #: The bus would not keep what it acknowledges, or a permission is missing.
     REFUSED = 8
-    #: `quota check`: something would not be admitted.
+    #: `quota check`: something would not be admitted; `schedule check`: a pod would find no node.
     NOT_ADMITTED = 9
     #: `verify`: all fits, and nothing from outside was named to hold it against.
     UNANCHORED = 10
@@ -58,7 +58,7 @@ MEANINGS = {
     Exit.DIFFERENT: "what must be equal is not (history, rows, chain)",
     Exit.UNHEALTHY: "status: parked events, gaps, lag or an unsafe bus",
     Exit.REFUSED: "unsafe bus or missing permission",
-    Exit.NOT_ADMITTED: "quota check: something would be refused",
+    Exit.NOT_ADMITTED: "quota check, schedule check: something would be refused",
     Exit.UNANCHORED: "verify: all fits, but nothing outside vouches for it",
     Exit.PIPE: "the reader of the output went away",
 }

@@ -1,0 +1,70 @@
+"""Where pods would go: the scheduler's rules on the cluster as the ledger's archive has it. Nothing is bound or recorded."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from bus.errors import EnvelopeError
+from bus.kube.watch.labels import LabelPolicy
+from deploy.errors import SettingsError
+from projections.cluster import ClusterState, Pod
+from projections.quota_trees.queries import Select, archived, facts
+from reactors.scheduling.columns import Columns
+from reactors.scheduling.explaining import Explanation, explained
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.manifests import pod_of
+from reactors.scheduling.plugins.catalogue import default_profile
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """A pod of a file, and what would become of it."""
+
+    pod: Pod
+    found: Explanation
+
+
+def only_cluster(observed: Iterable[str], configured: str) -> str:
+    """The cluster that is meant where none was named: the settings', or the only one in the ledger. Raises SettingsError."""
+    found = sorted(observed)
+    if not found or configured in found:
+        return configured
+    if len(found) == 1:
+        return found[0]
+    raise SettingsError(f"name one of the clusters {', '.join(found)} with --cluster")
+
+
+def cluster_state(select: Select, cluster: str) -> ClusterState:
+    """The cluster as it was observed last."""
+    state = ClusterState()
+    types = [fact.wire_type for fact in ClusterState.reads]
+    for event, fact in facts(archived(select, cluster, types)):
+        try:
+            state.take(fact, event)
+        except EnvelopeError:
+            # It is parked, and in no figure.
+            continue
+    return state
+
+
+def tried(
+    state: ClusterState,
+    manifests: Sequence[dict[str, Any]],
+    *,
+    namespace: str,
+    labels: LabelPolicy,
+    sequence: int,
+) -> list[Tried]:
+    """Place the pods one after the other; each takes its room from those that follow. Raises ObservationError."""
+    columns = Columns(state)
+    framework = Framework(default_profile(), columns)
+    done = []
+    for number, manifest in enumerate(manifests, 1):
+        pod = pod_of(manifest, number, namespace, state, labels)
+        found = explained(framework, pod, sequence)
+        if found.node:
+            columns.place(pod, found.node)
+        done.append(Tried(pod, found))
+    return done

@@ -1,0 +1,259 @@
+"""The cluster as columns of integers, one row for each node in the order of uids: what scheduling plugins read.
+
+Follows :class:`projections.cluster.ClusterState` change by change. Everything is an exact integer, so the columns are a
+function of what exists, in whatever order it came. A node that comes or goes lays the rows out anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from bus.amounts import NANO, observed_quantity
+from bus.errors import QuantityError
+from projections.cluster import POD, Change, ClusterState, Pod
+from projections.cluster.rows import Node
+from reactors.scheduling import cards
+
+Bools: TypeAlias = npt.NDArray[np.bool_]
+Ints: TypeAlias = npt.NDArray[np.int64]
+SmallInts: TypeAlias = npt.NDArray[np.int32]
+#: Rows to look at: all of them (a slice), or some, ascending.
+Rows: TypeAlias = slice | npt.NDArray[np.intp]
+
+ALL = slice(None)
+#: Largest amount of a column: sums of 8,192 such amounts, and 100 times one, stay inside int64.
+MOST = 2**50
+#: Resources that every layout begins with, in this order.
+CPU, MEMORY, STORAGE = 0, 1, 2
+BASIC = ("cpu", "memory", "ephemeral-storage")
+#: Pods that a node takes where its allocatable names no number.
+UNBOUNDED_PODS = 2**31 - 1
+
+_REQUESTS = "requests."
+
+
+class Placed(msgspec.Struct, frozen=True, gc=False):
+    """A pod on a node, and the cards that it holds where a decision named them."""
+
+    pod: Pod
+    node: str
+    cards: tuple[int, ...] = ()
+
+
+class Columns:
+    """Columns over the nodes of one cluster. Plugins read them and change nothing."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        self._cluster = cluster
+        #: Counts layouts: what was computed for another layout is void.
+        self.layout = 0
+        #: Counts changes; ``changed_at`` has the one that touched a row last.
+        self.version = 0
+        #: The column of each resource.
+        self.resources: dict[str, int] = {name: at for at, name in enumerate(BASIC)}
+        #: Texts of labels as numbers from 1; 0 = the label is absent.
+        self.texts: dict[str, int] = {}
+        #: Pods that were placed here ahead of the history, by uid.
+        self._ahead: dict[str, Placed] = {}
+        self._lay_out()
+
+    # shape
+
+    def _lay_out(self) -> None:
+        nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
+        count, width = len(nodes), len(self.resources) + 8
+        self.layout += 1
+        self.version += 1
+        self.nodes: list[Node] = nodes
+        self.names = [one.name for one in nodes]
+        self.row_of = {one.name: row for row, one in enumerate(nodes)}
+        self.changed_at: Ints = np.full(count, self.version, np.int64)
+        #: [nodes x resources]: cpu in milli, all others in whole units. Free may be below 0.
+        self.allocatable: Ints = np.zeros((count, width), np.int64)
+        self.free: Ints = np.zeros((count, width), np.int64)
+        #: [nodes x 2]: cpu and memory of its pods, where a container that requests none counts 100m and 200 MiB.
+        self.nonzero: Ints = np.zeros((count, 2), np.int64)
+        self.pods: Ints = np.zeros(count, np.int64)
+        self.most_pods: Ints = np.zeros(count, np.int64)
+        self.unschedulable: Bools = np.zeros(count, np.bool_)
+        #: [nodes x cards]: idle thousandths of each card; -1 = the node has no such card.
+        self.cards: SmallInts = np.full((count, cards.WIDTH), -1, np.int32)
+        #: The node's GPU model as in ``texts``.
+        self.model: SmallInts = np.zeros(count, np.int32)
+        self._labels: dict[str, SmallInts] = {}
+        self._holding: list[dict[str, cards.Holding]] = [{} for _ in nodes]
+        self._on: dict[str, Placed] = {}
+        for row in range(count):
+            self._describe(row)
+            for uid in self._cluster.index.on_node.get(self.names[row], ()):
+                self._add(_seen(self._cluster.pods[uid]))
+        for placed in self._ahead.values():
+            self._replace(placed.pod.uid, placed)
+
+    def _describe(self, row: int) -> None:
+        """Write what a node says of itself."""
+        node = self.nodes[row]
+        amounts = amounts_of(node.allocatable)
+        used = self.allocatable[row] - self.free[row]
+        self.most_pods[row] = min(amounts.pop("pods", UNBOUNDED_PODS), UNBOUNDED_PODS)
+        # Growing makes new matrices, so the columns come first.
+        columns = {self.column(name): min(amount, MOST - 1) for name, amount in amounts.items()}
+        self.allocatable[row] = 0
+        for at, amount in columns.items():
+            self.allocatable[row, at] = amount
+        self.free[row] = self.allocatable[row]
+        self.free[row, : len(used)] -= used
+        self.unschedulable[row] = node.unschedulable
+        for column in self._labels.values():
+            column[row] = 0
+        for key, text in node.labels.items():
+            if key not in self._labels:
+                self._labels[key] = np.zeros(len(self.nodes), np.int32)
+            self._labels[key][row] = self.text(text)
+        self.model[row] = self.text(node.model) if node.model else 0
+        self._deal_cards(row)
+        self._touch(row)
+
+    def column(self, resource: str) -> int:
+        """The column of a resource; a new one is 0 on every node."""
+        at = self.resources.get(resource)
+        if at is None:
+            at = self.resources[resource] = len(self.resources)
+            if at == self.allocatable.shape[1]:
+                more = np.zeros((len(self.nodes), at), np.int64)
+                self.allocatable = np.hstack((self.allocatable, more))
+                self.free = np.hstack((self.free, more))
+        return at
+
+    def text(self, text: str) -> int:
+        """The number of a text, from 1."""
+        return self.texts.setdefault(text, len(self.texts) + 1)
+
+    def label(self, key: str) -> SmallInts:
+        """What each node has under a label, as numbers of texts; 0 = nothing."""
+        found = self._labels.get(key)
+        return np.zeros(len(self.nodes), np.int32) if found is None else found
+
+    def _touch(self, row: int) -> None:
+        self.changed_at[row] = self.version
+
+    # pods
+
+    def request(self, pod: Pod) -> Ints:
+        """What a pod requests, one amount for each column."""
+        found = {
+            self.column(name.removeprefix(_REQUESTS)): min(amount, MOST)
+            for name, amount in pod.demand.items()
+            if name.startswith(_REQUESTS)
+        }
+        request = np.zeros(self.free.shape[1], np.int64)
+        for at, amount in found.items():
+            request[at] = amount
+        return request
+
+    def follow(self, changes: Iterable[Change]) -> None:
+        """The cluster's state changed: what its last event changed."""
+        stale = False
+        for change in changes:
+            if change.kind == POD:
+                self.version += 1
+                after = change.after
+                found = _seen(after) if isinstance(after, Pod) and holds(after) else None
+                if found is not None or change.after is None:
+                    self._ahead.pop(change.uid, None)
+                self._replace(change.uid, found or self._ahead.get(change.uid))
+            elif change.kind == Node.kind:
+                after = change.after
+                row = self.row_of.get(after.name) if isinstance(after, Node) else None
+                if row is None or not isinstance(after, Node) or self.nodes[row].uid != after.uid:
+                    stale = True
+                    continue
+                self.version += 1
+                self.nodes[row] = after
+                self._describe(row)
+        if stale:
+            self._lay_out()
+
+    def place(self, pod: Pod, node: str, on: tuple[int, ...] = ()) -> None:
+        """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
+        self.version += 1
+        placed = self._ahead[pod.uid] = Placed(pod, node, on)
+        self._replace(pod.uid, placed)
+
+    def take_back(self, uid: str) -> None:
+        """A pod that was placed ahead of the history counts no more, where that has it not bound itself."""
+        self.version += 1
+        self._ahead.pop(uid, None)
+        pod = self._cluster.pods.get(uid)
+        self._replace(uid, _seen(pod) if pod is not None and holds(pod) else None)
+
+    def _replace(self, uid: str, placed: Placed | None) -> None:
+        before = self._on.get(uid)
+        if before is not None:
+            self._count(before, -1)
+            del self._on[uid]
+        if placed is not None:
+            self._add(placed)
+
+    def _add(self, placed: Placed) -> None:
+        if placed.node in self.row_of and placed.pod.phase not in _ENDED:
+            self._on[placed.pod.uid] = placed
+            self._count(placed, 1)
+
+    def _count(self, placed: Placed, sign: int) -> None:
+        row, pod = self.row_of[placed.node], placed.pod
+        request = self.request(pod)
+        self.free[row] -= sign * request
+        self.nonzero[row] += sign * nonzero_of(pod, request)
+        self.pods[row] += sign
+        holding = cards.holding_of(pod, placed.cards)
+        if holding is not None:
+            if sign > 0:
+                self._holding[row][pod.uid] = holding
+            else:
+                del self._holding[row][pod.uid]
+            self._deal_cards(row)
+        self._touch(row)
+
+    def _deal_cards(self, row: int) -> None:
+        count = cards.count_of(self.nodes[row].allocatable)
+        if count > self.cards.shape[1]:
+            more = np.full((len(self.nodes), count - self.cards.shape[1]), -1, np.int32)
+            self.cards = np.hstack((self.cards, more))
+        idle = cards.idle(count, self._holding[row])
+        self.cards[row] = -1
+        self.cards[row, :count] = idle
+
+
+_ENDED = ("Succeeded", "Failed")
+
+
+def holds(pod: Pod) -> bool:
+    """Whether a pod has a part of a node: a scheduler counts it until it is gone or has ended."""
+    return bool(pod.node) and not pod.is_ended
+
+
+def _seen(pod: Pod) -> Placed:
+    return Placed(pod, pod.node)
+
+
+def nonzero_of(pod: Pod, request: Ints) -> Ints:
+    """Cpu and memory as scores count them."""
+    return request[:2] + np.array(pod.unrequested, np.int64)
+
+
+def amounts_of(quantities: Mapping[str, str]) -> dict[str, int]:
+    """Amounts of a node's quantities, cpu in milli, rounded down; one that cannot be read is 0."""
+    found = {}
+    for name, text in quantities.items():
+        try:
+            nano = observed_quantity(text)
+        except QuantityError:
+            nano = 0
+        found[name] = max(0, nano // (NANO // 1000 if name == "cpu" else NANO))
+    return found

@@ -1,0 +1,137 @@
+"""What a scheduling plugin is: a frozen struct with its policy's fields, and the hooks it has.
+
+A hook looks at many nodes at once and gives masks and integer scores. A plugin reads the cycle and changes nothing but
+its own entry of ``cycle.data``. It has no clock and no randomness: what it says is a function of pod and columns.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from enum import Enum
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+import msgspec
+
+from projections.cluster import Pod
+from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+
+#: The distance of a node that passes with one change of a text.
+ONE_CHANGE = 1000
+#: Range of a score after its normalization.
+LOWEST, HIGHEST = 0, 100
+
+
+class Code(Enum):
+    """What a hook says of a pod."""
+
+    SUCCESS = "success"
+    ERROR = "error"
+    UNSCHEDULABLE = "unschedulable"
+    #: No preemption would help.
+    UNRESOLVABLE = "unschedulable and unresolvable"
+    WAIT = "wait"
+    #: The plugin has nothing to say of this pod.
+    SKIP = "skip"
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The answer of a hook that looks at a pod and no node. ``nodes``: the only ones that a PreFilter leaves."""
+
+    code: Code
+    reason: str = ""
+    nodes: Bools | None = None
+
+
+SKIP = Status(Code.SKIP)
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """Nodes that a Filter refuses for one reason, as a mask over the rows that it was asked for."""
+
+    reason: str
+    nodes: Bools
+    #: Where evicting pods would not help either.
+    unresolvable: Bools | None = None
+
+
+class Cycle:
+    """One pod and the columns as they are while it is placed, with what plugins keep between their hooks."""
+
+    __slots__ = ("columns", "data", "pod", "request")
+
+    def __init__(self, pod: Pod, columns: Columns) -> None:
+        self.pod = pod
+        # May add columns, so it comes before anybody looks at their shape.
+        self.request: Ints = columns.request(pod)
+        self.columns = columns
+        #: By plugin.
+        self.data: dict[str, Any] = {}
+
+
+class Plugin(Protocol):
+    """What every plugin has."""
+
+    name: ClassVar[str]
+    #: What it says of a node depends on the pod's key and on that node's row alone; then it is kept until the row changes.
+    is_local: ClassVar[bool]
+
+
+@runtime_checkable
+class Keys(Plugin, Protocol):
+    """A local plugin that reads more of a pod than its requests and constraints."""
+
+    def key(self, pod: Pod) -> Hashable:
+        """What it reads beside these: pods with equal keys are equal to it."""
+
+
+@runtime_checkable
+class PreFilter(Plugin, Protocol):
+    """Looks at the pod before any node."""
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """SKIP: its filter is not asked. None = go on."""
+
+
+@runtime_checkable
+class Filter(Plugin, Protocol):
+    """Refuses nodes."""
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """The nodes of ``rows`` that are refused, and why; a node may be refused for several reasons."""
+
+
+@runtime_checkable
+class Remedy(Plugin, Protocol):
+    """A filter that can say what would let a node pass."""
+
+    def distance(self, cycle: Cycle) -> Ints | int:
+        """How far each node that it refuses is from passing, in thousandths of what cannot be had more cheaply."""
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """The smallest change of pod or node with which a refused node would pass."""
+
+
+@runtime_checkable
+class PreScore(Plugin, Protocol):
+    """Looks at the nodes that fit before they are scored."""
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """SKIP: its score is not asked. None = go on."""
+
+
+@runtime_checkable
+class Score(Plugin, Protocol):
+    """Scores nodes."""
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """A score for each of ``rows``, the higher the better; of a local plugin also for nodes that do not fit."""
+
+
+@runtime_checkable
+class Normalize(Plugin, Protocol):
+    """Brings its scores of the nodes that fit into 0 to 100; a plugin without it scores in that range."""
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """The scores of all nodes that fit, in the order of rows."""

@@ -1,0 +1,135 @@
+"""Why a pod is placed where it is, or nowhere: counts of each plugin, the best nodes, the smallest changes. Pure.
+
+The message is kube-scheduler's, so that people find what they know.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+
+from projections.cluster import Pod
+from reactors.scheduling.columns import Bools, Columns, Ints
+from reactors.scheduling.contract import Cycle, Filter, Refused, Remedy
+from reactors.scheduling.framework import Choice, Framework, refused_by
+
+#: Nodes that are shown with their scores.
+TOP = 10
+#: Changes that are shown, each enough by itself.
+CHANGES = 3
+
+
+class Candidate(msgspec.Struct, frozen=True):
+    """A node that fits, its sum, and the weighted score of each plugin."""
+
+    node: str
+    score: int
+    scores: dict[str, int]
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """The outcome of one cycle in words and counts. ``node`` "" = no node fits."""
+
+    node: str
+    nodes: int
+    feasible: int
+    #: By plugin and reason: nodes for which this plugin was the first to refuse. A node may have several reasons.
+    refused: dict[str, dict[str, int]]
+    #: As kube-scheduler writes it; "" where a node fits.
+    message: str
+    top: list[Candidate]
+    #: Each enough by itself, the smallest first.
+    changes: list[str]
+
+
+def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
+    """What becomes of ``pod`` on the columns as they are. Nothing is kept of it."""
+    cycle = Cycle(pod, framework.columns)
+    choice = framework.choose(cycle, sequence)
+    columns, count = framework.columns, len(framework.columns.nodes)
+    if choice.reason:
+        message = f"0/{count} nodes are available: {choice.reason}."
+        return Explanation("", count, 0, {}, message, [], [])
+    asked = framework.refusals(cycle)
+    refused = _counted(asked, count)
+    node = columns.names[choice.row] if choice.row >= 0 else ""
+    return Explanation(
+        node, count, choice.rows.size, refused, "" if node else _message(refused, count),
+        _top(columns, choice), [] if node else _changes(cycle, asked, count),
+    )  # fmt: skip
+
+
+def _counted(
+    asked: Sequence[tuple[Filter, Sequence[Refused]]], count: int
+) -> dict[str, dict[str, int]]:
+    left, found = np.ones(count, np.bool_), {}
+    for plugin, refused in asked:
+        reasons = {one.reason: int((one.nodes & left).sum()) for one in refused}
+        reasons = {reason: nodes for reason, nodes in reasons.items() if nodes}
+        if reasons:
+            found[plugin.name] = reasons
+        together = refused_by(refused, count)
+        if together is not None:
+            left &= ~together
+    return found
+
+
+def _message(refused: dict[str, dict[str, int]], count: int) -> str:
+    if not count:
+        return "no nodes available to schedule pods"
+    totals: dict[str, int] = {}
+    for reasons in refused.values():
+        for reason, nodes in reasons.items():
+            totals[reason] = totals.get(reason, 0) + nodes
+    listed = ", ".join(sorted(f"{nodes} {reason}" for reason, nodes in totals.items()))
+    return f"0/{count} nodes are available: {listed}."
+
+
+def _top(columns: Columns, choice: Choice) -> list[Candidate]:
+    if choice.row < 0:
+        return []
+    # The chosen one first, the others by their sums, then in the order of rows.
+    order = sorted(
+        range(choice.rows.size),
+        key=lambda at: (-int(choice.totals[at]), int(choice.rows[at]) != choice.row, at),
+    )
+    return [
+        Candidate(
+            columns.names[choice.rows[at]],
+            int(choice.totals[at]),
+            {name: int(scores[at]) for name, scores in sorted(choice.scores.items())},
+        )
+        for at in order[:TOP]
+    ]
+
+
+def _changes(
+    cycle: Cycle, asked: Sequence[tuple[Filter, Sequence[Refused]]], count: int
+) -> list[str]:
+    """Of the nodes that the fewest plugins refuse, the least that would let one pass, for each such set of plugins."""
+    masks = [(plugin, refused_by(refused, count)) for plugin, refused in asked]
+    refusing: Ints = np.zeros(count, np.int64)
+    distance: Ints = np.zeros(count, np.int64)
+    hopeless: Bools = np.zeros(count, np.bool_)
+    for plugin, mask in masks:
+        if mask is None:
+            continue
+        refusing += mask
+        if isinstance(plugin, Remedy):
+            distance += np.where(mask, plugin.distance(cycle), 0)
+        else:
+            hopeless |= mask
+    rows = np.flatnonzero((refusing > 0) & ~hopeless)
+    order = rows[np.lexsort((rows, distance[rows], refusing[rows]))]
+    found: dict[tuple[str, ...], str] = {}
+    for row in order:
+        if refusing[row] > refusing[order[0]] or len(found) == CHANGES:
+            break
+        plugins = [plugin for plugin, mask in masks if mask is not None and mask[row]]
+        names = tuple(one.name for one in plugins)
+        if names not in found:
+            changes = [one.remedy(cycle, int(row)) for one in plugins if isinstance(one, Remedy)]
+            found[names] = f"{' and '.join(changes)} (node {cycle.columns.names[row]})"
+    return list(found.values())

@@ -1,0 +1,213 @@
+"""Runs the plugins of a profile for one pod: which nodes fit, which of them is best. Pure but for what it keeps.
+
+What local plugins say of equal pods is kept, and only rows that changed since are asked for again.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Hashable, Sequence
+from hashlib import blake2b
+
+import msgspec
+import numpy as np
+
+from bus.errors import PermanentError
+from projections.cluster import Pod
+from reactors.scheduling.columns import ALL, Bools, Columns, Ints, Rows
+from reactors.scheduling.contract import (
+    HIGHEST,
+    LOWEST,
+    Code,
+    Cycle,
+    Filter,
+    Keys,
+    Normalize,
+    PreFilter,
+    PreScore,
+    Refused,
+    Score,
+)
+from reactors.scheduling.profiles import Profile
+
+#: Distinct pods of which filters and scores are kept.
+KEPT = 128
+
+
+class ScoreRangeError(PermanentError):
+    """A plugin scored a node outside of 0 to 100."""
+
+
+class Choice(msgspec.Struct, frozen=True):
+    """The outcome of a cycle. ``row`` -1 = no node fits."""
+
+    row: int
+    #: Rows of the nodes that fit, ascending, and their sums.
+    rows: Ints
+    totals: Ints
+    #: By plugin: weighted scores of ``rows``. Empty where there was nothing to choose.
+    scores: dict[str, Ints]
+    #: Why a pod was refused before any node was looked at.
+    reason: str = ""
+
+
+class _Kept(msgspec.Struct):
+    """What local plugins say of one kind of pod at one version of the columns."""
+
+    layout: int
+    version: int
+    fits: Bools
+    scores: dict[str, Ints]
+
+
+class Framework:
+    """The plugins of one profile over one cluster's columns."""
+
+    def __init__(self, profile: Profile, columns: Columns) -> None:
+        self.profile = profile
+        self.columns = columns
+        plugins = [one.plugin for one in profile.plugins]
+        self._weights = {one.plugin.name: one.weight for one in profile.plugins}
+        self._keys = [one for one in plugins if isinstance(one, Keys)]
+        self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
+        self._filters = [one for one in plugins if isinstance(one, Filter)]
+        self._scorers = [one for one in plugins if isinstance(one, Score)]
+        self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def choose(self, cycle: Cycle, sequence: int) -> Choice:
+        """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
+        skipped, allowed, reason = self.pre_filter(cycle)
+        if reason:
+            return _nothing(reason)
+        kept = self._known(cycle, skipped)
+        fits = kept.fits if allowed is None else kept.fits & allowed
+        rows = np.flatnonzero(fits)
+        for plugin in self._filters:
+            if not rows.size:
+                return _nothing()
+            if not plugin.is_local and plugin.name not in skipped:
+                refused = refused_by(plugin.filter(cycle, rows), rows.size)
+                if refused is not None:
+                    rows = rows[~refused]
+        if not rows.size:
+            return _nothing()
+        if rows.size == 1:
+            return Choice(int(rows[0]), rows, np.zeros(1, np.int64), {})
+        scores = self._scores(cycle, rows, kept)
+        totals = np.zeros(rows.size, np.int64)
+        for found in scores.values():
+            totals += found
+        best = np.flatnonzero(totals == totals.max())
+        row = rows[best[seed(cycle.pod.uid, sequence) % best.size]]
+        return Choice(int(row), rows, totals, scores)
+
+    def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:
+        """(plugins whose filter is not asked, the nodes that are left where it is not all, why the pod cannot be placed)."""
+        skipped: set[str] = set()
+        allowed: Bools | None = None
+        first = ""
+        for plugin in self._pre_filters:
+            status = plugin.pre_filter(cycle)
+            if status is None:
+                continue
+            if status.code is Code.SKIP:
+                skipped.add(plugin.name)
+            elif status.code is not Code.SUCCESS:
+                first = first or status.reason
+                if status.code is not Code.UNSCHEDULABLE:
+                    return skipped, allowed, status.reason
+            if status.nodes is not None:
+                allowed = status.nodes if allowed is None else allowed & status.nodes
+                if not allowed.any():
+                    return (
+                        skipped,
+                        allowed,
+                        status.reason or "no node is left by the pod's own terms",
+                    )
+        return skipped, allowed, first
+
+    def _known(self, cycle: Cycle, skipped: set[str]) -> _Kept:
+        columns, key = self.columns, self._key(cycle.pod)
+        kept = self._kept.get(key)
+        rows: Rows
+        if kept is None or kept.layout != columns.layout:
+            count = len(columns.nodes)
+            names = [one.name for one in self._scorers if one.is_local]
+            empty = {name: np.zeros(count, np.int64) for name in names}
+            kept = self._kept[key] = _Kept(columns.layout, -1, np.zeros(count, np.bool_), empty)
+            rows = ALL
+            if len(self._kept) > KEPT:
+                self._kept.popitem(last=False)
+        else:
+            rows = np.flatnonzero(columns.changed_at > kept.version)
+            self._kept.move_to_end(key)
+            if not rows.size:
+                return kept
+        size = len(columns.nodes) if isinstance(rows, slice) else rows.size
+        fits = np.ones(size, np.bool_)
+        for plugin in self._filters:
+            if plugin.is_local and plugin.name not in skipped:
+                refused = refused_by(plugin.filter(cycle, rows), size)
+                if refused is not None:
+                    fits &= ~refused
+        kept.fits[rows] = fits
+        for scorer in self._scorers:
+            if scorer.is_local:
+                kept.scores[scorer.name][rows] = scorer.score(cycle, rows)
+        kept.version = columns.version
+        return kept
+
+    def _key(self, pod: Pod) -> Hashable:
+        demand = tuple(sorted(pod.demand.items()))
+        return (demand, pod.node, *(one.key(pod) for one in self._keys))
+
+    def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
+        """Weighted scores of the nodes that fit, by plugin."""
+        found = {}
+        for plugin in self._scorers:
+            if isinstance(plugin, PreScore):
+                status = plugin.pre_score(cycle, rows)
+                if status is not None and status.code is Code.SKIP:
+                    continue
+            scores = (
+                kept.scores[plugin.name][rows] if plugin.is_local else plugin.score(cycle, rows)
+            )
+            if isinstance(plugin, Normalize):
+                scores = plugin.normalize(cycle, scores)
+            if scores.min() < LOWEST or scores.max() > HIGHEST:
+                raise ScoreRangeError(plugin=plugin.name)
+            found[plugin.name] = scores * self._weights[plugin.name]
+        return found
+
+    def refusals(self, cycle: Cycle) -> list[tuple[Filter, Sequence[Refused]]]:
+        """What each filter by itself says of every node, in the order of the profile: for people who ask."""
+        skipped, _, _ = self.pre_filter(cycle)
+        return [
+            (plugin, plugin.filter(cycle, ALL))
+            for plugin in self._filters
+            if plugin.name not in skipped
+        ]
+
+
+def seed(uid: str, sequence: int) -> int:
+    """A number that nobody can foresee and everybody can compute again."""
+    text = f"{uid}/{sequence}".encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+
+
+def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
+    """All nodes that are refused for any reason; None for none."""
+    if not refused:
+        return None
+    found = refused[0].nodes
+    for one in refused[1:]:
+        found = found | one.nodes
+    assert found.size == size
+    return found
+
+
+def _nothing(reason: str = "") -> Choice:
+    none = np.zeros(0, np.int64)
+    return Choice(-1, none, none, {}, reason)

@@ -1,0 +1,1 @@
+"""Scheduling plugins, one file each; ``catalogue`` lists them."""

@@ -1,0 +1,74 @@
+"""NodeResourcesBalancedAllocation: the pod that evens out a node's resources is better placed there.
+
+The score is the change of balance: 75 = none, up to 100 where the node is evener with the pod than without it.
+
+Source: Kubernetes, "Scheduler Configuration", NodeResourcesBalancedAllocationArgs.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+import numpy.typing as npt
+
+from reactors.scheduling.columns import STORAGE, Ints, Rows
+from reactors.scheduling.contract import HIGHEST, SKIP, Cycle, Status
+from reactors.scheduling.plugins.resources_fit import ScoredResource
+
+Floats = npt.NDArray[np.float64]
+
+
+class NodeResourcesBalancedAllocation(msgspec.Struct, frozen=True):
+    """Scores by requests alone. Floats are added in the order of ``resources``, so equal columns give equal scores."""
+
+    name: ClassVar[str] = "NodeResourcesBalancedAllocation"
+    is_local: ClassVar[bool] = True
+
+    resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """A pod that requests nothing changes no balance."""
+        columns = (cycle.columns.resources.get(one.name) for one in self.resources)
+        return None if any(at is not None and cycle.request[at] for at in columns) else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """50 to 100."""
+        columns, fractions = cycle.columns, []
+        for one in self.resources:
+            at = columns.resources.get(one.name)
+            if at is None or (at > STORAGE and not cycle.request[at]):
+                continue
+            capacity = columns.allocatable[rows, at]
+            used = capacity - columns.free[rows, at]
+            fractions.append((capacity, used, used + cycle.request[at]))
+        size = columns.pods[rows].size
+        before = _balance([(one[0], one[1]) for one in fractions], size)
+        after = _balance([(one[0], one[2]) for one in fractions], size)
+        half = HIGHEST // 2
+        # Never negative, so rounding down is rounding towards zero.
+        return half + (half + after - before) // 2
+
+
+def _balance(amounts: list[tuple[Ints, Ints]], size: int) -> Ints:
+    """100 less the standard deviation of the used fractions, in percent; a resource that a node has not counts nothing."""
+    count = np.zeros(size, np.int64)
+    total = np.zeros(size, np.float64)
+    fractions: list[Floats] = []
+    for capacity, used in amounts:
+        exists = capacity > 0
+        fraction = np.where(exists, np.minimum(used / np.maximum(capacity, 1), 1.0), 0.0)
+        fractions.append(np.where(exists, fraction, np.nan))
+        total = total + fraction
+        count += exists
+    mean = total / np.maximum(count, 1)
+    squares = np.zeros(size, np.float64)
+    for fraction in fractions:
+        squares = squares + np.where(np.isnan(fraction), 0.0, (fraction - mean) ** 2)
+    deviation = np.where(count > 1, np.sqrt(squares / np.maximum(count, 1)), 0.0)
+    if len(fractions) == 2:
+        # As kube-scheduler does it for two, which rounds otherwise.
+        both = count == 2
+        deviation = np.where(both, np.abs((fractions[0] - fractions[1]) / 2), deviation)
+    return np.asarray((1 - deviation) * float(HIGHEST)).astype(np.int64)

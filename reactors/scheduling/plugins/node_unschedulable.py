@@ -1,0 +1,33 @@
+"""NodeUnschedulable: a cordoned node takes no new pod."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+
+from reactors.scheduling.columns import Rows
+from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+
+REASON = "node(s) were unschedulable"
+
+
+class NodeUnschedulable(msgspec.Struct, frozen=True):
+    """Refuses nodes with ``spec.unschedulable``."""
+
+    name: ClassVar[str] = "NodeUnschedulable"
+    is_local: ClassVar[bool] = True
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """The cordoned nodes."""
+        cordoned = cycle.columns.unschedulable[rows]
+        return (Refused(REASON, cordoned, cordoned),) if cordoned.any() else ()
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Let the node take pods again."""
+        return f"uncordon node {cycle.columns.names[row]}"

@@ -1,0 +1,153 @@
+"""NodeResourcesFit: a node has what the pod requests, and the one that is filled as the policy wants is better.
+
+Overhead is part of a pod's request. A node that names no number of pods takes any.
+
+Source: Kubernetes, "Scheduler Configuration", NodeResourcesFitArgs; "Resource Bin Packing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from bus.kube.crds.keys import resource_text
+from reactors.scheduling.columns import CPU, MEMORY, STORAGE, Ints, Rows
+from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, Cycle, Refused
+
+TOO_MANY = "Too many pods"
+
+
+class ScoredResource(msgspec.Struct, frozen=True):
+    """A resource that is scored, and how much it counts."""
+
+    name: str
+    weight: int = 1
+
+
+class Point(msgspec.Struct, frozen=True):
+    """A point of the shape: at this utilization, in percent, this score of 0 to 10."""
+
+    utilization: int
+    score: int
+
+
+class NodeResourcesFit(msgspec.Struct, frozen=True):
+    """Refuses nodes without room. ``shape`` is for RequestedToCapacityRatio, points by rising utilization."""
+
+    name: ClassVar[str] = "NodeResourcesFit"
+    is_local: ClassVar[bool] = True
+
+    strategy: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = (
+        "LeastAllocated"
+    )
+    resources: tuple[ScoredResource, ...] = (ScoredResource("cpu"), ScoredResource("memory"))
+    shape: tuple[Point, ...] = (Point(0, 0), Point(100, 10))
+    #: Extended resources that are not looked at, by name; the node decides.
+    ignored: frozenset[str] = frozenset()
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that are full, or lack some of a resource."""
+        columns, refused = cycle.columns, []
+        full = columns.pods[rows] >= columns.most_pods[rows]
+        if full.any():
+            refused.append(Refused(TOO_MANY, full))
+        for name, at in columns.resources.items():
+            amount = cycle.request[at]
+            if not amount or name in self.ignored:
+                continue
+            lacking = columns.free[rows, at] < amount
+            if lacking.any():
+                never = columns.allocatable[rows, at] < amount
+                refused.append(Refused(f"Insufficient {name}", lacking, never))
+        return refused
+
+    def distance(self, cycle: Cycle) -> Ints:
+        """What lacks, in thousandths of what is requested, over all resources."""
+        columns = cycle.columns
+        lacking = np.where(columns.pods >= columns.most_pods, ONE_CHANGE, 0)
+        for name, at in columns.resources.items():
+            amount = int(cycle.request[at])
+            if amount and name not in self.ignored:
+                left = np.maximum(columns.free[:, at], 0)
+                lacking += np.maximum(amount - left, 0) // -(-amount // ONE_CHANGE)
+        return lacking
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Request what the node has left, or wait for what it lacks."""
+        columns, changes = cycle.columns, []
+        if columns.pods[row] >= columns.most_pods[row]:
+            changes.append(f"end a pod of node {columns.names[row]}")
+        for name, at in columns.resources.items():
+            amount, free = int(cycle.request[at]), int(columns.free[row, at])
+            if amount and free < amount and name not in self.ignored:
+                asked, left = resource_text(name, amount), resource_text(name, max(0, free))
+                changes.append(f"request {left} of {name}, not {asked}")
+        return " and ".join(changes)
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """How the resources would be filled with the pod, 0 to 100."""
+        scorer = _SCORERS.get(self.strategy, self._by_shape)
+        total = weights = np.zeros(cycle.columns.pods[rows].size, np.int64)
+        for one in self.resources:
+            found = _filled(cycle, one.name, rows)
+            if found is None:
+                continue
+            requested, capacity = found
+            scores = np.where(capacity > 0, scorer(requested, np.maximum(capacity, 1)), 0)
+            counts = scores > 0 if self.strategy == "RequestedToCapacityRatio" else capacity > 0
+            total = total + scores * one.weight
+            weights = weights + counts * one.weight
+        if self.strategy == "RequestedToCapacityRatio":
+            # Half away from zero, in integers.
+            return (2 * total + weights) // np.maximum(2 * weights, 1)
+        return total // np.maximum(weights, 1)
+
+    def _by_shape(self, requested: Ints, capacity: Ints) -> Ints:
+        percent = np.where(requested > capacity, 100, requested * 100 // capacity)
+        scores = np.full(percent.size, self.shape[-1].score * 10, np.int64)
+        for at in range(len(self.shape) - 1, -1, -1):
+            point = self.shape[at]
+            reached = percent <= point.utilization
+            if at == 0:
+                scores[reached] = point.score * 10
+                continue
+            before = self.shape[at - 1]
+            rise, width = (
+                (point.score - before.score) * 10,
+                point.utilization - before.utilization,
+            )
+            # Rounded towards zero, as Go divides.
+            gained = np.abs(rise) * (percent - before.utilization) // width * np.sign(rise)
+            scores[reached] = (before.score * 10 + gained)[reached]
+        return scores
+
+
+def _filled(cycle: Cycle, name: str, rows: Rows) -> tuple[Ints, Ints] | None:
+    """(requested with the pod, capacity) of a resource on each node; None where the pod does not touch it."""
+    columns = cycle.columns
+    at = columns.resources.get(name)
+    if at is None or (at > STORAGE and not cycle.request[at]):
+        return None
+    capacity = columns.allocatable[rows, at]
+    if at in (CPU, MEMORY):
+        requested = columns.nonzero[rows, at] + (cycle.request[at] + cycle.pod.unrequested[at])
+    else:
+        requested = capacity - columns.free[rows, at] + cycle.request[at]
+    return requested, capacity
+
+
+def _least(requested: Ints, capacity: Ints) -> Ints:
+    return np.where(requested > capacity, 0, (capacity - requested) * HIGHEST // capacity)
+
+
+def _most(requested: Ints, capacity: Ints) -> Ints:
+    return np.minimum(requested, capacity) * HIGHEST // capacity
+
+
+_SCORERS: dict[str, Callable[[Ints, Ints], Ints]] = {
+    "LeastAllocated": _least,
+    "MostAllocated": _most,
+}

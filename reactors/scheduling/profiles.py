@@ -1,0 +1,21 @@
+"""Which plugins place a pod, in which order and with which weights."""
+
+from __future__ import annotations
+
+import msgspec
+
+from reactors.scheduling.contract import Plugin
+
+
+class Enabled(msgspec.Struct, frozen=True):
+    """A plugin of a profile. Only scores have a weight."""
+
+    plugin: Plugin
+    weight: int = 1
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """The plugins for the pods of one ``schedulerName``, in the order in which they are asked."""
+
+    name: str
+    plugins: tuple[Enabled, ...]

@@ -1,0 +1,102 @@
+"""`bursar schedule check` on a small ledger: nothing is bound, everything is said."""
+
+import json
+
+import pytest
+import yaml
+
+from deploy.cli.program.exits import Exit
+from tests import factories as f
+from tests.deploy.ledgers import bursar, make_ledger
+
+SMALL = {"cpu": "4", "memory": "8Gi", "pods": "10"}
+EVENTS = [
+    f.namespace_observed("ns"),
+    f.node_observed("a", 1, allocatable=SMALL),
+    f.node_observed("b", 2, allocatable=SMALL),
+    f.node_observed("c", 3, allocatable={**SMALL, "cpu": "64"}, unschedulable=True),
+    f.pod_observed("held", 4, node="a", cpu="3", memory="1Gi"),
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_ledger(tmp_path_factory.mktemp("schedule"), EVENTS)
+
+
+def pod(name, cpu, **spec):
+    resources = {"requests": {"cpu": cpu, "memory": "1Gi"}}
+    spec = {"containers": [{"name": "main", "resources": resources}], **spec}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": spec}
+
+
+@pytest.fixture
+def checked(capsys, data, tmp_path):
+    """What is said of pods, as JSON."""
+
+    def run(*pods, code=0):
+        path = tmp_path / "pods.yaml"
+        path.write_text(yaml.safe_dump_all(pods))
+        assert code == bursar("schedule", "check", path, "--data", data, "-o", "json")
+        return json.loads(capsys.readouterr().out)
+
+    return run
+
+
+def test_a_pod_gets_the_best_node_and_every_plugin_is_heard(checked):
+    (found,) = checked(pod("p", "1"))
+
+    assert (found["pod"], found["node"], found["feasible"], found["nodes"]) == (
+        "default/p",
+        "b",
+        2,
+        3,
+    )
+    assert found["refused"] == {"NodeUnschedulable": {"node(s) were unschedulable": 1}}
+    assert [one["node"] for one in found["top"]] == ["b", "a"]
+    assert found["top"][0]["score"] == sum(found["top"][0]["scores"].values())
+
+
+def test_the_pods_of_a_file_count_one_after_the_other(checked):
+    found = checked(pod("p", "3"), pod("q", "3"), code=Exit.NOT_ADMITTED)
+
+    assert [one["node"] for one in found] == ["b", None]
+    assert found[1]["message"] == (
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Insufficient cpu."
+    )
+    assert found[1]["changes"] == ["request 1 of cpu, not 3 (node a)", "uncordon node c (node c)"]
+
+
+def test_limits_are_requests_where_none_are_written(checked):
+    manifest = pod("p", "1")
+    manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 5}}
+    (found,) = checked(manifest, code=Exit.NOT_ADMITTED)
+
+    assert found["refused"]["NodeResourcesFit"] == {"Insufficient cpu": 2}
+
+
+def test_people_see_a_table(capsys, data, tmp_path):
+    path = tmp_path / "pod.yaml"
+    path.write_text(yaml.safe_dump(pod("p", "5")))
+    code = bursar("schedule", "check", path, "--data", data)
+    shown = capsys.readouterr()
+
+    assert code == Exit.NOT_ADMITTED
+    assert "0/3 nodes are available" in shown.out
+    assert "1 of 1 pods would find no node" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("manifest", "problem"),
+    [
+        ({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}, "only pods are placed, no Service"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {}, "spec": {}}, "object 1 has no name"),
+        ({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": {"containers": 3}}, "pod p: "),
+    ],
+)  # fmt: skip
+def test_what_is_no_pod_is_refused_by_name(capsys, data, tmp_path, manifest, problem):
+    path = tmp_path / "bad.yaml"
+    path.write_text(yaml.safe_dump(manifest))
+
+    assert bursar("schedule", "check", path, "--data", data) == Exit.USAGE
+    assert problem in capsys.readouterr().err

@@ -1,0 +1,121 @@
+"""Columns that followed a cluster are those of a cluster that is read anew."""
+
+import numpy as np
+import pytest
+
+from reactors.scheduling.columns import Columns
+from tests import factories as f
+from tests.reactors.scheduling.worlds import World, changed, random_world
+
+PLAIN = ("free", "allocatable")
+EXACT = ("nonzero", "pods", "most_pods", "unschedulable", "cards")
+
+
+def shown(columns):
+    """Everything that plugins read, whatever numbers texts and resources have."""
+    by_name = {
+        name: {
+            one: getattr(columns, name)[:, at].tolist()
+            for one, at in columns.resources.items()
+            if getattr(columns, name)[:, at].any()
+        }
+        for name in PLAIN
+    }
+    texts = {number: text for text, number in columns.texts.items()}
+    labels = {
+        key: [texts.get(int(one), "") for one in columns.label(key)] for key in ("zone", "app")
+    }
+    plain = {name: getattr(columns, name).tolist() for name in EXACT}
+    model = [texts.get(int(one), "") for one in columns.model]
+    return columns.names, by_name, labels, plain, model
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_following_is_reading_anew(seed):
+    world, random = random_world(seed)
+    columns = world.columns
+    for _ in range(25):
+        changed(world, random)
+
+        assert shown(Columns(world.state)) == shown(columns)
+
+
+def test_rows_are_in_the_order_of_uids():
+    world = World().node("z", uid="1").node("a", uid="2").node("m", uid="0")
+
+    assert world.columns.names == ["m", "z", "a"]
+
+
+def test_only_touched_rows_count_as_changed():
+    world = World().node("a").node("b")
+    columns = world.columns
+    before = columns.version
+    world.pod("p", "b")
+
+    assert np.flatnonzero(columns.changed_at > before).tolist() == [1]
+
+
+def test_a_pod_placed_ahead_counts_until_it_is_taken_back():
+    world = World().node("a")
+    columns, pod = world.columns, world.pod("p", cpu="3")
+    empty = shown(columns)
+    columns.place(pod, "a")
+    held = columns.free[0, 0]
+    columns.take_back("p")
+
+    assert (held, shown(columns)) == (13_000, empty)
+
+
+def test_a_pod_placed_ahead_is_counted_once_when_it_is_seen_there():
+    world = World().node("a").node("b")
+    columns, pod = world.columns, world.pod("p", cpu="3")
+    columns.place(pod, "a")
+    world.pod("p", None, cpu="3")
+    waiting = columns.free[:, 0].tolist()
+    world.pod("p", "b", cpu="3")
+
+    assert waiting == [13_000, 16_000]
+    assert columns.free[:, 0].tolist() == [16_000, 13_000]
+
+
+def test_a_pod_placed_ahead_survives_a_node_that_comes():
+    world = World().node("b")
+    columns = world.columns
+    columns.place(world.pod("p", cpu="3"), "b")
+    world.node("a")
+
+    assert dict(zip(columns.names, columns.free[:, 0].tolist(), strict=True)) == {
+        "a": 16_000,
+        "b": 13_000,
+    }
+
+
+@pytest.mark.parametrize(
+    ("pods", "idle"),
+    [
+        ([], [1000, 1000, 1000]),
+        ([{"gpu": 2}], [0, 0, 1000]),
+        ([{"share": "30"}, {"share": "50"}], [200, 1000, 1000]),
+        ([{"share": "80"}, {"share": "50"}, {"gpu": 1}], [200, 500, 0]),
+        ([{"share": "200"}], [0, 0, 1000]),
+    ],
+)
+def test_cards_are_filled_in_the_order_in_which_pods_began(pods, idle):
+    world = World().node("a", allocatable={"cpu": "8", "nvidia.com/gpu": "3"})
+    for number, one in enumerate(pods):
+        if "share" in one:
+            requests = {"koordinator.sh/gpu-core": one["share"]}
+            fields = {"resources": f.requesting(requests)}
+        else:
+            fields = one
+        world.pod(f"p{number}", "a", created=number, **fields)
+
+    assert world.columns.cards[0].tolist() == idle + [-1] * 5
+
+
+def test_a_decision_names_the_cards_of_a_pod():
+    world = World().node("a", allocatable={"cpu": "8", "nvidia.com/gpu": "3"})
+    world.columns.place(world.pod("p", gpu=1), "a", (2,))
+    world.columns.place(world.pod("q", gpu=1), "a")
+
+    assert world.columns.cards[0, :3].tolist() == [0, 1000, 0]
