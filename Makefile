@@ -46,6 +46,7 @@ controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for 
 
 acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays
 	@$(PYTEST) -m slow
+	@$(PARALLEL) -m '(hypothesis or thorough) and not slow' --hypothesis-profile=thorough
 
 cluster: controlplane ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
 	@$(BIN)/python -m tests.cluster.demo

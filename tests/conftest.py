@@ -13,11 +13,15 @@ pytest_plugins = [
 
 _SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 
-#: A few seconds a property; failures are remembered in .hypothesis and tried first.
+#: A second a property; failures are remembered in .hypothesis and tried first.
 settings.register_profile(
-    "default", max_examples=60, deadline=None, suppress_health_check=_SLOW, print_blob=True
+    "default", max_examples=20, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )
-#: Minutes: `pytest --hypothesis-profile=ci`.
+#: Part of `make acceptance`.
+settings.register_profile(
+    "thorough", max_examples=200, deadline=None, suppress_health_check=_SLOW, print_blob=True
+)
+#: Minutes a property: `pytest --hypothesis-profile=ci`.
 settings.register_profile(
     "ci", max_examples=2_000, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )

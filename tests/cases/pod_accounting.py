@@ -14,10 +14,10 @@ from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
 from bus.sources import namespaces, nodes, pods
 from projections.accounts import accounts
-from projections.catalogue import METADATA, MODEL
+from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
-from projections.engine.store import Store, engine
+from tests.projections.engine.archives import ledger
 
 POLICY = LabelPolicy()
 
@@ -69,8 +69,7 @@ def shuffled(events, seed):
 
 def told(events, as_of, folder: Path, batch=1000):
     """What the ledger says of the pods at ``as_of``, in the shape of a case's `expect`."""
-    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
-    METADATA.create_all(store.engine)
+    store = ledger(f"sqlite:///{folder / 'ledger.db'}")
 
     async def play():
         transport = MemoryTransport()

@@ -6,11 +6,8 @@ import sys
 from pathlib import Path
 
 from deploy.cli.program.program import run_command
-from migrations.schema import upgrade
-from projections.catalogue import MODEL
-from projections.engine.folder import Folder
-from projections.engine.store import Store, engine
 from tests import factories as said
+from tests.projections.engine.archives import fill, ledger
 
 EVENTS = [
     said.namespace_observed("ns", team="blue"),
@@ -23,12 +20,9 @@ EVENTS = [
 
 def make_ledger(folder: Path, events=EVENTS) -> Path:
     """The folder, with a ledger of ``events`` and no bus."""
-    store = Store(engine(f"sqlite:///{folder / 'ledger.db'}"))
-    upgrade(store.engine)
+    store = ledger(f"sqlite:///{folder / 'ledger.db'}")
     numbered = said.numbered(events)
-    rows = Folder(MODEL, store)
-    rows.open()
-    store.commit(numbered, rows.fold(numbered), store.checkpoint(MODEL.version))
+    fill(store, numbered, batch=len(numbered))
     store.close()
     return folder
 

@@ -124,14 +124,20 @@ def test_a_line_of_an_earlier_version_that_was_never_readable_is_imported(capsys
     assert (taken["published"], taken["parked"]) == (len(EVENTS) + 1 + len(LATER), 1)
 
 
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A ledger of 3,000 pods."""
+    events = [given.pod_observed(f"p-{n}") for n in range(3_000)]
+    return make_ledger(tmp_path_factory.mktemp("large"), events)
+
+
 @pytest.mark.parametrize("ending", ["ndjson", "ndjson.zst"])
 @pytest.mark.parametrize("after", [0.0, 0.2, 0.6])
-def test_an_export_that_is_killed_leaves_no_half_a_file(tmp_path, ending, after):
+def test_an_export_that_is_killed_leaves_no_half_a_file(large, tmp_path, ending, after):
     """At its beginning, while it writes, and at its end: no file is there, or all of it."""
-    make_ledger(tmp_path, [given.pod_observed(f"p-{n}") for n in range(3_000)])
     file = tmp_path / f"backup.{ending}"
     writing = "from deploy.cli.program.program import run_command; run_command(['export', *__import__('sys').argv[1:]])"
-    export = subprocess.Popen([sys.executable, "-c", writing, file, "--data", tmp_path])
+    export = subprocess.Popen([sys.executable, "-c", writing, file, "--data", large])
     with contextlib.suppress(subprocess.TimeoutExpired):
         deadline = time.monotonic() + 60
         while not list(tmp_path.glob("*.new")) and time.monotonic() < deadline:

@@ -81,7 +81,7 @@ def test_a_backup_of_ones_own_comes_back_whole_where_it_is_asked_for(capsys, tmp
 def test_a_small_file_does_not_become_a_large_one(tmp_path):
     """96 KB became 2.2 GB in one piece."""
     bomb = tmp_path / "bomb.ndjson.zst"
-    bomb.write_bytes(zstandard.ZstdCompressor(level=19).compress(bytes(2_200_000_000)))
+    bomb.write_bytes(zstandard.ZstdCompressor(level=3).compress(bytes(2_200_000_000)))
     assert bomb.stat().st_size < 200_000
     limited = (
         "import resource, sys; from bus.sources.events import read_lines\n"

@@ -11,17 +11,17 @@ import os
 import pty
 import re
 import struct
-import subprocess
 import sys
 import termios
-from pathlib import Path
+from concurrent.futures import ThreadPoolExecutor
+from unittest import mock
 
 import pytest
 
 from deploy.cli.rendering.layout import Cell, Texts, cut, length, widths, wrapped
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from tests import factories as said
-from tests.deploy.ledgers import EVENTS, make_ledger, process
+from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
 
 LONG = "inference-of-the-large-language-model-of-the-second-floor-58bb67445-fjftz"
 TEAM = "natural-language-understanding"
@@ -52,21 +52,29 @@ def on_terminal(width, *arguments):
     clean = {
         k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE", "COLUMNS"))
     }
-    program = Path(sys.executable).with_name("bursar")
-    started = subprocess.Popen(
-        [program, *map(str, arguments)], stdout=theirs, stderr=subprocess.PIPE, env=clean
-    )
-    os.close(theirs)
+    with ThreadPoolExecutor(1) as reader:
+        written = reader.submit(read_all, ours)
+        with (
+            open(theirs, "w") as terminal,
+            mock.patch.multiple(sys, stdout=terminal, __stdout__=terminal),
+            mock.patch.dict(os.environ, clean, clear=True),
+        ):
+            code = bursar(*arguments)
+        found = written.result(60)
+    os.close(ours)
+    assert code == 0
+    return re.sub(r"\x1b\[\d*m", "", found.decode()).replace("\r\n", "\n").splitlines()
+
+
+def read_all(terminal):
+    """Everything that is written at the other end of a terminal until it is closed."""
     found = b""
     try:
-        while part := os.read(ours, 65_536):
+        while part := os.read(terminal, 65_536):
             found += part
     except OSError:
         pass  # the other end was closed: that is how a terminal ends
-    os.close(ours)
-    assert started.wait(60) == 0, started.stderr.read().decode()
-    started.stderr.close()
-    return re.sub(r"\x1b\[\d*m", "", found.decode()).replace("\r\n", "\n").splitlines()
+    return found
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -105,12 +113,11 @@ def test_in_a_pipe_nothing_is_left_out_whatever_the_terminal(data):
     assert "\x1b" not in narrow
 
 
-def test_amounts_are_in_words_for_people_and_exact_for_programs(data):
-    table = process("acct", "--pod", LONG, "--data", data).stdout.splitlines()[2].split("  ")
-    rows = csv.DictReader(
-        io.StringIO(process("acct", "--pod", LONG, "-o", "csv", "--data", data).stdout)
-    )
-    (row,) = rows
+def test_amounts_are_in_words_for_people_and_exact_for_programs(data, capsys):
+    assert bursar("acct", "--pod", LONG, "--data", data) == 0
+    table = capsys.readouterr().out.splitlines()[2].split("  ")
+    assert bursar("acct", "--pod", LONG, "-o", "csv", "--data", data) == 0
+    (row,) = csv.DictReader(io.StringIO(capsys.readouterr().out))
 
     assert [cell.strip() for cell in table if cell.strip()][1:6] == [
         "2026-10-26T08:00Z", "2h 00m", "1.5", "1 GiB", "2",
@@ -151,10 +158,11 @@ def test_texts_are_cut_in_their_middle_and_sentences_between_words():
     assert wrapped("one", None) == ["one"]
 
 
-def test_a_free_query_with_no_room_stands_row_by_row(data):
+def test_a_free_query_with_no_room_stands_row_by_row(data, capsys):
     query = "SELECT * FROM v1_pod_runs LIMIT 2"
     lines = on_terminal(80, "sql", query, "--data", data)
 
     assert [line for line in lines if line.startswith("row ")] == ["row 1", "row 2"]
     assert all(length(line) <= 80 for line in lines if " " in line[30:])
-    assert len(process("sql", query, "--data", data).stdout.splitlines()) == 4
+    assert bursar("sql", query, "--data", data) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 4

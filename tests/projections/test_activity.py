@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import sqlalchemy as sa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.events.notebooks import Evidence, NotebookSampled
@@ -155,7 +155,6 @@ LOOKS = st.lists(
 )
 
 
-@settings(max_examples=60)
 @given(LOOKS)
 def test_the_order_of_the_looks_changes_nothing(looks):
     told = {activity.codec.columns(row_of(order))[:-1] for order in itertools.permutations(looks)}

@@ -23,7 +23,6 @@ def said(events, **options):
     return {table.name: rows(store, table, without=("sequence",)) for table in TABLES}
 
 
-@settings(deadline=None, max_examples=60)
 @given(journals(), st.randoms(use_true_random=False), st.integers(1, 5))
 def test_the_same_entries_in_any_order_and_any_batches_give_the_same_rows(books, random, batch):
     shuffled = [*books.events, *books.events]
@@ -32,7 +31,6 @@ def test_the_same_entries_in_any_order_and_any_batches_give_the_same_rows(books,
     assert said(books.events) == said(shuffled, batch=batch, restart_every=2)
 
 
-@settings(deadline=None, max_examples=60)
 @given(journals())
 def test_a_grant_counts_if_its_quota_stands_and_did_not_leave_the_tree_since(books):
     found = said(books.events)
@@ -51,7 +49,6 @@ def test_a_grant_counts_if_its_quota_stands_and_did_not_leave_the_tree_since(boo
     }
 
 
-@settings(deadline=None, max_examples=60)
 @given(journals())
 def test_a_declared_quota_has_the_limits_and_claims_of_its_node(books):
     found = {

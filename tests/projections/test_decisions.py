@@ -1,6 +1,6 @@
 """Decisions and outcomes as rows, whatever their order."""
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from bus.events.decisions import Cull, EffectSettled, Target
@@ -16,7 +16,6 @@ def table(events, **options):
     return rows(folded(numbered(events), **options), decisions.decisions, without=("sequence",))
 
 
-@settings(deadline=None, max_examples=30)
 @given(st.permutations([*OWN, *OWN]), st.integers(1, 5))
 def test_the_same_words_in_any_order_and_any_batches_give_the_same_rows(events, batch):
     assert table(OWN) == table(events, batch=batch, restart_every=2)

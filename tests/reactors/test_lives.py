@@ -8,6 +8,7 @@ from projections.quota_trees.shape import LANDED_US
 from reactors.admission.lives import DEPTH, Lives, largest
 from reactors.admission.state import AdmissionState
 from tests import factories as f
+from tests.thorough import tries
 
 OBJECTS = ("d", "r1", "r2", "j")
 PODS = ("p1", "p2", "p3", "q1")
@@ -52,7 +53,7 @@ class Plain:
         return False
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(60, 200))
 @given(STEPS)
 def test_sums_are_those_of_a_count(steps):
     plain, marked = Plain(), set()

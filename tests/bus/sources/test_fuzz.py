@@ -13,6 +13,7 @@ from bus.kube.watch import lines
 from bus.kube.watch.records import LARGEST_BODY
 from bus.sources.catalogue import SOURCES
 from tests.bus.sources.records import POLICY, record, recorded
+from tests.thorough import tries
 
 texts = st.text(max_size=12) | st.sampled_from(["", "\0", "1e3000000", "x" * 300, "True", "\ud7ff"])
 scalars = st.none() | st.booleans() | st.integers() | st.floats() | texts
@@ -63,7 +64,7 @@ def tried(source, raw, change):
 
 
 @given(st.sampled_from(SOURCES), damaged(), changes)
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=tries(100, 400))
 def test_damaged_objects(source, raw, change):
     tried(source, raw, change)
 
@@ -73,13 +74,13 @@ def test_damaged_objects(source, raw, change):
     st.binary(max_size=200) | values.map(lambda v: json.dumps(v).encode()),
     changes,
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(60, 200))
 def test_any_bytes(source, raw, change):
     tried(source, raw, change)
 
 
 @given(st.data())
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=tries(60, 200))
 def test_cut_and_spoiled_lines(data):
     line = b'{"type":"ADDED","object":' + json.dumps(recordings[0]).encode() + b"}"
     start = data.draw(st.integers(0, len(line)))

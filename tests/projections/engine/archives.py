@@ -60,7 +60,8 @@ def ledger(url):
     """An empty ledger with the schema of the migrations."""
     made = engine(url)
     if made.dialect.name == "sqlite":
-        Path(made.url.database).write_bytes(_empty())
+        with Path(made.url.database).open("xb") as file:
+            file.write(_empty())
     else:
         upgrade(made)
     return Store(made)

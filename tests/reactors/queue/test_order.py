@@ -17,6 +17,7 @@ from projections.quota_trees import TreeOverlay
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.shape import Running, Waiting
 from tests.quota_trees import CPU, Books, request
+from tests.thorough import tries
 
 ROOM = 10
 HORIZON = 900
@@ -194,7 +195,8 @@ def some_jobs(seed, *, priorities=(0, 0, 1, 5)):
     return jobs
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(3, 10)))
 @pytest.mark.parametrize(("order", "delay"), [("Strict", 0), ("BackFill", 0), ("BackFill", 25)])
 def test_releases_follow_the_oracle(seed, order, delay):
     jobs = some_jobs(seed)
@@ -202,7 +204,8 @@ def test_releases_follow_the_oracle(seed, order, delay):
     assert Oracle(jobs, order, delay).run() == World(jobs, order, delay).run()
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(3, 10)))
 def test_the_head_of_a_strict_queue_never_waits_for_a_later_one(seed):
     world = World(some_jobs(seed), "Strict")
     while world.waiting or world.now <= LAST:
@@ -213,7 +216,8 @@ def test_the_head_of_a_strict_queue_never_waits_for_a_later_one(seed):
         assert all(place < world.head.place for place in places) if world.head else True
 
 
-@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(3, 10)))
 def test_back_fill_delays_the_head_at_most_by_max_head_delay(seed):
     """By replaying both: from the moment a workload is the head, once with and once without passing it."""
     delay, world = 20, World(some_jobs(seed, priorities=(0,)), "BackFill", 20)

@@ -150,7 +150,7 @@ async def test_an_answer_without_a_length_is_sent_in_chunks_to_a_slow_reader(tmp
     async with serving(tmp_path, Plain(answer)) as webhook:
         context = ssl.create_default_context(cafile=str(webhook.ca_file))
         reader, writer = await asyncio.open_connection(
-            "127.0.0.1", webhook.server.port, ssl=context, limit=1
+            "127.0.0.1", webhook.server.port, ssl=context, limit=65_536
         )
         writer.write(b"GET / HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
         await asyncio.sleep(0.5)
