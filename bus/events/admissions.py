@@ -58,6 +58,35 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
     charge: dict[str, Amount] = {}
 
 
+class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a review was decided on, beside the entry's own fields and the journal before it. It decides the same again.
+
+    Bounded, and without anything of the object that is no amount.
+    """
+
+    #: The last event of the history that was read when the quota was found.
+    read: Amount = 0
+    #: Which label names the quota: ``business`` or ``elastic`` of the object; ``seen``, one that it, or the owner that is
+    #: charged, was last seen with; "" where the namespace does.
+    label: str = "business"
+    #: A quota that names no namespaces serves mapped ones only: the setting ``admission.requires_namespaces``.
+    mapped_only: bool = False
+    #: Why it was refused before any quota was asked; "" = it was not.
+    refusal: str = ""
+    #: Of a scale: how many replicas it asks for.
+    replicas: Amount | None = None
+    #: What its children ask for, by quota key.
+    live: dict[str, Amount] = {}
+    #: Of ``must-specify``: the keys of which containers state nothing. The deficits name the containers.
+    unstated: tuple[str, ...] = ()
+    #: It was suspended, and its user starts it.
+    is_resumed: bool = False
+    #: The garbage collector takes it from its owner.
+    is_orphaned: bool = False
+    #: In an elastic quota: what it may use of each key that rises, of a capacity that is divided anew at each tick.
+    limits: dict[str, int] | None = None
+
+
 class AdmissionDecided(Fact, frozen=True, kw_only=True):
     """An object asks for ``demand`` as a whole, and this is the answer. Key: the tree.
 
@@ -100,6 +129,8 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     child: Child | None = None
     #: Of an object whose owner goes without it: what of the owner's charge is left, the rest is the object's.
     left: Left | None = None
+    #: Of a review; None in histories that did not say it.
+    basis: Basis | None = None
 
 
 class Release(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -180,6 +211,10 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     keys: tuple[str, ...] = ()
     based_on: Amount = 0
     request: str = ""
+    #: Of ``asked``; "" in histories that did not say it.
+    operation: str = ""
+    #: Of an update: the parent that the stored object names.
+    old_parent: str = ""
 
 
 class Meter(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import sqlalchemy as sa
@@ -24,6 +24,9 @@ from deploy.runtime.locking import writer_lock
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events
 from projections.engine.tables import parked as parked_events
+
+if TYPE_CHECKING:
+    from reactors.engine.verify import Rederived
 
 Told = Callable[[int, int], None]
 
@@ -150,7 +153,7 @@ def verify(
         bool,
         typer.Option(
             "--decisions",
-            help="Also decide all again, evictions and releases of queues included, and compare.",
+            help="Also decide all again, answers to reviews, evictions and releases of queues included, and compare.",
         ),
     ] = False,
 ) -> None:
@@ -165,7 +168,7 @@ def verify(
     bursar verify --key 9a41…
     bursar verify --decisions
     """
-    from deploy.queries.decisions import rederived, releases
+    from deploy.queries.decisions import rederived
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
@@ -180,7 +183,7 @@ def verify(
         found = check(
             MODEL, store, outside, keys=keys, own_file=own if own.exists() else None, progress=told
         )
-        again = (rederived(store.select), releases(store.select)) if decisions else None
+        again = rederived(store.select) if decisions else None
     row: dict[str, Any] = {
         "ok": found.ok,
         "events": found.events,
@@ -200,18 +203,29 @@ def verify(
             f"{f.what} at {f.sequence:,}: {f.reason}" for f in found.findings
         ] or "none"
     if again is not None:
-        reactors, queues = again
-        row["decisions"] = reactors.same
-        row["decisions_by_other_rules"] = reactors.passed_over
-        row["decisions_different"] = [msgspec.structs.asdict(one) for one in reactors.mismatches]
-        row["releases"] = queues.same
-        row["releases_different"] = [msgspec.structs.asdict(one) for one in queues.mismatches]
-        row["ok"] = found.ok and not reactors.mismatches and not queues.mismatches
+        row |= {
+            "decisions": again.decisions.same,
+            "decisions_by_other_rules": again.decisions.passed_over,
+            "decisions_different": _named(again.decisions),
+            "releases": again.releases.same,
+            "releases_different": _named(again.releases),
+            "reviews": again.reviews.same,
+            "reviews_different": _named(again.reviews),
+            "entries_passed_over": again.passed_over,
+            "ok": found.ok and again.is_right,
+        }
+        if asked.output is Format.TABLE:
+            passed = [f"{n:,} {reason}" for reason, n in again.passed_over.items()]
+            row["entries_passed_over"] = ", ".join(passed) or "none"
     write([row], asked.output, title="Verification", one=True)
     if not row["ok"]:
         raise typer.Exit(Exit.DIFFERENT)
     if not found.anchored_until:
         raise typer.Exit(Exit.UNANCHORED)
+
+
+def _named(again: Rederived) -> list[dict[str, Any]]:
+    return [msgspec.structs.asdict(one) for one in again.mismatches]
 
 
 def recover(

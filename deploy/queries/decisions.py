@@ -1,15 +1,18 @@
 """Were the decisions in the archive what their rules make of it? For ``bursar verify --decisions``.
 
-Those of reactors, evictions among them, and the releases of queues. A release carries no version of its rules: it is
-derived by today's.
+Those of reactors, evictions among them, the answers to reviews, and the releases of queues. The last two carry no version of
+their rules: they are derived by today's.
 
 Source: docs/architecture.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
 
+import msgspec
 import sqlalchemy as sa
 
 from bus.clock import SystemClock
@@ -17,45 +20,67 @@ from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.memory import MemoryTransport
 from projections.decisions import decisions
+from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 from reactors.catalogue import REACTORS
 from reactors.engine.verify import Mismatch, Rederived, rederive
-from reactors.queue.rederive import Difference
-from reactors.queue.rederive import rederived as releases_rederived
+from reactors.rederive.journals import rederive as journals_rederived
+from reactors.rederive.shape import Checked, Difference
 
 
-def rederived(select: Select) -> Rederived:
+class AllRederived(msgspec.Struct, frozen=True):
+    """What came of the decisions of reactors, of reviews and of queues; entries of journals that were passed over, by reason."""
+
+    decisions: Rederived
+    reviews: Rederived
+    releases: Rederived
+    passed_over: Mapping[str, int]
+
+    @property
+    def is_right(self) -> bool:
+        """Whether nothing came out otherwise."""
+        parts = (self.decisions, self.reviews, self.releases)
+        return not any(part.mismatches for part in parts)
+
+
+def rederived(select: Select) -> AllRederived:
     """Every decision of every cluster, derived again from the archive."""
-    same, passed_over, mismatches = 0, 0, list[Mismatch]()
-    for (cluster,) in sorted(select(sa.select(decisions.c.cluster).distinct())):
+    reactors, reviews, releases = list[Rederived](), list[Rederived](), list[Rederived]()
+    passed_over: Counter[str] = Counter()
+    for cluster in _clusters(select, decisions):
+        reactors.append(rederive(partial(_history, select, cluster), REACTORS, cluster))
+    for cluster in sorted({*_clusters(select, admissions), *_clusters(select, waits)}):
+        found = journals_rederived(
+            partial(_history, select, cluster), cluster=cluster, transport=MemoryTransport(),
+            clock=SystemClock(),
+        )  # fmt: skip
+        reviews.append(_as_mismatches(found.reviews))
+        releases.append(_as_mismatches(found.releases))
+        passed_over.update(found.passed_over)
+    passed = dict(sorted(passed_over.items()))
+    return AllRederived(_sum(reactors), _sum(reviews), _sum(releases), passed)
 
-        def history(cluster: str = cluster) -> Iterator[Event]:
-            for part in archived(select, cluster, VOCABULARY):
-                yield from part
 
-        found = rederive(history, REACTORS, cluster)
-        same += found.same
-        passed_over += found.passed_over
-        mismatches += found.mismatches
-    return Rederived(same, passed_over, tuple(mismatches))
+def _clusters(select: Select, table: sa.Table) -> list[str]:
+    return sorted(cluster for (cluster,) in select(sa.select(table.c.cluster).distinct()))
 
 
-def releases(select: Select) -> Rederived:
-    """Every release of every cluster's queues, and what had to wait again, derived again from the archive."""
-    same, mismatches = 0, list[Mismatch]()
-    for (cluster,) in sorted(select(sa.select(waits.c.cluster).distinct())):
+def _history(select: Select, cluster: str) -> Iterator[Event]:
+    """All events of a cluster, as they were stored."""
+    for part in archived(select, cluster, VOCABULARY, apart=False):
+        yield from part
 
-        def history(cluster: str = cluster) -> Iterator[Event]:
-            for part in archived(select, cluster, VOCABULARY, apart=False):
-                yield from part
 
-        found = releases_rederived(
-            history, cluster=cluster, transport=MemoryTransport(), clock=SystemClock()
-        )
-        same += found.same
-        mismatches += [_mismatch(one) for one in found.differences]
-    return Rederived(same, 0, tuple(mismatches))
+def _sum(parts: list[Rederived]) -> Rederived:
+    return Rederived(
+        sum(part.same for part in parts), sum(part.passed_over for part in parts),
+        tuple(one for part in parts for one in part.mismatches),
+    )  # fmt: skip
+
+
+def _as_mismatches(checked: Checked) -> Rederived:
+    return Rederived(checked.same, 0, tuple(_mismatch(one) for one in checked.differences))
 
 
 def _mismatch(one: Difference) -> Mismatch:

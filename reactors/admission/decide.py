@@ -10,10 +10,12 @@ Source: docs/quotas.md; docs/wrong-input.md; docs/architecture.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
 
 from bus.clock import floor_seconds
-from bus.events.admissions import AdmissionDecided, Child, Deficit, Left
+from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
 from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.shape import ELASTIC
 from reactors.admission.lives import largest
@@ -49,6 +51,27 @@ class Request(msgspec.Struct, frozen=True):
     child: Child | None = None
     #: Containers that have to state more than they do (:class:`bus.kube.kinds.Ask`); nothing where that is not asked of them.
     unstated: dict[str, tuple[str, ...]] = {}
+    #: Of a review: what the quota was found by.
+    basis: Basis | None = None
+
+
+def decide_review(draft: TreeOverlay, request: Request, now_us: int) -> AdmissionDecided:
+    """The answer to a review on top of ``draft``: all that it depends on is there, and in the request with its basis.
+
+    Reasons beside those of :func:`decide`: ``orphaned``; ``queued`` (whoever resumes his own would pass all that wait).
+    """
+    basis = request.basis or Basis()
+    if basis.is_orphaned:
+        return move(draft, request, request.owner)
+    refusal = basis.refusal
+    if basis.is_resumed:
+        if covers(draft, request):
+            # The queue starts it.
+            request = msgspec.structs.replace(request, unstated={})
+        elif not refusal:
+            node = draft.node(request.quota)
+            refusal = "queued" if node is not None and node.spec.queue.hold else ""
+    return decide(draft, request, now_us, refusal)
 
 
 def decide(
@@ -89,12 +112,22 @@ def decide(
     deficits = _spent(draft, node, request, now_us)
     if deficits and node.spec.exhaustion != "Warn":
         return _answer(draft, request, "refused", "budget-exhausted", deficits=deficits)
-    missing = over(draft, node, rises, request.namespace)
+    limits = _limits(draft, node, rises, request)
+    missing = _over(draft, node, rises, limits, request.namespace)
+    divided = {k: n for k, n in limits.items() if n is not None} if node.is_elastic else None
     if missing:
-        return _answer(draft, request, "refused", "over-quota", deficits=missing)
+        return _answer(draft, request, "refused", "over-quota", None, missing, divided)
     # A warned budget admits, and says in the decision what it is warned of.
     reason = "raised" if request.child is not None else "fits"
-    return _answer(draft, request, "admitted", reason, charge, deficits)
+    return _answer(draft, request, "admitted", reason, charge, deficits, divided)
+
+
+def _limits(
+    draft: TreeOverlay, node: Node, rises: dict[str, int], request: Request
+) -> Mapping[str, int | None]:
+    """What the quota may use of what rises: as its tree says, or as it did when this was decided."""
+    recorded = request.basis.limits if request.basis is not None else None
+    return {key: recorded.get(key) for key in rises} if recorded else draft.limits(node, rises)
 
 
 def barred(node: Node, namespace: str) -> str:
@@ -174,8 +207,18 @@ def over(
     draft: TreeOverlay, node: Node, rises: dict[str, int], namespace: str = ""
 ) -> tuple[Deficit, ...]:
     """The keys of which ``node`` has not enough left for ``rises``, by name."""
+    return _over(draft, node, rises, draft.limits(node, rises), namespace)
+
+
+def _over(
+    draft: TreeOverlay,
+    node: Node,
+    rises: dict[str, int],
+    limits: Mapping[str, int | None],
+    namespace: str,
+) -> tuple[Deficit, ...]:
     found = []
-    for key, limit in sorted(draft.limits(node, rises).items()):
+    for key, limit in sorted(limits.items()):
         used = draft.used(node, key)
         if limit is not None and used + rises[key] > limit:
             own = draft.own(node, namespace, key) if namespace else 0
@@ -200,6 +243,7 @@ def _answer(
     reason: str,
     charge: dict[str, int] | None = None,
     deficits: tuple[Deficit, ...] = (),
+    limits: dict[str, int] | None = None,
 ) -> AdmissionDecided:
     return AdmissionDecided(
         number=draft.number,
@@ -222,4 +266,20 @@ def _answer(
         priority_class=request.priority_class if verdict == "refused" else "",
         owner=request.owner,
         child=request.child,
+        basis=_recorded(request, reason, limits),
+    )
+
+
+def _recorded(request: Request, reason: str, limits: dict[str, int] | None) -> Basis | None:
+    """What the answer was made of. Containers that state too little matter where that is why it is refused."""
+    basis = request.basis
+    unstated = tuple(sorted(request.unstated)) if reason == "must-specify" else ()
+    if basis is None or (basis.live, basis.unstated, basis.limits) == (
+        request.live,
+        unstated,
+        limits,
+    ):
+        return basis
+    return msgspec.structs.replace(
+        basis, live=request.live, unstated=unstated, limits=limits or None
     )

@@ -179,4 +179,6 @@ def _answer(
         keys=keys,
         based_on=draft.tree.sequence,
         request=proposal.request,
+        operation=proposal.operation,
+        old_parent=proposal.old_parent,
     )

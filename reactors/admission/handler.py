@@ -12,12 +12,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import msgspec
 from msgspec.structs import replace
 
 from bus.clock import Clock
 from bus.errors import DemandError
-from bus.events.admissions import AdmissionDecided, Child, QuotaDeclared
+from bus.events.admissions import AdmissionDecided, Basis, Child, QuotaDeclared
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees import Tree, TreeOverlay
@@ -26,9 +25,9 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC, LANDED_US
 from reactors.admission.batching import DecisionBatcher
 from reactors.admission.children import Below, Children, Holder
 from reactors.admission.daemons import DAEMON_SET, matching
-from reactors.admission.decide import Request, covers, decide, move
+from reactors.admission.decide import Request, decide, decide_review
 from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.mapping import QuotaRef, tree_of, types_of
+from reactors.admission.mapping import SEEN, QuotaRef, label_of, tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.objects import Object
 from reactors.admission.owners import Controllers, controller_of, wrote_node
@@ -57,6 +56,8 @@ QUOTAS = {
 }
 #: The one journal of refusals that name no quota which exists. It never has a quota.
 UNKNOWN = "unknown"
+#: The refusal of a scale of something that may just have been changed, in whatever tree that was decided.
+UNSEEN = "object-unseen"
 AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 
 
@@ -136,7 +137,8 @@ class Handler:
             tree = self._tree(self._journals.places.get((where.kind, where.quota), UNKNOWN))
             return waits(tree, request, self._clock.now_us())
         is_resumed = kind.queues and not ask.suspended and rested(kind, review)
-        return await self._decided(where, request, review, is_resumed=is_resumed)
+        basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
+        return await self._decided(where, request, review, basis)
 
     async def _scaled(self, review: Review, kind: kinds.Kind) -> Answer:
         """What it was last seen to ask for, with other replicas.
@@ -166,7 +168,8 @@ class Handler:
             unstated=found.ask.unstated if is_up(scale, review) else {},
         )  # fmt: skip
         # Another process may have admitted such a change before this one is stored.
-        return await self._decided(where, request, review, scales=found)
+        basis = Basis(label=SEEN, replicas=scale.replicas)
+        return await self._decided(where, request, review, basis, scales=found)
 
     def _is_doubted(self, found: Object, version: str) -> bool:
         """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
@@ -186,7 +189,7 @@ class Handler:
         if not is_up(scale, review):
             return ALLOWED
         said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
-        return Answer(False, "object-unseen", f"{said} (object-unseen)", code=409)
+        return Answer(False, UNSEEN, f"{said} ({UNSEEN})", code=409)
 
     async def _below(self, below: Below, review: Review) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
@@ -214,14 +217,15 @@ class Handler:
             holder.where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
             holder.types, review.uid, review.operation, child=below.child,
         )  # fmt: skip
-        answer = await self._decided(holder.where, request, review, below=(below, holder))
+        basis = Basis(label=SEEN)
+        answer = await self._decided(holder.where, request, review, basis, below=(below, holder))
         if answer.allowed:
             return answer
         made = f"{below.child.kind} {below.child.name!r}"
         said = (
             f"with {made}, what lives below {holder.kind} {holder.name!r} is more than its charge: "
         )
-        return msgspec.structs.replace(answer, message=said + answer.message)
+        return replace(answer, message=said + answer.message)
 
     def _holds(self, holder: Holder, need: dict[str, int]) -> bool:
         """Whether the holder is charged with as much."""
@@ -248,18 +252,18 @@ class Handler:
             types_of(ask.labels), review.uid, review.operation, version_of(review), live=live,
             owner=owner.uid,
         )  # fmt: skip
-        return await self._decided(where, request, review, leaves=owner.uid)
+        basis = Basis(label=label_of(ask.labels), is_orphaned=True)
+        return await self._decided(where, request, review, basis)
 
     async def _decided(
         self,
         where: QuotaRef,
         request: Request,
         review: Review,
+        basis: Basis,
         *,
-        is_resumed: bool = False,
         scales: Object | None = None,
         below: tuple[Below, Holder] | None = None,
-        leaves: str = "",
     ) -> Answer:
         tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
         # Never by a name that the asker may invent: he would have as many buckets as he likes.
@@ -268,25 +272,22 @@ class Handler:
             said = "you ask for too many workloads of one quota at once: try again in a moment"
             return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)
 
+        basis = replace(
+            basis, read=self._journals.sequence, refusal=where.refusal,
+            mapped_only=self._view.requires_namespaces,
+        )  # fmt: skip
+
         def question(draft: TreeOverlay, now_us: int) -> AdmissionDecided:
-            refusal = where.refusal
+            known = basis
             if self._withdrawals is not None and not review.dry_run:
                 before = draft.grant(request.quota, request.uid)
                 self._withdrawals.asked(request.review, before)
             if scales is not None and self._is_doubted(scales, request.version):
-                refusal = "object-unseen"
-            if is_resumed and not refusal and not covers(draft, request):
-                # Else whoever resumes his own would pass all that wait.
-                node = draft.node(request.quota)
-                refusal = "queued" if node is not None and node.spec.queue.hold else ""
-            if leaves:
-                return move(draft, request, leaves)
+                known = replace(basis, refusal=UNSEEN)
+            asks = replace(request, basis=known)
             if below is not None:
-                return self._raised(draft, request, review, below, now_us, refusal)
-            if is_resumed and covers(draft, request):
-                # The queue starts it.
-                return decide(draft, replace(request, unstated={}), now_us, refusal)
-            return decide(draft, request, now_us, refusal)
+                return self._raised(draft, asks, review, below, now_us)
+            return decide_review(draft, asks, now_us)
 
         decision = await self._answer(tree, question, review)
         assert isinstance(decision, AdmissionDecided)
@@ -305,12 +306,11 @@ class Handler:
         review: Review,
         below: tuple[Below, Holder],
         now_us: int,
-        refusal: str,
     ) -> AdmissionDecided:
         """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted."""
         undo = self._children.expect(below[0])
-        asks = msgspec.structs.replace(request, live=self._children.need(*below))
-        decision = decide(draft, asks, now_us, refusal)
+        asks = replace(request, live=self._children.need(*below))
+        decision = decide_review(draft, asks, now_us)
         if decision.verdict == "refused" or review.dry_run:
             undo()
         return decision

@@ -20,6 +20,10 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 LABEL = "biz.group.resource.quota"
 ELASTIC_LABEL = "quota.scheduling.koordinator.sh/name"
+#: Labels that name a quota, as a decision records them.
+_LABELS = {"business": LABEL, "elastic": ELASTIC_LABEL}
+#: Recorded for the labels that an object was last seen with.
+SEEN = "seen"
 
 #: Why an object may not name a quota: neither its namespace nor the quota allows it.
 NOT_YOURS = "quota-not-yours"
@@ -75,6 +79,16 @@ def counted(where: QuotaRef | None) -> QuotaRef | None:
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:
     """The model that each type label names, by ``cpu``, ``gpu`` and ``memory``."""
     return {name: model for name in _TYPES if (model := labels.get(f"{LABEL}/{name}-type"))}
+
+
+def label_of(labels: Mapping[str, str]) -> str:
+    """Which of an object's labels names its quota, as it is recorded; "" for none."""
+    return next((name for name, label in _LABELS.items() if labels.get(label)), "")
+
+
+def recorded_labels(label: str, quota: str) -> dict[str, str]:
+    """The labels that name ``quota``, of which ``label`` was recorded."""
+    return {_LABELS[label]: quota} if label in _LABELS else {}
 
 
 def tree_of(places: Mapping[tuple[str, str], str], quota: QuotaObserved) -> str:

@@ -33,8 +33,9 @@ from projections.engine.replay import compare, rebuild
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, parked
 from projections.quota_trees import Tree
+from reactors.rederive.journals import rederive
 from tests.acceptance.apiserver import GIB, ApiServer, Source, Stored
-from tests.acceptance.webhook_process import FastClock, WebhookProcess, described
+from tests.acceptance.webhook_process import CLUSTER, FastClock, WebhookProcess, described
 from tests.benchmarks.reviews import Client, Target
 
 _JOURNAL = {fact.wire_type: fact for fact in JOURNAL}
@@ -482,6 +483,14 @@ async def swept(storm):
     return sweep.findings, msgspec.json.decode(msgspec.json.encode(described(trees.values())))
 
 
+async def derived_again(storm):
+    """What comes of deriving the journals again from the history, whichever process decided."""
+    told = [e async for part in storm.door.read(after=0, live=False) for e in part]
+    return await asyncio.to_thread(
+        rederive, lambda: told, cluster=CLUSTER, transport=storm.door, clock=SystemClock()
+    )
+
+
 def held_too_much(server, quotas):
     """(place in the API server's log, quota, key, held, hard) wherever it stored more than is allowed."""
     held, used, found = {}, defaultdict(Counter), []
@@ -512,6 +521,7 @@ async def blown(storm):
             storm.rebuilt = await asyncio.to_thread(storm.ledger.rebuilt)
             storm.ledger.store.close()
         storm.findings, storm.replayed = await swept(storm)
+        storm.derived = await derived_again(storm)
         storm.stored_over = held_too_much(storm.server, storm.quotas)
     return storm
 
@@ -528,6 +538,8 @@ def held_true(storm):
     assert found.over[:3] == []
     assert storm.stored_over[:3] == [], storm.stored_over[:3]
     assert found.verdicts["adopted"] == 0
+    assert storm.derived.reviews.differences[:3] == ()
+    assert storm.derived.reviews.same >= found.verdicts["admitted"] + found.verdicts["refused"] > 0
     assert [wanted] * 4 == held
     assert [storm.replayed] * 4 == told
     if storm.ledger:

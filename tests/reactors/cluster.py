@@ -15,6 +15,7 @@ from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.memory import MemoryTransport
 from reactors.admitting import following
+from reactors.rederive.journals import rederive
 from reactors.webhook.review import Review
 
 START_US = 1_767_225_600 * SECOND_US
@@ -35,7 +36,10 @@ class Clock:
 
 
 class Cluster:
-    """One history, one handler, and a keeper that works when it is told to settle."""
+    """One history, one handler, and a keeper that works when it is told to settle.
+
+    When it ends well, every answer to a review must follow from the history.
+    """
 
     def __init__(self, transport=None, **options):
         self.transport = transport or MemoryTransport()
@@ -58,6 +62,14 @@ class Cluster:
 
     async def __aexit__(self, *error):
         await self._following.__aexit__(*error)
+        if error == (None, None, None):
+            assert not self.rederived().reviews.differences
+
+    def rederived(self):
+        """What comes of deriving the journals again from the history."""
+        return rederive(
+            lambda: self.transport.events, cluster="c1", transport=self.transport, clock=self.clock
+        )
 
     async def say(self, fact, key, time_us=None, *, settles=True):
         version = getattr(fact, "resource_version", "") or str(next(self._versions))

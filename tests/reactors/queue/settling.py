@@ -2,8 +2,6 @@
 
 import asyncio
 
-from reactors.queue.rederive import rederived
-
 
 async def until(probe):
     async with asyncio.timeout(5):
@@ -19,10 +17,7 @@ async def quiet(cluster):
 
 
 def checked(cluster):
-    return rederived(
-        lambda: cluster.transport.events, cluster="c1", transport=cluster.transport,
-        clock=cluster.clock,
-    )  # fmt: skip
+    return cluster.rederived().releases
 
 
 def differences_of(cluster):

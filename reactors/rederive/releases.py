@@ -1,0 +1,118 @@
+"""Releases of queues decided again: the state that their decider had is folded anew, and decided on again.
+
+A release says which events its decider had read (``based_on``), and its number which entries of the journal it stood on;
+its time is the present that was decided at. Nothing else goes into it.
+
+What was decided on one tree in one look stands together in its journal, so all of it and nothing else must come out.
+
+Source: docs/architecture.md; docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bus.envelope import Event
+from bus.errors import HistoryDivergedError
+from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from projections.quota_trees import Tree, TreeOverlay
+from projections.quota_trees.tree import Fact
+from reactors.admission.mapping import QuotaRef
+from reactors.queue.plan import decided, planned
+from reactors.queue.state import QueueState
+from reactors.rederive.reader import Reader
+from reactors.rederive.shape import Checked, Difference
+
+Entry = tuple[Event, Fact]
+
+
+class Look(msgspec.Struct, frozen=True):
+    """What the decisions of one look at one tree have in common; looks at all trees come one after the other."""
+
+    tree: str
+    based_on: int
+    time_us: int
+
+    def is_beside(self, other: Look | None) -> bool:
+        """Whether both are of one moment."""
+        return other is not None and (self.based_on, self.time_us) == (
+            other.based_on,
+            other.time_us,
+        )
+
+
+def look_of(event: Event, fact: Fact) -> Look | None:
+    """None for what no queue decided."""
+    if isinstance(fact, AdmissionDecided):
+        is_ours = fact.reason == "released"
+    else:
+        told = fact.releases if isinstance(fact, AdmissionReleased) else ()
+        is_ours = any(one.reason in ("returning", "returned") for one in told)
+    return Look(event.key, fact.based_on, event.time_us) if is_ours else None
+
+
+class Releases:
+    """What the queues of a cluster decided, as far as it was read again."""
+
+    def __init__(self, reader: Callable[[], Reader]) -> None:
+        self._new_reader = reader
+        self._reader: Reader | None = None
+        self._last: Look | None = None
+        self._elsewhere = 0
+        self._same = 0
+        self._found: list[Difference] = []
+
+    def take(self, tree: Tree, look: Look, said: Sequence[Entry]) -> None:
+        """The decisions of the next look, on its tree as its journal is before them."""
+        reader = self._reader
+        if reader is None or look.based_on < reader.sequence:
+            # Another process decided, which was behind.
+            reader = self._reader = self._new_reader()
+        # Nobody can have read what was not said yet.
+        reader.reach(min(look.based_on, said[0][0].sequence - 1))
+        elsewhere = self._elsewhere if look.is_beside(self._last) else 0
+        differences = _compared(reader.lines, tree, list(said), look, elsewhere)
+        begun = sum(isinstance(fact, AdmissionDecided) for _, fact in said)
+        self._last, self._elsewhere = look, elsewhere + begun
+        self._same += len(said) - sum(one.said is not None for one in differences)
+        self._found += differences
+
+    def end(self) -> Checked:
+        """What was found, when all was read."""
+        return Checked(self._same, tuple(self._found))
+
+
+def _compared(
+    lines: QueueState, tree: Tree, batch: list[Entry], look: Look, elsewhere: int
+) -> list[Difference]:
+    found = []
+
+    def tree_of(where: QuotaRef) -> Tree | None:
+        node = tree.nodes.get(where.quota)
+        return tree if node is not None and node.kind == where.kind else None
+
+    while batch:
+        draft = TreeOverlay(tree)
+        queues = planned(lines, tree_of).queues.get(tree.name, {})
+        decided(draft, lines, queues, look.time_us, look.based_on, elsewhere=elsewhere)
+        should = [fact for fact, _ in draft.facts]
+        # Two looks at one place of the history may fall into one moment.
+        said, batch = batch[: max(len(should), 1)], batch[max(len(should), 1) :]
+        for place, (event, fact) in enumerate(said):
+            expected = should[place] if place < len(should) else None
+            if fact != expected:
+                found.append(Difference(event.id, event.sequence, fact, expected))
+            _apply(tree, event, fact)
+        last = said[-1][0]
+        found += [Difference(last.id, last.sequence, None, one) for one in should[len(said) :]]
+    return found
+
+
+def _apply(tree: Tree, event: Event, fact: Fact) -> None:
+    try:
+        tree.apply(fact, event.sequence, event.time_us)
+    except HistoryDivergedError:
+        # Every reader passes over it.
+        tree.skip(event.sequence)

@@ -1,0 +1,108 @@
+"""Reviews decided again: by the journal before each entry, and by what its basis says was asked and read.
+
+Two questions, as the answers come from two places of the history. Is the entry what the rules make of its request, on top of
+the journal? And was the quota the one that the cluster's state of that moment gives? Pure.
+
+Source: docs/architecture.md; docs/limits.md has what is taken as recorded.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided, Basis, QuotaDeclared
+from bus.kube import kinds
+from projections.quota_trees import TreeOverlay
+from projections.quota_trees.shape import BUSINESS, ELASTIC
+from projections.quota_trees.tree import Fact
+from reactors.admission.decide import Request, decide_review
+from reactors.admission.declare import Proposal, declare, declare_elastic
+from reactors.admission.handler import UNKNOWN, UNSEEN
+from reactors.admission.mapping import SEEN, QuotaRef, recorded_labels
+from reactors.admission.state import AdmissionState
+
+
+def is_review(fact: Fact) -> bool:
+    """Whether an entry answers a review."""
+    if isinstance(fact, QuotaDeclared):
+        return fact.stage == "asked"
+    return isinstance(fact, AdmissionDecided) and bool(fact.request)
+
+
+def has_basis(fact: Fact) -> bool:
+    """Whether an entry says what it was decided on; entries of older versions do not."""
+    if isinstance(fact, AdmissionDecided):
+        return fact.basis is not None
+    return isinstance(fact, QuotaDeclared) and bool(fact.operation)
+
+
+def decided_again(draft: TreeOverlay, fact: Fact, time_us: int) -> Fact:
+    """What the rules make of the request in ``fact`` on top of ``draft``."""
+    if isinstance(fact, QuotaDeclared):
+        # An admitted delete records what is left of the quota until it is gone.
+        spec = None if fact.operation == "DELETE" else fact.spec
+        proposal = Proposal(
+            fact.operation, fact.quota, fact.uid, fact.parent, spec, fact.request, fact.old_parent
+        )
+        answer = declare if fact.kind == BUSINESS else declare_elastic
+        return answer(draft, proposal, time_us)
+    assert isinstance(fact, AdmissionDecided) and fact.basis is not None
+    return decide_review(draft, _request(fact, fact.basis), time_us)
+
+
+def _request(fact: AdmissionDecided, basis: Basis) -> Request:
+    return Request(
+        fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.demand, fact.types, fact.request,
+        fact.operation, fact.resource_version, fact.reshapes, fact.priority_class, fact.owner, basis.live,
+        fact.child, _unstated(fact, basis), basis,
+    )  # fmt: skip
+
+
+def _unstated(fact: AdmissionDecided, basis: Basis) -> dict[str, tuple[str, ...]]:
+    """What containers did not state; who they are only a refusal says."""
+    found = {}
+    for key in basis.unstated:
+        plain = f"limits.{key.partition('.')[2]}"
+        named = (d for d in fact.deficits if d.key == plain or d.key.startswith(f"{plain}."))
+        found[key] = next((deficit.containers for deficit in named), ())
+    return found
+
+
+class Premise(msgspec.Struct, frozen=True):
+    """The quota that was found for a request when the history was read up to ``read``; ``event`` is the entry."""
+
+    read: int
+    event: Event
+    fact: AdmissionDecided
+
+
+def holds(premise: Premise, view: AdmissionState) -> bool:
+    """Whether ``view``, which read as much, finds the same quota and the same refusal for it, and of a scale the same demand."""
+    fact, basis = premise.fact, premise.fact.basis
+    assert basis is not None
+    view.requires_namespaces = basis.mapped_only
+    labels, namespace = recorded_labels(basis.label, fact.quota), fact.namespace
+    if basis.label == SEEN:
+        found = view.objects.get(fact.uid)
+        if found is None:
+            # An owner that was not seen yet is charged where it is charged already.
+            return fact.child is not None
+        labels, namespace = found.labels, found.namespace
+        is_scale = basis.replicas is not None
+        if is_scale and kinds.scaled(found.ask, basis.replicas or 0).demand != fact.demand:
+            return False
+    where = _where(view, labels, namespace, fact)
+    if where is None or where.quota != fact.quota:
+        return False
+    is_elastic = premise.event.key.startswith("elastic/")
+    is_there = premise.event.key == UNKNOWN or is_elastic == (where.kind == ELASTIC)
+    return is_there and basis.refusal in (where.refusal, UNSEEN)
+
+
+def _where(
+    view: AdmissionState, labels: dict[str, str], namespace: str, fact: AdmissionDecided
+) -> QuotaRef | None:
+    where = view.place(labels, namespace)
+    # An owner whose charge is raised: where it is charged, whatever it names.
+    return (view.counted(labels, namespace) or where) if fact.child is not None else where
