@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from bus.events.constraints import Taint
 from bus.events.vocabulary import Fact
 
 
@@ -26,6 +27,11 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     ready: bool = False
     unschedulable: bool = False
     labels: dict[str, str] = {}
+    #: Its other labels: pods may name any of them. They stand in no report.
+    further_labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    #: There were more taints or labels than a fact carries: a pod that names labels is not placed there.
+    is_cut: bool = False
 
 
 class NodeVanished(Fact, frozen=True, kw_only=True):

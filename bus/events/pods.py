@@ -13,6 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from bus.amounts import PodResources
+from bus.events.constraints import NO_CONSTRAINTS
 from bus.events.vocabulary import Fact
 
 
@@ -63,6 +64,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     #: Its limits of cpu (milli), memory and ephemeral-storage (bytes), over all its containers; of everything else the
     #: limit is the request. None = not said (older histories), or unreadable.
     limits: dict[str, int] | None = None
+    #: A :class:`bus.events.constraints.PodConstraints` object as raw JSON; absent where the pod may go anywhere.
+    constraints: msgspec.Raw = NO_CONSTRAINTS
     #: What the source had to bound or repair, e.g. ``labels_cut``.
     notes: tuple[str, ...] = ()
 

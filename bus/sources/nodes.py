@@ -10,10 +10,12 @@ from __future__ import annotations
 import msgspec
 
 from bus.envelope import Event
+from bus.events.constraints import Taint
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.kube.watch import records
 from bus.kube.watch.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
 from bus.kube.watch.records import Metadata, Record
+from bus.sources.constraints import bounded_taints, further_labels
 
 #: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
 #: characters.
@@ -21,6 +23,8 @@ MOST_RESOURCES = 128
 LONGEST_QUANTITY = 32
 #: Most bytes of them, as JSON; a message of the history carries 64 KiB.
 LARGEST_ALLOCATABLE = 32 * 1024
+#: Most bytes of a node's taints, as JSON.
+LARGEST_TAINTS = 4 * 1024
 
 
 class Condition(msgspec.Struct):
@@ -34,6 +38,7 @@ class Spec(msgspec.Struct):
     """What is decoded of ``spec``."""
 
     unschedulable: bool | None = None
+    taints: tuple[Taint, ...] | None = None
 
 
 class Status(msgspec.Struct):
@@ -67,7 +72,10 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
         )
         return _said(vanished, record)
-    status = node.status or _NO_STATUS
+    spec, status = node.spec or _NO_SPEC, node.status or _NO_STATUS
+    kept = kept_labels(metadata.labels, labels)[0]
+    taints, taints_cut = bounded_taints(spec.taints or (), LARGEST_TAINTS)
+    further, labels_cut = further_labels(metadata.labels, kept)
     observed = NodeObserved(
         uid=metadata.uid,
         name=metadata.name,
@@ -76,8 +84,11 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         model=gpu_model(metadata.labels, labels),
         allocatable=_allocatable(status.allocatable or {}),
         ready=any(c.type == "Ready" and c.status == "True" for c in status.conditions or ()),
-        unschedulable=bool((node.spec or _NO_SPEC).unschedulable),
-        labels=kept_labels(metadata.labels, labels)[0],
+        unschedulable=bool(spec.unschedulable),
+        labels=kept,
+        further_labels=further,
+        taints=taints,
+        is_cut=taints_cut or labels_cut,
     )
     return _said(observed, record)
 

@@ -13,7 +13,7 @@ docs/wrong-input.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import msgspec
 
@@ -21,10 +21,12 @@ from bus.amounts import ContainerResources, PodResources, observed_quantity
 from bus.charges import effective
 from bus.envelope import Event
 from bus.errors import ObservationError, QuantityError
+from bus.events.constraints import HostPort
 from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
+from bus.sources.constraints import Placing, constraints_of
 from bus.sources.limits import LIMITED, bounds, whole_limits
 
 #: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
@@ -55,6 +57,7 @@ class Container(msgspec.Struct, rename="camel"):
     name: str = ""
     resources: Resources | None = None
     restart_policy: str | None = None
+    ports: list[HostPort] | None = None
 
 
 class Terminated(msgspec.Struct, rename="camel"):
@@ -87,7 +90,7 @@ class Condition(msgspec.Struct, rename="camel"):
     last_transition_time: str | None = None
 
 
-class Spec(msgspec.Struct, rename="camel"):
+class Spec(Placing, rename="camel"):
     """What is decoded of ``spec``."""
 
     node_name: str | None = None
@@ -144,6 +147,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     texts = kept_texts(metadata.labels, metadata.annotations, labels)
     finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
     resources, is_folded, resources_cut = _bounded(_resources(spec, status, infeasible))
+    constraints, constraints_cut = constraints_of(
+        spec, _host_ports(spec), metadata.name, metadata.labels, labels
+    )
     fact = (PodVanished if records.is_delete(record) else PodObserved)(
         uid=metadata.uid,
         namespace=records.namespaced(metadata),
@@ -166,17 +172,28 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         annotations=texts.annotations,
         resources=resources,
         limits=whole_limits(_limits(spec, status)),
+        constraints=constraints,
         notes=records.notes(
             ("labels_cut", texts.labels_cut),
             ("annotations_cut", texts.annotations_cut),
             ("finished_cut", finished_cut),
             ("containers_folded", is_folded),
             ("resources_cut", resources_cut),
+            ("constraints_cut", constraints_cut),
         ),
     )
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version
     )
+
+
+def _host_ports(spec: Spec) -> Iterator[HostPort]:
+    """Ports of containers and of sidecars, which run beside them."""
+    for one in spec.containers or ():
+        yield from one.ports or ()
+    for one in spec.init_containers or ():
+        if one.restart_policy == "Always":
+            yield from one.ports or ()
 
 
 def _node(spec: Spec) -> str | None:

@@ -17,6 +17,7 @@ from bus.amounts import NANO, ContainerResources, PodResources
 from bus.charges import effective
 from bus.clock import parse_stamp
 from bus.errors import EnvelopeError, TimestampError
+from bus.events.constraints import PodConstraints, Taint
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner, PodObserved, PodState
@@ -86,8 +87,11 @@ class Pod(msgspec.Struct, gc=False):
     annotations: dict[str, str]
     #: ``requests.<resource>`` and ``limits.<resource>``, cpu in milli, others whole. Shared: never changed.
     demand: dict[str, int]
-    #: Cpu (milli) and memory (bytes) that a scheduler's scores count for its containers that request none.
-    unrequested: tuple[int, int] = (0, 0)
+    #: Cpu (milli) and memory (bytes) that a scheduler's scores count for its containers that request none; None where a
+    #: request cannot be read, so that nobody knows what it needs.
+    unrequested: tuple[int, int] | None = (0, 0)
+    #: None = it may go anywhere. Shared: never changed.
+    constraints: PodConstraints | None = None
     last_us: int = 0
     listed_us: int = 0
 
@@ -149,6 +153,11 @@ class Node(msgspec.Struct, gc=False):
     model: str = ""
     #: Cordoned.
     unschedulable: bool = False
+    #: Labels that nobody but a scheduler reads.
+    further_labels: dict[str, str] = {}
+    taints: tuple[Taint, ...] = ()
+    #: Not all of its labels and taints are known.
+    is_cut: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -206,7 +215,8 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
-        _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)), time_us,
+        _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
+        _constraints(bytes(fact.constraints)), time_us,
     )  # fmt: skip
 
 
@@ -224,7 +234,8 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
     """The row of a node."""
     return Node(
         fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
-        _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, time_us,
+        _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, _texts(fact.further_labels, None),
+        fact.taints, fact.is_cut, time_us,
     )  # fmt: skip
 
 
@@ -286,9 +297,12 @@ _LEAST = {"cpu": "100m", "memory": "200Mi"}
 
 
 @lru_cache(maxsize=8_192)
-def _unrequested(resources: bytes) -> tuple[int, int]:
+def _unrequested(resources: bytes) -> tuple[int, int] | None:
     """What scores count beyond the requests; the resources were read before."""
     written = msgspec.json.decode(resources, type=PodResources)
+    requested, unreadable = effective(written)
+    if unreadable:
+        return None
     containers = (*written.containers, *written.init_containers)
     if all(_LEAST.keys() <= one.requests.keys() for one in containers):
         return 0, 0
@@ -297,13 +311,24 @@ def _unrequested(resources: bytes) -> tuple[int, int]:
         containers=tuple(map(_at_least, written.containers)),
         init_containers=tuple(map(_at_least, written.init_containers)),
     )
-    before, after = effective(written)[0], effective(counted)[0]
-    cpu, memory = (after.get(name, 0) - before.get(name, 0) for name in _LEAST)
+    after, _ = effective(counted)
+    cpu, memory = (after.get(name, 0) - requested.get(name, 0) for name in _LEAST)
     return -(-cpu // (NANO // 1000)), -(-memory // NANO)
 
 
 def _at_least(one: ContainerResources) -> ContainerResources:
     return msgspec.structs.replace(one, requests=_LEAST | one.requests)
+
+
+# Pods of a workload have equal constraints.
+@lru_cache(maxsize=8_192)
+def _constraints(raw: bytes) -> PodConstraints | None:
+    if not raw:
+        return None
+    try:
+        return msgspec.json.decode(raw, type=PodConstraints)
+    except msgspec.DecodeError as error:
+        raise EnvelopeError("the pod's constraints do not fit", reason=str(error)) from error
 
 
 def _requests(resources: bytes) -> dict[str, int]:

@@ -111,7 +111,7 @@ class Columns:
         self.unschedulable[row] = node.unschedulable
         for column in self._labels.values():
             column[row] = 0
-        for key, text in node.labels.items():
+        for key, text in (node.labels | node.further_labels).items():
             if key not in self._labels:
                 self._labels[key] = np.zeros(len(self.nodes), np.int32)
             self._labels[key][row] = self.text(text)
@@ -244,7 +244,7 @@ def _seen(pod: Pod) -> Placed:
 
 def nonzero_of(pod: Pod, request: Ints) -> Ints:
     """Cpu and memory as scores count them."""
-    return request[:2] + np.array(pod.unrequested, np.int64)
+    return request[:2] + np.array(pod.unrequested or (0, 0), np.int64)
 
 
 def amounts_of(quantities: Mapping[str, str]) -> dict[str, int]:

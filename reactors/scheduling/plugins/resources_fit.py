@@ -133,7 +133,8 @@ def _filled(cycle: Cycle, name: str, rows: Rows) -> tuple[Ints, Ints] | None:
         return None
     capacity = columns.allocatable[rows, at]
     if at in (CPU, MEMORY):
-        requested = columns.nonzero[rows, at] + (cycle.request[at] + cycle.pod.unrequested[at])
+        unrequested = (cycle.pod.unrequested or (0, 0))[at]
+        requested = columns.nonzero[rows, at] + (cycle.request[at] + unrequested)
     else:
         requested = capacity - columns.free[rows, at] + cycle.request[at]
     return requested, capacity

@@ -1,0 +1,170 @@
+"""What a pod demands of the node that it goes to, and what nodes keep pods away with: named and nested as the API has it.
+
+Only the fields that decide where a pod may go are here; unknown ones are never decoded.
+
+Source: Kubernetes API reference, core/v1 PodSpec and NodeSpec.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+#: Where a pod names no scheduler.
+DEFAULT_SCHEDULER = "default-scheduler"
+
+
+class _Part(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel", gc=False):
+    """Decoded from the API's JSON, and encoded into facts in the same form."""
+
+
+class Requirement(_Part, frozen=True):
+    """An entry of ``matchExpressions`` or ``matchFields``."""
+
+    key: str = ""
+    operator: str = ""
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(_Part, frozen=True):
+    """Labels of pods or namespaces. An empty one selects all."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[Requirement, ...] | None = None
+
+
+class NodeSelectorTerm(_Part, frozen=True):
+    """All of it has to fit a node; an empty one fits none."""
+
+    match_expressions: tuple[Requirement, ...] | None = None
+    match_fields: tuple[Requirement, ...] | None = None
+
+
+class NodeSelector(_Part, frozen=True):
+    """One of its terms has to fit."""
+
+    node_selector_terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class PreferredNodes(_Part, frozen=True):
+    """Nodes that fit are better by ``weight``."""
+
+    weight: int = 0
+    preference: NodeSelectorTerm = NodeSelectorTerm()
+
+
+class PodAffinityTerm(_Part, frozen=True):
+    """Pods that are to be near, or far, by the label ``topology_key`` of their nodes."""
+
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[str, ...] | None = None
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[str, ...] | None = None
+    mismatch_label_keys: tuple[str, ...] | None = None
+
+
+class PreferredPods(_Part, frozen=True):
+    """Nodes near such pods are better, or worse, by ``weight``."""
+
+    weight: int = 0
+    pod_affinity_term: PodAffinityTerm = PodAffinityTerm()
+
+
+class NodeAffinity(_Part, frozen=True):
+    """``affinity.nodeAffinity``; later changes of a node evict nobody, so the long names are cut."""
+
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredNodes, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinity(_Part, frozen=True):
+    """``affinity.podAffinity`` or ``podAntiAffinity``."""
+
+    required: tuple[PodAffinityTerm, ...] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[PreferredPods, ...] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(_Part, frozen=True):
+    """``spec.affinity``."""
+
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(_Part, frozen=True):
+    """A taint that does not keep the pod away. How long it is tolerated decides nothing about placing."""
+
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class Spread(_Part, frozen=True):
+    """An entry of ``topologySpreadConstraints``."""
+
+    max_skew: int = 1
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: tuple[str, ...] | None = None
+
+
+class HostPort(_Part, frozen=True):
+    """A port that a container takes of its node."""
+
+    host_port: int = 0
+    protocol: str = "TCP"
+    host_ip: str = msgspec.field(default="", name="hostIP")
+
+
+class Taint(_Part, frozen=True):
+    """An entry of a node's ``spec.taints``."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class PodConstraints(_Part, frozen=True):
+    """Everything of a pod that decides where it may go, but for its requests, labels, priority and node.
+
+    Every pod tolerates nodes that are not ready or unreachable for a while: the API server adds these two tolerations, and
+    they are left out.
+    """
+
+    #: spec.schedulerName; "" = the cluster's default.
+    scheduler_name: str = ""
+    scheduling_gates: tuple[str, ...] = ()
+    #: spec.preemptionPolicy is Never.
+    never_preempts: bool = False
+    node_selector: dict[str, str] = {}
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: tuple[Spread, ...] = ()
+    host_ports: tuple[HostPort, ...] = ()
+    #: PersistentVolumeClaims of its namespace, those of ephemeral volumes too.
+    claims: tuple[str, ...] = ()
+    #: It has resource claims (dynamic resource allocation).
+    has_resource_claims: bool = False
+    #: Labels of pods that its selectors name and that the source does not keep.
+    unkept_labels: tuple[str, ...] = ()
+    #: Own labels that its selectors name, kept for that alone.
+    template_labels: dict[str, str] = {}
+    #: There were more than a fact may carry: what is here is not all.
+    is_cut: bool = False
+
+
+NO_CONSTRAINTS = msgspec.Raw(b"")

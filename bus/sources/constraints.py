@@ -1,0 +1,198 @@
+"""What of a pod or node decides about placing, bounded. Pure.
+
+Selectors of pods name labels that the source may not keep: such keys are named in the constraints, so that whoever places
+pods does not take an absent label for one that the pod has not. Labels that controllers write for one template are kept
+where the pod's own selectors name them: every pod of that template names them, too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+import msgspec
+
+from bus.events.constraints import (
+    DEFAULT_SCHEDULER,
+    NO_CONSTRAINTS,
+    Affinity,
+    HostPort,
+    LabelSelector,
+    PodConstraints,
+    Spread,
+    Taint,
+    Toleration,
+)
+from bus.kube.watch.labels import LabelPolicy
+
+#: Most bytes of a pod's constraints, or of a node's taints and further labels, in a fact, as JSON.
+LARGEST_CONSTRAINTS = 8 * 1024
+#: Labels that a controller writes for the pods of one template.
+TEMPLATE_LABELS = frozenset(
+    {"controller-revision-hash", "pod-template-generation", "pod-template-hash"}
+)
+
+_DEFAULT_TOLERATIONS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+class Anything(msgspec.Struct):
+    """An object of which only matters that it is there."""
+
+
+class Gate(msgspec.Struct):
+    """An entry of ``spec.schedulingGates``."""
+
+    name: str = ""
+
+
+class Claim(msgspec.Struct, rename="camel"):
+    """``persistentVolumeClaim`` of a volume."""
+
+    claim_name: str = ""
+
+
+class Volume(msgspec.Struct, rename="camel"):
+    """A volume: only whether it is a claim, and its name."""
+
+    name: str = ""
+    persistent_volume_claim: Claim | None = None
+    #: Its claim is named like pod and volume.
+    ephemeral: Anything | None = None
+
+
+class Placing(msgspec.Struct, rename="camel"):
+    """What is decoded of a pod's ``spec`` for placing."""
+
+    scheduler_name: str | None = None
+    preemption_policy: str | None = None
+    scheduling_gates: list[Gate] | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: tuple[Toleration, ...] | None = None
+    topology_spread_constraints: tuple[Spread, ...] | None = None
+    volumes: list[Volume] | None = None
+    resource_claims: list[Anything] | None = None
+
+
+def constraints_of(
+    spec: Placing,
+    ports: Iterable[HostPort],
+    pod: str,
+    labels: dict[str, str] | None,
+    policy: LabelPolicy,
+) -> tuple[msgspec.Raw, bool]:
+    """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty."""
+    found = PodConstraints(
+        scheduler_name=_named(spec.scheduler_name),
+        scheduling_gates=tuple(one.name for one in spec.scheduling_gates or ()),
+        never_preempts=spec.preemption_policy == "Never",
+        node_selector=spec.node_selector or {},
+        affinity=_affinity(spec.affinity),
+        tolerations=tuple(one for one in spec.tolerations or () if not _is_default(one)),
+        topology_spread_constraints=spec.topology_spread_constraints or (),
+        host_ports=tuple(one for one in ports if one.host_port),
+        claims=tuple(_claims(spec.volumes or (), pod)),
+        has_resource_claims=bool(spec.resource_claims),
+    )
+    if found == _NONE:
+        return NO_CONSTRAINTS, False
+    if found.affinity is not None or found.topology_spread_constraints:
+        keys = sorted(set(_selected(found)))
+        unkept = [key for key in keys if not _is_kept(key, policy)]
+        found = msgspec.structs.replace(
+            found,
+            unkept_labels=tuple(key for key in unkept if key not in TEMPLATE_LABELS),
+            template_labels={
+                key: labels[key]
+                for key in unkept
+                if key in TEMPLATE_LABELS and labels and key in labels
+            },
+        )
+    whole = _encode(found)
+    if len(whole) <= LARGEST_CONSTRAINTS:
+        return msgspec.Raw(whole), False
+    less = PodConstraints(
+        scheduler_name=found.scheduler_name, never_preempts=found.never_preempts, is_cut=True
+    )
+    return msgspec.Raw(_encode(less)), True
+
+
+_NONE = PodConstraints()
+
+
+def _named(scheduler: str | None) -> str:
+    # Longer names are none: a name in the API has at most 253 characters.
+    return "" if scheduler in (None, DEFAULT_SCHEDULER) else (scheduler or "")[:253]
+
+
+def _affinity(found: Affinity | None) -> Affinity | None:
+    return None if found == Affinity() else found
+
+
+def _is_default(one: Toleration) -> bool:
+    return (
+        one.key in _DEFAULT_TOLERATIONS and one.operator == "Exists" and one.effect == "NoExecute"
+    )
+
+
+def _claims(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
+    for volume in volumes:
+        if volume.persistent_volume_claim is not None:
+            yield volume.persistent_volume_claim.claim_name
+        elif volume.ephemeral is not None:
+            yield f"{pod}-{volume.name}"
+
+
+def _selected(found: PodConstraints) -> Iterator[str]:
+    """The keys of pods' labels that constraints name."""
+    for spread in found.topology_spread_constraints:
+        yield from _keys(spread.label_selector)
+        yield from spread.match_label_keys or ()
+    affinity = found.affinity or Affinity()
+    for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if part is None:
+            continue
+        preferred = (one.pod_affinity_term for one in part.preferred or ())
+        for term in (*(part.required or ()), *preferred):
+            yield from _keys(term.label_selector)
+            yield from term.match_label_keys or ()
+            yield from term.mismatch_label_keys or ()
+
+
+def _keys(selector: LabelSelector | None) -> Iterator[str]:
+    if selector is not None:
+        yield from selector.match_labels or ()
+        for one in selector.match_expressions or ():
+            yield one.key
+
+
+def _is_kept(key: str, policy: LabelPolicy) -> bool:
+    return key in policy.label_keys or key.startswith(policy.label_prefixes)
+
+
+def bounded_taints(taints: Iterable[Taint], room: int) -> tuple[tuple[Taint, ...], bool]:
+    """The taints in the order of the object while there is ``room``, and whether some had to be left out."""
+    kept: list[Taint] = []
+    for one in taints:
+        room -= len(_encode(one)) + 1
+        if room < 0:
+            return tuple(kept), True
+        kept.append(one)
+    return tuple(kept), False
+
+
+def further_labels(
+    labels: dict[str, str] | None, kept: dict[str, str]
+) -> tuple[dict[str, str], bool]:
+    """A node's labels beside those that are kept for reports, and whether some had to be left out."""
+    found: dict[str, str] = {}
+    room = LARGEST_CONSTRAINTS
+    for key in sorted(labels or ()):
+        if key in kept:
+            continue
+        room -= len(_encode(key)) + len(_encode((labels or {})[key])) + 2
+        if room < 0:
+            return found, True
+        found[key] = (labels or {})[key]
+    return found, False
