@@ -47,13 +47,27 @@ class Metric(msgspec.Struct, frozen=True):
     samples: Iterable[Sample]
 
 
+class Counted(msgspec.Struct, frozen=True):
+    """What a histogram counted: by bucket, and in all."""
+
+    counts: tuple[int, ...]
+    sum_us: int
+
+
 class Histogram:
     """How often something took how long."""
 
-    def __init__(self, bounds_us: Sequence[int] = REVIEW_BOUNDS_US) -> None:
+    def __init__(
+        self, bounds_us: Sequence[int] = REVIEW_BOUNDS_US, counted: Counted | None = None
+    ) -> None:
         self._bounds_us = tuple(bounds_us)
-        self._counts = [0] * (len(bounds_us) + 1)
-        self._sum_us = 0
+        self._counts = [0] * (len(bounds_us) + 1) if counted is None else list(counted.counts)
+        self._sum_us = 0 if counted is None else counted.sum_us
+
+    @property
+    def counted(self) -> Counted:
+        """All that was observed, to go on from."""
+        return Counted(tuple(self._counts), self._sum_us)
 
     def observe(self, us: int) -> None:
         """One more, that took ``us`` microseconds: it counts in the first bucket whose bound is not below it."""

@@ -5,27 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from bus.clock import SystemClock
-from bus.errors import EnvelopeError
-from projections.quota_trees.queries import Select, archived
+from projections.quota_trees.queries import Select
 from reactors.catalogue import REACTORS
 from reactors.engine.reasons import explained
 from reactors.engine.replica import Blocked, Replica
+from reactors.engine.snapshots import at
 
 if TYPE_CHECKING:
     from reactors.queue.releasing import Releasing
 
 
 def blocked(select: Select, cluster: str, now_us: int) -> list[Blocked]:
-    """What every reactor of ``cluster`` holds back at ``now_us``. Reads the whole archive: 20 us an event or so."""
-    replica = Replica(REACTORS, cluster)
-    for part in archived(select, cluster, replica.reads):
-        for event in part:
-            try:
-                replica.take(event)
-            except EnvelopeError:
-                # As live readers do: the ledger counts what is parked.
-                continue
-    return replica.blocked(now_us)
+    """What every reactor of ``cluster`` holds back at ``now_us``."""
+    return at(select, REACTORS, cluster).blocked(now_us)
 
 
 def held_back(replica: Replica | None, releasing: Releasing | None) -> list[dict[str, Any]]:

@@ -7,6 +7,7 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
@@ -22,6 +23,7 @@ from reactors.engine.contract import Reactor
 from reactors.engine.replica import Replica
 from reactors.engine.runner import Runner, announce, tick
 from reactors.engine.settings import ReactorPolicy, ReactorSettings
+from reactors.engine.snapshots import Snapshots, at
 
 
 @asynccontextmanager
@@ -38,12 +40,18 @@ async def acting(
     writes_elastic: bool = True,
     reactors: Sequence[Reactor] = REACTORS,
 ) -> AsyncIterator[Runner]:
-    """Decide and act while the body runs. Entered when the history was read and goes by the policies in ``wanted``.
+    """Decide and act while the body runs. Entered when the history was read, from the newest
+    snapshot in the ``ledger`` on, and goes by the policies in ``wanted``.
 
     ``name`` is the cluster's in the history. ``sections``: what is set of reactors, the defaults where nothing is.
     ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
-    clock, replica = clock or SystemClock(), Replica(reactors, name)
+    clock, snapshots = clock or SystemClock(), None
+    if ledger is None:
+        replica = Replica(reactors, name)
+    else:
+        replica = await asyncio.to_thread(at, ledger.select, reactors, name)
+        snapshots = Snapshots(ledger, replica)
     effectors: dict[str, Effector] = {}
     more: list[Callable[[], Coroutine[Any, Any, None]]] = []
     for reactor in reactors:
@@ -56,9 +64,11 @@ async def acting(
         effects = reactor.effects(adapters)
         effectors |= effects.effectors
         more += effects.beside if mode != "off" else ()
-    runner = Runner(replica, transport, clock, effectors)
+    runner = Runner(replica, transport, clock, effectors, snapshots)
     head = await transport.head()
     async with AsyncExitStack() as stack:
+        if snapshots is not None:
+            stack.push_async_callback(snapshots.end)
         await stack.enter_async_context(beside(runner.follow()))
         await runner.reached(head.last_sequence)
         for reactor_name, (mode, policy) in wanted.items():

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from functools import lru_cache
-from typing import Generic
+from typing import ClassVar, Generic
 
 import msgspec
 
@@ -25,6 +25,7 @@ from bus.events.pods import Owner, PodsListed
 from bus.kube.kinds import QUOTA_LABELS
 from projections import timelines
 from projections.cluster.rows import POD, Make, Namespace, R, Row, Workload
+from projections.engine.parts import Part
 
 #: Deleted objects of one store that are remembered.
 GONE_KEPT = 50_000
@@ -95,8 +96,20 @@ class _Part(msgspec.Struct):
         return self.first <= other.first and is_open
 
 
-class ObjectStore(Generic[R]):
+class SavedStore(msgspec.Struct, Generic[R]):
+    """What a snapshot holds of a store."""
+
+    rows: dict[str, R]
+    gone: dict[str, Gone]
+    _ended: dict[str, R]
+    _parts: dict[str, list[_Part]]
+
+
+class ObjectStore(Part, Generic[R]):
     """Follows the objects of one cluster. What an event changed is added to ``changes``."""
+
+    Saved = SavedStore
+    derived: ClassVar[frozenset[str]] = frozenset({"_changes", "_sorted"})
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, ClassVar
 
+import msgspec
+
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved, NodeVanished
@@ -25,7 +27,7 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
 from projections.cluster import rows
 from projections.cluster.index import Index
-from projections.cluster.objects import Change, Gone, ObjectStore
+from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
 from projections.cluster.rows import (
     POD,
     Namespace,
@@ -35,6 +37,8 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
+from projections.cluster.sharing import share
+from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
@@ -43,11 +47,30 @@ DEPTH = 8
 _NODE, _CLASS = Node.kind, PriorityClass.kind
 
 
-class ClusterState:
+class SavedCluster(msgspec.Struct):
+    """What a snapshot holds of the state of a cluster."""
+
+    _pods: SavedStore[Pod]
+    _workloads: SavedStore[Workload]
+    _nodes: SavedStore[Node]
+    _quotas: SavedStore[Quota]
+    _classes: SavedStore[PriorityClass]
+    namespaces: dict[str, Namespace]
+
+
+class ClusterState(Part):
     """Of one cluster: who folds gives it that cluster's events only.
 
     Rows are read, never written.
     """
+
+    Saved = SavedCluster
+    derived = frozenset(
+        {
+            "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
+            "_assumed",
+        }
+    )  # fmt: skip
 
     #: The facts that change it.
     reads: ClassVar[tuple[type[Fact], ...]]
@@ -90,6 +113,15 @@ class ClusterState:
             before, after = change.before, change.after
             if not isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self.index.put(before, after, self._store(change.kind).rows)
+
+    def restore(self, saved: SavedCluster) -> None:
+        """Become what was saved, in a new state. The index follows from the rows."""
+        assert not self._assumed
+        super().restore(saved)
+        share((*self.pods.values(), *self.workloads.values()))
+        for store in (self._pods, self._workloads, self._nodes, self._quotas, self._classes):
+            for row in store.rows.values():
+                self.index.put(None, row, store.rows)
 
     def changes(self, event: Event) -> Sequence[Change]:
         """What ``event`` changed, in order, if it is the one that was folded last; nothing otherwise."""

@@ -56,6 +56,29 @@ parked = sa.Table(
     sqlite_strict=True,
 )
 
+#: States of readers of the history as they were after the event ``sequence``: what a start and a look back begin with.
+snapshots = sa.Table(
+    "snapshots",
+    METADATA,
+    # Whose state it is, and of which cluster.
+    sa.Column("name", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
+    # By which rules and in which shape it was written: what differs is not read.
+    sa.Column("version", sa.Text, nullable=False),
+    # The event's time, the history that it belongs to, and the chain's value there.
+    sa.Column("time_us", Integer, nullable=False),
+    sa.Column("stream", sa.Text, nullable=False),
+    sa.Column("stream_created_us", Integer, nullable=False),
+    sa.Column("incarnation", sa.Integer, nullable=False),
+    sa.Column("chain", sa.LargeBinary, nullable=False),
+    # SHA-256 over all other columns.
+    sa.Column("digest", sa.LargeBinary, nullable=False),
+    # MessagePack of named fields, zstandard.
+    sa.Column("state", sa.LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
 #: Heads of the chain, signed: what a copy kept elsewhere is compared with.
 heads = sa.Table(
     "heads",

@@ -13,8 +13,9 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from bus.events.admissions import QuotaSpec
+from projections.engine.parts import Part
 from projections.quota_trees.elastic.admission import refusal
-from projections.quota_trees.elastic.incremental import ElasticTree, PodSums
+from projections.quota_trees.elastic.incremental import ElasticTree, PodSums, SavedElasticTree
 from projections.quota_trees.elastic.shape import ROOT, Quota, add
 from projections.quota_trees.elastic.tree import Figures
 from projections.quota_trees.unmet import Unmet
@@ -30,8 +31,18 @@ def quota_of(name: str, parent: str, spec: QuotaSpec) -> Quota:
     )  # fmt: skip
 
 
-class Elastic:
+class SavedElastic(msgspec.Struct):
+    """What a snapshot holds of the elastic side of a tree."""
+
+    _tree: SavedElasticTree
+    is_used: bool
+    _counted: list[tuple[Unmet, dict[str, int]]]
+
+
+class Elastic(Part):
     """Runtimes of one tree, kept as quotas, charges and capacity change."""
+
+    Saved = SavedElastic
 
     def __init__(self) -> None:
         self._tree = ElasticTree()

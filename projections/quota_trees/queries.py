@@ -30,9 +30,10 @@ def archived(
     *,
     key: str | None = None,
     after: int = 0,
+    until: int | None = None,
     apart: bool = True,
 ) -> Iterator[list[Event]]:
-    """The events of these types, of one ``key`` or all, in order, some thousand at a time.
+    """The events of these types, of one ``key`` or all, after one sequence and up to another, in order, some thousand at a time.
 
     Decisions that were stored together come one by one, all with one sequence; as they were stored if not ``apart``, which is
     what readers of the history take.
@@ -42,6 +43,8 @@ def archived(
     chosen = [columns.cluster == cluster, columns.type.in_(sorted(asked)), columns.defect == ""]
     if key is not None:
         chosen.append(columns.key == key)
+    if until is not None:
+        chosen.append(columns.sequence <= until)
     while True:
         query = sa.select(events).where(*chosen, columns.sequence > after)
         rows = select(query.order_by(columns.sequence).limit(PART))

@@ -15,6 +15,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
+from projections.engine.parts import Part
 from projections.quota_trees.keys import charged
 
 #: So long a refused ask counts. Five minutes: the controllers of Kubernetes ask again within five minutes for as long as a
@@ -52,8 +53,16 @@ class Unmet(msgspec.Struct, frozen=True):
 _Name = tuple[str, str, str]
 
 
-class Refused:
+class SavedRefused(msgspec.Struct):
+    """What a snapshot holds of refused asks."""
+
+    _found: dict[_Name, tuple[Unmet, int]]
+
+
+class Refused(Part):
     """The refused asks of one tree, the one that was asked longest ago first."""
+
+    Saved = SavedRefused
 
     def __init__(self) -> None:
         #: With the moment of the last ask.

@@ -13,15 +13,18 @@ from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from typing import Protocol
 
+import msgspec
+
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
 from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
+from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import ANY_OWNER, Grant, Node
-from reactors.admission.lives import DEPTH, Lives, Undo
+from reactors.admission.lives import DEPTH, Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object, Objects
 from reactors.admission.owners import NODE, is_covering, is_open
@@ -59,8 +62,20 @@ class Seen(Protocol):
         ...
 
 
-class Coverage:
+class SavedCoverage(msgspec.Struct):
+    """What a snapshot holds of the coverage."""
+
+    lives: SavedLives
+    _waiting: dict[str, set[str]]
+    _since_us: dict[str, int]
+    _own_gone: dict[str, None]
+
+
+class Coverage(Part):
     """Kept by a view, whose objects it reads; ``charges`` None: nobody asks what lives below owners."""
+
+    Saved = SavedCoverage
+    derived = frozenset({"_view", "_charges"})
 
     def __init__(self, view: Seen, charges: Charges | None) -> None:
         self._view = view

@@ -5,6 +5,8 @@ Which of one name counts, and which serves a namespace, is the ledger's rule: :m
 
 from __future__ import annotations
 
+import msgspec
+
 from projections.quota_trees.elastic import served
 from projections.quota_trees.shape import ELASTIC
 from reactors.admission.mapping import QuotaRef
@@ -14,8 +16,16 @@ from reactors.admission.reconcile import SeenQuota
 NAMESAKE = "quota-namesake"
 
 
+class SavedQuotas(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    _found: dict[str, dict[str, SeenQuota]]
+
+
 class ElasticQuotas(served.ElasticQuotas[SeenQuota]):
     """Every ElasticQuota that was seen and not seen to be gone."""
+
+    Saved = SavedQuotas
 
     def place(self, namespace: str) -> QuotaRef | None:
         """The quota of a namespace whose workloads name none; None for none.

@@ -19,6 +19,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from projections import timelines
+from projections.engine.parts import Part
 from projections.quota_trees.keys import EXPECTED
 from projections.quota_trees.shape import LANDED_US
 
@@ -66,8 +67,32 @@ class _Pod(msgspec.Struct, gc=False, eq=False):
     listed_us: int = 0
 
 
-class Lives:
+class SavedPod(msgspec.Struct):
+    """What a snapshot holds of a pod. ``node``: the uid of what it is below."""
+
+    uid: str
+    node: str
+    amounts: dict[str, int]
+    seen: dict[str, int]
+    version: str
+    seen_us: int
+    until_us: int
+    listed_us: int
+
+
+class SavedLives(msgspec.Struct):
+    """What a snapshot holds of live pods and their owners."""
+
+    nodes: list[_Node]
+    pods: list[SavedPod]
+    _expected: list[tuple[int, str, bool]]
+
+
+class Lives(Part):
     """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+
+    Saved = SavedLives
+    derived = frozenset({"_parent_of", "_mark", "_nodes", "_pods"})
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
         """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
@@ -78,6 +103,30 @@ class Lives:
         self._pods: dict[str, dict[str, _Pod]] = {}
         #: (until, uid, is a pod) of what is expected, oldest first.
         self._expected: deque[tuple[int, str, bool]] = deque()
+
+    def saved(self) -> SavedLives:
+        """What a snapshot holds."""
+        pods = [
+            SavedPod(
+                uid, pod.node.uid, dict(pod.amounts), dict(pod.seen), pod.version, pod.seen_us, pod.until_us,
+                pod.listed_us,
+            )
+            for bucket in self._pods.values()
+            for uid, pod in bucket.items()
+        ]  # fmt: skip
+        return SavedLives([*self._nodes.values()], pods, [*self._expected])
+
+    def restore(self, saved: SavedLives) -> None:
+        """Become what was saved, in a new one. Pods that are written alike share what they count."""
+        self._nodes = {node.uid: node for node in saved.nodes}
+        self._expected.extend(saved._expected)
+        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}
+        for one in saved.pods:
+            amounts = alike.setdefault(tuple(one.amounts.items()), one.amounts)
+            seen = alike.setdefault(tuple(one.seen.items()), one.seen)
+            node = self._nodes[one.node]
+            pod = _Pod(node, amounts, seen, one.version, one.seen_us, one.until_us, one.listed_us)
+            self._pods.setdefault(one.uid[:2], {})[one.uid] = pod
 
     # questions
 

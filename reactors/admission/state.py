@@ -20,11 +20,12 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.vocabulary import Fact, read
 from projections.attribution import Rule
 from projections.cluster import POD, Change, ClusterState, Gone, Pod, Workload, rows
+from projections.engine.parts import Part
 from projections.quota_trees import Node
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import rule_of
-from reactors.admission.coverage import Charges, Coverage, names_owner
-from reactors.admission.elastics import ElasticQuotas
+from reactors.admission.coverage import Charges, Coverage, SavedCoverage, names_owner
+from reactors.admission.elastics import ElasticQuotas, SavedQuotas
 from reactors.admission.mapping import LABEL, QuotaRef, counted, place, types_of
 from reactors.admission.objects import Object, Objects
 from reactors.admission.reconcile import Seen, SeenQuota
@@ -33,8 +34,26 @@ from reactors.admission.reconcile import Seen, SeenQuota
 GONE_KEPT = 10_000
 
 
-class AdmissionState:
+class SavedAdmission(msgspec.Struct):
+    """What a snapshot holds of it; the state of the cluster is saved beside it."""
+
+    cluster: str
+    _own: set[str]
+    quotas: dict[tuple[str, str], SeenQuota]
+    elastics: SavedQuotas
+    _rules: dict[str, Rule]
+    _ending: dict[str, Gone]
+    changed: set[str]
+    changed_quotas: set[tuple[str, str]]
+    has_new_capacity: bool
+    coverage: SavedCoverage
+
+
+class AdmissionState(Part):
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
+
+    Saved = SavedAdmission
+    derived = frozenset({"_folds", "state", "objects", "requires_namespaces"})
 
     #: The facts by which it says to which quota an object belongs.
     places: ClassVar[tuple[type[Fact], ...]] = (

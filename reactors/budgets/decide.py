@@ -77,7 +77,7 @@ def exhaustion_of(fact: BudgetJudged) -> Exhaustion:
 def _before(state: BudgetState, place: Place) -> tuple[Exhaustion, Phase] | None:
     """What was judged last: by this process, or before it began, or by another one since."""
     kept = (state.kept or {}).get(place)
-    said = state.judged.get(place)
+    said = state.said(place)
     if said is not None and (kept is None or said.at_s > kept[0].at_s):
         return exhaustion_of(said), Phase(said.phase)
     return kept

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
+import msgspec
+
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.budgets import BudgetJudged
@@ -12,6 +14,7 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState
+from projections.engine.parts import Part
 from reactors.budgets import NAME
 from reactors.engine.contract import Review
 
@@ -39,8 +42,18 @@ class LedgerRead(Review, frozen=True):
     standings: Mapping[Place, BudgetStatus]
 
 
-class BudgetState:
+class SavedBudgets(msgspec.Struct):
+    """What a snapshot holds of budgets."""
+
+    judged: dict[Place, BudgetJudged]
+    untold: dict[str, tuple[Event, BudgetJudged]]
+
+
+class BudgetState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
+
+    Saved = SavedBudgets
+    derived = frozenset({"kept", "_taken_away"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (BudgetJudged, NoticeSettled, ClockTicked)
 
@@ -50,6 +63,8 @@ class BudgetState:
         self.judged: dict[Place, BudgetJudged] = {}
         #: What this process judged since, at its newest look; None: it did not look yet.
         self.kept: Evaluated | None = None
+        #: Budgets that were judged once, and were not there at this process's newest look.
+        self._taken_away: set[Place] = set()
         #: By id of the event: judgements that nobody was told of.
         self.untold: dict[str, tuple[Event, BudgetJudged]] = {}
 
@@ -68,11 +83,16 @@ class BudgetState:
 
     def _judged(self, fact: BudgetJudged) -> None:
         place = (fact.quota, fact.key)
-        known = self.judged.get(place)
+        known = self.said(place)
         if known is None or fact.at_s >= known.at_s:
             self.judged[place] = fact
+            self._taken_away.discard(place)
 
     def keep(self, judged: Evaluated) -> None:
         """Take in what this process judged; a budget that is not among it was taken away, and begins anew if it comes back."""
         self.kept = judged
-        self.judged = {place: one for place, one in self.judged.items() if place in judged}
+        self._taken_away = self.judged.keys() - judged.keys()
+
+    def said(self, place: Place) -> BudgetJudged | None:
+        """The newest judgement of a budget in the history; None where the budget was taken away since."""
+        return None if place in self._taken_away else self.judged.get(place)

@@ -41,7 +41,8 @@ from bus.notebooks import kubeflow
 from projections import activity
 from projections.activity import Activity
 from projections.cluster import Change, ClusterState, Pod, Workload
-from reactors.culling.kubeflow.passes import CullerPasses
+from projections.engine.parts import Part, SavedDecision
+from reactors.culling.kubeflow.passes import CullerPasses, SavedPasses
 from reactors.culling.policy import KubeflowRules
 from reactors.engine.interlocks import JUMP_US
 
@@ -62,9 +63,35 @@ class ActiveWarning(msgspec.Struct, frozen=True):
     is_told: bool = False
 
 
-class CullingState:
+class SavedWarning(msgspec.Struct):
+    """What a snapshot holds of a warning."""
+
+    at_us: int
+    decision: SavedDecision
+    is_told: bool
+
+
+class SavedCulling(msgspec.Struct):
+    """What a snapshot holds of culling."""
+
+    activity: dict[str, Activity]
+    images: dict[str, str]
+    warnings: dict[str, SavedWarning]
+    stopped: dict[str, SavedDecision]
+    awaited: dict[str, SavedDecision]
+    rests_until_us: dict[str, int]
+    culls: dict[str, SavedDecision]
+    restores: dict[str, SavedDecision]
+    counts: dict[tuple[str, str], tuple[int, int]]
+    ticked_us: int
+    books: SavedPasses
+
+
+class CullingState(Part):
     """Kept by :class:`reactors.engine.contract.State`. All maps are by pod uid unless they say otherwise."""
 
+    Saved = SavedCulling
+    derived = frozenset({"state", "warned"})
     reads: ClassVar[tuple[type[Fact], ...]] = (
         NotebookSampled, PodState, WorkloadObserved, WorkloadVanished, PodsListed, ObjectsListed,
         NamespaceObserved, ClockTicked, PolicyChanged, Warn, Withdraw, Cull, Restore, EffectSettled,
@@ -102,6 +129,22 @@ class CullingState:
             self.ticked_us = event.time_us
         else:
             self._own(fact, event)
+
+    @property
+    def warnings(self) -> dict[str, SavedWarning]:
+        """What a snapshot holds of the warnings."""
+        return {
+            uid: SavedWarning(one.at_us, SavedDecision.of(one.decision), one.is_told)
+            for uid, one in self.warned.items()
+        }
+
+    def restore(self, saved: SavedCulling) -> None:
+        """Become what was saved, in a new state."""
+        super().restore(saved)
+        self.warned = {
+            uid: ActiveWarning(one.at_us, one.decision.decision, one.is_told)
+            for uid, one in saved.warnings.items()
+        }
 
     # what was seen
 

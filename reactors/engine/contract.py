@@ -65,7 +65,10 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class State(Protocol):
-    """What a reactor knows beside the state of the cluster, which it reads and never writes."""
+    """What a reactor knows beside the state of the cluster, which it reads and never writes.
+
+    A snapshot holds it: see :class:`projections.engine.parts.Part`, whose ways these are.
+    """
 
     #: The facts that change it, or bases of them. It is given no others, and a process reads no others for it.
     reads: ClassVar[tuple[type[Fact], ...]]
@@ -74,6 +77,16 @@ class State(Protocol):
         """Fold one event of this cluster, which the cluster's state took before; own decisions come once each, from the
         moment they are made. Total and pure but for the state itself.
         """
+
+    @property
+    def Saved(self) -> type[msgspec.Struct]:  # noqa: N802
+        """The shape of what a snapshot holds of it."""
+
+    def saved(self) -> Any:
+        """What a snapshot holds of it."""
+
+    def restore(self, saved: Any) -> None:
+        """Become what was saved, in a new state beside the restored state of the cluster."""
 
 
 class Reactor(msgspec.Struct, frozen=True, kw_only=True):

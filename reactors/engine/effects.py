@@ -12,14 +12,25 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+import msgspec
+
 from bus.envelope import Event
 from bus.events.decisions import Decision, EffectSettled, Result
 from bus.events.vocabulary import Fact
+from projections.engine.parts import Part, SavedDecision
 from reactors.engine.policies import Current
 
 
-class Effects:
+class SavedEffects(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    outstanding: dict[str, SavedDecision]
+
+
+class Effects(Part):
     """Every outstanding decision, by id, the oldest first."""
+
+    Saved = SavedEffects
 
     reads: ClassVar[tuple[type[Fact], ...]] = (Decision, EffectSettled)
 

@@ -27,6 +27,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections.engine.parts import Part, SavedDecision
 from reactors.engine.settings import Pace
 
 WINDOW_US = 300 * SECOND_US
@@ -48,8 +49,22 @@ class _List(msgspec.Struct):
     lost: int = 0
 
 
-class Interlocks:
+class SavedInterlocks(msgspec.Struct):
+    """What a snapshot holds of the interlocks."""
+
+    ticked_us: int
+    _reason: str
+    _until_us: int
+    _pending: str
+    _seen_us: dict[str, dict[str, int]]
+    _lists: dict[str, _List]
+    _recent: list[SavedDecision]
+
+
+class Interlocks(Part):
     """Folded from the events of a cluster."""
+
+    Saved = SavedInterlocks
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodObserved, PodVanished, PodsListed, WorkloadObserved, WorkloadVanished, ObjectsListed,

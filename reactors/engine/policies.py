@@ -17,6 +17,7 @@ from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
+from projections.engine.parts import Part
 from reactors.engine.settings import ReactorPolicy
 
 
@@ -28,8 +29,27 @@ class Current(msgspec.Struct, frozen=True):
     digest: str
 
 
-class Policies:
+class SavedPolicy(msgspec.Struct):
+    """What a snapshot holds of one policy."""
+
+    mode: Mode
+    policy: dict[str, Any]
+    digest: str
+
+
+class SavedPolicies(msgspec.Struct):
+    """What a snapshot holds of all of them."""
+
+    is_paused: bool
+    pause_reason: str
+    current: dict[str, SavedPolicy]
+
+
+class Policies(Part):
     """``types``: reactor to the class of its policy. Others are not known here, and left out."""
+
+    Saved = SavedPolicies
+    derived = frozenset({"_types", "_current"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (PauseChanged, PolicyChanged)
 
@@ -54,6 +74,21 @@ class Policies:
                     "a policy cannot be read", reactor=fact.reactor, errors=error.error_count()
                 ) from error
             self._current[fact.reactor] = Current(fact.mode, policy, fact.digest)
+
+    def saved(self) -> SavedPolicies:
+        """What a snapshot holds, policies as their facts say them."""
+        current = {
+            name: SavedPolicy(one.mode, _canonical(one.policy), one.digest)
+            for name, one in self._current.items()
+        }
+        return SavedPolicies(self.is_paused, self.pause_reason, current)
+
+    def restore(self, saved: SavedPolicies) -> None:
+        """Become what was saved. Raises ValueError or KeyError for a policy that this program cannot read."""
+        self.is_paused, self.pause_reason = saved.is_paused, saved.pause_reason
+        for name, one in saved.current.items():
+            policy = self._types[name].model_validate(one.policy)
+            self._current[name] = Current(one.mode, policy, one.digest)
 
     def of(self, reactor: str) -> Current | None:
         """What holds for a reactor; None = nobody said, so it does nothing."""

@@ -18,10 +18,12 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import Decision, Evict
 from bus.events.vocabulary import Fact, read
 from projections.cluster import ClusterState
+from projections.cluster.state import SavedCluster
+from projections.engine.parts import Part, shape
 from reactors.engine.contract import ProposedDecision, Reactor, Review, State, Trigger, decision_id
-from reactors.engine.effects import Effects
-from reactors.engine.interlocks import Interlocks
-from reactors.engine.policies import Current, Policies
+from reactors.engine.effects import Effects, SavedEffects
+from reactors.engine.interlocks import Interlocks, SavedInterlocks
+from reactors.engine.policies import Current, Policies, SavedPolicies
 
 #: Most decisions on one trigger: they are one atomic batch, and the next tick comes soon.
 MOST = 500
@@ -35,8 +37,25 @@ class Blocked(msgspec.Struct, frozen=True):
     until_us: int = 0
 
 
-class Replica:
+class SavedReplica(msgspec.Struct):
+    """What a snapshot holds of a replica: all of it, each reactor's own state by the reactor's name."""
+
+    sequence: int
+    last: dict[str, int]
+    cluster_state: SavedCluster
+    interlocks: SavedInterlocks
+    effects: SavedEffects
+    policies: SavedPolicies
+    own: dict[str, msgspec.Raw]
+
+
+class Replica(Part):
     """What is known and decided in ``cluster``. Events of other clusters change nothing."""
+
+    Saved = SavedReplica
+    derived = frozenset(
+        {"cluster", "reactors", "states", "withheld", "_ahead", "_triggers", "_takers"}
+    )
 
     def __init__(self, reactors: Sequence[Reactor], cluster: str) -> None:
         self.cluster = cluster
@@ -71,6 +90,31 @@ class Replica:
     def reads(self) -> tuple[str, ...]:
         """The types of the events that change it, as its parts declare them. Nothing else needs to be read for it."""
         return tuple(self._takers)
+
+    @property
+    def version(self) -> str:
+        """What a snapshot must have been saved as to be restored here: these reactors by their rules, and parts of this shape."""
+        parts = (SavedReplica, *(state.Saved for state in self.states.values()))
+        decisions = (fact for fact in VOCABULARY.values() if issubclass(fact, Decision))
+        rules = [f"{one.name} {one.version}" for one in self.reactors.values()]
+        return "\n".join([*rules, shape(*parts, *decisions)])
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is the fold of the history up to its sequence: no own decision is still to be read."""
+        return not self._ahead
+
+    @property
+    def own(self) -> dict[str, msgspec.Raw]:
+        """What a snapshot holds of each reactor's own state."""
+        encode = msgspec.msgpack.encode
+        return {name: msgspec.Raw(encode(state.saved())) for name, state in self.states.items()}
+
+    def restore(self, saved: SavedReplica) -> None:
+        """Become what was saved, in a new replica of the same reactors. Raises ValueError or KeyError where that is wrong."""
+        super().restore(saved)
+        for name, state in self.states.items():
+            state.restore(msgspec.msgpack.decode(saved.own[name], type=state.Saved))
 
     def take(self, event: Event) -> None:
         """Fold the next event. Raises EnvelopeError for one that cannot be read, UnsupportedVersionError for newer ones."""

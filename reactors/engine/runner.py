@@ -43,6 +43,7 @@ from reactors.engine.effects import hindrance
 from reactors.engine.policies import policy_changed
 from reactors.engine.replica import Replica, decision_event
 from reactors.engine.settings import ReactorPolicy
+from reactors.engine.snapshots import Snapshots
 
 #: A trigger that is read later than this after it was said is not decided on: the next one comes soon.
 LATE_US = 30 * SECOND_US
@@ -53,7 +54,7 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
-    """Runs ``replica`` live. ``effectors`` by wire type of their decisions."""
+    """Runs ``replica`` live. ``effectors`` by wire type of their decisions; ``snapshots`` writes some of it now and then."""
 
     def __init__(
         self,
@@ -61,6 +62,7 @@ class Runner:
         transport: Transport,
         clock: Clock,
         effectors: Mapping[str, Effector],
+        snapshots: Snapshots | None = None,
     ) -> None:
         self.replica = replica
         #: Events that could not be read. Not 0 means that somebody writes who should not.
@@ -68,20 +70,25 @@ class Runner:
         self._transport = transport
         self._clock = clock
         self._effectors = effectors
+        self._snapshots = snapshots
         #: Decision to when it may be tried again, seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
         #: When this process did destructive decisions, by reactor, the oldest first; microseconds UTC.
         self._done_us: dict[str, list[int]] = {}
+        #: Decisions that this process settled; their outcome may still have to be read.
+        self._settled: set[str] = set()
         #: Triggers up to here are history.
         self._past = 0
         self._moved = asyncio.Event()
 
     async def follow(self) -> None:
-        """Read the history for ever, and decide."""
+        """Read the history after what the replica knows, for ever, and decide."""
         self._past = (await self._transport.head()).last_sequence
-        async for events in self._transport.read(after=0, linger_seconds=0.0):
+        async for events in self._transport.read(after=self.replica.sequence, linger_seconds=0.0):
             for event in events:
                 await self.take(event)
+            if self._snapshots is not None:
+                self._snapshots.offer()
             self._wake()
 
     async def take(self, event: Event) -> None:
@@ -153,7 +160,11 @@ class Runner:
     async def work(self) -> None:
         """Try every outstanding decision once. What fails for now stays outstanding."""
         now = asyncio.get_running_loop().time()
-        for decision in list(self.replica.effects.outstanding.values()):
+        outstanding = self.replica.effects.outstanding
+        self._settled &= outstanding.keys()
+        for decision in list(outstanding.values()):
+            if decision.id in self._settled:
+                continue
             if self.replica.policies.is_paused and not decision.is_asked:
                 continue
             if self._again_at.get(decision.id, 0.0) > now or self._is_too_much(decision):
@@ -222,7 +233,7 @@ class Runner:
         except WrongExpectationError:
             _log.info("decision %s was settled by another process", decision.id)
         # Until it is read, what was settled must not be tried again.
-        self.replica.effects.outstanding.pop(decision.id, None)
+        self._settled.add(decision.id)
         self._again_at.pop(decision.id, None)
         crashpoint("effect.after_settle")
 

@@ -16,6 +16,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import ClassVar
 
+import msgspec
+
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.errors import HistoryDivergedError
@@ -27,16 +29,18 @@ from bus.events.pods import PodsListed, PodState
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from projections.cluster import POD, Change, ClusterState, Pod
+from projections.engine.parts import Part, SavedDecision
 from projections.quota_trees import Node, Tree
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quota_trees.tree import Fact as Entry
+from projections.quota_trees.tree import SavedTree, restored
 from reactors import reclaim
 from reactors.admission.mapping import QuotaRef
 from reactors.admission.owners import COVERING
-from reactors.admission.state import AdmissionState
+from reactors.admission.state import AdmissionState, SavedAdmission
 from reactors.evictions import NAME
 from reactors.queue.plan import count_all
-from reactors.queue.state import QueueState
+from reactors.queue.state import QueueState, SavedQueues
 from reactors.reclaim import Watch
 
 #: After a refusal, by a disruption budget say, so long nothing is tried on that pod; each further refusal doubles it up
@@ -55,8 +59,29 @@ GRACE_OVER = "GraceOver"
 Placed = dict[tuple[str, str], list[Pod]]
 
 
-class EvictionState:
+class SavedEvictions(msgspec.Struct):
+    """What a snapshot holds of evictions."""
+
+    bound: int
+    seen: SavedAdmission
+    lines: SavedQueues
+    trees: dict[str, SavedTree]
+    spent: dict[tuple[str, str], BudgetJudged]
+    watches: dict[str, Watch]
+    is_watching: bool
+    awaited: dict[str, SavedDecision]
+    rests_until_us: dict[str, int]
+    refusals: dict[str, int]
+    shadowed: set[str]
+    yielding: dict[str, SavedDecision]
+    counts: dict[tuple[str, str], int]
+
+
+class EvictionState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
+
+    Saved = SavedEvictions
+    derived = frozenset({"_state"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *AdmissionState.reads, *QueueState.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
@@ -127,6 +152,11 @@ class EvictionState:
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
             self._settled(fact, event.time_us)
+
+    def restore(self, saved: SavedEvictions) -> None:
+        """Become what was saved, in a new state beside the restored state of its cluster."""
+        super().restore(saved)
+        self.trees = {name: restored(tree) for name, tree in saved.trees.items()}
 
     def _entered(self, entries: Sequence[Entry], event: Event) -> None:
         tree = self.trees.setdefault(event.key, Tree(event.key))

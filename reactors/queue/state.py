@@ -11,6 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from typing import ClassVar
 
+import msgspec
+
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
@@ -20,7 +22,8 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.queues import QueueOrdered
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.metrics import Histogram
+from bus.metrics import Counted, Histogram
+from projections.engine.parts import Part
 from projections.quota_trees import Grant, Node
 from reactors.admission.decide import Request
 from reactors.admission.mapping import QuotaRef, types_of
@@ -38,12 +41,30 @@ WAIT_BOUNDS_US = tuple(
 )
 
 
-class QueueState:
+class SavedQueues(msgspec.Struct):
+    """What a snapshot holds of the queues."""
+
+    _held: set[str]
+    _moved: dict[str, int | None]
+    _stopped: set[str]
+    _released: dict[str, int]
+    _passed: dict[str, str]
+    _starting: dict[str, int]
+    _returning: set[str]
+    counted: dict[str, Counted]
+    returned: int
+    changes: int
+
+
+class QueueState(Part):
     """Follows one cluster; the view must have taken each event before it.
 
     Only events change it, so that what it says at a place of the history is a function of the history; and it holds nothing of
     what is gone.
     """
+
+    Saved = SavedQueues
+    derived = frozenset({"_view", "waits"})
 
     #: The facts that say who waits, and in which order.
     orders: ClassVar[tuple[type[Fact], ...]] = (
@@ -74,6 +95,17 @@ class QueueState:
         self.returned = 0
         #: Grows with everything that may change who comes next.
         self.changes = 0
+
+    @property
+    def counted(self) -> dict[str, Counted]:
+        """What the histograms of waits counted, by quota."""
+        return {quota: waits.counted for quota, waits in self.waits.items()}
+
+    def restore(self, saved: SavedQueues) -> None:
+        """Become what was saved, in a new one."""
+        super().restore(saved)
+        counted = saved.counted.items()
+        self.waits = {quota: Histogram(WAIT_BOUNDS_US, one) for quota, one in counted}
 
     @property
     def cluster(self) -> str:

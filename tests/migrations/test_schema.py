@@ -178,6 +178,7 @@ def test_the_versions_of_a_ledger_written_before_are_taken_over(made, numbers, t
     schema.upgrade(made)
     with made.begin() as connection:
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'")
+        connection.exec_driver_sql("DROP TABLE snapshots")
         row = ("ledger", numbers, "s", 1, 1, 0, b"", b"", 0)
         connection.execute(checkpoints.insert().values(row))
 

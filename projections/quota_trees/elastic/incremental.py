@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from projections.engine.parts import Part
 from projections.quota_trees.elastic.admission import Level
 from projections.quota_trees.elastic.runtime import Claim, floor, runtimes
 from projections.quota_trees.elastic.scaling import scaled_mins
@@ -95,8 +96,19 @@ class _Node:
         return max(self.allocated.get(key, 0), self.quota.min.get(key, 0))
 
 
-class ElasticTree:
+class SavedElasticTree(msgspec.Struct):
+    """What a snapshot holds of a tree: what it was told. All sums and divisions follow from that."""
+
+    _cluster: dict[str, int]
+    _pods: dict[str, PodSums]
+    quotas: list[Quota]
+
+
+class ElasticTree(Part):
     """Quotas, their pods' sums and the cluster's total, in any order; figures of any quota."""
+
+    Saved = SavedElasticTree
+    derived = frozenset({"_mode", "_nodes", "_groups", "_circular"})
 
     def __init__(self, mode: Mode = Mode()) -> None:
         self._mode = mode
@@ -105,6 +117,17 @@ class ElasticTree:
         self._nodes: dict[str, _Node] = {}
         self._groups: dict[str, _Group] = {}
         self._circular: set[str] = set()
+
+    def saved(self) -> SavedElasticTree:
+        """What it was told, the quota that was told last behind the others."""
+        quotas = [node.quota for node in self._nodes.values()]
+        return SavedElasticTree(self._cluster, self._pods, quotas)
+
+    def restore(self, saved: SavedElasticTree) -> None:
+        """Become what was saved, in a new tree."""
+        self._cluster, self._pods = saved._cluster, saved._pods
+        for quota in saved.quotas:
+            self.set_quota(quota)
 
     def set_cluster(self, allocatable: Resources) -> None:
         """What all nodes have; what the system and the default quota use is taken off here."""

@@ -13,8 +13,9 @@ Source: Koordinator's ``ElasticQuota`` and that of scheduler-plugins, which is o
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
+from projections.engine.parts import Part
 from projections.quota_trees.elastic.shape import Quota
 from projections.quota_trees.elastic.topology import Topology
 
@@ -58,8 +59,10 @@ class Seen(Protocol):
 Q = TypeVar("Q", bound=Seen)
 
 
-class ElasticQuotas(Generic[Q]):
+class ElasticQuotas(Part, Generic[Q]):
     """Every ElasticQuota that was seen and not seen to be gone."""
+
+    derived = frozenset({"_topology", "_namesakes"})
 
     def __init__(self) -> None:
         #: By name and namespace.
@@ -67,6 +70,12 @@ class ElasticQuotas(Generic[Q]):
         self._topology = Topology()
         #: By namespace, the names of quotas that lie there and do not count.
         self._namesakes: dict[str, set[str]] = {}
+
+    def restore(self, saved: Any) -> None:
+        """Become what was saved, in a new one. What counts and whom it serves follows from the quotas."""
+        super().restore(saved)
+        for name, found in self._found.items():
+            self._place(name, min(found.values(), key=_age))
 
     def take(self, seen: Q) -> tuple[Q, bool]:
         """The quota of this name that counts now, and whether pods without a label may belong elsewhere than before.

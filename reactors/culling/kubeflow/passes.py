@@ -10,6 +10,7 @@ Source: docs/culling.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -17,6 +18,7 @@ from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
 from bus.kube.crds.culling import KUBEFLOW_KEYS, STOPPED
 from bus.notebooks import kubeflow
+from projections.engine.parts import Part
 from reactors.culling.kubeflow.annotations import Annotations, Notebook, without_bookkeeping
 from reactors.culling.kubeflow.reconcile import reconcile
 from reactors.culling.policy import KubeflowRules
@@ -37,12 +39,32 @@ class CullerPass(msgspec.Struct, frozen=True):
     looked_us: int = 0
 
 
-class CullerPasses:
+class SavedPasses(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    rules: dict[str, Any] | None
+    _books: dict[tuple[str, str], CullerPass]
+
+
+class CullerPasses(Part):
     """Every Notebook, by namespace and name. ``rules`` None = Kubeflow's rules do not decide, and there are no passes."""
+
+    Saved = SavedPasses
 
     def __init__(self) -> None:
         self.rules: KubeflowRules | None = None
         self._books: dict[tuple[str, str], CullerPass] = {}
+
+    def saved(self) -> SavedPasses:
+        """What a snapshot holds."""
+        rules = self.rules.model_dump(mode="json") if self.rules is not None else None
+        return SavedPasses(rules, self._books)
+
+    def restore(self, saved: SavedPasses) -> None:
+        """Become what was saved. Raises ValueError for rules that this program cannot read."""
+        self._books = saved._books
+        if saved.rules is not None:
+            self.rules = KubeflowRules.model_validate(saved.rules)
 
     def begin(self, rules: KubeflowRules | None) -> None:
         """Go by these from now on, and by what stands on the Notebooks: what was not written there, no culler would find."""

@@ -1,0 +1,141 @@
+"""ADAPTER: snapshots in the ledger: written whole or not at all, kept thin, and read only where they are right.
+
+A snapshot holds what a reader of the history knew after one event. It is right if nothing in it changed (digest), it was
+written by the same rules in the same shape (version), and it belongs to this history: stream, incarnation, and the chain's
+value at its sequence are those of the ledger. A wrong one is passed over for an older one; without any, the history is read from
+its beginning. So a snapshot is never needed, and may be deleted at any time.
+
+Source: docs/architecture.md (snapshots); docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+import zstandard
+
+from bus.clock import SECOND_US
+from bus.crashpoints import crashpoint
+from projections.engine.store import Store
+from projections.engine.tables import checkpoints, events, snapshots
+
+#: Version of the form in which all snapshots are written, and of what no part's shape shows: it grows when a fold gives another
+#: state for the same history.
+FORM = 1
+
+#: The newest that are kept, and after them the newest of each day, of so many days.
+NEWEST = 3
+DAYS = 30
+_DAY_US = 86_400 * SECOND_US
+
+Select = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """Whose state a snapshot holds: a reader of the history of ``cluster``. ``rules``: by which rules and in which shape."""
+
+    name: str
+    cluster: str
+    rules: str
+
+    @property
+    def version(self) -> str:
+        """What is compared with what stands in a snapshot."""
+        return f"{FORM}-{hashlib.sha256(self.rules.encode()).hexdigest()[:32]}"
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """One row, without the state."""
+
+    name: str
+    cluster: str
+    sequence: int
+    version: str
+    time_us: int
+    stream: str
+    stream_created_us: int
+    incarnation: int
+    chain: bytes
+
+    def digest(self, state: bytes) -> bytes:
+        """What proves that this row and its state are as they were written."""
+        return hashlib.sha256(msgspec.msgpack.encode(self) + state).digest()
+
+
+def write(store: Store, reader: Reader, sequence: int, state: bytes) -> bool:
+    """Store what ``reader`` knew after the event ``sequence``, as MessagePack. False: the archive has no such event yet."""
+    place = sa.select(events.c.time_us, events.c.chain).where(events.c.sequence == sequence)
+    found, moved = store.select(place), store.select(sa.select(checkpoints))
+    if not found or not moved:
+        return False
+    (time_us, chain), (_, _, stream, created_us, incarnation, *_) = found[0], moved[0]
+    row = Snapshot(
+        reader.name, reader.cluster, sequence, reader.version, time_us, stream, created_us, incarnation, bytes(chain)
+    )  # fmt: skip
+    packed = zstandard.compress(state)
+    columns = snapshots.c
+    mine = sa.and_(columns.name == reader.name, columns.cluster == reader.cluster)
+    crashpoint("snapshot.before_write")
+    with store.engine.begin() as connection:
+        connection.execute(snapshots.delete().where(mine, columns.sequence == sequence))
+        values = {**msgspec.structs.asdict(row), "digest": row.digest(packed), "state": packed}
+        connection.execute(snapshots.insert().values(values))
+        known = connection.execute(sa.select(columns.sequence, columns.time_us).where(mine))
+        needless = _needless([(row[0], row[1]) for row in known])
+        connection.execute(snapshots.delete().where(mine, columns.sequence.in_(needless)))
+        crashpoint("snapshot.before_commit")
+    crashpoint("snapshot.after_commit")
+    return True
+
+
+def _needless(known: list[tuple[int, int]]) -> list[int]:
+    """Of these (sequence, time), the sequences of those that are not kept."""
+    ordered = sorted(known, reverse=True)
+    days = set[int]()
+    needless = []
+    for sequence, time_us in ordered[NEWEST:]:
+        day = time_us // _DAY_US
+        if day in days or len(days) == DAYS:
+            needless.append(sequence)
+        days.add(day)
+    return needless
+
+
+def last(select: Select, reader: Reader) -> int:
+    """The sequence of the newest snapshot of this version, right or not; 0 = there is none."""
+    columns = snapshots.c
+    newest = sa.select(sa.func.max(columns.sequence)).where(*_of(reader))
+    return select(newest)[0][0] or 0
+
+
+def states(select: Select, reader: Reader, until: int) -> Iterator[bytes]:
+    """What snapshots of ``reader`` hold, as MessagePack: those that are right, the newest up to the event ``until`` first."""
+    columns, parts = snapshots.c, Snapshot.__struct_fields__
+    row_of = sa.select(*(columns[name] for name in parts)).where(*_of(reader))
+    moved = select(sa.select(checkpoints))
+    for values in select(row_of.where(columns.sequence <= until).order_by(columns.sequence.desc())):
+        fields = dict(zip(parts, values, strict=True))
+        row = Snapshot(**{**fields, "chain": bytes(fields["chain"])})
+        chain = select(sa.select(events.c.chain).where(events.c.sequence == row.sequence))
+        history = [(stream, created_us, number) for _, _, stream, created_us, number, *_ in moved]
+        if [row.chain] != [bytes(one[0]) for one in chain]:
+            continue
+        if [(row.stream, row.stream_created_us, row.incarnation)] != history:
+            continue
+        held = sa.select(columns.digest, columns.state).where(*_of(reader))
+        for digest, state in select(held.where(columns.sequence == row.sequence)):
+            if row.digest(bytes(state)) == bytes(digest):
+                yield zstandard.decompress(bytes(state))
+
+
+def _of(reader: Reader) -> tuple[sa.ColumnElement[bool], ...]:
+    columns = snapshots.c
+    return (
+        columns.name == reader.name,
+        columns.cluster == reader.cluster,
+        columns.version == reader.version,
+    )

@@ -1,0 +1,127 @@
+"""ADAPTER: a replica as it was at any sequence, from the nearest snapshot and the archive after it; and writing snapshots.
+
+A snapshot is written when many events were read since the newest, and at the end of a process, by the process that writes the
+ledger. Decisions wait only while the state is encoded; compressing and storing run beside. Writing takes at most a twentieth of the
+time, however large the state is.
+
+Source: docs/architecture.md (snapshots).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.errors import EnvelopeError
+from projections.engine.snapshots import Reader, last, states, write
+from projections.engine.store import Store
+from projections.engine.tables import checkpoints
+from projections.quota_trees.queries import Select, archived
+from reactors.engine.contract import Reactor
+from reactors.engine.replica import Replica, SavedReplica
+
+NAME = "reactors"
+
+#: Events between two snapshots: the next start reads no more than these, a second or so.
+EVERY = 10_000
+#: The time of a snapshot, and as often that long without one.
+PAUSE = 20
+#: At the end, so long the ledger may take to store what was read.
+END_SECONDS = 2.0
+#: Between two looks whether it did.
+LOOK_SECONDS = 0.1
+
+_log = logging.getLogger(__name__)
+
+
+def at(
+    select: Select, reactors: Sequence[Reactor], cluster: str, sequence: int | None = None
+) -> Replica:
+    """The replica of ``cluster`` after the event ``sequence``; None = after the last one in the ledger."""
+    moved = max((row[0] for row in select(sa.select(checkpoints.c.sequence))), default=0)
+    until = moved if sequence is None else min(sequence, moved)
+    replica = _restored(select, reactors, cluster, until)
+    after = replica.sequence
+    for events in archived(select, cluster, replica.reads, after=after, until=until, apart=False):
+        for event in events:
+            try:
+                replica.take(event)
+            except EnvelopeError:
+                # As live readers do: the ledger counts what is parked.
+                continue
+    replica.sequence = until
+    return replica
+
+
+def _restored(select: Select, reactors: Sequence[Reactor], cluster: str, until: int) -> Replica:
+    """The replica of the newest snapshot that is right; an empty one without any."""
+    replica = Replica(reactors, cluster)
+    for state in states(select, reader_of(replica), until):
+        try:
+            replica.restore(msgspec.msgpack.decode(state, type=SavedReplica))
+            return replica
+        except (ValueError, KeyError) as error:
+            _log.warning("a snapshot cannot be read and is passed over: %s", error)
+            replica = Replica(reactors, cluster)
+    return replica
+
+
+def reader_of(replica: Replica) -> Reader:
+    """Whose snapshots those of a replica are."""
+    return Reader(NAME, replica.cluster, replica.version)
+
+
+class Snapshots:
+    """Writes snapshots of one replica into the ledger."""
+
+    def __init__(self, store: Store, replica: Replica) -> None:
+        self._store = store
+        self._replica = replica
+        self._reader = reader_of(replica)
+        #: The newest that was written, or is being written.
+        self._sequence = last(store.select, self._reader)
+        self._not_before = 0.0
+        self._writing: asyncio.Task[None] | None = None
+
+    def offer(self) -> None:
+        """Write one if it is time for it. Call it between two events."""
+        is_busy = self._writing is not None and not self._writing.done()
+        if is_busy or self._replica.sequence < self._sequence + EVERY:
+            return
+        if self._replica.is_pure and time.monotonic() >= self._not_before:
+            self._writing = asyncio.create_task(self._write(), name="snapshot-writer")
+
+    async def end(self) -> None:
+        """Write the last one, if the ledger has stored by now what was read."""
+        if self._writing is not None:
+            await self._writing
+        if self._replica.is_pure and self._replica.sequence > self._sequence:
+            try:
+                async with asyncio.timeout(END_SECONDS):
+                    await self._write()
+            except TimeoutError:
+                _log.info("no snapshot at the end: the ledger has not stored yet what was read")
+
+    async def _write(self) -> None:
+        sequence = self._sequence = self._replica.sequence
+        began = time.monotonic()
+        state = msgspec.msgpack.encode(self._replica.saved())
+        seconds = time.monotonic() - began
+        while True:
+            began = time.monotonic()
+            try:
+                done = await asyncio.to_thread(write, self._store, self._reader, sequence, state)
+            except sa.exc.SQLAlchemyError as error:
+                # A ledger that cannot be written ends its writer; a snapshot alone is not needed.
+                _log.warning("a snapshot could not be written: %s", error)
+                return
+            if done:
+                break
+            await asyncio.sleep(LOOK_SECONDS)
+        seconds += time.monotonic() - began
+        self._not_before = time.monotonic() + PAUSE * seconds
