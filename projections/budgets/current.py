@@ -60,8 +60,7 @@ class CurrentBudgets:
             self._declare(quotas.codec.row(row))
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """A batch begins: nothing is touched yet."""
-        self._touched = {}
+        """All that is needed is in memory."""
 
     def take(self, event: Event, fact: Fact) -> None:
         """Begin the periods that the moment of ``event``, an observation, is in, where none of its cluster was later."""
@@ -90,7 +89,8 @@ class CurrentBudgets:
     def changes(self) -> Changes:
         """The rows of all quotas that were touched, written anew."""
         found = []
-        for uid, sequence in sorted(self._touched.items()):
+        touched, self._touched = self._touched, {}
+        for uid, sequence in sorted(touched.items()):
             quota, period = self._quotas.get(uid), self._periods.get(uid)
             if quota is None or quota.said is None or period is None:
                 continue
@@ -101,7 +101,7 @@ class CurrentBudgets:
                 )
                 for key, hard in sorted(quota.said.cash.items())
             ]  # fmt: skip
-        return Changes([(budgets, "uid", sorted(self._touched))], {budgets: found} if found else {})
+        return Changes([(budgets, "uid", sorted(touched))], {budgets: found} if found else {})
 
     def settle(self) -> None:
         """All that is held is in use."""

@@ -2,7 +2,7 @@
 
 A folder holds the rows that are in use (what is live, what a batch touches, the most recent of what ended) and asks a
 :class:`~projections.engine.changes.RowReader` for the rest. It knows no transaction and no projection: whoever calls
-:meth:`Folder.fold` stores what it returns, and the model says which rows there are.
+:meth:`Folder.changes` stores what it returns, and the model says which rows there are. A batch may be taken in parts.
 
 One event at a time is folded, and what follows is derived at once: rows do not depend on where batches end.
 """
@@ -39,7 +39,8 @@ class Folder:
         self._takers: dict[type[Fact], list[Derived]] = defaultdict(list)
         self._followers: dict[str, list[Derived]] = {p.name: [] for p in model.projections}
         self._derived: list[Derived] = []
-        self._restatements: list[tuple[str, Restatement]] = []
+        self._restatements = self._sums()
+        self._parked: list[Parked] = []
         for projection in model.projections:
             for fact in projection.facts:
                 self._projections[fact].append(projection)
@@ -57,20 +58,31 @@ class Folder:
             derived.open()
 
     def fold(self, events: Sequence[Event]) -> Changes:
-        """Fold a batch. A poison event is parked and changes no row; the rest goes on."""
-        self._restatements = [
-            (one.of, Restatement(table, shares))
-            for one in self.model.sums
-            for table, shares in one.tables
-        ]
+        """Fold a whole batch."""
+        self.take(events)
+        return self.changes()
+
+    def take(self, events: Sequence[Event]) -> None:
+        """Fold the next events of a batch. A poison event is parked and changes no row; the rest goes on."""
         facts, parked = _facts(events)
+        self._parked += parked
         touched = self._begin(facts)
         for (event, fact), touches in zip(facts, touched, strict=True):
             try:
                 self._fold(event, fact, touches)
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
-                parked.append(refused(event, error))
-        return self._changes(parked)
+                self._parked.append(refused(event, error))
+
+    def changes(self) -> Changes:
+        """What the batch changed. The next batch begins."""
+        restatements = [restatement for _, restatement in self._restatements]
+        found = Changes([], self._rows.changes(), restatements, self._parked)
+        for derived in self._derived:
+            more = derived.changes()
+            found.deletes += more.deletes
+            found.upserts |= more.upserts
+        self._restatements, self._parked = self._sums(), []
+        return found
 
     def settle(self) -> None:
         """Let go of rows that memory need not hold. Call when the last changes are stored."""
@@ -80,7 +92,6 @@ class Folder:
 
     def _begin(self, facts: list[tuple[Event, Fact]]) -> list[list[Touch]]:
         """Read what the facts will ask for; the rows that each touches."""
-        self._rows.begin()
         touched: list[list[Touch]] = []
         for derived in self._derived:
             derived.begin(facts)
@@ -115,14 +126,13 @@ class Folder:
             if of == name:
                 restatement.restate(before, after, sequence)
 
-    def _changes(self, parked: list[Parked]) -> Changes:
-        restatements = [restatement for _, restatement in self._restatements]
-        found = Changes([], self._rows.changes(), restatements, parked)
-        for derived in self._derived:
-            more = derived.changes()
-            found.deletes += more.deletes
-            found.upserts |= more.upserts
-        return found
+    def _sums(self) -> list[tuple[str, Restatement]]:
+        """Differences to all sums, by the derivation that they sum over; none yet."""
+        return [
+            (one.of, Restatement(table, shares))
+            for one in self.model.sums
+            for table, shares in one.tables
+        ]
 
 
 def _facts(events: Sequence[Event]) -> tuple[list[tuple[Event, Fact]], list[Parked]]:

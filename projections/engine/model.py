@@ -2,8 +2,8 @@
 
 A *derivation* keeps rows that follow from several others. Its contract is what it **opens** (rows that it needs in
 memory before the first event), **takes** (facts of its own), **follows** (changed rows of projections) and **changes**
-(rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once, then for each
-event first :meth:`Derived.take`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
+(rows of its own tables, and through them sums). Inside a batch the order is: :meth:`Derived.begin` once for each part, then for
+each event first :meth:`Derived.take`, then the folds of the projections, and for each row that changed :meth:`Derived.check` by
 all derivations before any :meth:`Derived.follow`.
 
 One model is a value: ``projections.catalogue.MODEL``. A test may make another one.
@@ -37,7 +37,7 @@ class Derived(Protocol):
         """Read what is needed before the first event."""
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """A batch begins. Read, in few questions, what its facts will ask for."""
+        """A part of a batch comes. Read, in few questions, what its facts will ask for."""
 
     def take(self, event: Event, fact: Fact) -> None:
         """Take a fact of the types that are declared. What it raises parks the event."""
@@ -49,7 +49,7 @@ class Derived(Protocol):
         """A row of a projection that is followed changed. ``before`` is None for a new one."""
 
     def changes(self) -> Changes:
-        """What the batch changed: upserts and deletes of the derivation's own tables."""
+        """What the batch changed: upserts and deletes of the derivation's own tables. The next batch begins."""
 
     def settle(self) -> None:
         """The changes are stored: let go of what memory need not hold."""

@@ -24,11 +24,6 @@ class Rows:
         self._touched: dict[str, dict[Key, Any]] = {name: {} for name in self._projections}
         self._wanted: dict[str, dict[Key, None]] = {name: {} for name in self._projections}
 
-    def begin(self) -> None:
-        """A batch begins: nothing is touched yet."""
-        for touched in self._touched.values():
-            touched.clear()
-
     def want(self, projection: Projection, key: Key) -> None:
         """This row will be asked for: :meth:`fetch` reads it with others."""
         if key not in self._rows[projection.name]:
@@ -57,7 +52,7 @@ class Rows:
         return self._touched[projection.name].values()
 
     def changes(self) -> dict[sa.Table, list[Columns]]:
-        """The columns of all rows that this batch changed."""
+        """The columns of all rows that this batch changed. The next batch begins: nothing is touched yet."""
         found = {}
         for name, touched in self._touched.items():
             if touched:
@@ -65,6 +60,7 @@ class Rows:
                 found[projection.table] = [
                     projection.codec.columns(row) for row in touched.values()
                 ]
+                touched.clear()
         return found
 
     def settle(self) -> None:

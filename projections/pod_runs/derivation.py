@@ -72,9 +72,7 @@ class PodRuns:
         self._serving.open(self._rows.reader.select)
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
-        """A batch begins: read the pods that it observes, and ask for what is around them."""
-        self._pods.touched, self._resegmented = {}, set()
-        self._lists.begin()
+        """Read the pods that are observed, and ask for what is around them."""
         uids: dict[str, None] = {}
         want = self._rows.want
         for event, fact in facts:
@@ -118,13 +116,13 @@ class PodRuns:
 
     def changes(self) -> Changes:
         """The pods that the batch changed, their segments where these changed, and what lists added."""
-        touched = self._pods.touched
-        resegmented = sorted(self._resegmented)
+        touched, self._pods.touched = self._pods.touched, {}
+        resegmented, self._resegmented = sorted(self._resegmented), set()
         segments = [c for uid in resegmented for c in segment_columns(touched[uid])]
         upserts: dict[sa.Table, list[Columns]] = {
             pod_runs: [codec.columns(row) for row in touched.values()],
             held_segments: segments,
-            **self._lists.rows(),
+            **self._lists.changes(),
         }
         return Changes(
             [(held_segments, "uid", resegmented)],

@@ -124,21 +124,18 @@ class RecentLists:
             for part in parts
         )
 
-    def rows(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
-        """What was added, as rows of its tables."""
+    def changes(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
+        """What the batch added, as rows of its tables. The next batch begins: nothing is added yet."""
         parts: list[tuple[Any, ...]] = [
             (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
             for p in self.added
         ]
         found: dict[sa.Table, list[tuple[Any, ...]]] = {
             pod_lists: parts,
-            pod_beats: [*self.beats_added],
+            pod_beats: self.beats_added,
         }
-        return {table: rows for table, rows in found.items() if rows}
-
-    def begin(self) -> None:
-        """A batch begins: nothing is added yet."""
         self.added, self.beats_added = [], []
+        return {table: rows for table, rows in found.items() if rows}
 
     def settle(self) -> None:
         """Let go of what is stored and not among the newest."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import msgspec
 import pytest
@@ -13,7 +14,7 @@ from bus.waiting import ended
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
-from projections.engine.runner import MOST_BYTES, Arrived, Runner
+from projections.engine.runner import MOST_BYTES, PACE_SECONDS, Arrived, Runner
 from projections.engine.store import Store, engine
 from projections.engine.tables import parked
 from tests import factories as f
@@ -80,33 +81,61 @@ async def test_what_arrives_while_a_batch_is_written_is_one_transaction(slow):
 
 async def test_a_reader_is_held_back_where_the_ledger_is_slow():
     """Memory is bounded in events and in bytes."""
-    for most, size, taken in ((5, 1, 5), (1000, MOST_BYTES // 2, 2)):
+    for most, size, taken in ((5, 1, 5), (1000, MOST_BYTES // 6, 2)):
         arrived = Arrived(most)
         event = msgspec.structs.replace(f.pod_observed("a"), body=b"x" * size)
         putting = [asyncio.create_task(arrived.put([event])) for _ in range(8)]
         done, waiting = await asyncio.wait(putting, timeout=0.05)
 
         assert len(done) == taken - 1
-        assert len(await arrived.taken(gather=False)) == 8
+        assert len(arrived.taken()) == 8
         async with asyncio.timeout(5):
             await asyncio.gather(*waiting)
 
 
-async def test_one_event_is_written_at_once_and_a_flood_is_gathered(slow):
-    arrived = Arrived(1000)
-    event = f.pod_observed("a")
+async def test_one_event_is_written_at_once_and_those_that_follow_it_share_a_transaction(slow):
+    slow.go.set()
+    transport = MemoryTransport()
+    runner = Runner(slow, Folder(MODEL, slow), transport)
+    begun = time.monotonic()
+    running = asyncio.create_task(runner.run())
+    async with asyncio.timeout(20):
+        for number in range(1, 21):
+            await transport.publish([f.pod_observed("a", number)])
+            while runner.checkpoint.sequence < 1:
+                await asyncio.sleep(0.001)
+        while runner.checkpoint.sequence < 20:
+            await asyncio.sleep(0.001)
+    await ended(running)
 
-    async def flood():
-        for _ in range(20):
-            await arrived.put([event])
-            await asyncio.sleep(0.01)
+    assert (slow.commits[0], sum(slow.commits)) == (1, 20)
+    assert len(slow.commits) <= 2 + (time.monotonic() - begun) / PACE_SECONDS
 
-    flooding = asyncio.create_task(flood())
-    assert len(await arrived.taken(gather=False)) == 1
-    assert len(await arrived.taken(gather=True)) == 19
-    await flooding
+
+async def test_a_long_history_is_folded_as_it_is_read_and_stored_in_large_transactions(slow):
+    slow.go.set()
+    transport = MemoryTransport()
+    await transport.publish([f.pod_observed("a", number) for number in range(1, 61)])
+    runner = Runner(slow, Folder(MODEL, slow), transport, batch=10, batches=3)
+
+    assert (await runner.run(live=False)).sequence == 60
+
+    assert max(slow.commits) <= 30
+    assert len(slow.commits) <= 4
+
+
+async def test_events_are_waited_for_until_there_are_enough_or_for_a_while():
+    arrived, event = Arrived(1000), f.pod_observed("a")
+    assert not await arrived.filled(2, 0.001)
+    await arrived.put([event])
+    assert await arrived.filled(2, 0.001)
+    waiting = asyncio.create_task(arrived.filled(2))
+    await arrived.put([event])
+    async with asyncio.timeout(5):
+        assert await waiting
+    assert arrived.taken() == [event, event]
     arrived.end()
-    assert await arrived.taken(gather=True) == []
+    assert not await arrived.filled(2)
 
 
 async def test_what_was_read_before_the_bus_failed_is_written_and_the_failure_told(tmp_path):
