@@ -31,6 +31,8 @@ TEMPLATE_LABELS = frozenset(
     {"controller-revision-hash", "pod-template-generation", "pod-template-hash"}
 )
 
+#: Every namespace has this label; it is known without being kept.
+_NAMESPACE_NAME = "kubernetes.io/metadata.name"
 _DEFAULT_TOLERATIONS = frozenset({"node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"})
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -158,6 +160,7 @@ def _selected(found: PodConstraints) -> Iterator[str]:
             yield from _keys(term.label_selector)
             yield from term.match_label_keys or ()
             yield from term.mismatch_label_keys or ()
+            yield from (key for key in _keys(term.namespace_selector) if key != _NAMESPACE_NAME)
 
 
 def _keys(selector: LabelSelector | None) -> Iterator[str]:

@@ -15,9 +15,11 @@ import numpy.typing as npt
 
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
+from bus.events.constraints import Taint
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
+from reactors.scheduling.crowds import Crowds
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -31,6 +33,12 @@ MOST = 2**50
 #: Resources that every layout begins with, in this order.
 CPU, MEMORY, STORAGE = 0, 1, 2
 BASIC = ("cpu", "memory", "ephemeral-storage")
+#: The label of every namespace that the API server writes.
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+#: Protocol, port and address.
+Port: TypeAlias = tuple[str, int, str]
+#: All addresses of a node.
+ANY = "0.0.0.0"
 #: Pods that a node takes where its allocatable names no number.
 UNBOUNDED_PODS = 2**31 - 1
 
@@ -58,6 +66,9 @@ class Columns:
         self.resources: dict[str, int] = {name: at for at, name in enumerate(BASIC)}
         #: Texts of labels as numbers from 1; 0 = the label is absent.
         self.texts: dict[str, int] = {}
+        #: Every distinct set of taints; the first is none.
+        self.taints: list[tuple[Taint, ...]] = [()]
+        self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         #: Pods that were placed here ahead of the history, by uid.
         self._ahead: dict[str, Placed] = {}
         self._lay_out()
@@ -85,6 +96,14 @@ class Columns:
         self.cards: SmallInts = np.full((count, cards.WIDTH), -1, np.int32)
         #: The node's GPU model as in ``texts``.
         self.model: SmallInts = np.zeros(count, np.int32)
+        #: Not all taints and labels of the node are known.
+        self.is_cut: Bools = np.zeros(count, np.bool_)
+        #: The node's taints as an index of ``taints``.
+        self.taint_set: SmallInts = np.zeros(count, np.int32)
+        #: Pods by what selectors of pods see of them.
+        self.crowds = Crowds()
+        #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
+        self.ports: list[dict[Port, int]] = [{} for _ in nodes]
         self._labels: dict[str, SmallInts] = {}
         self._holding: list[dict[str, cards.Holding]] = [{} for _ in nodes]
         self._on: dict[str, Placed] = {}
@@ -116,6 +135,11 @@ class Columns:
                 self._labels[key] = np.zeros(len(self.nodes), np.int32)
             self._labels[key][row] = self.text(text)
         self.model[row] = self.text(node.model) if node.model else 0
+        self.is_cut[row] = node.is_cut
+        if node.taints not in self._taint_sets:
+            self._taint_sets[node.taints] = len(self.taints)
+            self.taints.append(node.taints)
+        self.taint_set[row] = self._taint_sets[node.taints]
         self._deal_cards(row)
         self._touch(row)
 
@@ -138,6 +162,22 @@ class Columns:
         """What each node has under a label, as numbers of texts; 0 = nothing."""
         found = self._labels.get(key)
         return np.zeros(len(self.nodes), np.int32) if found is None else found
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """Labels of a namespace, with the one that has its name."""
+        known = self._cluster.namespaces.get(name)
+        return {**(known.labels if known is not None else {}), NAMESPACE_NAME: name}
+
+    def per_domain(self, key: str, rows: Ints, amounts: Ints) -> Ints:
+        """The sum of ``amounts``, given for ``rows``, over each node's domain: the nodes that share its text of a label.
+
+        0 for a node without the label.
+        """
+        column = self.label(key)
+        sums = np.zeros(len(self.texts) + 1, np.int64)
+        np.add.at(sums, column[rows], amounts)
+        sums[0] = 0
+        return sums[column]
 
     def _touch(self, row: int) -> None:
         self.changed_at[row] = self.version
@@ -211,6 +251,13 @@ class Columns:
         self.free[row] -= sign * request
         self.nonzero[row] += sign * nonzero_of(pod, request)
         self.pods[row] += sign
+        self.crowds.count(pod, row, sign)
+        for port in ports_of(pod):
+            count = self.ports[row].get(port, 0) + sign
+            if count:
+                self.ports[row][port] = count
+            else:
+                del self.ports[row][port]
         holding = cards.holding_of(pod, placed.cards)
         if holding is not None:
             if sign > 0:
@@ -228,6 +275,12 @@ class Columns:
         idle = cards.idle(count, self._holding[row])
         self.cards[row] = -1
         self.cards[row, :count] = idle
+
+
+def ports_of(pod: Pod) -> list[Port]:
+    """The host ports that a pod takes."""
+    ports = pod.constraints.host_ports if pod.constraints else ()
+    return [(one.protocol or "TCP", one.host_port, one.host_ip or ANY) for one in ports]
 
 
 _ENDED = ("Succeeded", "Failed")

@@ -70,6 +70,14 @@ class Cycle:
         self.data: dict[str, Any] = {}
 
 
+def scaled(scores: Ints, *, is_reversed: bool = False) -> Ints:
+    """Scores from 0 as parts of the largest, 0 to 100; reversed where less is better."""
+    largest = int(scores.max(initial=0))
+    if largest:
+        scores = scores * HIGHEST // largest
+    return HIGHEST - scores if is_reversed else scores
+
+
 class Plugin(Protocol):
     """What every plugin has."""
 
@@ -84,6 +92,14 @@ class Keys(Plugin, Protocol):
 
     def key(self, pod: Pod) -> Hashable:
         """What it reads beside these: pods with equal keys are equal to it."""
+
+
+@runtime_checkable
+class PreEnqueue(Plugin, Protocol):
+    """Looks at a pod before it may wait for a node."""
+
+    def pre_enqueue(self, pod: Pod) -> str:
+        """Why it may not; "" = it may."""
 
 
 @runtime_checkable

@@ -46,9 +46,12 @@ class Explanation(msgspec.Struct, frozen=True):
 
 def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     """What becomes of ``pod`` on the columns as they are. Nothing is kept of it."""
-    cycle = Cycle(pod, framework.columns)
-    choice = framework.choose(cycle, sequence)
     columns, count = framework.columns, len(framework.columns.nodes)
+    waits = framework.pre_enqueue(pod)
+    if waits:
+        return Explanation("", count, 0, {}, waits, [], [])
+    cycle = Cycle(pod, columns)
+    choice = framework.choose(cycle, sequence)
     if choice.reason:
         message = f"0/{count} nodes are available: {choice.reason}."
         return Explanation("", count, 0, {}, message, [], [])

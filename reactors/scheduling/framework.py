@@ -25,12 +25,15 @@ from reactors.scheduling.contract import (
     Filter,
     Keys,
     Normalize,
+    PreEnqueue,
     PreFilter,
     PreScore,
     Refused,
     Score,
 )
 from reactors.scheduling.profiles import Profile
+
+_encode = msgspec.json.Encoder(order="sorted").encode
 
 #: Distinct pods of which filters and scores are kept.
 KEPT = 128
@@ -71,10 +74,15 @@ class Framework:
         plugins = [one.plugin for one in profile.plugins]
         self._weights = {one.plugin.name: one.weight for one in profile.plugins}
         self._keys = [one for one in plugins if isinstance(one, Keys)]
+        self._pre_enqueues = [one for one in plugins if isinstance(one, PreEnqueue)]
         self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
         self._filters = [one for one in plugins if isinstance(one, Filter)]
         self._scorers = [one for one in plugins if isinstance(one, Score)]
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+
+    def pre_enqueue(self, pod: Pod) -> str:
+        """Why a pod may not wait for a node; "" = it may. The first reason counts."""
+        return next((why for one in self._pre_enqueues if (why := one.pre_enqueue(pod))), "")
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
@@ -161,7 +169,8 @@ class Framework:
 
     def _key(self, pod: Pod) -> Hashable:
         demand = tuple(sorted(pod.demand.items()))
-        return (demand, pod.node, *(one.key(pod) for one in self._keys))
+        terms = _encode(pod.constraints) if pod.constraints is not None else b""
+        return (demand, terms, pod.node, pod.unrequested, *(one.key(pod) for one in self._keys))
 
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
         """Weighted scores of the nodes that fit, by plugin."""

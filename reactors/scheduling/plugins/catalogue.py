@@ -4,16 +4,30 @@ from __future__ import annotations
 
 from reactors.scheduling.contract import Plugin
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from reactors.scheduling.plugins.known_terms import KnownTerms
+from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_name import NodeName
+from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
+from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
+from reactors.scheduling.plugins.taint_toleration import TaintToleration
+from reactors.scheduling.plugins.topology_spread import PodTopologySpread
 from reactors.scheduling.profiles import Enabled, Profile
 
 #: In the order in which a profile asks them, with the weight of their scores.
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
+    (KnownTerms, 1),
+    (SchedulingGates, 1),
     (NodeUnschedulable, 1),
     (NodeName, 1),
+    (TaintToleration, 3),
+    (NodeAffinity, 2),
+    (NodePorts, 1),
     (NodeResourcesFit, 1),
+    (PodTopologySpread, 2),
+    (InterPodAffinity, 2),
     (NodeResourcesBalancedAllocation, 1),
 )
 

@@ -7,9 +7,13 @@ from typing import ClassVar
 
 import msgspec
 
+from bus.events.constraints import Taint
 from reactors.scheduling.columns import Rows
 from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.plugins.taint_toleration import tolerates
 
+#: The taint that stands for a cordon: who tolerates it may go there.
+CORDONED = Taint("node.kubernetes.io/unschedulable", "", "NoSchedule")
 REASON = "node(s) were unschedulable"
 
 
@@ -21,6 +25,8 @@ class NodeUnschedulable(msgspec.Struct, frozen=True):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """The cordoned nodes."""
+        if tolerates(cycle.pod, CORDONED):
+            return ()
         cordoned = cycle.columns.unschedulable[rows]
         return (Refused(REASON, cordoned, cordoned),) if cordoned.any() else ()
 

@@ -8,7 +8,7 @@ from reactors.scheduling.plugins.resources_fit import NodeResourcesFit, Point, S
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling.worlds import World, asked, random_world, reasons, scores
 
-SEEDS = range(60)
+SEEDS = range(25)
 THREE = (ScoredResource("cpu", 2), ScoredResource("memory"), ScoredResource("nvidia.com/gpu", 5))
 SHAPES = (((0, 0), (100, 10)), ((0, 10), (100, 0)), ((10, 3), (40, 9), (70, 2)))
 

@@ -1,0 +1,84 @@
+"""Pods on nodes, those that selectors cannot tell apart together. Kept by the columns.
+
+Pods have few of their labels in the history, so there are far fewer such crowds than pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from bus.events.constraints import Affinity
+from projections.cluster import Pod
+
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+#: Namespace, labels, whether it ends, terms of affinity, labels of these that are not kept.
+Key = tuple[str, tuple[tuple[str, str], ...], bool, bytes, tuple[str, ...]]
+
+
+class Crowd(msgspec.Struct):
+    """Pods of one namespace with equal labels and equal terms of affinity."""
+
+    namespace: str
+    labels: Mapping[str, str]
+    #: Their deletion was asked for.
+    is_terminating: bool
+    affinity: Affinity | None
+    #: Labels that its terms name and that the history does not keep.
+    unkept: tuple[str, ...] = ()
+    #: How many are on each row.
+    on: dict[int, int] = {}
+
+
+class Crowds:
+    """All pods that are on nodes."""
+
+    def __init__(self) -> None:
+        self._all: dict[Key, Crowd] = {}
+        #: Those with terms of affinity to other pods.
+        self._choosy: dict[Key, Crowd] = {}
+
+    def count(self, pod: Pod, row: int, sign: int) -> None:
+        """A pod came to a row (1), or left it (-1)."""
+        labels, affinity = labels_of(pod), _affinity(pod)
+        terms = _encode(affinity) if affinity is not None else b""
+        unkept = pod.constraints.unkept_labels if affinity and pod.constraints else ()
+        key = (pod.namespace, tuple(sorted(labels.items())), pod.is_terminating, terms, unkept)
+        crowd = self._all.get(key)
+        if crowd is None:
+            crowd = Crowd(pod.namespace, labels, pod.is_terminating, affinity, unkept)
+            self._all[key] = crowd
+            if affinity is not None:
+                self._choosy[key] = crowd
+        count = crowd.on.get(row, 0) + sign
+        if count:
+            crowd.on[row] = count
+        else:
+            del crowd.on[row]
+            if not crowd.on:
+                del self._all[key]
+                self._choosy.pop(key, None)
+
+    def __iter__(self) -> Iterator[Crowd]:
+        return iter(self._all.values())
+
+    def choosy(self) -> Iterable[Crowd]:
+        """The crowds that want to be near other pods, or far from them."""
+        return self._choosy.values()
+
+
+def labels_of(pod: Pod) -> dict[str, str]:
+    """The labels that selectors of pods see."""
+    constraints = pod.constraints
+    if constraints is None or not constraints.template_labels:
+        return pod.labels
+    return pod.labels | constraints.template_labels
+
+
+def _affinity(pod: Pod) -> Affinity | None:
+    affinity = pod.constraints.affinity if pod.constraints else None
+    if affinity is None or (affinity.pod_affinity is None and affinity.pod_anti_affinity is None):
+        return None
+    return msgspec.structs.replace(affinity, node_affinity=None)

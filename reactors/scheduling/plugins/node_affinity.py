@@ -1,0 +1,63 @@
+"""NodeAffinity: node selector and node affinity, required and preferred.
+
+Source: Kubernetes, "Assigning Pods to Nodes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from bus.events.constraints import PreferredNodes
+from projections.cluster import Pod
+from reactors.scheduling.columns import Ints, Rows
+from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.selectors import nodes_of, required_nodes
+
+REASON = "node(s) didn't match Pod's node affinity/selector"
+
+
+class NodeAffinity(msgspec.Struct, frozen=True):
+    """Nodes by their labels and names."""
+
+    name: ClassVar[str] = "NodeAffinity"
+    is_local: ClassVar[bool] = True
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that the pod does not select."""
+        selected = required_nodes(cycle.pod.constraints, cycle.columns)
+        if selected is None:
+            return ()
+        others = ~selected[rows]
+        return (Refused(REASON, others, others),) if others.any() else ()
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Select it."""
+        return f"let nodeSelector and nodeAffinity select {cycle.columns.names[row]}"
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """Only a pod that prefers nodes scores them."""
+        return None if _preferred(cycle.pod) else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The weights of the terms that fit."""
+        found = np.zeros(len(cycle.columns.nodes), np.int64)
+        for one in _preferred(cycle.pod):
+            found += one.weight * nodes_of(one.preference, cycle.columns)
+        return found[rows]
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """In parts of the best."""
+        return scaled(scores)
+
+
+def _preferred(pod: Pod) -> tuple[PreferredNodes, ...]:
+    affinity = pod.constraints.affinity if pod.constraints else None
+    return (affinity.node_affinity.preferred or ()) if affinity and affinity.node_affinity else ()

@@ -1,0 +1,215 @@
+"""InterPodAffinity: near some pods, far from others, by a label of the nodes.
+
+The terms of pods that are there count, too: who does not want a pod near keeps it away, who wants it near makes a node
+better. A term of such a pod that names a label which the history does not keep may mean any pod: it keeps away, and
+prefers nothing.
+
+Source: Kubernetes, "Inter-pod affinity and anti-affinity".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from bus.events.constraints import Affinity, PodAffinity, PodAffinityTerm, PreferredPods
+from projections.cluster import Pod
+from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
+from reactors.scheduling.crowds import Crowd, labels_of
+from reactors.scheduling.selectors import narrowed, selects, without
+
+NEAR = "node(s) didn't match pod affinity rules"
+FAR = "node(s) didn't match pod anti-affinity rules"
+OTHERS = "node(s) didn't satisfy existing pods anti-affinity rules"
+
+
+class InterPodAffinity(msgspec.Struct, frozen=True):
+    """``hard_weight``: how much a pod that requires the placed one near makes its domain better."""
+
+    name: ClassVar[str] = "InterPodAffinity"
+    is_local: ClassVar[bool] = False
+
+    hard_weight: int = 1
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """Where nobody requires anything, no node is refused."""
+        affinity = _affinity(cycle.pod)
+        own = _required(affinity.pod_affinity) or _required(affinity.pod_anti_affinity)
+        return None if own or any(cycle.columns.crowds.choosy()) else SKIP
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that are too far, or too near."""
+        columns, pod, refused = cycle.columns, cycle.pod, []
+        near = ~_near(pod, columns)[rows]
+        if near.any():
+            refused.append(Refused(NEAR, near, near))
+        for reason, mask in ((FAR, _far(pod, columns)), (OTHERS, _unwanted(pod, columns))):
+            # The first reason that a node has counts.
+            found = mask[rows] & ~near
+            for one in refused[1:]:
+                found &= ~one.nodes
+            if found.any():
+                refused.append(Refused(reason, found))
+        return refused
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Another term of affinity, here or there."""
+        if not _near(cycle.pod, cycle.columns)[row]:
+            return "require fewer pods near"
+        if _far(cycle.pod, cycle.columns)[row]:
+            return "let podAntiAffinity be preferred, not required"
+        return "let the podAntiAffinity of the pods there be preferred, not required"
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """Sum what all terms say; nothing is scored where none says anything."""
+        totals = np.zeros(len(cycle.columns.nodes), np.int64)
+        said = False
+        for key, weight, at, amounts in self._weighted(cycle.pod, cycle.columns):
+            if (cycle.columns.label(key)[at] != 0).any():
+                said = True
+                totals += weight * cycle.columns.per_domain(key, at, amounts)
+        cycle.data[self.name] = totals
+        return None if said else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """The sum of the weights; may be negative."""
+        totals: Ints = cycle.data[self.name][rows]
+        return totals
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """From the worst to the best, as kube-scheduler rounds it."""
+        lowest, span = scores.min(), scores.max() - scores.min()
+        if not span:
+            return np.zeros(scores.size, np.int64)
+        parts = float(HIGHEST) * ((scores - lowest) / float(span))
+        return np.asarray(parts, np.int64)
+
+    def _weighted(self, pod: Pod, columns: Columns) -> Iterator[tuple[str, int, Ints, Ints]]:
+        """(label of the domain, weight, rows, pods on them) of every term that means somebody."""
+        own = _affinity(pod)
+        preferred = [(one.weight, one.pod_affinity_term) for one in _preferred(own.pod_affinity)]
+        preferred += [
+            (-one.weight, one.pod_affinity_term) for one in _preferred(own.pod_anti_affinity)
+        ]
+        if preferred:
+            for crowd in columns.crowds:
+                for weight, term in preferred:
+                    if _means(term, pod.namespace, labels_of(pod), crowd, columns):
+                        yield term.topology_key, weight, *_on(crowd)
+        for crowd in columns.crowds.choosy():
+            theirs = crowd.affinity or Affinity()
+            terms = [(self.hard_weight, one) for one in _required(theirs.pod_affinity)]
+            terms += [(o.weight, o.pod_affinity_term) for o in _preferred(theirs.pod_affinity)]
+            terms += [
+                (-o.weight, o.pod_affinity_term) for o in _preferred(theirs.pod_anti_affinity)
+            ]
+            for weight, term in terms:
+                if weight and not _is_vague(term, crowd) and _meant(term, crowd, pod, columns):
+                    yield term.topology_key, weight, *_on(crowd)
+
+
+def _near(pod: Pod, columns: Columns) -> Bools:
+    """Nodes in whose domains the pods are that are required near."""
+    terms, found = _required(_affinity(pod).pod_affinity), np.ones(len(columns.nodes), np.bool_)
+    if not terms:
+        return found
+    labels = labels_of(pod)
+    crowds = [
+        crowd
+        for crowd in columns.crowds
+        if all(_means(one, pod.namespace, labels, crowd, columns) for one in terms)
+    ]
+    somewhere = False
+    for term in terms:
+        column = columns.label(term.topology_key)
+        counts = np.zeros(len(columns.nodes), np.int64)
+        for crowd in crowds:
+            counts += columns.per_domain(term.topology_key, *_on(crowd))
+        somewhere = somewhere or bool(counts.any())
+        found &= (column != 0) & (counts > 0)
+    if not somewhere:
+        # The first of its kind may go anywhere.
+        itself = Crowd(pod.namespace, labels, False, None)
+        if all(_means(one, pod.namespace, labels, itself, columns) for one in terms):
+            found = np.ones(len(columns.nodes), np.bool_)
+            for term in terms:
+                found &= columns.label(term.topology_key) != 0
+    return found
+
+
+def _far(pod: Pod, columns: Columns) -> Bools:
+    """Nodes in whose domains pods are that the pod does not want near."""
+    found = np.zeros(len(columns.nodes), np.bool_)
+    labels = labels_of(pod)
+    for term in _required(_affinity(pod).pod_anti_affinity):
+        for crowd in columns.crowds:
+            if _means(term, pod.namespace, labels, crowd, columns):
+                found |= columns.per_domain(term.topology_key, *_on(crowd)) > 0
+    return found
+
+
+def _unwanted(pod: Pod, columns: Columns) -> Bools:
+    """Nodes in whose domains pods are that do not want the pod near."""
+    found = np.zeros(len(columns.nodes), np.bool_)
+    for crowd in columns.crowds.choosy():
+        for term in _required((crowd.affinity or Affinity()).pod_anti_affinity):
+            if _meant(term, crowd, pod, columns):
+                found |= columns.per_domain(term.topology_key, *_on(crowd)) > 0
+    return found
+
+
+def _means(
+    term: PodAffinityTerm, namespace: str, labels: Mapping[str, str], crowd: Crowd, columns: Columns
+) -> bool:
+    """Whether a term of a pod of this namespace and these labels means the pods of a crowd."""
+    selector = narrowed(
+        term.label_selector, labels, term.match_label_keys, term.mismatch_label_keys
+    )
+    return _reaches(term, namespace, crowd.namespace, columns) and selects(selector, crowd.labels)
+
+
+def _meant(term: PodAffinityTerm, crowd: Crowd, pod: Pod, columns: Columns) -> bool:
+    """Whether a term of the pods of a crowd means a pod."""
+    one = Crowd(pod.namespace, labels_of(pod), False, None)
+    if _is_vague(term, crowd):
+        known = without(term.label_selector, crowd.unkept)
+        term = msgspec.structs.replace(term, label_selector=known, match_label_keys=None)
+    return _means(term, crowd.namespace, crowd.labels, one, columns)
+
+
+def _is_vague(term: PodAffinityTerm, crowd: Crowd) -> bool:
+    """Whether a term of the pods of a crowd names a label that the history does not keep."""
+    return term.label_selector != without(term.label_selector, crowd.unkept)
+
+
+def _reaches(term: PodAffinityTerm, own: str, other: str, columns: Columns) -> bool:
+    if not term.namespaces and term.namespace_selector is None:
+        return own == other
+    if other in (term.namespaces or ()):
+        return True
+    return selects(term.namespace_selector, columns.namespace_labels(other))
+
+
+def _on(crowd: Crowd) -> tuple[Ints, Ints]:
+    rows = np.fromiter(crowd.on.keys(), np.int64, len(crowd.on))
+    return rows, np.fromiter(crowd.on.values(), np.int64, len(crowd.on))
+
+
+def _affinity(pod: Pod) -> Affinity:
+    return (pod.constraints.affinity if pod.constraints else None) or Affinity()
+
+
+def _required(part: PodAffinity | None) -> Sequence[PodAffinityTerm]:
+    return (part.required or ()) if part is not None else ()
+
+
+def _preferred(part: PodAffinity | None) -> Iterable[PreferredPods]:
+    return (part.preferred or ()) if part is not None else ()

@@ -1,0 +1,154 @@
+"""Which nodes and which pods a selector means. Pure.
+
+Source: Kubernetes API reference, core/v1 NodeSelectorTerm and meta/v1 LabelSelector.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import numpy as np
+
+from bus.events.constraints import (
+    LabelSelector,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodConstraints,
+    Requirement,
+)
+from reactors.scheduling.columns import Bools, Columns, SmallInts
+
+_NAME = "metadata.name"
+
+
+def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bools | None:
+    """The nodes that a pod's node selector and required node affinity leave; None for all."""
+    found = None
+    if constraints is None:
+        return None
+    for key, text in constraints.node_selector.items():
+        mask = columns.label(key) == columns.texts.get(text, -1)
+        found = mask if found is None else found & mask
+    affinity = constraints.affinity.node_affinity if constraints.affinity else None
+    if affinity is not None and affinity.required is not None:
+        mask = _any_term(affinity.required, columns)
+        found = mask if found is None else found & mask
+    return found
+
+
+def _any_term(selector: NodeSelector, columns: Columns) -> Bools:
+    found = np.zeros(len(columns.nodes), np.bool_)
+    for term in selector.node_selector_terms or ():
+        found |= nodes_of(term, columns)
+    return found
+
+
+def nodes_of(term: NodeSelectorTerm, columns: Columns) -> Bools:
+    """The nodes that fit all of a term; none where it is empty."""
+    parts = [_by_label(one, columns) for one in term.match_expressions or ()]
+    parts += [_by_name(one, columns) for one in term.match_fields or ()]
+    found = np.full(len(columns.nodes), bool(parts))
+    for part in parts:
+        found &= part
+    return found
+
+
+def _by_label(one: Requirement, columns: Columns) -> Bools:
+    column, values = columns.label(one.key), one.values or ()
+    match one.operator:
+        case "In":
+            return _among(column, [columns.texts.get(text, -1) for text in values])
+        case "NotIn":
+            return ~_among(column, [columns.texts.get(text, -1) for text in values])
+        case "Exists":
+            return ~_among(column, [0])
+        case "DoesNotExist":
+            return _among(column, [0])
+        case "Gt" | "Lt" if len(values) == 1 and _number(values[0]) is not None:
+            bound = _number(values[0]) or 0
+            known = {number: text for text, number in columns.texts.items()}
+            fitting = [
+                number
+                for number in np.unique(column[column != 0]).tolist()
+                if (found := _number(known[number])) is not None
+                and (found > bound if one.operator == "Gt" else found < bound)
+            ]
+            return _among(column, fitting)
+    # The API server takes no other operator.
+    return np.zeros(column.size, np.bool_)
+
+
+def _among(column: SmallInts, numbers: list[int]) -> Bools:
+    found: Bools = np.isin(column, numbers)
+    return found
+
+
+def _by_name(one: Requirement, columns: Columns) -> Bools:
+    found = np.zeros(len(columns.nodes), np.bool_)
+    if one.key != _NAME or one.operator not in ("In", "NotIn"):
+        return found
+    for text in one.values or ():
+        if text in columns.row_of:
+            found[columns.row_of[text]] = True
+    return found if one.operator == "In" else ~found
+
+
+def _number(text: str) -> int | None:
+    digits = text.removeprefix("-").removeprefix("+")
+    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a selector means a pod or namespace of these labels. None means nothing, an empty one everything."""
+    if selector is None:
+        return False
+    for key, text in (selector.match_labels or {}).items():
+        if labels.get(key) != text:
+            return False
+    return all(_holds(one, labels) for one in selector.match_expressions or ())
+
+
+def is_empty(selector: LabelSelector | None) -> bool:
+    """Whether a selector means everything since it names nothing."""
+    return (
+        selector is not None and not selector.match_labels and not selector.match_expressions
+    )  # fmt: skip
+
+
+def narrowed(
+    selector: LabelSelector | None,
+    labels: Mapping[str, str],
+    equal: tuple[str, ...] | None,
+    unequal: tuple[str, ...] | None = None,
+) -> LabelSelector | None:
+    """A selector with ``matchLabelKeys`` and ``mismatchLabelKeys`` of a pod of these labels."""
+    more = [Requirement(key, "In", (labels[key],)) for key in equal or () if key in labels]
+    more += [Requirement(key, "NotIn", (labels[key],)) for key in unequal or () if key in labels]
+    if not more or selector is None:
+        return selector
+    return LabelSelector(selector.match_labels, (*(selector.match_expressions or ()), *more))
+
+
+def without(selector: LabelSelector | None, keys: Collection[str]) -> LabelSelector | None:
+    """A selector that asks nothing of the labels ``keys``, whose texts are not known."""
+    if selector is None or not keys:
+        return selector
+    labels = selector.match_labels or {}
+    return LabelSelector(
+        {key: text for key, text in labels.items() if key not in keys},
+        tuple(one for one in selector.match_expressions or () if one.key not in keys),
+    )
+
+
+def _holds(one: Requirement, labels: Mapping[str, str]) -> bool:
+    text = labels.get(one.key)
+    match one.operator:
+        case "In":
+            return text is not None and text in (one.values or ())
+        case "NotIn":
+            return text is None or text not in (one.values or ())
+        case "Exists":
+            return text is not None
+        case "DoesNotExist":
+            return text is None
+    return False

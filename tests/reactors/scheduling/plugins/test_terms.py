@@ -1,0 +1,168 @@
+"""The plugins that read terms of pods, in random worlds against the oracle, and single cases."""
+
+import pytest
+
+from bus.events.constraints import Taint
+from reactors.scheduling.contract import Code
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.plugins.node_affinity import NodeAffinity
+from reactors.scheduling.plugins.node_ports import NodePorts
+from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
+from reactors.scheduling.plugins.taint_toleration import UNKNOWN, TaintToleration
+from reactors.scheduling.plugins.topology_spread import PodTopologySpread
+from tests.reactors.scheduling import oracle
+from tests.reactors.scheduling import term_oracle as plainly
+from tests.reactors.scheduling.terms import HOST, constrained, constrained_world, placed
+from tests.reactors.scheduling.worlds import World, reasons, scores
+
+SEEDS = range(120)
+
+
+def cycle_and_nodes(seed):
+    world, random = constrained_world(seed)
+    cycle = world.cycle(**placed(random, None))
+    return world, cycle, oracle.nodes(world.state)
+
+
+def pre_scored(plugin, cycle):
+    """The normalized scores; None where the plugin says nothing."""
+    rows = list(range(len(cycle.columns.nodes)))
+    status = plugin.pre_score(cycle, rows) if hasattr(plugin, "pre_score") else None
+    return None if status is not None and status.code is Code.SKIP else scores(plugin, cycle)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nodes_are_refused_as_the_oracle_says(seed):
+    world, cycle, nodes = cycle_and_nodes(seed)
+    pod, state = cycle.pod, world.state
+    expected = {
+        NodeAffinity: lambda one: not plainly.selected(pod, one),
+        TaintToleration: lambda one: plainly.untolerated(pod, one, "NoSchedule", "NoExecute"),
+        NodePorts: lambda one: plainly.ports_clash(pod, one),
+    }
+    wanted = {
+        plugin.name: {one.name for one in nodes if refuses(one)}
+        for plugin, refuses in expected.items()
+    }
+    why = {one.name: plainly.affinity_reason(pod, one, nodes, state) for one in nodes}
+    spread = {one.name: plainly.spread_reason(pod, one, nodes) for one in nodes}
+
+    assert {one.name: set(reasons(one(), cycle)) for one in expected} == wanted
+    assert reasons(InterPodAffinity(), cycle) == {n: {text} for n, text in why.items() if text}
+    assert reasons(PodTopologySpread(), cycle) == {n: {text} for n, text in spread.items() if text}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nodes_are_scored_as_the_oracle_says(seed):
+    world, cycle, nodes = cycle_and_nodes(seed)
+    pod = cycle.pod
+
+    assert scores(NodeAffinity(), cycle) == plainly.preferred_nodes(pod, nodes)
+    assert scores(TaintToleration(), cycle) == plainly.tainted_scores(pod, nodes)
+    assert pre_scored(InterPodAffinity(), cycle) == plainly.affinity_scores(pod, nodes, world.state)
+    assert pre_scored(PodTopologySpread(), cycle) == plainly.spread_scores(pod, nodes)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_what_is_kept_is_what_is_computed_anew(seed):
+    world, random = constrained_world(seed)
+    kept = Framework(default_profile(), world.columns)
+    names = world.columns.names
+    for step in range(8):
+        world.pod(f"held{random.randrange(12)}", **placed(random, random.choice(names)))
+        cycle = world.cycle(f"waits{step}", **placed(random, None))
+        found, anew = (
+            one.choose(cycle, 1) for one in (kept, Framework(default_profile(), world.columns))
+        )
+
+        assert (found.row, found.totals.tolist()) == (anew.row, anew.totals.tolist())
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_skipped_filter_would_have_refused_nothing(seed):
+    _, cycle, _ = cycle_and_nodes(seed)
+    for plugin in (InterPodAffinity(), PodTopologySpread()):
+        if plugin.pre_filter(cycle) is not None:
+            assert reasons(plugin, cycle) == {}
+
+
+def test_who_tolerates_a_cordon_may_go_there():
+    world = World().node("a", unschedulable=True)
+    tolerated = constrained(
+        {"tolerations": [{"key": "node.kubernetes.io/unschedulable", "operator": "Exists"}]}
+    )
+
+    assert reasons(NodeUnschedulable(), world.cycle(**tolerated)) == {}
+
+
+def test_a_node_that_is_not_ready_keeps_pods_away_by_its_other_taint():
+    key = "node.kubernetes.io/not-ready"
+    world = World().node("a", taints=(Taint(key, "", "NoExecute"),))
+    world.node("b", taints=(Taint(key, "", "NoExecute"), Taint(key, "", "NoSchedule")))
+
+    assert set(reasons(TaintToleration(), world.cycle())) == {"b"}
+
+
+def test_a_node_of_which_not_all_is_known_takes_nobody():
+    world = World().node("a", is_cut=True)
+
+    assert reasons(TaintToleration(), world.cycle()) == {"a": {UNKNOWN}}
+
+
+def anti(keys):
+    term = {"topologyKey": HOST, "labelSelector": {"matchLabels": dict.fromkeys(keys, "x")}}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [term]}
+    unkept = [key for key in keys if key == "tier"]
+    return constrained({"affinity": {"podAntiAffinity": required}, "unkeptLabels": unkept})
+
+
+def test_a_term_over_a_label_that_is_not_kept_may_mean_anybody():
+    world = World().node("a", further_labels={HOST: "a"}).node("b", further_labels={HOST: "b"})
+    world.pod("held", "a", **anti(["tier"]))
+    world.pod("other", "b", **anti(["app"]))
+
+    assert set(reasons(InterPodAffinity(), world.cycle(labels={"app": "y"}))) == {"a"}
+
+
+def test_remedies_name_what_is_in_the_way():
+    world = World().node("a", taints=(Taint("k", "v", "NoSchedule"),), further_labels={HOST: "a"})
+    world.pod("held", "a", **constrained({"hostPorts": [{"hostPort": 80}]}))
+    fields = {"hostPorts": [{"hostPort": 80}], "nodeSelector": {"x": "y"}}
+    cycle = world.cycle(**constrained(fields))
+
+    assert [one.remedy(cycle, 0) for one in (TaintToleration(), NodePorts(), NodeAffinity())] == [
+        "tolerate k=v:NoSchedule",
+        "take another host port than TCP 80",
+        "let nodeSelector and nodeAffinity select a",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("terms", "reason"),
+    [
+        ({"schedulingGates": ["a", "b"]}, "waiting for scheduling gates: [a b]"),
+        ({"isCut": True}, "its terms are more than the history keeps (8 KiB): not all of them are known"),
+        ({"unkeptLabels": ["tier"]}, "its selectors name labels that are not kept: tier; add them to labels.keep"),
+        ({"hasResourceClaims": True}, "it has resource claims, which kube-scheduler allocates"),
+        ({"claims": ["c"]}, "it has volume claims, which kube-scheduler binds"),
+        ({}, ""),
+    ],
+)  # fmt: skip
+def test_a_pod_waits_until_all_of_it_is_known(terms, reason):
+    world = World().node("a")
+
+    assert (
+        Framework(default_profile(), world.columns).pre_enqueue(
+            world.pod("p", **constrained(terms))
+        )
+        == reason
+    )
+
+
+def test_a_pod_whose_request_cannot_be_read_is_not_placed():
+    world = World().node("a")
+    pod = world.pod("p", cpu="nonsense")
+
+    assert "cannot be read" in Framework(default_profile(), world.columns).pre_enqueue(pod)
