@@ -8,12 +8,13 @@ is found.
 Whoever may edit workloads may write their labels, so a label alone does not choose a quota:
 
 - A namespace that is mapped belongs to that quota. Its workloads may name the quota itself, one below it, or one that names
-  the namespace; whatever else they name, they are charged to the mapped one.
-- A quota that names namespaces, or stands below one that does, serves no others: who names it from elsewhere belongs to none, also
-  by Koordinator's label, or by an ElasticQuota that has its name.
+  or selects the namespace; whatever else they name, they are charged to the mapped one.
+- A quota that names or selects namespaces, or stands below one that does, serves no others: who names it from elsewhere belongs to
+  none, also by Koordinator's label, or by an ElasticQuota that has its name.
+- A selector looks at the labels of the namespace as they were observed. A namespace that was not observed is selected by none.
 
-Both rules hold for quotas whose objects were observed with what they serve (:class:`bus.events.quotas.Serves`); of those that older
-histories tell of, the label alone decides, as it did then. The ledger and admission ask the same function.
+These rules hold for quotas whose objects were observed with what they serve (:class:`bus.events.quotas.Serves`); of those that
+older histories tell of, the label alone decides, as it did then. The ledger and admission ask the same function.
 
 Source: ``docs/admission.md``, "Whose quota".
 """
@@ -24,7 +25,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bus.kube.kinds import QUOTA_LABELS
+from bus.events.quotas import Requirement
+from bus.kube.kinds import NAME_LABEL, QUOTA_LABELS, SELECTABLE
 
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
 
@@ -42,16 +44,54 @@ NOTHING: Attribution = ("", "", "", "")
 _NO_NAMES: tuple[Names, ...] = (("", "", "", "", ""),)
 
 
-class Rule(msgspec.Struct, frozen=True):
-    """Below which quota one stands, and which namespaces it names."""
+class SeenNamespace(msgspec.Struct, frozen=True):
+    """A namespace by name, with at least those of its labels by which it may be selected; None where it was not observed."""
+
+    name: str
+    labels: Mapping[str, str] | None = None
+
+
+class Rule(msgspec.Struct, frozen=True, array_like=True):
+    """Below which quota one stands, and which namespaces it names or selects."""
 
     parent: str = ""
     namespaces: tuple[str, ...] = ()
-    #: False in histories that do not say which namespaces are served.
-    is_said: bool = True
+    selector: tuple[Requirement, ...] = ()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it serves only those that it names or selects."""
+        return bool(self.namespaces or self.selector)
+
+    def has(self, namespace: SeenNamespace) -> bool:
+        """Whether it names or selects the namespace."""
+        return namespace.name in self.namespaces or (
+            bool(self.selector)
+            and namespace.labels is not None
+            and all(_meets(namespace.name, namespace.labels, one) for one in self.selector)
+        )
 
 
-#: The rule of a quota by name; None of one that was not seen.
+def _meets(name: str, labels: Mapping[str, str], requirement: Requirement) -> bool:
+    value = name if requirement.key == NAME_LABEL else labels.get(requirement.key)
+    match requirement.operator:
+        case "In":
+            return value in requirement.values
+        case "NotIn":
+            return value not in requirement.values
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+    return False
+
+
+def selectable(labels: Mapping[str, str]) -> dict[str, str]:
+    """Those of a namespace's labels by which quotas may select it, beside its name."""
+    return {key: value for key, value in labels.items() if key.startswith(SELECTABLE)}
+
+
+#: The rule of a quota by name; None of one of which it was not observed whom it serves.
 Rules = Callable[[str], Rule | None]
 
 
@@ -60,7 +100,7 @@ def no_rules(quota: str) -> Rule | None:
     return None
 
 
-def counts(named: str, mapped: str, namespace: str, rules: Rules) -> tuple[str, bool]:
+def counts(named: str, mapped: str, namespace: SeenNamespace, rules: Rules) -> tuple[str, bool]:
     """The business quota that an object is charged to ("" for none), and whether it may name what it names.
 
     ``named`` stands on the object, ``mapped`` on its ``namespace``; "" where there is none.
@@ -70,31 +110,28 @@ def counts(named: str, mapped: str, namespace: str, rules: Rules) -> tuple[str, 
     if wanted == mapped or not mapped:
         return (wanted if is_served else ""), is_served
     own = rules(wanted)
-    is_named = own is not None and namespace in own.namespaces
+    is_named = own is not None and own.has(namespace)
     if is_served and (is_named or is_below(wanted, mapped, rules)):
         return wanted, True
-    top = rules(mapped)
-    if top is None or not top.is_said:
+    if rules(mapped) is None:
         return wanted, False
     return (mapped if serves(mapped, namespace, rules) else ""), False
 
 
-def serves(quota: str, namespace: str, rules: Rules) -> bool:
-    """Whether the quota serves the namespace: by its own names, else by those of the next one above that names any."""
-    named = names_above(quota, rules)
-    return not named or namespace in named
+def serves(quota: str, namespace: SeenNamespace, rules: Rules) -> bool:
+    """Whether the quota serves the namespace: by its own names and selector, else by those of the next one above that has any."""
+    rule = bound(quota, rules)
+    return rule is None or rule.has(namespace)
 
 
-def names_above(quota: str, rules: Rules) -> tuple[str, ...]:
-    """The namespaces that the quota, or else the next one above it that names any, names."""
+def bound(quota: str, rules: Rules) -> Rule | None:
+    """The rule of the quota, or else of the next one above it, that names or selects namespaces; None where none does."""
     for _ in range(LEVELS):
         rule = rules(quota) if quota else None
-        if rule is None:
-            return ()
-        if rule.namespaces:
-            return rule.namespaces
+        if rule is None or rule.is_bounded:
+            return rule
         quota = rule.parent
-    return ()
+    return None
 
 
 def is_below(quota: str, top: str, rules: Rules) -> bool:
@@ -121,10 +158,15 @@ def names(labels: Mapping[str, str]) -> Names | None:
 
 
 def attributed(
-    *sources: Names | None, namespace: str = "", rules: Rules = no_rules, serving: str = ""
+    *sources: Names | None,
+    namespace: str = "",
+    labels: Mapping[str, str] | None = None,
+    rules: Rules = no_rules,
+    serving: str = "",
 ) -> Attribution:
     """Each by the first of ``sources`` that names it; nothing where no quota is found. The last one is the namespace's.
 
+    ``labels`` are the selectable ones of the namespace, None where it was not observed.
     ``serving`` is the ElasticQuota that serves the namespace, "" for none: for what names none.
     """
     named = [source for source in sources if source is not None]
@@ -133,15 +175,16 @@ def attributed(
     business, cpu, gpu, memory, elastic = (
         next(filter(None, place), "") for place in zip(*named or _NO_NAMES, strict=True)
     )
+    seen = SeenNamespace(namespace, labels)
     if business:
         of_namespace = sources[-1]
         mapped = of_namespace[0] if of_namespace is not None else ""
         own = next((one[0] for one in sources[:-1] if one is not None and one[0]), "")
-        quota = counts(own, mapped, namespace, rules)[0]
+        quota = counts(own, mapped, seen, rules)[0]
     else:
         # A business quota of this name may be another team's.
         quota = elastic or serving
-        quota = quota if serves(quota, namespace, rules) else ""
+        quota = quota if serves(quota, seen, rules) else ""
     return (quota, cpu, gpu, memory) if quota else NOTHING
 
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from projections import timelines
-from projections.attribution import Names, names
+from projections.attribution import Names, names, selectable
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
@@ -28,11 +28,11 @@ namespaces = row_table(
     sa.Column("state", sa.Text, nullable=False),
 )
 
-#: Team, user, and what its labels name of quotas.
-Owners = tuple[str | None, str | None, Names | None]
+#: Team, user, what its labels name of quotas, and the labels by which quotas may select it.
+Owners = tuple[str | None, str | None, Names | None, dict[str, str]]
 
 #: uid, and its owners
-Value = tuple[str, str | None, str | None, Names | None]
+Value = tuple[str, str | None, str | None, Names | None, dict[str, str]]
 
 
 class Namespace(msgspec.Struct, frozen=True):
@@ -65,7 +65,7 @@ def fold(
     if isinstance(fact, NamespaceVanished):
         gone = timelines.later(gone, (fact.resource_version, event.time_us))
     else:
-        value = (fact.uid, fact.team, fact.user, names(fact.labels))
+        value = (fact.uid, fact.team, fact.user, names(fact.labels), selectable(fact.labels))
         history = timelines.added(history, fact.resource_version, event.time_us, value)
     if history == row.history and gone == row.gone:
         return row
@@ -73,7 +73,7 @@ def fold(
 
 
 def _shown(row: Namespace) -> dict[str, Any]:
-    uid, team, user, _ = row.history[-1][2] if row.history else (None, None, None, None)
+    uid, team, user = row.history[-1][2][:3] if row.history else (None, None, None)
     vanished = int(timelines.is_gone(row.history, row.gone))
     return {"uid": uid, "team": team, "user_name": user, "vanished": vanished}
 
@@ -88,7 +88,7 @@ codec = Codec(
 
 projection = Projection(
     name="namespaces",
-    version=3,
+    version=4,
     table=namespaces,
     facts=(NamespaceObserved, NamespaceVanished),
     keys=keys,

@@ -43,9 +43,6 @@ quotas = row_table(
 )
 
 
-#: Parent, and the namespaces that are named.
-RuleValue = tuple[str, tuple[str, ...]]
-
 #: Of an ElasticQuota: when it was created ("" for not said), the namespaces that it lists, and whether it holds quotas.
 ElasticValue = tuple[str, tuple[str, ...], bool]
 
@@ -62,8 +59,8 @@ class Quota(msgspec.Struct, frozen=True):
     said: QuotaObserved | None = None
     time_us: int = 0
     gone: tuple[str, int] | None = None
-    #: Below which quota it stood, and which namespaces it named, over time; only where that was observed.
-    rules: tuple[tuple[str, int, RuleValue], ...] = ()
+    #: Below which quota it stood, and which namespaces it served, over time; only where that was observed.
+    rules: tuple[tuple[str, int, Rule], ...] = ()
     #: What an ElasticQuota said of whom it serves, over time.
     elastic: tuple[tuple[str, int, ElasticValue], ...] = ()
     sequence: int = 0
@@ -96,8 +93,8 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
         if created:
             parse_stamp(created)  # One that cannot be read is no observation.
         elastic = timelines.added(elastic, *seen, (created, fact.namespaces, fact.is_parent))
-    elif fact.serves is not None and fact.kind == "BizGroupResourceQuota":
-        rules = timelines.added(rules, *seen, (fact.parent, fact.serves.namespaces))
+    elif (rule := rule_of(fact)) is not None:
+        rules = timelines.added(rules, *seen, rule)
     newest = (row.said.resource_version, row.time_us) if row.said else None
     if timelines.replaces(*seen, newest):
         return msgspec.structs.replace(
@@ -109,17 +106,17 @@ def fold(row: Quota | None, fact: QuotaObserved | QuotaVanished, event: Event) -
     return msgspec.structs.replace(row, rules=rules, elastic=elastic, sequence=event.sequence)
 
 
-def rule_of(fact: QuotaObserved) -> Rule:
-    """Which namespaces a business quota serves, as its object says it."""
-    if fact.serves is None:
-        return Rule(fact.parent, is_said=False)
-    return Rule(fact.parent, fact.serves.namespaces)
+def rule_of(fact: QuotaObserved) -> Rule | None:
+    """Which namespaces a business quota serves, as its object says it; None where it does not say."""
+    if fact.serves is None or fact.kind != "BizGroupResourceQuota":
+        return None
+    return Rule(fact.parent, fact.serves.namespaces, fact.serves.selector)
 
 
 _decoder = msgspec.json.Decoder(tuple[msgspec.Raw, ...])
 _said = msgspec.json.Decoder(QuotaObserved | None)
 _gone = msgspec.json.Decoder(tuple[str, int] | None)
-_rules = msgspec.json.Decoder(tuple[tuple[str, int, RuleValue], ...])
+_rules = msgspec.json.Decoder(tuple[tuple[str, int, Rule], ...])
 _elastic = msgspec.json.Decoder(tuple[tuple[str, int, ElasticValue], ...])
 
 
@@ -156,7 +153,7 @@ codec = Codec(Quota, quotas, shown=_shown, known=_known)
 
 projection = Projection(
     name="quotas",
-    version=2,
+    version=3,
     table=quotas,
     facts=(QuotaObserved, QuotaVanished),
     keys=keys,

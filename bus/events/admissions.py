@@ -18,7 +18,7 @@ import msgspec
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError
-from bus.events.quotas import Queue
+from bus.events.quotas import Queue, Requirement
 from bus.events.vocabulary import Fact
 
 #: What the ledger's tables and views hold: 64 bits.
@@ -174,8 +174,10 @@ class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     is_parent: bool = False
     #: ``Warn``, ``DenyNew`` or ``GraceThenEvict``.
     exhaustion: str = "DenyNew"
-    #: Namespaces that it serves; empty = those of the quota above, else any that is mapped to no other quota.
+    #: Namespaces that it serves, beside those that ``selector`` selects; none of both = those of the quota above, else any
+    #: that is mapped to no other quota.
     namespaces: tuple[str, ...] = ()
+    selector: tuple[Requirement, ...] = ()
     #: Why the object cannot be used; nothing is admitted under it then. "" = it can.
     problem: str = ""
     #: How what can be suspended waits for it.

@@ -41,10 +41,21 @@ class Queue(msgspec.Struct, frozen=True, omit_defaults=True):
     max_head_delay_seconds: int = 0
 
 
+class Requirement(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a label of a namespace has to be, as in a Kubernetes LabelSelector."""
+
+    key: str
+    #: ``In``, ``NotIn``, ``Exists`` or ``DoesNotExist``.
+    operator: str
+    values: tuple[str, ...] = ()
+
+
 class Serves(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The namespaces that a quota serves: those that it names, and all where neither it nor a quota above names any."""
+    """The namespaces that a quota serves: those that it names or selects, and all where neither it nor a quota above does."""
 
     namespaces: tuple[str, ...] = ()
+    #: Selects the namespaces that meet all of them; empty = no selector.
+    selector: tuple[Requirement, ...] = ()
 
 
 class QuotaObserved(Fact, frozen=True, kw_only=True):

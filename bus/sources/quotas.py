@@ -18,8 +18,9 @@ import msgspec
 from bus import strict
 from bus.envelope import Event
 from bus.errors import MalformedJsonError, QuantityError
-from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished, Serves
+from bus.events.quotas import Budget, Queue, QuotaObserved, QuotaVanished, Requirement, Serves
 from bus.kube.crds import keys, quotas, rules
+from bus.kube.crds.selectors import LabelSelector
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import LARGEST_BODY, Metadata, Record, TooLargeError
@@ -132,7 +133,7 @@ def _business(found: Object) -> dict[str, Any]:
         "is_parent": elastic.is_parent,
         "budget": _budget(spec.budget),
         "queue": _queue(spec.queue),
-        "serves": Serves(tuple(dict.fromkeys(spec.namespaces))),
+        "serves": Serves(tuple(dict.fromkeys(spec.namespaces)), _selector(spec.namespace_selector)),
         "charges_requests": spec.unstated_limits == "ChargeRequests",
         "notes": tuple(dict.fromkeys(notes)),
     }
@@ -151,6 +152,16 @@ def _amounts(found: dict[str, keys.Quantity], amount: Any, notes: list[str]) -> 
         if is_rounded:
             notes.append(f"rounded_up:{key}")
     return result
+
+
+def _selector(selector: LabelSelector | None) -> tuple[Requirement, ...]:
+    """All that a selector requires, in an order that its spelling does not change."""
+    if selector is None:
+        return ()
+    found = [Requirement(key, "In", (value,)) for key, value in selector.match_labels.items()]
+    for one in selector.match_expressions:
+        found.append(Requirement(one.key, one.operator, tuple(sorted(set(one.values)))))
+    return tuple(sorted(set(found), key=lambda one: (one.key, one.operator, one.values)))
 
 
 def _budget(budget: quotas.Budget | None) -> Budget:

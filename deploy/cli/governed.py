@@ -9,7 +9,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from projections.attribution import names_above
+from projections.attribution import bound
 from projections.quota_trees.held import grants
 from projections.quotas import codec, quotas, rule_of
 
@@ -37,13 +37,13 @@ def governed(connection: sa.Connection) -> dict[str, Any]:
 
 
 def _open(connection: sa.Connection) -> list[str]:
-    """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name any."""
+    """Business quotas that serve every namespace that is mapped to no other: neither they nor those above name or select any."""
     there = quotas.c.vanished == 0, quotas.c.kind == "BizGroupResourceQuota"
     rows = [codec.row(tuple(r)) for r in connection.execute(sa.select(quotas).where(*there))]
     rules = {(one.cluster, one.name): rule_of(one.said) for one in rows if one.said is not None}
 
     def is_open(cluster: str, name: str) -> bool:
-        return not names_above(name, lambda quota: rules.get((cluster, quota)))
+        return bound(name, lambda quota: rules.get((cluster, quota))) is None
 
     return sorted(name for cluster, name in rules if is_open(cluster, name))
 

@@ -21,7 +21,7 @@ from projections.timelines import MICROSECONDS
 #: Group of what nobody is named for.
 UNASSIGNED = "unassigned"
 
-_NOBODY: Owners = (None, None, None)
+_NOBODY = (None, None, None, None)
 
 
 class Absence(msgspec.Struct, frozen=True):
@@ -131,6 +131,7 @@ def _segments(
                 own,
                 named[2],
                 namespace=pod.namespace,
+                labels=named[3],
                 rules=serving.at(around, second),
                 serving=around.serving(second),
             ),

@@ -67,7 +67,7 @@ class Serving:
             changes = sorted(
                 (second, value) for one in objects for second, value in timelines.changes(one.rules)
             )
-            known = [(second, Rule(*value)) for second, value in timelines.distinct(changes)]
+            known = timelines.distinct(changes)
             if objects:
                 self._read[(cluster, name)] = known
         return known

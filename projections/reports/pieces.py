@@ -157,7 +157,9 @@ class _Named:
         found.open(lambda query: [tuple(row) for row in self._connection.execute(query)])
         return found
 
-    def _quota(self, pod: Pod, created_s: int, mapped: Names | None) -> str:
+    def _quota(
+        self, pod: Pod, created_s: int, mapped: Names | None, labels: dict[str, str] | None
+    ) -> str:
         if not self._has_quotas:
             return ""
         top = workloads.top(pod.owner, self._workloads.get)
@@ -165,7 +167,7 @@ class _Named:
         of_workload = timelines.at(above.quotas(), created_s) if above else None
         around = self._serving.around(pod.cluster, pod.namespace)
         return attributed(
-            of_workload, pod.history[-1][2][7], mapped, namespace=pod.namespace,
+            of_workload, pod.history[-1][2][7], mapped, namespace=pod.namespace, labels=labels,
             rules=serving.at(around, created_s), serving=around.serving(created_s),
         )[0]  # fmt: skip
 
@@ -177,18 +179,14 @@ class _Named:
         ((pod, run),) = [(one.pod, one.run) for one in stored([row], ())]
         created_s, place = run.created_s, (pod.cluster, pod.namespace)
         team, user, node = pod.history[-1][2][4:7]
-        named = timelines.at(self._owners.get(place, []), created_s) or (
-            None,
-            None,
-            None,
-        )
+        named = timelines.at(self._owners.get(place, []), created_s) or (None,) * 4
         team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
         model = (
             None
             if node is None
             else timelines.at(self._models.get((pod.cluster, node), []), created_s)
         )
-        quota = self._quota(pod, created_s, named[2])
+        quota = self._quota(pod, created_s, *named[2:])
         return Holding(0, 0, 0, 0, 0, team, user, node, model, quota)
 
 

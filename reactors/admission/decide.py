@@ -134,7 +134,9 @@ def barred(node: Node, namespace: str) -> str:
     """Why no workload of ``namespace`` may stand in the quota, whatever it has left; "" = it may."""
     if node.spec.problem:
         return "quota-invalid"
-    if node.spec.namespaces and namespace not in node.spec.namespaces:
+    named = node.spec.namespaces
+    # Whom a selector selects was asked before, of the labels of the namespace (:mod:`reactors.admission.mapping`).
+    if named and namespace not in named and not node.spec.selector:
         return "quota-not-yours"
     return "parent-quota" if node.kind == ELASTIC and node.spec.is_parent else ""
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import msgspec
 
 from bus.events.quotas import QuotaObserved
-from projections.attribution import Rules, counts, names_above
+from projections.attribution import Rules, SeenNamespace, bound, counts
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 LABEL = "biz.group.resource.quota"
@@ -46,7 +46,7 @@ class QuotaRef(msgspec.Struct, frozen=True):
 def place(
     labels: Mapping[str, str],
     namespace: str,
-    mapping: Mapping[str, str],
+    mapping: Mapping[str, str] | None,
     rules: Rules,
     serving: QuotaRef | None = None,
     *,
@@ -54,18 +54,20 @@ def place(
 ) -> QuotaRef | None:
     """The quota of an object with ``labels`` in a namespace with the labels ``mapping``; None for one that is not governed.
 
+    ``mapping`` is None where the namespace was not seen.
     ``rules`` are those of the business quotas that were seen. ``serving`` is the ElasticQuota that serves the namespace
-    (:class:`reactors.admission.elastics.ElasticQuotas`). ``requires_namespaces``: a quota that names none, nor one above it,
-    serves mapped namespaces only.
+    (:class:`reactors.admission.elastics.ElasticQuotas`). ``requires_namespaces``: a quota that names or selects none, nor one above
+    it, serves mapped namespaces only.
     """
-    mapped, named = mapping.get(LABEL, ""), labels.get(LABEL, "")
+    around = mapping or {}
+    mapped, named = around.get(LABEL, ""), labels.get(LABEL, "")
     if named or mapped:
-        quota, is_allowed = counts(named, mapped, namespace, rules)
-        if requires_namespaces and not mapped and not names_above(named, rules):
+        quota, is_allowed = counts(named, mapped, SeenNamespace(namespace, mapping), rules)
+        if requires_namespaces and not mapped and bound(named, rules) is None:
             is_allowed = False
         refusal = "" if is_allowed else NOT_YOURS
         return QuotaRef(BUSINESS, named or mapped, refusal, quota)
-    elastic = labels.get(ELASTIC_LABEL) or mapping.get(ELASTIC_LABEL)
+    elastic = labels.get(ELASTIC_LABEL) or around.get(ELASTIC_LABEL)
     return QuotaRef(ELASTIC, elastic, "", elastic) if elastic else serving
 
 

@@ -19,7 +19,8 @@ _WHY = {
     "quota-invalid": "quota {quota!r} cannot be used: {problem}",
     "quota-namesake": "another ElasticQuota is called {quota!r}, in another namespace: give the one of {namespace!r} another name",
     "quota-not-yours": "workloads of namespace {namespace!r} may not use quota {quota!r}: "
-    "name one that serves the namespace (spec.namespaces of the quota, or the label of the namespace)",
+    "name one that serves the namespace (spec.namespaces or spec.namespaceSelector of the quota, or the label of "
+    "the namespace)",
     "parent-quota": "quota {quota!r} holds quotas, not workloads: name one below it",
     "object-unseen": "this object has just been changed: try again in a moment",
     "queued": "quota {quota!r} has a queue: leave this suspended with the annotation bursar.io/queue, and it starts in its turn",

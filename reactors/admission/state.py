@@ -210,7 +210,7 @@ class AdmissionState(Part):
         self._put(known)
 
     def _namespace(self, before: rows.Row | rows.Namespace | None, after: rows.Namespace) -> None:
-        if isinstance(before, rows.Namespace) and before.labels != after.labels:
+        if not isinstance(before, rows.Namespace) or before.labels != after.labels:
             inside = self.state.index.in_namespace[after.name]
             self.changed.update(uid for uid in inside if uid in self.objects)
 
@@ -244,7 +244,8 @@ class AdmissionState(Part):
 
     def _rule(self, fact: quotas.QuotaObserved) -> None:
         rule = rule_of(fact)
-        if self._rules.get(fact.name) != rule:
+        # One that cannot be used does not say whom it serves: then it is whom it served before, as in the ledger.
+        if rule is not None and self._rules.get(fact.name) != rule:
             self._rules[fact.name] = rule
             self.changed.update(self.objects)
 
@@ -268,10 +269,10 @@ class AdmissionState(Part):
         """An object that was deleted; None where that is not known."""
         return self.state.gone(uid) or self._ending.get(uid)
 
-    def labels_of(self, namespace: str) -> dict[str, str]:
-        """The labels of a namespace; none where it was not seen."""
+    def labels_of(self, namespace: str) -> dict[str, str] | None:
+        """The labels of a namespace; None where it was not seen."""
         found = self.state.namespaces.get(namespace)
-        return found.labels if found is not None else {}
+        return found.labels if found is not None else None
 
     def place(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
         """The quota that an object with these labels in a namespace asks for, and whether it may."""
@@ -329,6 +330,7 @@ def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:
         hard=fact.hard, cash=fact.cash, min=fact.min, max=fact.max,
         weight=fact.weight if fact.weight is not None else fact.max,
         lends=fact.lends, is_parent=fact.is_parent, exhaustion=fact.budget.exhaustion,
-        namespaces=fact.serves.namespaces if fact.serves else fact.namespaces, problem=fact.problem, queue=fact.queue,
+        namespaces=fact.serves.namespaces if fact.serves else fact.namespaces,
+        selector=fact.serves.selector if fact.serves else (), problem=fact.problem, queue=fact.queue,
         charges_requests=fact.charges_requests,
     )  # fmt: skip

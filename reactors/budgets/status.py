@@ -52,6 +52,9 @@ def _exhausts_s(judged: Exhaustion, standing: BudgetStatus, at_s: int) -> int | 
 
 
 def _conditions(node: Node, phases: Mapping[str, Exhaustion], at_s: int) -> Iterable[Condition]:
+    problem = (node.observed or node.spec).problem
+    if problem:
+        yield Condition("Unusable", "True", 0, "InvalidSpec", problem)
     limits = node.limited()
     over = sorted(key for key, limit in limits.items() if node.used(key) > limit)
     yield Condition(

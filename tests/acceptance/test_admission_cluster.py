@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from tests.acceptance.admission_site import Site, free_port, workload
+from tests.acceptance.admission_site import LABEL, Site, free_port, quota, workload
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
@@ -37,6 +37,29 @@ def test_limits_hold_for_whole_workloads_with_the_rights_of_our_manifests(site):
     pods = json.loads(site.plane.kubectl("get", "pods", "-o", "json"))["items"]
     assert pods, "what was admitted runs"
     assert "ermission" not in (site.folder / "up.log").read_text()
+
+
+def test_a_quota_is_used_by_the_namespaces_that_its_selector_selects(site):
+    """A namespace is used from another by its label alone; only who may change namespaces may set that."""
+    site.begin()
+    label, selector = "bursar.io/tier", {"matchLabels": {"bursar.io/tier": "gold"}}
+    gold = quota("gold", {"limits.cpu": "4"}, namespaceSelector=selector)
+    assert "created" in site.apply(gold)
+    site.until(lambda: "status" in site.quota("gold"))
+
+    def job(name):
+        found = workload("Job", name, 1, 2)
+        found["metadata"]["labels"][LABEL] = "gold"
+        return site.apply(found)
+
+    assert "quota-not-yours" in job("one")
+    site.plane.kubectl("label", "namespace", "default", f"{label}=gold")
+    site.until(lambda: "created" in job("one"))
+    assert site.quota("gold")["spec"]["namespaceSelector"] == selector
+    site.until(lambda: site.quota("gold")["status"]["used"] == {"limits.cpu": "2"})
+    site.plane.kubectl("label", "namespace", "default", f"{label}=tin", "--overwrite")
+    site.until(lambda: site.quota("gold")["status"]["used"] == {"limits.cpu": "0"})
+    assert "quota-not-yours" in job("two")
 
 
 def test_what_passes_while_bursar_is_away_is_charged_flagged_and_shown(site):

@@ -7,6 +7,7 @@ import pytest
 
 from bus.clock import SystemClock
 from bus.events import VOCABULARY
+from bus.events.quotas import Requirement
 from bus.events.vocabulary import read
 from bus.kube.client import Access, connect
 from bus.kube.crds.quotas import PATH
@@ -61,6 +62,13 @@ def window(begin, end):
          "no gaps, no overlaps"),
         ({"budget": {"windows": [window("2026-01-01", "3026-01-01")]}}, "ten years at most"),
         ({"queue": {"maxHeadDelaySeconds": -1}}, "greater than or equal to 0"),
+        ({"namespaceSelector": {"matchLabels": {"team": "a"}}},
+         "namespaces are selected by labels that every history keeps: kubernetes.io/metadata.name"),
+        ({"namespaceSelector": {"matchExpressions": [{"key": "example.com/a", "operator": "Exists"}]}},
+         "give the namespaces such a label, or name them in spec.namespaces"),
+        ({"namespaceSelector": {"matchExpressions": [{"key": "bursar.io/a", "operator": "In"}]}},
+         "In and NotIn need values, Exists and DoesNotExist take none"),
+        ({"namespaceSelector": {}}, "a selector without requirements would select every namespace"),
         ({"spare": 1}, 'unknown field "spec.spare"'),
     ],
     ids=lambda part: str(part)[:60],
@@ -103,6 +111,7 @@ async def test_a_stored_quota_is_told_with_its_defaults(installed, name):
         "elastic": {"max": {"cpu": "10"}},
         "budget": {"windows": [window("2026-01-01", "2026-02-01")]},
         "queue": {},
+        "namespaceSelector": {"matchLabels": {"bursar.io/tier": "gold"}},
     }
     installed.kubectl("apply", "-f", "-", input=quota(name, **spec))
     fact = await told(installed, f"{PATH}/{name}", "BizGroupResourceQuota")
@@ -114,6 +123,7 @@ async def test_a_stored_quota_is_told_with_its_defaults(installed, name):
         {"cpu": 10_000},
         1,
     )
+    assert fact.serves.selector == (Requirement("bursar.io/tier", "In", ("gold",)),)
     assert (fact.budget.period, fact.budget.exhaustion, fact.queue.order) == (
         "Windows",
         "DenyNew",

@@ -5,6 +5,7 @@ import json
 import pytest
 import yaml
 
+from bus.events.quotas import Requirement, Serves
 from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
@@ -96,6 +97,30 @@ def test_a_quota_that_cannot_be_used_says_so(capsys, tmp_path):
     bursar("get", "quotas", "--data", data)
 
     assert "unusable: spec.hard: no" in capsys.readouterr().out
+
+
+def test_show_tells_which_namespaces_a_quota_selects_and_why_it_cannot_be_used(
+    capsys, told, tmp_path
+):
+    selector = (
+        Requirement("bursar.io/tier", "NotIn", ("gold", "tin")),
+        Requirement("bursar.io/zone", "Exists"),
+        Requirement("bursar.io/old", "DoesNotExist"),
+    )
+
+    async def lived():
+        async with Cluster() as cluster:
+            await cluster.see_quota("chosen", {"limits.cpu": 1000}, serves=Serves((), selector))
+            await cluster.see_quota("broken", {}, problem="spec.namespaceSelector: no")
+            return cluster.transport.events
+
+    data = make_quota_ledger(tmp_path, lived)
+    texts = ["bursar.io/tier notin (gold, tin)", "bursar.io/zone", "!bursar.io/old"]
+    assert told("quota", "show", "chosen", data=data)["namespace_selector"] == texts
+    (condition,) = told("quota", "show", "broken", data=data)["conditions"][:1]
+    assert (condition["type"], condition["message"]) == ("Unusable", "spec.namespaceSelector: no")
+    bursar("quota", "show", "chosen", "--data", data)
+    assert "namespaces with" in capsys.readouterr().out
 
 
 def test_show_tells_keys_holders_conditions_and_the_last_refusals(told):

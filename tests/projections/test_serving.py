@@ -5,33 +5,17 @@ import itertools
 import pytest
 
 from bus.events.quotas import Serves
-from projections.pod_runs import held_segments
 from tests import factories as f
-from tests.projections.ledger import folded, rows, tables
-
-BIZ = "biz.group.resource.quota"
+from tests.projections.ledger import tables
+from tests.projections.spending import BIZ, pod, spent
 
 
 def quota(name, *namespaces, version=1, at=0, **fields):
     return f.quota_observed(name, version, at, hard={}, serves=Serves(namespaces), **fields)
 
 
-def pod(uid, named, namespace="ns", **fields):
-    labels = {BIZ: named} if named else {}
-    return f.pod_observed(uid, namespace=namespace, labels=labels, created=0, scheduled=0, **fields)
-
-
 def mapped(namespace="ns", to="mine"):
     return f.namespace_observed(namespace, labels={BIZ: to})
-
-
-def spent(events, **options):
-    """(pod, from, until, quota) of every segment."""
-    store = folded(f.numbered(events), **options)
-    return [
-        (r["uid"], r["start_s"] - f.START_S, r["end_s"] and r["end_s"] - f.START_S, r["quota"])
-        for r in rows(store, held_segments)
-    ]
 
 
 def test_a_mapped_namespace_spends_its_own_quota_whatever_a_label_says():

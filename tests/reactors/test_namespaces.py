@@ -1,7 +1,7 @@
 """Whose quota a workload is charged to: a label that any tenant may write does not choose it.
 
 Covers reviews of creates, what exists all the same (the webhook was away, or only watches), quotas below others, mapped and
-unmapped namespaces, changes of a quota's namespaces, and the ledger, which says the same.
+unmapped namespaces, changes of a quota's namespaces, selectors, and the ledger, which says the same.
 """
 
 from itertools import product
@@ -9,7 +9,7 @@ from itertools import product
 import pytest
 
 from bus.events.namespaces import NamespaceObserved
-from bus.events.quotas import Serves
+from bus.events.quotas import Requirement, Serves
 from projections.attribution import Rule, attributed, names
 from reactors.admission.mapping import LABEL, counted, place
 from reactors.admitting import following
@@ -17,6 +17,8 @@ from tests.reactors.cluster import Cluster, job
 
 HARD = {"limits.cpu": 10_000}
 ANY, OURS = Serves(), Serves(("lab",))
+TIER = "bursar.io/tier"
+GOLD = Serves(("lab",), (Requirement(TIER, "In", ("gold",)),))
 
 
 @pytest.fixture
@@ -30,8 +32,8 @@ async def cluster():
         yield running
 
 
-async def see_namespace(cluster, name, mapped=""):
-    labels = {LABEL: mapped} if mapped else {}
+async def see_namespace(cluster, name, mapped="", tier=""):
+    labels = ({LABEL: mapped} if mapped else {}) | ({TIER: tier} if tier else {})
     version = str(next(cluster._versions))
     fact = NamespaceObserved(uid=name, name=name, resource_version=version, labels=labels)
     await cluster.say(fact, name)
@@ -115,8 +117,52 @@ async def test_quotas_of_older_histories_serve_as_they_did(cluster):
     assert held(cluster, "theirs") == 3000
 
 
+async def test_a_selector_opens_a_quota_to_the_namespaces_with_its_labels(cluster):
+    await cluster.see_quota("vault", HARD, serves=GOLD)
+    await see_namespace(cluster, "rich", tier="gold")
+    await see_namespace(cluster, "poor", tier="tin")
+
+    assert (await create(cluster, "vault", "rich")).reason == "fits"
+    assert (await create(cluster, "vault", "lab", "b")).reason == "fits"
+    refused = await create(cluster, "vault", "poor", "c")
+    assert refused.reason == "quota-not-yours"
+    assert "spec.namespaceSelector" in refused.message
+    assert (await create(cluster, "vault", "unseen", "d")).reason == "quota-not-yours"
+
+
+async def test_another_label_of_a_namespace_moves_what_is_there(cluster):
+    await cluster.see_quota("vault", HARD, serves=GOLD)
+    await cluster.see("a", 2, quota="vault", namespace="rich")
+    assert held(cluster, "vault") == 0, "the namespace was not seen"
+    await see_namespace(cluster, "rich", tier="gold")
+    assert held(cluster, "vault") == 2000
+    await see_namespace(cluster, "rich", tier="tin")
+    assert held(cluster, "vault") == 0
+
+    assert (await create(cluster, "vault", "rich", "b")).reason == "quota-not-yours"
+
+
+async def test_a_selector_counts_where_namespaces_are_required_and_below(cluster):
+    await cluster.see_quota("vault", HARD, serves=GOLD)
+    await cluster.see_quota("inner", {"limits.cpu": 2000}, parent="vault", serves=ANY)
+    await see_namespace(cluster, "rich", tier="gold")
+    cluster.admission.view.requires_namespaces = True
+
+    assert (await create(cluster, "inner", "rich")).reason == "fits"
+    assert (await create(cluster, "inner", "elsewhere", "b")).reason == "quota-not-yours"
+
+
+async def test_a_quota_that_becomes_unusable_is_charged_for_nobody_else(cluster):
+    await cluster.see_quota("vault", HARD, serves=OURS)
+    await cluster.see_quota("vault", {}, problem="spec.hard: bad")
+    await cluster.see("stranger", 2, quota="vault", namespace="elsewhere")
+
+    assert held(cluster, "vault") == 0
+    assert (await create(cluster, "vault", "lab")).reason == "quota-invalid"
+
+
 RULES = {
-    "ours": Rule("", ("lab",)), "below": Rule("ours"), "theirs": Rule(), "old": Rule(is_said=False),
+    "ours": Rule("", ("lab",)), "below": Rule("ours"), "theirs": Rule(),
     "loop": Rule("pool"), "pool": Rule("loop"),
 }  # fmt: skip
 NAMED = ["", *RULES, "unknown"]

@@ -22,6 +22,7 @@ from bus.clock import SECOND_US, parse_stamp
 from bus.errors import QuantityError, TimestampError
 from bus.kube.crds import keys, rules
 from bus.kube.crds.keys import Quantity
+from bus.kube.crds.selectors import LabelSelector
 
 GROUP, VERSION, KIND, PLURAL = (
     "bursar.io",
@@ -221,9 +222,14 @@ class QuotaSpec(_Model):
     namespaces: list[Namespace] = Field(
         default=[],
         max_length=MOST_NAMESPACES,
-        description="The namespaces that it serves: workloads of others may not name it. Empty: those of the quota above, "
-        "else every namespace that is not mapped to another quota.",
+        description="The namespaces that it serves: workloads of others may not name it. Neither names nor a selector: those of "
+        "the quota above, else every namespace that is not mapped to another quota.",
         json_schema_extra=rules.AS_SET,
+    )
+    namespace_selector: LabelSelector | None = Field(
+        default=None,
+        description="Serves the namespaces with these labels, too. Labels that may be named: kubernetes.io/metadata.name, and "
+        "those below bursar.io/ and app.kubernetes.io/.",
     )
     unstated_limits: Literal["Refuse", "ChargeRequests"] = Field(
         default="Refuse",

@@ -12,10 +12,14 @@ import re
 from typing import Any
 
 from bus.kube.crds import keys
+from bus.kube.kinds import NAME_LABEL, SELECTABLE
 
 Extra = dict[str, Any]
 
 LABEL_PATTERN = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"
+#: The name of a label without its prefix, and a label's value; both have at most 63 characters.
+LABEL_NAME_PATTERN = r"^[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$"
+LABEL_VALUE_PATTERN = r"^([A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?)?$"
 ZONE_PATTERN = r"^[A-Za-z][A-Za-z0-9_+-]*(/[A-Za-z0-9_+-]+)*$"
 #: The grammar of :func:`bus.amounts.parse_quantity`; what is too large for it is refused behind the API server.
 QUANTITY = r"^([0-9]+([.][0-9]+)?|[.][0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]{1,2})?$"
@@ -26,6 +30,16 @@ KEYS_ARE = (
     " of cpu, memory or <vendor>/gpu: limits.cpu, limits.cpu.A4, limits.nvidia.com/gpu, cash/limits.cpu"
 )
 RESOURCES_ARE = "resources are cpu, memory, ephemeral-storage, hugepages-<size> or <domain>/<name>"
+SELECTED_BY = (
+    "namespaces are selected by labels that every history keeps: "
+    + " and ".join((NAME_LABEL, *(f"{prefix}<name>" for prefix in SELECTABLE)))
+    + "; give the namespaces such a label, or name them in spec.namespaces"
+)
+VALUES_ARE = "In and NotIn need values, Exists and DoesNotExist take none"
+SELECTS_NOTHING = (
+    "a selector without requirements would select every namespace: leave it out, or require that"
+    f" {NAME_LABEL} Exists"
+)
 QUANTITIES_ARE = "a quantity is not negative and at most 32 characters: 10, 500m, 64Gi"
 
 _LABEL = re.compile(LABEL_PATTERN.strip("^$"))
@@ -70,6 +84,26 @@ of_parent = _cel(
         "rule": "self == oldSelf",
         "message": "a quota cannot be moved: delete it and create it below the other parent",
     },
+)
+_SELECTED = "^({}|({})[A-Za-z0-9]([-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?)$".format(
+    re.escape(NAME_LABEL), "|".join(re.escape(prefix) for prefix in SELECTABLE)
+)
+of_selected_key = _cel({"rule": f"self.matches({_text(_SELECTED)})", "message": SELECTED_BY})
+of_selected_labels = _cel(
+    {"rule": f"self.all(k, k.matches({_text(_SELECTED)}))", "message": SELECTED_BY}
+)
+of_requirement = _cel(
+    {
+        "rule": "(has(self.values) && size(self.values) > 0) == (self.operator in ['In', 'NotIn'])",
+        "message": VALUES_ARE,
+    }
+)
+of_selector = _cel(
+    {
+        "rule": "(has(self.matchLabels) && size(self.matchLabels) > 0)"
+        " || (has(self.matchExpressions) && size(self.matchExpressions) > 0)",
+        "message": SELECTS_NOTHING,
+    }
 )
 _MIN, _MAX = "string(self.min[k])", "string(self.max[k])"
 of_elastic = _cel(

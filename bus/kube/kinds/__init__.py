@@ -8,13 +8,25 @@ Source: docs/quotas.md (whole workloads are charged, replicas times template); d
 
 from bus.kube.kinds.asking import asked, scaled, suspends
 from bus.kube.kinds.objects import governing_owner, scale_of, target_of
-from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Kind, PodSet, Scale, Target
+from bus.kube.kinds.shape import (
+    NAME_LABEL,
+    QUEUE_ANNOTATION,
+    QUOTA_LABELS,
+    SELECTABLE,
+    Ask,
+    Kind,
+    PodSet,
+    Scale,
+    Target,
+)
 from bus.kube.kinds.table import GOVERNED, governed, served
 
 __all__ = [
     "GOVERNED",
+    "NAME_LABEL",
     "QUEUE_ANNOTATION",
     "QUOTA_LABELS",
+    "SELECTABLE",
     "Ask",
     "Kind",
     "PodSet",

@@ -18,6 +18,11 @@ QUOTA_LABELS = (
     "quota.scheduling.koordinator.sh/tree-id",
 )
 
+#: The label that the API server gives every namespace: its name.
+NAME_LABEL = "kubernetes.io/metadata.name"
+#: Prefixes of the other labels by which a quota may select namespaces: the history keeps them whatever the settings.
+SELECTABLE = ("app.kubernetes.io/", "bursar.io/")
+
 #: On a suspended object: it waits in this quota's queue, and Bursar starts it. Without it, its user suspended it.
 QUEUE_ANNOTATION = "bursar.io/queue"
 

@@ -18,7 +18,7 @@ import msgspec
 
 from bus.kube.crds import culling
 from bus.kube.crds.culling import KUBEFLOW_KEYS
-from bus.kube.kinds import QUEUE_ANNOTATION, QUOTA_LABELS
+from bus.kube.kinds import QUEUE_ANNOTATION, QUOTA_LABELS, SELECTABLE
 
 #: Most labels, and most annotations, that one fact carries.
 MOST = 64
@@ -92,7 +92,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             *QUOTA_LABELS,
         }
     )
-    #: Prefixes of label keys that are kept.
+    #: Prefixes of label keys that are kept. Settings add to them: quotas select namespaces by those in ``SELECTABLE``.
     label_prefixes: tuple[str, ...] = (
         "app.kubernetes.io/",
         "batch.kubernetes.io/",
@@ -163,7 +163,13 @@ def _chosen_labels(labels: Mapping[str, str] | None, policy: LabelPolicy) -> lis
     chosen = [key for key in labels if key in keys or key.startswith(prefixes)]
     named = (policy.team, policy.user)
     chosen.sort(
-        key=lambda key: (key not in QUOTA_LABELS, key not in named, key not in READ_LABELS, key)
+        key=lambda key: (
+            key not in QUOTA_LABELS,
+            key not in named,
+            key not in READ_LABELS,
+            not key.startswith(SELECTABLE),
+            key,
+        )
     )
     return chosen
 

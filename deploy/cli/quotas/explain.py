@@ -183,7 +183,7 @@ def _because(consulted: Consulted, found: Found) -> str:
     own = {key: found.labels[key] for key in (LABEL, ELASTIC_LABEL) if found.labels.get(key)}
     if own:
         return "its label " + ", ".join(f"{key}={value}" for key, value in own.items())
-    labels = consulted.view.labels_of(found.namespace)
+    labels = consulted.view.labels_of(found.namespace) or {}
     mapped = [f"{key}={labels[key]}" for key in (LABEL, ELASTIC_LABEL) if labels.get(key)]
     if mapped:
         return f"the label of its namespace {mapped[0]}"

@@ -11,6 +11,7 @@ import typer
 from bus.clock import format_stamp
 from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
+from bus.events.quotas import Requirement
 from bus.kube.crds.keys import key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
@@ -75,6 +76,7 @@ def _record(consulted: Consulted, tree: Tree, node: Node) -> dict[str, Any]:
         "tree": tree.name,
         "uid": node.uid,
         "namespaces": list(node.spec.namespaces),
+        "namespace_selector": [_requirement(one) for one in node.spec.selector],
         "exhaustion": node.spec.exhaustion,
         "problem": node.spec.problem,
         "keys": _keys(tree, node, status.runtime),
@@ -197,11 +199,23 @@ def _refusal(decision: Decision, tree: Tree) -> dict[str, Any]:
     }
 
 
+def _requirement(one: Requirement) -> str:
+    """A requirement as ``kubectl get --selector`` writes it."""
+    match one.operator:
+        case "In" | "NotIn":
+            return f"{one.key} {one.operator.lower()} ({', '.join(one.values)})"
+        case "DoesNotExist":
+            return f"!{one.key}"
+    return one.key
+
+
 # for people
 
 
 def _for_people(found: dict[str, Any]) -> dict[str, Any]:
     shown = {name: found[name] for name in ("kind", "parent", "children", "tree", "namespaces")}
+    if found["namespace_selector"]:
+        shown["namespaces with"] = found["namespace_selector"]
     if found["problem"]:
         shown["problem"] = found["problem"]
     shown["keys"] = [_key_line(one) for one in found["keys"]]
@@ -255,4 +269,6 @@ def _holder_line(one: dict[str, Any]) -> str:
 def _spec_text(name: str, value: Any) -> str:
     if name == "hard":
         return ", ".join(f"{key_text(key, n)} of {key}" for key, n in value.items())
+    if name == "selector":
+        return ", ".join(_requirement(msgspec.convert(one, Requirement)) for one in value)
     return str(value)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from bus.events import VOCABULARY
-from bus.events.quotas import Budget, Queue
+from bus.events.quotas import Budget, Queue, Requirement, Serves
 from bus.events.vocabulary import read
 from bus.kube.crds import keys, quotas
 from bus.kube.crds.manifests import manifest
@@ -55,6 +55,26 @@ def window(begin, end):
 
 
 # What is read
+
+
+def test_a_selector_of_namespaces_is_read_the_same_however_it_is_written():
+    tier, zone = "bursar.io/tier", "app.kubernetes.io/part-of"
+    expressions = [
+        {"key": zone, "operator": "NotIn", "values": ["b", "a", "b"]},
+        {"key": tier, "operator": "Exists"},
+    ]
+    one = {"matchLabels": {tier: "gold"}, "matchExpressions": expressions}
+    in_gold = {"key": tier, "operator": "In", "values": ["gold"]}
+    other = {"matchExpressions": [in_gold, *reversed(expressions), in_gold]}
+    want = (
+        Requirement(zone, "NotIn", ("a", "b")),
+        Requirement(tier, "Exists"),
+        Requirement(tier, "In", ("gold",)),
+    )
+
+    for selector in (one, other):
+        fact = observed({"namespaces": ["lab"], "namespaceSelector": selector})
+        assert (fact.problem, fact.serves) == ("", Serves(("lab",), want))
 
 
 def test_plain_typed_and_cash_keys_are_in_the_ledgers_measures():
@@ -370,6 +390,27 @@ def test_c13_a_quota_with_another_name_is_said_with_its_problem():
 @pytest.mark.parametrize("parent", ["A", "a.b", "x" * 64, 7, None])
 def test_c13_so_is_the_parents_name(parent):
     assert problem({"parentBizGroup": parent}).startswith("spec.parentBizGroup: ")
+
+
+@pytest.mark.parametrize(
+    ("selector", "said"),
+    [
+        ({"matchLabels": {"team": "a"}}, "spec.namespaceSelector.matchLabels: 'team': namespaces are selected by labels that"),
+        ({"matchLabels": {"example.com/tier": "a"}}, "give the namespaces such a label, or name them in spec.namespaces"),
+        ({"matchLabels": {"bursar.io/": "a"}}, "namespaces are selected by labels"),
+        ({"matchLabels": {"bursar.io/a/b": "a"}}, "namespaces are selected by labels"),
+        ({"matchLabels": {"bursar.io/tier": "a b"}}, "spec.namespaceSelector.matchLabels[bursar.io/tier]"),
+        ({"matchExpressions": [{"key": "team", "operator": "Exists"}]}, "spec.namespaceSelector.matchExpressions[0].key"),
+        ({"matchExpressions": [{"key": "bursar.io/a", "operator": "In"}]}, "In and NotIn need values"),
+        ({"matchExpressions": [{"key": "bursar.io/a", "operator": "Exists", "values": ["a"]}]}, "DoesNotExist take none"),
+        ({"matchExpressions": [{"key": "bursar.io/a", "operator": "Gt", "values": ["1"]}]}, "operator"),
+        ({}, "a selector without requirements would select every namespace"),
+        ({"matchLabel": {"bursar.io/tier": "a"}}, "a selector without requirements would select every namespace"),
+        ({"matchLabels": {f"bursar.io/{n}": "" for n in range(17)}}, "at most 16"),
+    ],
+)  # fmt: skip
+def test_a_selector_that_no_history_can_answer_is_refused(selector, said):
+    assert said in problem({"namespaceSelector": selector})
 
 
 def test_c15_fields_that_nobody_knows_are_left_out():

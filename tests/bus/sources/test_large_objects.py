@@ -18,7 +18,7 @@ from bus.events.nodes import NodeObserved
 from bus.events.pods import PodObserved
 from bus.events.quotas import QuotaObserved
 from bus.events.workloads import WorkloadObserved
-from bus.kube.kinds import QUOTA_LABELS, table
+from bus.kube.kinds import QUOTA_LABELS, SELECTABLE, table
 from bus.kube.watch.records import LARGEST_BODY
 from bus.sources import namespaces, nodes, pods, quotas, workloads
 from tests.bus.sources.records import POLICY, record
@@ -91,6 +91,17 @@ def test_annotations_go_before_labels_and_what_bursar_reads_goes_last():
     assert first.annotations.get("bursar.io/probe") == "jupyter"
     assert first.notes == ("labels_cut", "annotations_cut")
     assert (first.labels, first.annotations) == (second.labels, second.annotations)
+
+
+def test_labels_by_which_quotas_select_namespaces_are_kept_whatever_the_settings():
+    many = {f"{prefix}{n}": "1" for prefix in ("aaa/", "batch.kubernetes.io/") for n in range(64)}
+    selected = {f"{prefix}tier": "gold" for prefix in SELECTABLE}
+    more = msgspec.structs.replace(POLICY, label_prefixes=(*POLICY.label_prefixes, "aaa/"))
+
+    for policy in (POLICY, more):
+        thing = {"metadata": METADATA | {"labels": {**many, **selected}}}
+        fact = NamespaceObserved.read(namespaces.translate(record(thing), policy))
+        assert selected.items() <= fact.labels.items()
 
 
 def test_1200_containers_hide_no_pod_and_their_resize_is_charged():

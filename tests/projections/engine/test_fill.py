@@ -61,7 +61,7 @@ def version(store):
 
 
 @pytest.mark.parametrize(
-    "parts", [("usage=1",), ("pod_runs=7",), ("namespaces=3", "waits=1"), ("usage=1", "budgets=2")]
+    "parts", [("usage=1",), ("pod_runs=7",), ("namespaces=4", "waits=1"), ("usage=1", "budgets=2")]
 )
 def test_what_changed_is_filled_and_joins_while_the_rest_goes_on(store, right, parts):
     play(store, LIVES[:EARLIER])
