@@ -10,8 +10,10 @@ from _pytest.nodeid import NodeId
 
 from bus import embedded
 
-#: A fixture that starts a server → the mark of the tests that use it.
-MARKS = {"postgres_server": "postgres", "start_plane": "kube", "plane": "kube"}
+#: A fixture that starts a server, or reads a large trace → the mark of the tests that use it.
+MARKS = {
+    "postgres_server": "postgres", "start_plane": "kube", "plane": "kube", "trace_of": "long",
+}  # fmt: skip
 #: A fixture, or the folder of a test → the group of tests that one process runs.
 GROUPS = {"plane": "plane", "tests/architecture/": "architecture"}
 #: Every process of the run asks for the same server.

@@ -20,6 +20,8 @@ from tests.acceptance import crashing
 from tests.acceptance.filebus import FileTransport, made_anew
 from tests.thorough import tries
 
+pytestmark = pytest.mark.long
+
 #: Of the many points only each n-th is tried in the default run, of those of a second work each n-th.
 SAMPLE, OTHER_SAMPLE = 32, tries(5, 1)
 

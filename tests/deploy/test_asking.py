@@ -185,6 +185,7 @@ def test_h_and_version_are_understood_everywhere(capsys):
         assert "Usage: " in capsys.readouterr().out
 
 
+@pytest.mark.long
 def test_a_shell_completes_commands_and_options():
     for words, found in (
         ("bursar que", "queue"),
@@ -198,6 +199,7 @@ def test_a_shell_completes_commands_and_options():
     assert "--install-completion" in process("--help").stdout
 
 
+@pytest.mark.long
 def test_a_watched_question_is_answered_again(data):
     started = subprocess.Popen(
         [Path(sys.executable).with_name("bursar"), "report", "--watch", "--data", data],
@@ -226,6 +228,7 @@ def test_a_hint_names_a_program_that_can_be_typed(monkeypatch, tmp_path, is_know
     assert hint("status") == ("bursar status" if is_known else ".venv/bin/bursar status")
 
 
+@pytest.mark.long
 def test_an_absent_ledger_names_a_command_that_works_here(tmp_path):
     if shutil.which("bursar", path="/usr/bin"):
         pytest.skip("another bursar is installed")

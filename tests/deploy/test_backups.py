@@ -131,6 +131,7 @@ def large(tmp_path_factory):
     return make_ledger(tmp_path_factory.mktemp("large"), events)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("ending", ["ndjson", "ndjson.zst"])
 @pytest.mark.parametrize("after", [0.0, 0.2, 0.6])
 def test_an_export_that_is_killed_leaves_no_half_a_file(large, tmp_path, ending, after):

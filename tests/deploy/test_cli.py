@@ -228,6 +228,7 @@ def test_history_comes_back_from_an_export(capsys, data, tmp_path):
     assert file.stat().st_size > 0
 
 
+@pytest.mark.long
 def test_a_closed_pipe_is_no_failure(data):
     reader, writer = os.pipe()
     os.close(reader)

@@ -96,6 +96,7 @@ with child(work) as made:
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("when", ["waits", "works"])
 def test_a_child_ends_with_its_parent(when):
     started = [sys.executable, "-c", _PARENT, when]

@@ -19,6 +19,8 @@ from migrations.schema import upgrade
 from projections.engine.store import engine
 from tests.deploy.ledgers import make_ledger
 
+pytestmark = pytest.mark.long
+
 #: One step of the engine, and as good as endless: no handler is asked in between.
 LIKE = "SELECT hex(zeroblob(8000000)) LIKE '%' || hex(zeroblob(20000)) || '1'"
 GLOB = "SELECT hex(zeroblob(8000000)) GLOB '*' || hex(zeroblob(20000)) || '1'"

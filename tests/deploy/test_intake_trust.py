@@ -78,6 +78,7 @@ def test_a_backup_of_ones_own_comes_back_whole_where_it_is_asked_for(capsys, tmp
     assert json.loads(found[0]["body"])["whole"] is True
 
 
+@pytest.mark.long
 def test_a_small_file_does_not_become_a_large_one(tmp_path):
     """96 KB became 2.2 GB in one piece."""
     bomb = tmp_path / "bomb.ndjson.zst"
@@ -135,6 +136,7 @@ def test_everything_in_a_data_folder_is_its_owners_alone(tmp_path, foreign):
     assert [p for p in paths if p.stat().st_mode & 0o077 and not p.is_socket()] == []
 
 
+@pytest.mark.long
 def test_an_export_is_its_owners_alone_and_follows_no_link(tmp_path):
     data = tmp_path / "data"
     data.mkdir()

@@ -15,10 +15,13 @@ from tests.deploy.ledgers import make_ledger
 #: Root reads and writes what it likes: the same user without that power.
 POWERLESS = ("setpriv", "--bounding-set", "-all", "--inh-caps", "-all") if os.geteuid() == 0 else ()
 
-pytestmark = pytest.mark.skipif(
-    bool(POWERLESS) and shutil.which("setpriv") is None,
-    reason="needs setpriv where it runs as root",
-)
+pytestmark = [
+    pytest.mark.long,
+    pytest.mark.skipif(
+        bool(POWERLESS) and shutil.which("setpriv") is None,
+        reason="needs setpriv where it runs as root",
+    ),
+]
 
 
 QUESTIONS = (("report",), ("acct",), ("verify",), ("events",), ("sql", "SELECT 1 AS one"))

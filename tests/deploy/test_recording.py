@@ -12,6 +12,8 @@ from deploy.cli.program.exits import Exit
 from deploy.runtime.service import RECORDING
 from tests.deploy.ledgers import bursar, make_ledger
 
+pytestmark = pytest.mark.long
+
 README = Path(__file__).parents[2] / "README.md"
 (DAY,) = RECORDING.glob("*.ndjson.zst")
 #: These need a cluster, a bus of their own or a file, or change something.

@@ -57,6 +57,7 @@ def shown(*arguments, **environment):
     return {row["key"]: row for row in json.loads(found.stdout)}
 
 
+@pytest.mark.long
 def test_config_show_says_where_each_value_comes_from(tmp_path):
     file = tmp_path / "bursar.yaml"
     file.write_text("cluster:\n  name: filed\n  relist_seconds: 60\nculling:\n  mode: on\n")
@@ -80,6 +81,7 @@ def test_config_show_says_where_each_value_comes_from(tmp_path):
     assert "hunter2" not in str(found)
 
 
+@pytest.mark.long
 def test_config_show_names_a_part_that_is_near(tmp_path):
     found = process("config", "show", "cluling", "--data", tmp_path)
 
@@ -147,6 +149,7 @@ def test_a_cluster_that_was_named_wrongly_is_an_error_that_names_it(
     assert said in str(error.value)
 
 
+@pytest.mark.long
 def test_up_does_not_play_the_recording_where_a_kubeconfig_was_named(tmp_path):
     found = process("up", "--once", "--data", tmp_path / "d", KUBECONFIG=str(tmp_path / "none"))
 

@@ -60,6 +60,7 @@ def data(tmp_path_factory):
     return make_ledger(tmp_path_factory.mktemp("ledger"))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "arguments",
     [("version",), ("--help",), ("quota", "--help"), ("parked", "--help")],
@@ -73,6 +74,7 @@ def test_version_and_help_import_neither_ledger_nor_bus_nor_cluster(arguments):
     assert len(names) <= 230
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", QUESTIONS, ids=" ".join)
 def test_a_question_imports_the_ledger_alone(data, arguments):
     code, names = modules(*arguments, "--data", data)
@@ -82,6 +84,7 @@ def test_a_question_imports_the_ledger_alone(data, arguments):
     assert len(names) <= 500
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", JUDGING, ids=" ".join)
 def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, arguments):
     code, names = modules(*arguments, "--data", data)
@@ -91,6 +94,7 @@ def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, argume
     assert len(names) <= 620
 
 
+@pytest.mark.long
 def test_settings_of_other_parts_are_read_by_the_commands_that_need_them(data):
     """A question in the pod of `bursar up` meets all of its variables."""
     environment = {"BURSAR_ADMISSION__MODE": "enforce", "BURSAR_CULLING__MODE": "on"}

@@ -103,6 +103,7 @@ def test_a_wide_table_has_every_column_whole_whatever_the_terminal(data):
     assert any(LONG in row for row in rows)
 
 
+@pytest.mark.long
 def test_in_a_pipe_nothing_is_left_out_whatever_the_terminal(data):
     narrow = process("acct", "--data", data, COLUMNS="40").stdout
     broad = process("acct", "--data", data, COLUMNS="300").stdout

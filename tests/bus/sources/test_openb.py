@@ -167,6 +167,7 @@ def test_a_missing_file_is_named(tmp_path):
         openb.read_trace(write(tmp_path), "elsewhere.csv")
 
 
+@pytest.mark.long
 @needs_trace
 @pytest.mark.parametrize(
     ("pods_file", "key"), [(None, "default"), ("openb_pod_list_gpuspec33.csv", "gpuspec33")]
@@ -182,6 +183,7 @@ def test_the_recorded_trace_is_the_canonical_stream(pods_file, key):
     assert len({event.id for event in events}) == len(events)
 
 
+@pytest.mark.long
 @needs_trace
 def test_every_recorded_pod_is_charged_what_its_row_says():
     with (TRACE / openb.PODS_FILE).open(newline="") as file:

@@ -95,6 +95,7 @@ def changed(store, table, column):
     return table.update().where(*there).values({column.name: before})
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("table", METADATA.sorted_tables, ids=lambda table: table.name)
 def test_a_change_of_any_column_of_any_table_is_found_or_changes_no_answer(whole, table):
     """`checkpoints.observed_us` was found by nobody: every open pod's bill hangs on it."""

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+import pytest
+
 from bus.events.policies import PolicyChanged
 from reactors.culling.policy import CullingPolicy
 from reactors.engine.policies import Policies, policy_changed
@@ -19,6 +21,7 @@ print(policy_changed("culling", "on", policy, author="me").digest)
 """
 
 
+@pytest.mark.long
 def test_equal_policies_give_equal_bytes_in_every_process():
     digests = {
         subprocess.run(
