@@ -5,10 +5,13 @@ is made once; so do the tests of the shared control plane, and those that read t
 room. A test that starts a nats-server is marked by hand, and refused where it is marked by no server at all.
 """
 
+import asyncio
+
 import pytest
 from _pytest.nodeid import NodeId
 
 from bus import embedded
+from tests.simulation.loop import SimulatedLoop
 
 #: A fixture that starts a server, or reads a large trace → the mark of the tests that use it.
 MARKS = {
@@ -23,6 +26,13 @@ SHARED_BY_ALL = {"postgres_server"}
 NOT_UNIT = ("nats", "postgres", "kube", "slow", "benchmark")
 
 _bundled_binary = embedded.bundled_binary
+
+
+def pytest_asyncio_loop_factories(item):
+    """The loop of a test: one that never waits where its module says so, and the usual one at real servers."""
+    if item.get_closest_marker("simulated") and not any(map(item.get_closest_marker, NOT_UNIT)):
+        return {"simulated": SimulatedLoop}
+    return {"usual": asyncio.new_event_loop}
 
 
 def pytest_itemcollected(item):

@@ -121,6 +121,7 @@ async def test_nobody_waits_for_a_slower_one_which_catches_up_by_itself(few):
     await slow.stop()
 
 
+@pytest.mark.simulated
 async def test_the_only_reader_sets_the_pace_and_what_is_held_for_it_is_bounded(few):
     transport = Counting()
     shared = SharedReading(transport)

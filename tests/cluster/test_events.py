@@ -7,8 +7,9 @@ import pytest
 from bus.kube.client import Access, connect
 from projections.quota_trees import Tree
 from reactors.effectors.events import Recorder
-from tests.reactors.cluster import Clock
+from tests.reactors.cluster import START_US
 from tests.reactors.effectors.written import World
+from tests.scenario import Clock
 
 pytestmark = pytest.mark.kube
 
@@ -22,7 +23,7 @@ async def cluster(plane):
 
 async def test_kubectl_shows_a_refusal_and_how_often_it_came(plane, cluster, namespace):
     world = World()
-    world.clock = Clock()
+    world.clock = Clock(START_US)
     world.recorder = Recorder(cluster, world.clock, Tree, instance="host-1")
     for _ in range(2):
         world.refuse(namespace=namespace)

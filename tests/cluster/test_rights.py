@@ -43,8 +43,9 @@ from reactors.webhook.registration import (
 from tests.cluster import notebooks, test_cull, test_evict
 from tests.cluster.api import MERGE, Api, ApiError
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
-from tests.reactors.cluster import Clock
+from tests.reactors.cluster import START_US
 from tests.reactors.effectors.written import World
+from tests.scenario import Clock
 
 pytestmark = pytest.mark.kube
 
@@ -123,7 +124,7 @@ async def tell(plane, cluster):
     written = [await writer.write(Status(name="team", uid=uid, moment_s=1, observed_sequence=1))]
     written.append(await writer.write(status))
     world = World()
-    world.clock = Clock()
+    world.clock = Clock(START_US)
     world.recorder = Recorder(cluster, world.clock, Tree, instance="host-1")
     for _ in range(2):
         world.refuse(namespace="default")

@@ -3,7 +3,6 @@
 from types import SimpleNamespace
 
 from bus.events.budgets import BudgetJudged
-from bus.memory import MemoryTransport
 from projections.catalogue import MODEL
 from projections.engine.store import Store, engine
 from projections.engine.tables import checkpoints
@@ -12,6 +11,7 @@ from reactors.budgets.rounds import Metering
 from reactors.engine.replica import Replica
 from tests import factories as f
 from tests.deploy.ledgers import make_ledger
+from tests.scenario import History
 
 QUOTA = "biz.group.resource.quota"
 
@@ -27,22 +27,18 @@ LIFE = [
 ]
 
 
-class Ledger:
+class Ledger(History):
     """A history, its ledger and the processes that meter it, one after the other."""
 
     def __init__(self, folder):
+        super().__init__()
         self.folder = folder
-        self.transport = MemoryTransport()
-        self.at = 0
         self.version = 0
-
-    def now_us(self):
-        return f.us(self.at)
 
     async def rule(self, budget, cash=CASH):
         self.version += 1
-        quota = f.quota_observed("q", self.version, self.at, cash=cash, hard={}, budget=budget)
-        await self.transport.publish([quota])
+        quota = f.quota_observed("q", self.version, self.at(), cash=cash, hard={}, budget=budget)
+        await self.publish(quota)
 
     def process(self):
         """A process that starts now."""
@@ -52,11 +48,11 @@ class Ledger:
 
         trees = SimpleNamespace(trees={}, quotas={}, say=say)
         replica = Replica([reactor], f.CLUSTER)
-        return Metering(replica, trees, None, self.transport, self, writer=None)
+        return Metering(replica, trees, None, self.transport, self.clock, writer=None)
 
     async def round(self, process, at, *, hears=True, version=MODEL.version):
         """What is said at a second: phase, and since when it is exhausted. ``version``: of the ledger's rows."""
-        self.at = at
+        self.clock.us = f.us(at)
         folder = self.folder / f"{at}-{len(self.transport.events)}"
         folder.mkdir()
         process._store = Store(
@@ -75,6 +71,6 @@ class Ledger:
 
 async def living(folder, budget):
     ledger = Ledger(folder)
-    await ledger.transport.publish(LIFE)
+    await ledger.publish(LIFE)
     await ledger.rule(budget)
     return ledger

@@ -1,12 +1,11 @@
 """A data folder whose ledger knows a small quota tree: lived by the product's own handler and keeper, on a bus in memory."""
 
-import asyncio
-
 from bus.events.pods import Owner
 from bus.events.quotas import Budget, Queue
 from tests import factories as said
 from tests.deploy.ledgers import make_ledger
 from tests.reactors.cluster import QUOTA, Cluster
+from tests.simulation.loop import simulate
 
 HOUR = 3_600_000
 GPU = "limits.nvidia.com/gpu"
@@ -14,7 +13,7 @@ GPU = "limits.nvidia.com/gpu"
 
 def make_quota_ledger(folder, story=None):
     """The folder with the ledger of a story, by default :func:`lived`."""
-    return make_ledger(folder, asyncio.run((story or lived)()))
+    return make_ledger(folder, simulate((story or lived)()))
 
 
 async def lived():

@@ -27,6 +27,7 @@ async def test_a_policy_of_the_settings_is_said_once_over_restarts():
     assert ["shadow"] == [fact.mode for fact in facts(transport, PolicyChanged)]
 
 
+@pytest.mark.simulated
 async def test_the_clock_ticks_while_it_runs():
     transport = MemoryTransport()
     async with acting(transport, None, WANTED, name="c"):
@@ -35,6 +36,7 @@ async def test_the_clock_ticks_while_it_runs():
     assert "clock.ticked" in [event.type for event in transport.events]
 
 
+@pytest.mark.simulated
 async def test_a_pause_is_known_within_five_seconds():
     transport = MemoryTransport()
     async with acting(transport, None, WANTED, name="c") as runner:

@@ -8,6 +8,8 @@ from reactors.queue import releasing
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import until
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster(monkeypatch):

@@ -1,6 +1,5 @@
 """`bursar evictions` and v1_evictions, on a ledger of one that went and one that a disruption budget held."""
 
-import asyncio
 import json
 import re
 
@@ -12,11 +11,12 @@ from reactors.evictions.settings import EvictionSettings
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
+from tests.simulation.loop import simulate
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
-    return make_ledger(tmp_path_factory.mktemp("evictions"), asyncio.run(lived()))
+    return make_ledger(tmp_path_factory.mktemp("evictions"), simulate(lived()))
 
 
 async def lived():
@@ -69,7 +69,7 @@ async def refused():
 
 
 def test_a_pod_that_rests_after_a_refusal_is_told_with_the_end_of_its_rest(capsys, tmp_path):
-    data = make_ledger(tmp_path, asyncio.run(refused()))
+    data = make_ledger(tmp_path, simulate(refused()))
     row, _ = asked(capsys, "evictions", "--data", data)
 
     assert (row["name"], row["result"], row["decided_at"]) == ("web", "not yet", None)
@@ -144,7 +144,7 @@ def test_whom_room_was_made_for_is_told(capsys, tmp_path):
             await cluster.tick()
             return list(cluster.transport.events)
 
-    data = make_ledger(tmp_path, asyncio.run(preempting()))
+    data = make_ledger(tmp_path, simulate(preempting()))
     (row,) = asked(capsys, "evictions", "--data", data)
     why = asked(capsys, "why", row["id"], "--data", data)
 

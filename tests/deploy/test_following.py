@@ -16,6 +16,8 @@ from deploy.cli.status import _source
 from deploy.runtime import watch
 from tests.bus.kube.watch.fakes import QUICK, FakeCluster, page
 
+pytestmark = pytest.mark.simulated
+
 TFJOB = {"metadata": {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}}
 ABSENT = NotInstalledError(resource="tfjobs.kubeflow.org")
 

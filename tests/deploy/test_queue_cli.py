@@ -1,6 +1,5 @@
 """`bursar queue`, on a ledger that webhooks, keeper and queue filled."""
 
-import asyncio
 import json
 
 import pytest
@@ -11,13 +10,14 @@ from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import quiet, until
+from tests.simulation.loop import simulate
 
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releasing, "APART_SECONDS", 0.0)
-        events = asyncio.run(lived())
+        events = simulate(lived())
     return make_ledger(tmp_path_factory.mktemp("queue"), events)
 
 
@@ -96,7 +96,7 @@ def test_an_order_about_two_of_one_name_asks_for_a_uid(capsys, data, tmp_path):
         uid="twin", kind="RayJob", namespace="ns", name="late", resource_version="9",
         wanted={"limits.cpu": 1000}, held=True, annotations={QUEUE_ANNOTATION: "team"},
     )  # fmt: skip
-    events = asyncio.run(lived())
+    events = simulate(lived())
     own = next(e for e in events if e.type == twin.wire_type and b'"late"' in e.body)
     other = twin.event(cluster="c1", key="twin", id="twin", source="t", time_us=own.time_us)
     both = make_ledger(tmp_path, [*events, other])

@@ -12,6 +12,8 @@ from tests.deploy.ledgers import bursar, make_ledger
 from tests.deploy.quota_ledger import GPU, HOUR, deployment, make_quota_ledger, room
 from tests.reactors.cluster import Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture(scope="module")
 def data(tmp_path_factory):

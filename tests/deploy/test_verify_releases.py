@@ -12,13 +12,14 @@ from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import quiet, until
+from tests.simulation.loop import simulate
 
 
 @pytest.fixture(scope="module")
 def events():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releasing, "APART_SECONDS", 0.0)
-        return asyncio.run(lived())
+        return simulate(lived())
 
 
 async def lived():

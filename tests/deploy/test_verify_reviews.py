@@ -1,6 +1,5 @@
 """`bursar verify --decisions` on the answers to reviews."""
 
-import asyncio
 import json
 
 import pytest
@@ -9,11 +8,12 @@ from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.cluster import Cluster
 from tests.reactors.rederive.forging import forge
+from tests.simulation.loop import simulate
 
 
 @pytest.fixture
 def cluster():
-    return asyncio.run(lived())
+    return simulate(lived())
 
 
 async def lived():

@@ -2,10 +2,14 @@
 
 import json
 
+import pytest
+
 from tests.deploy.ledgers import bursar
 from tests.deploy.quota_ledger import make_quota_ledger
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, body, late
+
+pytestmark = pytest.mark.simulated
 
 
 async def told_late():

@@ -1,6 +1,5 @@
 """`bursar why` on workloads that waited: held on which numbers, moved by whom, let go by what."""
 
-import asyncio
 import json
 
 import pytest
@@ -10,6 +9,7 @@ from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import quiet, until
+from tests.simulation.loop import simulate
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +17,7 @@ def data(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(releasing, "APART_SECONDS", 0.0)
         patch.setattr(releasing, "TICK_SECONDS", 0.02)
-        events = asyncio.run(lived())
+        events = simulate(lived())
     return make_ledger(tmp_path_factory.mktemp("why"), events)
 
 
@@ -192,7 +192,7 @@ async def raised():
 def test_why_names_what_made_room(told, tmp_path, monkeypatch, name, held, cause):
     monkeypatch.setattr(releasing, "APART_SECONDS", 0.0)
     monkeypatch.setattr(releasing, "TICK_SECONDS", 0.02)
-    steps = told("why", f"ns/{name}", data=make_ledger(tmp_path, asyncio.run(raised())))
+    steps = told("why", f"ns/{name}", data=make_ledger(tmp_path, simulate(raised())))
 
     assert one(steps, "held")["reason"] == held
     assert one(steps, "admitted")["numbers"].endswith(cause)

@@ -10,6 +10,8 @@ from tests.factories import numbered
 from tests.projections.ledger import folded, rows
 from tests.projections.waiting import lived
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def history(monkeypatch):

@@ -1,6 +1,5 @@
 """A cluster in memory for admission: what was seen is said to a history, reviews are asked of a handler."""
 
-import asyncio
 import itertools
 
 import msgspec
@@ -13,37 +12,23 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished, encoded_resources
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.memory import MemoryTransport
 from reactors.admitting import following
 from reactors.rederive.journals import rederive
 from reactors.webhook.review import Review
+from tests.scenario import Clock, History, settled
 
 START_US = 1_767_225_600 * SECOND_US
 QUOTA = "biz.group.resource.quota"
 
 
-class Clock:
-    """Stands until it is moved."""
-
-    def __init__(self):
-        self.us = START_US
-
-    def now_us(self):
-        return self.us
-
-    def after(self, seconds):
-        self.us += int(seconds * SECOND_US)
-
-
-class Cluster:
+class Cluster(History):
     """One history, one handler, and a keeper that works when it is told to settle.
 
     When it ends well, every answer to a review must follow from the history, where that is in memory.
     """
 
     def __init__(self, transport=None, **options):
-        self.transport = transport or MemoryTransport()
-        self.clock = Clock()
+        super().__init__("c1", transport, Clock(START_US))
         self._options = options
         self._versions = itertools.count(1)
         self._reviews = itertools.count(1)
@@ -83,13 +68,7 @@ class Cluster:
 
     async def settled(self):
         """Until the history was read and the keeper has nothing left to do."""
-        journals, view = self.admission.journals, self.admission.view
-        for _ in range(200):
-            head = await self.transport.head()
-            if journals.sequence >= head.last_sequence and not view.changed:
-                break
-            await asyncio.sleep(0.005)
-        await asyncio.sleep(0.005)
+        await settled()
 
     async def see_quota(self, name, hard, parent="", uid="", **fields):
         fact = QuotaObserved(

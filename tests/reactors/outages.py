@@ -67,6 +67,4 @@ async def late(cluster, raw):
     cluster.transport.gate = ""
     cluster.transport.opened.set()
     await cluster.settled()
-    await asyncio.sleep(0.05)
-    await cluster.settled()
     return response

@@ -14,6 +14,8 @@ from reactors.admission import rate
 from reactors.admission.rate import Buckets, Rate
 from tests.reactors.cluster import Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 NAMES = 10_000
 ELASTIC = "quota.scheduling.koordinator.sh/name"
 OF_QUOTA = {

@@ -6,6 +6,8 @@ from reactors.admitting import following
 from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import Cluster
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():

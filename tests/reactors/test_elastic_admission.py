@@ -5,6 +5,8 @@ import pytest
 from bus.events.nodes import NodeObserved
 from tests.reactors.cluster import Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 NAME = "quota.scheduling.koordinator.sh/name"
 #: Counted in whole units, as the article's amounts are.
 CARD = "nvidia.com/gpu"

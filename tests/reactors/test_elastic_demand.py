@@ -8,6 +8,8 @@ from bus.events.quotas import Queue
 from projections.quota_trees.unmet import MOST, WANTED_US
 from tests.reactors.cluster import QUOTA, Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 NAME = "quota.scheduling.koordinator.sh/name"
 CARD = "nvidia.com/gpu"
 MINUTE = 60

@@ -10,6 +10,8 @@ from bus.kube.watch.records import Record
 from bus.sources import quotas
 from tests.reactors.cluster import Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 PREFIX = "quota.scheduling.koordinator.sh/"
 KIND = "ElasticQuota"
 

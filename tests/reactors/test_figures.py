@@ -1,5 +1,7 @@
 """Metrics of admission: what the journals say of decisions and quotas, and what a process answered, at GET /metrics."""
 
+import pytest
+
 from bus.events.admissions import AdmissionDecided, Meter, TreeMetered
 from bus.metrics import Metric, Sample
 from reactors.admission.metrics import figures
@@ -10,6 +12,8 @@ from tests.reactors.cluster import START_US, Cluster
 from tests.reactors.webhook.asking import ask
 from tests.reactors.webhook.reviews import application
 from tests.scraping import scraped
+
+pytestmark = pytest.mark.simulated
 
 START_S = START_US // 1_000_000
 

@@ -7,6 +7,8 @@ import pytest
 from tests.reactors.below import CONTROLLER, ask, begin, deployed, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():

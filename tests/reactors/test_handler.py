@@ -10,6 +10,8 @@ from reactors.admission.rate import Buckets, Rate
 from reactors.admitting import following
 from tests.reactors.cluster import QUOTA, START_US, Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():

@@ -5,6 +5,8 @@ import pytest
 from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
+pytestmark = pytest.mark.simulated
+
 GC = CONTROLLER | {"user": "system:serviceaccount:kube-system:generic-garbage-collector"}
 
 

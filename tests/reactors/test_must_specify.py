@@ -15,6 +15,8 @@ from bus.kube.watch.records import Record
 from bus.sources import pods, workloads
 from tests.reactors.cluster import QUOTA, Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 OF_DEPLOYMENT = {"group": "apps", "resource": "deployments", "kind": "Deployment"}
 OF_POD = {"group": "", "resource": "pods", "kind": "Pod"}
 

@@ -15,6 +15,8 @@ from reactors.admission.mapping import LABEL, counted, place
 from reactors.admitting import following
 from tests.reactors.cluster import Cluster, job
 
+pytestmark = pytest.mark.simulated
+
 HARD = {"limits.cpu": 10_000}
 ANY, OURS = Serves(), Serves(("lab",))
 TIER = "bursar.io/tier"

@@ -21,6 +21,8 @@ from reactors.engine.replica import Replica
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, answered, body
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():

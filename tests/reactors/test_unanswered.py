@@ -16,6 +16,8 @@ from bus.streams import history
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, answered, body, late
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():

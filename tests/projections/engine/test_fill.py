@@ -18,6 +18,8 @@ from projections.nodes import nodes
 from projections.usage import usage_hours
 from tests.projections.engine.archives import ledger, lives
 
+pytestmark = pytest.mark.simulated
+
 LIVES = lives(40)
 EARLIER = len(LIVES) * 9 // 10
 

@@ -1,7 +1,5 @@
 """What somebody with SQL can change, and who finds it: each column of each table, each view, and a whole history forged anew."""
 
-import asyncio
-
 import msgspec
 import pytest
 import sqlalchemy as sa
@@ -22,6 +20,7 @@ from tests import factories as given
 from tests.deploy.quota_ledger import lived
 from tests.projections.decided import EVENTS as DECISIONS
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
+from tests.simulation.loop import simulate
 
 #: Columns that neither `verify` nor `replay` compares, and why changing them changes no answer.
 UNCOMPARED = {
@@ -47,7 +46,7 @@ def everything():
         given.said(credit, key="team", id="budget/c/r", at=6),
         Event("c", MALFORMED, "", "malformed/1", "bus", 0, b"\xff", 1, 0, "no headers"),
     ]
-    return sequenced([*LIVES, *asyncio.run(lived()), *DECISIONS, *extra])
+    return sequenced([*LIVES, *simulate(lived()), *DECISIONS, *extra])
 
 
 @pytest.fixture(scope="module")

@@ -3,9 +3,12 @@
 import re
 
 import msgspec
+import pytest
 
 from tests.projections.engine.archives import fill, sequenced
 from tests.projections.waiting import lived
+
+pytestmark = pytest.mark.simulated
 
 
 async def test_the_views_tell_the_queue_and_the_waits_by_team_and_month(store, monkeypatch):

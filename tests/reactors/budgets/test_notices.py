@@ -18,7 +18,8 @@ from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
 from reactors.budgets.state import FRESH_US, BudgetState
 from reactors.budgets.status import status_of
 from reactors.effectors.quota_status import told
-from tests.reactors.cluster import START_US, Clock
+from tests.reactors.cluster import START_US
+from tests.scenario import Clock, History
 
 HOUR = 3_600_000
 START_S = START_US // 1_000_000
@@ -57,11 +58,11 @@ def judged(phase="Exhausted", at_s=START_S, **fields):
     return fact.event(cluster="c1", key="team", id=id, source="keeper", time_us=at_s * 1_000_000)
 
 
-class Scene:
+class Scene(History):
     """One history, and the processes that tell of what is in it."""
 
     def __init__(self, objects=None, outside=None):
-        self.transport, self.clock = MemoryTransport(), Clock()
+        super().__init__("c1", clock=Clock(START_US))
         self.objects, self.outside = objects or Objects(), outside or Outside()
 
     def process(self, transport=None):
@@ -74,8 +75,7 @@ class Scene:
         )  # fmt: skip
 
     def settled(self):
-        events = [e for e in self.transport.events if e.type == NoticeSettled.wire_type]
-        return [(f.result, f.message) for f in map(NoticeSettled.read, events)]
+        return [(f.result, f.message) for f in self.facts(NoticeSettled)]
 
 
 UIDS = {"team": "uid-team"}

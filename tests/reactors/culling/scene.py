@@ -6,27 +6,28 @@ from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import ObjectsListed
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.reactor import reactor
-from reactors.engine.policies import policy_changed
 from tests.factories import owner, pod_observed, said, us, workload_observed
-from tests.reactors.engine import toys
+from tests.reactors.engine.toys import Effector
+from tests.scenario import Scenario
 
 #: Nothing but the interlocks' own limit, which two hundred notebooks raise to four.
 FAST = {"pace": {"per_minute": 1000, "per_namespace": 1000, "per_node": 1000}}
 
 
-class Notebooks(toys.Scene):
+class Notebooks(Scenario):
     """Times in seconds after the start; ticks every 10 s, and looks every 100 s as the kernels then are."""
 
-    def __init__(self, **scene):
-        super().__init__(reactor=reactor, **scene)
+    def __init__(self, effector=None, **history):
+        self.effector = effector or Effector()
+        verbs = ("cull", "restore", "warn", "withdraw")
+        super().__init__(reactor, {f"decision.{verb}": self.effector for verb in verbs}, **history)
         #: uid → what every look at it says.
         self.kernels = {}
         self.version = 1
 
     async def policy(self, mode="on", **fields):
         policy = CullingPolicy.model_validate({**FAST, "idle_seconds": 1_800} | fields)
-        fact = policy_changed("culling", mode, policy, author="test")
-        await self.say(said(fact, key="culling", id=f"{fact.digest}/{self.at()}", at=self.at()))
+        await self.set_policy(policy, mode)
 
     async def see(self, uid="nb-1", *, kind="Notebook", annotations=None, pod=None):
         """A notebook of a kind, its pod since second 0, and the chain between them."""
@@ -71,8 +72,7 @@ class Notebooks(toys.Scene):
                     await self.look(uid, **evidence)
             await self.tick()
             if acts:
-                await self.runner.work()
-                await self.read()
+                await self.work()
 
     async def idle(self, count=1, kind="Notebook", mode="on", **policy):
         """Notebooks that are idle since the start."""

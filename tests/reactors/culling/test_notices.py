@@ -148,6 +148,7 @@ async def test_while_the_bus_is_away_the_call_is_not_made_again():
     assert (1, 1) == (len(outside.got), len(settled(at)))
 
 
+@pytest.mark.simulated
 async def test_a_round_that_cannot_record_one_call_does_not_leave_the_others_behind():
     at, hangs, got = await warned(2), asyncio.Event(), []
     slow = at.decisions(Warn)[0].id
@@ -209,6 +210,7 @@ async def taken_back(at):
     await at.pass_time(200)
 
 
+@pytest.mark.simulated
 @pytest.mark.parametrize("change", [held_by_a_pause, taken_back])
 async def test_what_waits_for_a_slow_call_is_not_told_of_any_more(change):
     at, hangs, got = await warned(AT_ONCE + 4), asyncio.Event(), []

@@ -6,7 +6,8 @@ from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided, Deficit
 from projections.quota_trees import Tree
 from reactors.effectors.events import Recorder
-from tests.reactors.cluster import Clock
+from tests.reactors.cluster import START_US
+from tests.scenario import Clock
 
 DEFICIT = Deficit("limits.cpu", 2_000, 3_000, 4_000, 3_000)
 
@@ -36,7 +37,7 @@ class World:
     """A recorder whose history is told by hand."""
 
     def __init__(self, *errors, **options):
-        self.cluster, self.clock = Written(*errors), Clock()
+        self.cluster, self.clock = Written(*errors), Clock(START_US)
         self.recorder = Recorder(self.cluster, self.clock, Tree, instance="host-1", **options)
         self._ids = itertools.count(1)
 

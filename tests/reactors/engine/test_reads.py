@@ -18,8 +18,8 @@ from reactors.engine.effects import Effects
 from reactors.engine.interlocks import Interlocks
 from reactors.engine.policies import Policies
 from reactors.engine.replica import Replica
-from tests.factories import numbered, pod_observed
-from tests.reactors.engine.toys import CLUSTER, ticked, toy
+from tests.factories import CLUSTER, numbered, pod_observed
+from tests.reactors.engine.toys import ticked, toy
 
 STATES = [*(reactor.state for reactor in REACTORS), AdmissionState, Interlocks, Effects, Policies]
 

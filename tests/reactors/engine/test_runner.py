@@ -24,6 +24,8 @@ from reactors.engine.runner import tick
 from tests.factories import pod_observed, said
 from tests.reactors.engine.toys import Scene, toy
 
+pytestmark = pytest.mark.simulated
+
 
 async def scene(mode="on", **policy):
     at = Scene()

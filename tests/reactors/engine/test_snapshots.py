@@ -30,8 +30,8 @@ from reactors.engine.snapshots import Snapshots, at
 from tests import factories as f
 from tests.projections.worlds import events_of, worlds
 from tests.reactors.engine.restoring import folded, known, restored
-from tests.reactors.engine.toys import Clock
 from tests.recording import recorded
+from tests.scenario import Clock
 
 DAY_US = 86_400_000_000
 

@@ -4,15 +4,10 @@ from bus.clock import SECOND_US
 from bus.events.clock import LEADER, ClockTicked
 from bus.events.decisions import Cull, Decision, Restore, RestoreAsked, Target
 from bus.events.pods import PodObserved, PodVanished
-from bus.memory import MemoryTransport
 from reactors.engine.contract import ProposedDecision, Reactor
-from reactors.engine.policies import policy_changed
-from reactors.engine.replica import Replica
-from reactors.engine.runner import Runner
-from reactors.engine.settings import Pace, ReactorPolicy
-from tests.factories import CLUSTER, START_US, said
-
-FAST = Pace(per_minute=1000, per_namespace=1000, per_node=1000)
+from reactors.engine.settings import ReactorPolicy
+from tests.factories import said
+from tests.scenario import FAST, Scenario
 
 
 class ToyPolicy(ReactorPolicy):
@@ -74,19 +69,6 @@ def toy(version=1):
     )  # fmt: skip
 
 
-class Clock:
-    """Stands until it is moved."""
-
-    def __init__(self):
-        self.us = START_US
-
-    def now_us(self):
-        return self.us
-
-    def after(self, seconds):
-        self.us += int(seconds * SECOND_US)
-
-
 class Effector:
     """Counts what it did to each object; ``fails`` is raised instead, while it is set."""
 
@@ -102,47 +84,17 @@ class Effector:
         return "done", ""
 
 
-class Scene:
-    """One history in memory and one runner that reads it step by step."""
+class Scene(Scenario):
+    """The toy, and an effector of every verb that it decides."""
 
-    def __init__(self, transport=None, clock=None, effector=None, reactor=None):
-        self.transport = transport or MemoryTransport()
-        self.clock = clock or Clock()
+    def __init__(self, transport=None, clock=None, effector=None):
         self.effector = effector or Effector()
-        self.reactor = reactor or toy()
-        self.runner = self.new_runner(self.reactor)
-
-    def new_runner(self, reactor):
         verbs = ("cull", "restore", "warn", "withdraw")
         effectors = {f"decision.{verb}": self.effector for verb in verbs}
-        return Runner(Replica([reactor], CLUSTER), self.transport, self.clock, effectors)
-
-    async def say(self, *events):
-        flat = []
-        for event in events:
-            flat += event if isinstance(event, list) else [event]
-        await self.transport.publish(flat)
-        await self.read()
-
-    async def read(self, runner=None):
-        runner = runner or self.runner
-        while runner.replica.sequence < (await self.transport.head()).last_sequence:
-            for event in self.transport.events[runner.replica.sequence :]:
-                await runner.take(event)
-
-    def at(self):
-        return (self.clock.us - START_US) / SECOND_US
-
-    async def tick(self, after=10):
-        self.clock.after(after)
-        await self.say(ticked(self.at()))
+        super().__init__(toy(), effectors, transport=transport, clock=clock)
 
     async def policy(self, mode="on", author="test", **fields):
-        fact = policy_changed("toy", mode, ToyPolicy(**{"pace": FAST} | fields), author=author)
-        await self.say(said(fact, key="toy", id=f"{fact.digest}/{self.at()}", at=self.at()))
-
-    def decisions(self, verb=Cull):
-        return [verb.read(e) for e in self.transport.events if e.type == verb.wire_type]
+        await self.set_policy(ToyPolicy(**{"pace": FAST} | fields), mode, author)
 
 
 def ticked(at):

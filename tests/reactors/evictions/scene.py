@@ -3,21 +3,16 @@
 from bus.clock import SECOND_US
 from bus.errors import ClusterUnavailableError, NotFoundError
 from bus.events.budgets import BudgetJudged
-from bus.events.clock import LEADER, ClockTicked
-from bus.events.decisions import EffectSettled, Evict
+from bus.events.decisions import Evict
 from bus.events.nodes import NodeObserved
 from bus.events.quotas import Budget
-from bus.memory import MemoryTransport
 from reactors.effectors.evict import EvictEffector
-from reactors.engine.policies import policy_changed
-from reactors.engine.replica import Replica
-from reactors.engine.runner import Runner
 from reactors.engine.settings import Pace
-from reactors.evictions import NAME
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.reactor import reactor
 from tests import factories as said
 from tests.reactors.cluster import QUOTA, START_US, Cluster
+from tests.scenario import Scenario
 
 ELASTIC = "quota.scheduling.koordinator.sh/name"
 CARD = "nvidia.com/gpu"
@@ -32,22 +27,24 @@ class Evicting(Cluster):
     """``pods``: those that the API server has, by name; what is evicted vanishes from there and is said."""
 
     def __init__(self):
-        super().__init__(MemoryTransport())
+        super().__init__()
         self.pods = {}
         self.refuses = None
         #: Names of pods that a disruption budget keeps.
         self.protected = set()
         self.evicted = []
-        self.runner = self.new_runner()
+        self.deciding = Scenario(
+            reactor, {Evict.wire_type: EvictEffector(self)},
+            cluster=self.cluster, transport=self.transport, clock=self.clock,
+        )  # fmt: skip
 
-    def new_runner(self):
-        effectors = {Evict.wire_type: EvictEffector(self)}
-        return Runner(Replica([reactor], "c1"), self.transport, self.clock, effectors)
+    @property
+    def runner(self):
+        return self.deciding.runner
 
     async def policy(self, mode="on", **fields):
-        policy = EvictionPolicy(**{"pace": FAST} | fields)
-        fact = policy_changed(NAME, mode, policy, author="test")
-        await self.say(fact, NAME)
+        await self.deciding.set_policy(EvictionPolicy(**{"pace": FAST} | fields), mode)
+        await self.settled()
 
     async def nodes(self, cards):
         node = NodeObserved(
@@ -74,7 +71,7 @@ class Evicting(Cluster):
         """A bound pod of its own."""
         version = next(self._versions)
         labels = {label: quota} | (labels or {})
-        at = (self.clock.us - said.START_US) / SECOND_US
+        at = self.at()
         event = said.pod_observed(
             f"uid-{name}", version, at, cluster="c1", name=name, labels=labels, gpu=gpu,
             priority=priority, created=at, **fields,
@@ -93,21 +90,9 @@ class Evicting(Cluster):
     async def tick(self, after=10):
         """Time goes on, the runner decides, and what was decided is done."""
         await self.settled()
-        self.clock.after(after)
-        now_us = self.clock.us
-        event = ClockTicked().event(
-            cluster="c1", key=LEADER, id=f"tick/{now_us}", source="clock", time_us=now_us
-        )
-        await self.transport.publish([event])
-        await self.read()
-        await self.runner.work()
-        await self.read()
+        await self.deciding.tick(after)
+        await self.deciding.work()
         await self.settled()
-
-    async def read(self):
-        while self.runner.replica.sequence < (await self.transport.head()).last_sequence:
-            for event in self.transport.events[self.runner.replica.sequence :]:
-                await self.runner.take(event)
 
     # the API server
 
@@ -124,7 +109,7 @@ class Evicting(Cluster):
             raise PDB
         assert self.pods.pop(pod) == uid
         self.evicted.append(pod)
-        at = (self.clock.us - said.START_US) / SECOND_US
+        at = self.at()
         version = next(self._versions)
         event = said.pod_vanished(uid, version, at, cluster="c1", name=pod, deletion=at)
         await self.transport.publish([event])
@@ -133,11 +118,7 @@ class Evicting(Cluster):
     # what was said
 
     def decisions(self):
-        return [Evict.read(e) for e in self.transport.events if e.type == Evict.wire_type]
-
-    def outcomes(self):
-        events = [e for e in self.transport.events if e.type == EffectSettled.wire_type]
-        return [(fact.result, fact.message) for fact in map(EffectSettled.read, events)]
+        return self.facts(Evict)
 
 
 __all__ = ["CARD", "ELASTIC", "PDB", "QUOTA", "START_US", "Evicting"]

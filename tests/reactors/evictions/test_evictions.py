@@ -22,6 +22,8 @@ from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
 from tests.scraping import scraped
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture
 async def cluster():
@@ -310,7 +312,7 @@ async def test_what_is_within_its_share_again_is_not_evicted(cluster):
     assert 1 == len(cluster.decisions())
     await cluster.nodes(40)
     await cluster.settled()
-    await cluster.read()
+    await cluster.deciding.read()
     cluster.runner._again_at.clear()
     await cluster.runner.work()
 
@@ -439,7 +441,7 @@ async def test_nobody_goes_for_a_budget_whose_owner_takes_the_rule_or_the_budget
     else:
         await cluster.see_quota("team", {f"limits.{CARD}": 4})
     await cluster.settled()
-    await cluster.read()
+    await cluster.deciding.read()
     cluster.runner._again_at.clear()
     for _ in range(3):
         await cluster.tick()
@@ -456,7 +458,7 @@ async def test_an_observation_that_comes_after_the_end_of_its_pod_brings_nothing
     await cluster.evict("ns", "p00", uid="uid-p00")
     await cluster.transport.publish([msgspec.structs.replace(late, id="late")])
     await cluster.settled()
-    await cluster.read()
+    await cluster.deciding.read()
     view = cluster.runner.replica.states["evictions"]
     assert view.pod("uid-p00") is None
     cluster.clock.after(1)
@@ -464,7 +466,7 @@ async def test_an_observation_that_comes_after_the_end_of_its_pod_brings_nothing
     await cluster.say(listed, "999999-1")
     later = msgspec.structs.replace(late, id="later", time_us=cluster.clock.us + 10**6)
     await cluster.transport.publish([later])
-    await cluster.read()
+    await cluster.deciding.read()
 
     assert view.pod("uid-p00") is None
     assert len(cluster.pods) == view.bound

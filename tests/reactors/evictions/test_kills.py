@@ -9,6 +9,8 @@ from bus.errors import ConflictError, NotFoundError
 from tests import factories as said
 from tests.reactors.evictions.scene import Evicting
 
+pytestmark = pytest.mark.simulated
+
 LABELS = [one for one in crashpoints.LABELS if one.startswith(("decision.", "effect.", "evict."))]
 VICTIMS = {"p09", "p06"}
 
@@ -75,8 +77,8 @@ async def killed(cluster, label, times, meanwhile=lambda: None):
     finally:
         crashpoints.install(None)
     meanwhile()
-    cluster.runner = cluster.new_runner()
-    await cluster.read()
+    cluster.deciding.runner = cluster.deciding.new_runner(cluster.deciding.reactor)
+    await cluster.deciding.read()
     for _ in range(6):
         await cluster.tick()
 

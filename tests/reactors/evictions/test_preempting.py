@@ -12,6 +12,8 @@ from tests import factories as said
 from tests.reactors.cluster import job
 from tests.reactors.evictions.scene import CARD, PDB, QUOTA, Evicting
 
+pytestmark = pytest.mark.simulated
+
 KEY = f"limits.{CARD}"
 KEEP = {"quota.scheduling.koordinator.sh/preemptible": "false"}
 

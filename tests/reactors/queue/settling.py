@@ -1,19 +1,17 @@
 """Waiting until the queue has nothing left to do, and what a derivation of its decisions finds."""
 
-import asyncio
+from tests.scenario import settled
 
 
 async def until(probe):
-    async with asyncio.timeout(5):
-        while not probe():
-            await asyncio.sleep(0.005)
+    """Until the queue has nothing left to do; then ``probe()`` holds."""
+    await settled()
+    assert probe()
 
 
 async def quiet(cluster):
     """Until nothing is said any more."""
-    for _ in range(3):
-        await cluster.settled()
-        await asyncio.sleep(0.05)
+    await settled()
 
 
 def checked(cluster):

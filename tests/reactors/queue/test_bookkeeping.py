@@ -18,6 +18,8 @@ from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import differences_of, quiet, until
 from tests.scraping import scraped
 
+pytestmark = pytest.mark.simulated
+
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch):

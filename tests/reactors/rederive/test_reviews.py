@@ -13,6 +13,8 @@ from bus.events.namespaces import NamespaceObserved
 from tests.reactors.cluster import QUOTA, Cluster, job
 from tests.reactors.rederive.forging import decisions, forge
 
+pytestmark = pytest.mark.simulated
+
 QUOTAS = {"group": "bursar.io", "version": "v1alpha1", "resource": "bizgroupresourcequotas"}
 
 

@@ -55,6 +55,7 @@ async def test_a_handler_that_hangs_is_answered_for_at_the_deadline():
     assert app.state.late == 1
 
 
+@pytest.mark.simulated
 async def test_a_handler_that_swallows_its_cancellation_is_answered_for_too():
     released = asyncio.Event()
 
@@ -102,6 +103,7 @@ async def test_a_handler_that_fails_is_answered_for_and_logged(caplog):
     assert "lost" in caplog.text
 
 
+@pytest.mark.simulated
 async def test_a_cancelled_request_stays_cancelled():
     asker = Asker(encoded())
     app = application(hang)
@@ -252,6 +254,7 @@ async def test_a_large_review_is_read_beside_the_event_loop(monkeypatch):
     assert (await first).response["allowed"] is True
 
 
+@pytest.mark.simulated
 async def test_only_a_few_large_bodies_are_taken_into_memory_at_once():
     """The ninth waits with 64 KiB, until its deadline; a small one is answered."""
     app = application(deadline_seconds=0.5)

@@ -1,12 +1,15 @@
 """A source that is still being told says so, so that a quiet pod is charged up to the last proof of it."""
 
 import msgspec
+import pytest
 
 from bus.clock import SECOND_US
 from bus.events.observations import SourceHeard
 from bus.kube.watch.contract import GoneError
 from bus.sources.catalogue import NODES
 from tests.bus.kube.watch.fakes import QUICK, Followed, bookmark, error, line, page, pod
+
+pytestmark = pytest.mark.simulated
 
 OFTEN = msgspec.structs.replace(QUICK, heartbeat_seconds=0.02, silence_seconds=5.0)
 

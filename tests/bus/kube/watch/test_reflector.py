@@ -18,6 +18,8 @@ from bus.memory import MemoryTransport
 from bus.sources.catalogue import NAMESPACES, NODES
 from tests.bus.kube.watch.fakes import QUICK, Followed, bookmark, error, line, page, pod
 
+pytestmark = pytest.mark.simulated
+
 MANY = [pod(f"u{n:02}", str(n)) for n in range(1, 31)]
 
 

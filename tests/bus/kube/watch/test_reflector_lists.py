@@ -1,8 +1,12 @@
 """What a reflector does with lists that hold too much, or what cannot be read."""
 
+import pytest
+
 from bus.kube.watch.contract import AnswerTooLargeError
 from bus.sources.catalogue import NODES, PODS
 from tests.bus.kube.watch.fakes import QUICK, Followed, line, page, pod
+
+pytestmark = pytest.mark.simulated
 
 UNREADABLE = b'{"metadata":{"uid":"h","name":"hidden","namespace":"team-a","resourceVersion":5}}'
 
