@@ -24,6 +24,9 @@ from bus.events.vocabulary import Fact
 #: What the ledger's tables and views hold: 64 bits.
 Amount = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
+#: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
+MAX_BATCH = 200
+
 
 class Deficit(msgspec.Struct, frozen=True, omit_defaults=True):
     """Why a key refuses: ``used`` + ``asked`` > ``limit``, all in the key's unit (cpu milli, others whole)."""

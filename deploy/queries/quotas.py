@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
@@ -15,7 +15,6 @@ import sqlalchemy as sa
 from bus.clock import SystemClock
 from bus.events.admissions import JOURNAL
 from bus.events.vocabulary import Fact
-from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
@@ -28,8 +27,10 @@ from projections.quota_trees.queries import Select, archived
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import quotas
 from reactors.admission.state import AdmissionState
-from reactors.engine.journals import Journals
 from reactors.queue.demand import counted
+
+if TYPE_CHECKING:
+    from reactors.engine.journals import Journals
 
 
 class Consulted(msgspec.Struct, frozen=True):
@@ -61,6 +62,9 @@ def consulting(place: LedgerPlace, cluster: str | None = None) -> Iterator[Consu
     """Look at the quota trees of a cluster (by default the one that the ledger holds, or the settings'). Raises
     AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
     """
+    from bus.memory import MemoryTransport
+    from reactors.engine.journals import Journals
+
     with reading(place) as connection:
         name = cluster or only_cluster(connection, place.cluster)
         journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")

@@ -16,7 +16,6 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
-import zstandard
 
 from bus.clock import SECOND_US
 from bus.crashpoints import crashpoint
@@ -76,6 +75,8 @@ def write(store: Store, reader: Reader, sequence: int, state: bytes) -> bool:
     row = Snapshot(
         reader.name, reader.cluster, sequence, reader.version, time_us, stream, created_us, incarnation, bytes(chain)
     )  # fmt: skip
+    import zstandard
+
     packed = zstandard.compress(state)
     columns = snapshots.c
     mine = sa.and_(columns.name == reader.name, columns.cluster == reader.cluster)
@@ -129,6 +130,8 @@ def states(select: Select, reader: Reader, until: int) -> Iterator[bytes]:
         held = sa.select(columns.digest, columns.state).where(*_of(reader))
         for digest, state in select(held.where(columns.sequence == row.sequence)):
             if row.digest(bytes(state)) == bytes(digest):
+                import zstandard  # A question of a ledger without snapshots has no use for it.
+
                 yield zstandard.decompress(bytes(state))
 
 

@@ -15,9 +15,9 @@ from collections.abc import Callable
 
 from bus.clock import Clock
 from bus.errors import WrongExpectationError
-from bus.events.admissions import AdmissionDecided, QuotaDeclared
+from bus.events.admissions import MAX_BATCH, AdmissionDecided, QuotaDeclared
 from projections.quota_trees import TreeOverlay
-from reactors.engine.journals import MAX_BATCH, Journals
+from reactors.engine.journals import Journals
 
 Answer = AdmissionDecided | QuotaDeclared
 #: A decision still to be made: what to do with a draft at a time.

@@ -46,8 +46,6 @@ _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 _log = logging.getLogger(__name__)
 
-#: Decisions of one append. Each is some hundred bytes; a batch of the server's cap would make the first wait for the last.
-MAX_BATCH = 200
 #: Bytes of decisions in one event; a message of the stream carries 64 KiB.
 LARGEST_GROUP = 48 * 1024
 

@@ -11,12 +11,11 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from bus.events.admissions import AdmissionReleased, Release
+from bus.events.admissions import MAX_BATCH, AdmissionReleased, Release
 from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import covers
 from reactors.admission.mapping import QuotaRef
 from reactors.admission.objects import Object
-from reactors.engine.journals import MAX_BATCH
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import counted
 from reactors.queue.shape import Line
