@@ -109,7 +109,7 @@ class ObjectStore(Part, Generic[R]):
     """Follows the objects of one cluster. What an event changed is added to ``changes``."""
 
     Saved = SavedStore
-    derived: ClassVar[frozenset[str]] = frozenset({"_changes", "_sorted"})
+    derived: ClassVar[frozenset[str]] = frozenset({"_changes", "_sorted", "_unsorted"})
 
     def __init__(self, changes: list[Change]) -> None:
         self._changes = changes
@@ -121,8 +121,10 @@ class ObjectStore(Part, Generic[R]):
         self._ended: dict[str, R] = {}
         #: By kind: the parts of the newest lists, the newest first.
         self._parts: dict[str, list[_Part]] = {}
-        #: By kind: uids in order, of what exists or may; None where one came since.
-        self._sorted: dict[str, list[str] | None] = {}
+        #: By kind, once there was a list: uids in order, of what exists or may, and of some that is gone.
+        self._sorted: dict[str, list[str]] = {}
+        #: Kinds of which uids came since, behind those in order.
+        self._unsorted: set[str] = set()
 
     def observed(self, kind: str, uid: str, version: str, time_us: int, make: Make[R]) -> None:
         """An object was observed in a version. ``make`` gives its row."""
@@ -134,7 +136,7 @@ class ObjectStore(Part, Generic[R]):
         known = exists if exists is not None else self._ended.get(uid)
         if known is None:
             row = make(known)
-            self._sorted[kind] = None
+            self._came(kind, uid)
         elif timelines.is_ordered(version) and known.version == version:
             if time_us < known.seen_us:
                 row = make(known)
@@ -245,6 +247,17 @@ class ObjectStore(Part, Generic[R]):
         gone = self.gone.get(uid)
         return gone is not None and not gone.listed_us
 
+    def _came(self, kind: str, uid: str) -> None:
+        uids = self._sorted.get(kind)
+        if uids is None:
+            return
+        if len(uids) > 2 * len(self.rows) + 1_000:
+            # Most of them are gone.
+            del self._sorted[kind]
+            return
+        uids.append(uid)
+        self._unsorted.add(kind)
+
     def _within(self, kind: str, part: _Part) -> list[str]:
         """The uids of a kind that a part would show, in order."""
         uids = self._sorted.get(kind)
@@ -252,6 +265,10 @@ class ObjectStore(Part, Generic[R]):
             found = [uid for uid, row in self.rows.items() if row.kind == kind]
             found += [uid for uid, row in self._ended.items() if row.kind == kind]
             uids = self._sorted[kind] = sorted(found)
+        elif kind in self._unsorted:
+            # Most are in order: this merges.
+            uids.sort()
+        self._unsorted.discard(kind)
         begin = bisect_left(uids, part.first)
         return uids[begin : bisect_left(uids, part.until) if part.until else len(uids)]
 

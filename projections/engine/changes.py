@@ -21,7 +21,7 @@ class RowReader(Protocol):
     """Reads the rows that are stored and not in memory."""
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[Columns]:
-        """The rows of ``table`` with these primary keys, those that there are, in any order."""
+        """The rows of ``table`` whose primary keys are, or begin with, these, those that there are, in any order."""
         ...
 
     def select(self, query: sa.Select[Any]) -> list[Columns]:

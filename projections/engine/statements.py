@@ -1,6 +1,6 @@
-"""The texts of what a batch writes, by SQLAlchemy, compiled once for each table and dialect.
+"""The texts of what a batch writes and looks up, by SQLAlchemy, compiled once for each table and dialect.
 
-Every statement takes the positional parameters of the driver: what is written per event goes through ``executemany``
+Every statement takes the positional parameters of the driver: what is done per event goes through ``executemany``
 and COPY, since SQLAlchemy's own execution costs 2 to 50 times as much (``tests/benchmarks/README.md``, ``writers``).
 """
 
@@ -44,6 +44,20 @@ def upsert_staged(table: sa.Table) -> str:
 def add_staged(table: sa.Table) -> str:
     """:func:`add` of all rows of the stage table (PostgreSQL)."""
     return _text("postgresql", _or_add(_from_stage(table), table))
+
+
+@lru_cache
+def find(dialect: str, table: sa.Table, width: int) -> str:
+    """The rows whose primary key begins with ``width`` values: of one key for SQLite, of an array for each of its columns
+    for PostgreSQL.
+    """
+    columns = [*table.primary_key.columns][:width]
+    if dialect == "sqlite":
+        return _text(dialect, sa.select(table).where(*_equal(table, [c.name for c in columns])))
+    arrays = [sa.cast(sa.bindparam(c.name), sa.ARRAY(c.type)) for c in columns]
+    wanted = sa.func.unnest(*arrays).table_valued(*(c.name for c in columns)).render_derived()
+    is_wanted = sa.and_(*(c == wanted.c[c.name] for c in columns))
+    return _text(dialect, sa.select(table).join(wanted, is_wanted))
 
 
 @lru_cache

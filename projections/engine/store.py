@@ -36,9 +36,6 @@ WAIT_SECONDS = 60
 #: Names of a database of SQLite that is no file.
 IN_MEMORY = (None, "", ":memory:")
 
-#: Keys of one read; SQLite allows 32,766 parameters, PostgreSQL 65,535.
-CHUNK = 5_000
-
 
 def engine(url: str, *, read_only: bool = False) -> sa.Engine:
     """An engine for a ledger's URL, with the settings that durability needs.
@@ -164,17 +161,9 @@ class Store:
     # reading rows (projections.engine.changes.RowReader)
 
     def rows(self, table: sa.Table, keys: Sequence[Key]) -> list[tuple[Any, ...]]:
-        """The rows of ``table`` with these primary keys, those that there are, in any order."""
-        columns = [*table.primary_key.columns][: len(keys[0])]
-        found: list[tuple[Any, ...]] = []
-        for start in range(0, len(keys), CHUNK):
-            part = keys[start : start + CHUNK]
-            if len(columns) == 1:
-                which = columns[0].in_([key[0] for key in part])
-            else:
-                which = sa.tuple_(*columns).in_(part)
-            found += self.select(sa.select(table).where(which))
-        return found
+        """The rows of ``table`` whose primary keys are, or begin with, these, those that there are, in any order."""
+        with looking(self.engine) as connection:
+            return self._writer.find(connection, table, keys)
 
     def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
         """The rows of a query."""

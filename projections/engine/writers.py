@@ -1,12 +1,13 @@
-"""How a batch of rows is written through each driver. Used by the store alone.
+"""How a batch of rows is written and looked up through each driver. Used by the store alone.
 
-SQLite: ``executemany`` of prepared statements. PostgreSQL: binary COPY, through a temporary stage table where rows may
+SQLite: prepared statements, one row each. PostgreSQL: binary COPY, through a temporary stage table where rows may
 exist; below :data:`STAGED_FROM` rows plain ``executemany`` is faster. The texts are those of :mod:`projections.engine.statements`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -21,7 +22,10 @@ STAGED_FROM = 50
 
 
 class Writer(Protocol):
-    """Four ways to write rows; rows are tuples of all columns in the table's order."""
+    """Four ways to write rows, and one to find them; rows are tuples of all columns in the table's order."""
+
+    def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
+        """The rows whose primary keys are, or begin with, these texts."""
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         """Insert rows that are not there yet."""
@@ -52,6 +56,11 @@ def writer(dialect: str) -> Writer:
 
 class _Sqlite:
     dialect = "sqlite"
+
+    def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
+        text = statements.find(self.dialect, table, len(keys[0]))
+        with closing(connection.connection.cursor()) as cursor:
+            return [row for key in keys for row in cursor.execute(text, key)]
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if rows:
@@ -95,6 +104,13 @@ class _Sqlite:
 
 class _Postgres(_Sqlite):
     dialect = "postgresql"
+
+    def find(self, connection: sa.Connection, table: sa.Table, keys: Rows) -> list[tuple[Any, ...]]:
+        text = statements.find(self.dialect, table, len(keys[0]))
+        arrays = [list(column) for column in zip(*keys, strict=True)]
+        with closing(connection.connection.cursor()) as cursor:
+            cursor.execute(text, arrays)
+            return [*cursor.fetchall()]
 
     def insert(self, connection: sa.Connection, table: sa.Table, rows: Rows) -> None:
         if len(rows) < STAGED_FROM:
@@ -144,14 +160,13 @@ class _Postgres(_Sqlite):
 
 def _copy(connection: sa.Connection, table: sa.Table, target: str, rows: Rows) -> None:
     names = ", ".join(table.columns.keys())
-    cursor = connection.connection.cursor()
-    try:
-        with cursor.copy(f"COPY {target} ({names}) FROM STDIN (FORMAT BINARY)") as copy:
-            copy.set_types(_types(table))
-            for row in rows:
-                copy.write_row(row)
-    finally:
-        cursor.close()
+    with (
+        closing(connection.connection.cursor()) as cursor,
+        cursor.copy(f"COPY {target} ({names}) FROM STDIN (FORMAT BINARY)") as copy,
+    ):
+        copy.set_types(_types(table))
+        for row in rows:
+            copy.write_row(row)
 
 
 @lru_cache

@@ -68,9 +68,11 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
         tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
         started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
-        deadline_s, row.sequence,
+        deadline_s, event.sequence,
     )  # fmt: skip
-    return row if folded == row else msgspec.structs.replace(folded, sequence=event.sequence)
+    if history == row.history and msgspec.structs.replace(folded, sequence=row.sequence) == row:
+        return row
+    return folded
 
 
 def is_same_run(before: Pod | None, after: Pod) -> bool:

@@ -31,20 +31,13 @@ if TYPE_CHECKING:
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
-#: Parameters of one query; SQLite allows 32,766, PostgreSQL 65,535.
-CHUNK = 5_000
-
 
 def by_uid(reader: RowReader, uids: Sequence[str]) -> list[PodRun]:
     """The pods of these uids that are stored, with their segments."""
     rows = reader.rows(pod_runs, [(uid,) for uid in uids])
     if not rows:
         return []
-    segments: list[tuple[Any, ...]] = []
-    for start in range(0, len(rows), CHUNK):
-        known = [row[0] for row in rows[start : start + CHUNK]]
-        segments += reader.select(sa.select(held_segments).where(held_segments.c.uid.in_(known)))
-    return stored(rows, segments)
+    return stored(rows, reader.rows(held_segments, [(row[0],) for row in rows]))
 
 
 def live(select: Select) -> list[PodRun]:

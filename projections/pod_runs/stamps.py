@@ -49,14 +49,14 @@ def read(fact: PodState, time_us: int) -> Stamps:
     flags: set[str] = set()
     # The usual case: few stamps, all of them good.
     texts = (fact.created, fact.scheduled, fact.deletion, fact.disrupted, *fact.finished)
-    known = [None if text is None else _parsed(text, flags) for text in texts]
-    greatest = sorted(us for us in (*known, time_us) if us is not None and us >= FIRST_US)[-2:]
-    found: list[int | None] = []
-    for us in known:
-        if us is not None and not _is_plausible(us, greatest):
+    found = [None if text is None else _parsed(text, flags) for text in texts]
+    moments = [time_us, *[us for us in found if us is not None]]
+    if min(moments) < FIRST_US or max(moments) > min(moments) + YEAR_US:
+        greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
+        is_plausible = [us is None or _is_plausible(us, greatest) for us in found]
+        if not all(is_plausible):
             flags.add(ABSENT)
-            us = None
-        found.append(us)
+            found = [us if is_one else None for us, is_one in zip(found, is_plausible, strict=True)]
     created, scheduled, deletion, disrupted, *finished = found
     ends = [us for us in finished if us is not None]
     at_us = time_us

@@ -12,8 +12,8 @@ from projections.engine.changes import Changes, Parked
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
-from projections.engine.store import CHUNK
 from projections.engine.sums import Restatement
+from projections.namespaces import namespaces
 from projections.workloads import workloads
 from tests import factories as given
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
@@ -68,11 +68,25 @@ def test_rows_are_replaced_by_their_key(store, count):
     assert sorted(store.rows(workloads, [(row[0],) for row in rows])) == sorted(again)
 
 
-def test_more_keys_than_one_statement_takes_are_asked_for_in_parts(store):
-    rows = [workload(f"w{n}") for n in range(CHUNK + 10)]
+def test_any_number_of_keys_can_be_asked_for(store):
+    rows = [workload(f"w{n}") for n in range(5_010)]
     store.commit(events(1), Changes(upserts={workloads: rows}), Checkpoint(MODEL.version))
 
-    assert len(store.rows(workloads, [(row[0],) for row in rows])) == CHUNK + 10
+    assert len(store.rows(workloads, [(row[0],) for row in rows])) == 5_010
+
+
+def test_rows_are_found_by_all_columns_of_their_key_or_by_the_first_ones(store):
+    batch = [
+        *events(3),
+        *sequenced([given.namespace_observed("a"), given.namespace_observed("b")], 4),
+    ]
+    store.commit(batch, Folder(MODEL, store).fold(batch), Checkpoint(MODEL.version))
+    every = store.select(sa.select(namespaces))
+    cluster = every[0][0]
+
+    assert sorted(store.rows(namespaces, [(cluster, "a"), (cluster, "x")])) == sorted(every)[:1]
+    assert sorted(store.rows(namespaces, [(cluster,)])) == sorted(every)
+    assert store.rows(namespaces, [("a", cluster)]) == []
 
 
 @pytest.mark.parametrize("groups", [1, 80])
