@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from bus.clock import SECOND_US
+from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
@@ -14,19 +16,28 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
 from deploy.commands.manifest_files import manifests
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from deploy.queries.scheduling import Tried
+    from projections.cluster import Pod
+    from reactors.scheduling.passes import Attempt
+    from reactors.scheduling.queue import Queued
 
+#: The schedulerName that pods of Bursar have.
+NAME = "bursar"
+
+_QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help")
 _FIELDS = ("pod", "node", "nodes", "feasible", "refused", "message", "top", "changes")
 
 
 def register(app: typer.Typer) -> None:
     """Add the command of this module."""
     command(app, "check")(check)
+    command(app, "queue", question=True)(queue)
 
 
 def check(
@@ -74,6 +85,55 @@ def check(
         raise typer.Exit(Exit.NOT_ADMITTED)
 
 
+def queue(
+    asked: CommandContext,
+    scheduler: Annotated[
+        str, typer.Option("--scheduler", help="Pods that name this scheduler.")
+    ] = NAME,
+    cluster: Cluster = None,
+) -> None:
+    """Which pods wait for a node: in which order, which node each would get now, and why none.
+
+    In the order in which they are tried: by priority, then by who waits longest; each takes its room from those that follow.
+    STATE is `fits`, `gated` (it may not be tried yet) or `unschedulable`, which HELP says what could end.
+
+    \b
+    bursar schedule queue
+    bursar schedule queue --scheduler default-scheduler
+    """
+    from deploy.queries.scheduling import cluster_state, only_cluster, queued
+
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        name = cluster or only_cluster(stands.moments, asked.place.cluster)
+        state = cluster_state(lambda query: [tuple(row) for row in connection.execute(query)], name)
+    at_us = stands.newest_s * SECOND_US
+    attempts, left = queued(state, scheduler, sequence=stands.sequence, at_us=at_us)
+    rows = [_fits(one) for one in attempts if one.node] + [_waits(one) for one in left]
+    notes = footer(stands.sequence, stands.moments.get(name, 0))
+    answer(asked, rows, fields=_QUEUE_FIELDS, columns=_QUEUE_COLUMNS, notes=notes)
+
+
+def _fits(one: Attempt) -> dict[str, Any]:
+    return _pod(one.pod) | {"state": "fits", "node": one.node, "reason": "", "help": []}
+
+
+def _waits(one: Queued) -> dict[str, Any]:
+    helped = sorted(hint.value for hint in one.helped_by)
+    return _pod(one.pod) | {
+        "state": one.place.value, "node": None, "reason": one.reason, "help": helped,
+    }  # fmt: skip
+
+
+def _pod(pod: Pod) -> dict[str, Any]:
+    return {
+        "pod": f"{pod.namespace}/{pod.name}",
+        "uid": pod.uid,
+        "priority": pod.priority,
+        "since": times.stamp(pod.started_us // SECOND_US),
+    }
+
+
 def _row(one: Tried) -> dict[str, Any]:
     found = one.found
     return {
@@ -102,6 +162,16 @@ def _best(row: Row) -> Cell | None:
     return Cell(", ".join(parts), "words") if parts else None
 
 
+_QUEUE_COLUMNS = (
+    field("POD", show=Cell),
+    field("PRIORITY", drop=1),
+    field("SINCE", show=moment),
+    field("STATE"),
+    field("NODE"),
+    field("REASON", show=lambda text: Cell(text, "words") if text else None),
+    Column("HELP", lambda row: Cell(", ".join(row["help"]), "words") if row["help"] else None),
+    field("UID", wide=True),
+)
 _COLUMNS = (
     field("POD", show=Cell),
     field("NODE"),

@@ -16,7 +16,9 @@ from reactors.scheduling.columns import Columns
 from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.manifests import pod_of
+from reactors.scheduling.passes import Attempt, Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.queue import Queued
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -24,6 +26,16 @@ class Tried(msgspec.Struct, frozen=True):
 
     pod: Pod
     found: Explanation
+
+
+def queued(
+    state: ClusterState, scheduler: str, *, sequence: int, at_us: int
+) -> tuple[list[Attempt], list[Queued]]:
+    """(what a pass over all that wait would decide now, the pods that it would leave waiting, in the queue's order)."""
+    columns = Columns(state)
+    passes = Scheduler(default_profile(scheduler), columns)
+    passes.begin(state.pods.values(), at_us)
+    return passes.run(sequence, at_us, len(state.pods)), list(passes.queue)
 
 
 def only_cluster(observed: Iterable[str], configured: str) -> str:
@@ -59,7 +71,7 @@ def tried(
 ) -> list[Tried]:
     """Place the pods one after the other; each takes its room from those that follow. Raises ObservationError."""
     columns = Columns(state)
-    framework = Framework(default_profile(), columns)
+    framework = Framework(default_profile("check"), columns)
     done = []
     for number, manifest in enumerate(manifests, 1):
         pod = pod_of(manifest, number, namespace, state, labels)

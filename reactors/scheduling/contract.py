@@ -16,6 +16,7 @@ import msgspec
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+from reactors.scheduling.hints import Hint
 
 #: The distance of a node that passes with one change of a text.
 ONE_CHANGE = 1000
@@ -100,6 +101,32 @@ class PreEnqueue(Plugin, Protocol):
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why it may not; "" = it may."""
+
+
+@runtime_checkable
+class QueueSort(Plugin, Protocol):
+    """Sorts pods that wait; a profile has exactly one."""
+
+    def sort_key(self, pod: Pod, added_us: int) -> tuple[object, ...]:
+        """The smaller is next. No two pods are equal."""
+
+
+@runtime_checkable
+class Helped(Plugin, Protocol):
+    """A filter that knows what could let a pod pass that it refused; of another, anything may."""
+
+    helped_by: ClassVar[frozenset[Hint]]
+
+
+@runtime_checkable
+class Reserve(Plugin, Protocol):
+    """Keeps a part of a node for a pod from the moment that it is chosen."""
+
+    def reserve(self, cycle: Cycle, row: int) -> str:
+        """Why it cannot; "" = it is reserved."""
+
+    def unreserve(self, cycle: Cycle) -> None:
+        """Take back what was reserved; nothing may have been."""
 
 
 @runtime_checkable

@@ -8,7 +8,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Hashable, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from hashlib import blake2b
 
 import msgspec
@@ -23,14 +23,18 @@ from reactors.scheduling.contract import (
     Code,
     Cycle,
     Filter,
+    Helped,
     Keys,
     Normalize,
     PreEnqueue,
     PreFilter,
     PreScore,
+    QueueSort,
     Refused,
+    Reserve,
     Score,
 )
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.profiles import Profile
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -41,6 +45,10 @@ KEPT = 128
 
 class ScoreRangeError(PermanentError):
     """A plugin scored a node outside of 0 to 100."""
+
+
+class ProfileError(PermanentError):
+    """A profile has exactly one plugin that sorts the queue."""
 
 
 class Choice(msgspec.Struct, frozen=True):
@@ -75,14 +83,40 @@ class Framework:
         self._weights = {one.plugin.name: one.weight for one in profile.plugins}
         self._keys = [one for one in plugins if isinstance(one, Keys)]
         self._pre_enqueues = [one for one in plugins if isinstance(one, PreEnqueue)]
+        sorts = [one for one in plugins if isinstance(one, QueueSort)]
+        if len(sorts) != 1:
+            raise ProfileError(profile=profile.name, sorts=len(sorts))
+        self.order = sorts[0].sort_key
+        self._reserves = [one for one in plugins if isinstance(one, Reserve)]
         self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
         self._filters = [one for one in plugins if isinstance(one, Filter)]
         self._scorers = [one for one in plugins if isinstance(one, Score)]
+        # Once: to ask a protocol whether it is fulfilled takes long.
+        self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
+        self._normalizes = {one.name: one for one in plugins if isinstance(one, Normalize)}
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
         return next((why for one in self._pre_enqueues if (why := one.pre_enqueue(pod))), "")
+
+    def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
+        """What may help a pod that these plugins refused."""
+        found: set[Hint] = set()
+        for one in self._filters:
+            if one.name in refusing:
+                found.update(one.helped_by if isinstance(one, Helped) else Hint)
+        # Who was refused by nobody had no node to be refused by.
+        return frozenset(found or Hint)
+
+    def reserve(self, cycle: Cycle, row: int) -> str:
+        """Every plugin reserves, in order; the first that cannot ends it, and says why."""
+        return next((why for one in self._reserves if (why := one.reserve(cycle, row))), "")
+
+    def unreserve(self, cycle: Cycle) -> None:
+        """Every plugin takes back, the last one first."""
+        for one in reversed(self._reserves):
+            one.unreserve(cycle)
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
@@ -176,15 +210,17 @@ class Framework:
         """Weighted scores of the nodes that fit, by plugin."""
         found = {}
         for plugin in self._scorers:
-            if isinstance(plugin, PreScore):
-                status = plugin.pre_score(cycle, rows)
+            pre_score = self._pre_scores.get(plugin.name)
+            if pre_score is not None:
+                status = pre_score.pre_score(cycle, rows)
                 if status is not None and status.code is Code.SKIP:
                     continue
             scores = (
                 kept.scores[plugin.name][rows] if plugin.is_local else plugin.score(cycle, rows)
             )
-            if isinstance(plugin, Normalize):
-                scores = plugin.normalize(cycle, scores)
+            normalize = self._normalizes.get(plugin.name)
+            if normalize is not None:
+                scores = normalize.normalize(cycle, scores)
             if scores.min() < LOWEST or scores.max() > HIGHEST:
                 raise ScoreRangeError(plugin=plugin.name)
             found[plugin.name] = scores * self._weights[plugin.name]

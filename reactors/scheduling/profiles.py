@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from bus.events.constraints import DEFAULT_SCHEDULER
+from projections.cluster import Pod
 from reactors.scheduling.contract import Plugin
 
 
@@ -19,3 +21,8 @@ class Profile(msgspec.Struct, frozen=True):
 
     name: str
     plugins: tuple[Enabled, ...]
+
+    def takes(self, pod: Pod) -> bool:
+        """Whether a pod names this profile."""
+        named = pod.constraints.scheduler_name if pod.constraints else ""
+        return (named or DEFAULT_SCHEDULER) == self.name

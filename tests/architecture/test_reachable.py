@@ -21,7 +21,6 @@ METHODS = {
     "bus.notebooks.prober._Reading.on_message_complete": "httptools calls it",
     "projections.cluster.state.ClusterState.assume": "binding's trials will; held to its cost by the benchmark `cluster_state`",
     "projections.cluster.state.ClusterState.undo": "the same",
-    "reactors.scheduling.columns.Columns.take_back": "the scheduling cycle will, where a bind fails",
     "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",
     **{
         f"reactors.webhook.connections.Connection.{name}": "httptools or the event loop calls it"

@@ -2,6 +2,7 @@
 
 import json
 
+import msgspec
 import pytest
 import yaml
 
@@ -84,6 +85,30 @@ def test_people_see_a_table(capsys, data, tmp_path):
     assert code == Exit.NOT_ADMITTED
     assert "0/3 nodes are available" in shown.out
     assert "1 of 1 pods would find no node" in shown.err
+
+
+def waiting(uid, version, cpu, **constraints):
+    terms = msgspec.Raw(msgspec.json.encode({"schedulerName": "bursar", **constraints}))
+    return f.pod_observed(uid, version, node=None, cpu=cpu, memory="1Gi", constraints=terms)
+
+
+def test_the_queue_says_who_waits_in_which_order_and_why(capsys, tmp_path):
+    events = [
+        *EVENTS,
+        waiting("large", 10, "5"),
+        waiting("gated", 11, "1", schedulingGates=["budget"]),
+        waiting("small", 12, "1"),
+        f.pod_observed("other", 13, node=None, cpu="1"),
+    ]
+    assert bursar("schedule", "queue", "--data", make_ledger(tmp_path, events), "-o", "json") == 0
+    small, gated, large = json.loads(capsys.readouterr().out)
+
+    assert (small["pod"], small["state"], small["node"]) == ("ns/small", "fits", "b")
+    assert (gated["state"], gated["reason"]) == ("gated", "waiting for scheduling gates: [budget]")
+    assert (large["state"], large["help"]) == ("unschedulable", ["a node", "a pod that ends"])
+    assert large["reason"].startswith(
+        "0/3 nodes are available: 1 node(s) were unschedulable, 2 Ins"
+    )
 
 
 @pytest.mark.parametrize(

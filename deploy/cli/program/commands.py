@@ -114,6 +114,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "Which node would these pods get now, and if none, what is the smallest change with which one would"
                 " take them.",
             ),
+            "queue": Entry(
+                "schedule",
+                "Which pods wait for a node: in which order, which node each would get now, and why none.",
+            ),
         },
     ),
     "why": Entry(

@@ -10,6 +10,7 @@ from reactors.scheduling.plugins.node_name import NodeName
 from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
+from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
 from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
 from reactors.scheduling.plugins.taint_toleration import TaintToleration
@@ -20,6 +21,7 @@ from reactors.scheduling.profiles import Enabled, Profile
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (KnownTerms, 1),
     (SchedulingGates, 1),
+    (PrioritySort, 1),
     (NodeUnschedulable, 1),
     (NodeName, 1),
     (TaintToleration, 3),
@@ -31,10 +33,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (NodeResourcesBalancedAllocation, 1),
 )
 
-#: The schedulerName of pods that Bursar places.
-NAME = "bursar"
 
-
-def default_profile(name: str = NAME) -> Profile:
+def default_profile(name: str) -> Profile:
     """Every plugin as it is by default."""
     return Profile(name, tuple(Enabled(plugin(), weight) for plugin, weight in PLUGINS))

@@ -15,6 +15,7 @@ from bus.events.constraints import PreferredNodes
 from projections.cluster import Pod
 from reactors.scheduling.columns import Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.selectors import nodes_of, required_nodes
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
@@ -25,6 +26,7 @@ class NodeAffinity(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodeAffinity"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that the pod does not select."""

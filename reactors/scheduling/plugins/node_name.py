@@ -10,6 +10,7 @@ import numpy as np
 
 from reactors.scheduling.columns import Rows
 from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.hints import Hint
 
 REASON = "node(s) didn't match the requested node name"
 
@@ -19,6 +20,7 @@ class NodeName(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodeName"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Every other node, where one is named."""

@@ -10,6 +10,7 @@ import numpy as np
 
 from reactors.scheduling.columns import ANY, Port, Rows, ports_of
 from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.hints import Hint
 
 REASON = "node(s) didn't have free ports for the requested pod ports"
 
@@ -19,6 +20,7 @@ class NodePorts(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodePorts"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes where a pod holds one of the ports."""

@@ -10,6 +10,7 @@ import msgspec
 from bus.events.constraints import Taint
 from reactors.scheduling.columns import Rows
 from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.taint_toleration import tolerates
 
 #: The taint that stands for a cordon: who tolerates it may go there.
@@ -22,6 +23,7 @@ class NodeUnschedulable(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodeUnschedulable"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """The cordoned nodes."""

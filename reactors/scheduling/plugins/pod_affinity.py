@@ -20,6 +20,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
 from reactors.scheduling.crowds import Crowd, labels_of
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.selectors import narrowed, selects, without
 
 NEAR = "node(s) didn't match pod affinity rules"
@@ -32,6 +33,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "InterPodAffinity"
     is_local: ClassVar[bool] = False
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE, Hint.PLACED})
 
     hard_weight: int = 1
 

@@ -16,6 +16,7 @@ import numpy as np
 from bus.kube.crds.keys import resource_text
 from reactors.scheduling.columns import CPU, MEMORY, STORAGE, Ints, Rows
 from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.hints import Hint
 
 TOO_MANY = "Too many pods"
 
@@ -39,6 +40,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodeResourcesFit"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
 
     strategy: Literal["LeastAllocated", "MostAllocated", "RequestedToCapacityRatio"] = (
         "LeastAllocated"

@@ -17,6 +17,7 @@ from bus.events.constraints import Taint, Toleration
 from projections.cluster import Pod
 from reactors.scheduling.columns import Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused, scaled
+from reactors.scheduling.hints import Hint
 
 REASON = "node(s) had untolerated taint(s)"
 UNKNOWN = "node(s) had more taints or labels than are known"
@@ -32,6 +33,7 @@ class TaintToleration(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "TaintToleration"
     is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes with a taint that the pod does not tolerate, and nodes of which not all taints are known."""

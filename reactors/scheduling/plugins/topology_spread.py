@@ -20,6 +20,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Ints, Rows
 from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
 from reactors.scheduling.crowds import labels_of
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.taint_toleration import tolerates
 from reactors.scheduling.selectors import is_empty, narrowed, required_nodes, selects
 
@@ -36,6 +37,7 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "PodTopologySpread"
     is_local: ClassVar[bool] = False
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE, Hint.PLACED})
 
     def pre_filter(self, cycle: Cycle) -> Status | None:
         """Without hard constraints no node is refused."""

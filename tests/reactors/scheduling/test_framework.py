@@ -10,6 +10,7 @@ from reactors.scheduling.contract import Code, Cycle, Refused, Status
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework, ScoreRangeError
 from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
 from tests.reactors.scheduling.worlds import World, asked, changed, random_world
 
@@ -23,18 +24,20 @@ def chosen(framework, pod, sequence=1):
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_of_equal_pods_is_what_is_computed_anew(seed):
     world, random = random_world(seed)
-    framework = Framework(default_profile(), world.columns)
+    framework = Framework(default_profile("bursar"), world.columns)
     for step in range(20):
         changed(world, random)
         pod = world.pod(f"waits{step}", **asked(random))
 
-        assert chosen(Framework(default_profile(), world.columns), pod) == chosen(framework, pod)
+        assert chosen(Framework(default_profile("bursar"), world.columns), pod) == chosen(
+            framework, pod
+        )
 
 
 @pytest.mark.parametrize("seed", range(25))
 def test_the_explanation_is_of_the_choice(seed):
     world, random = random_world(seed)
-    framework = Framework(default_profile(), world.columns)
+    framework = Framework(default_profile("bursar"), world.columns)
     pod = world.pod("p", **asked(random))
     row, rows, *_ = chosen(framework, pod)
     found = explained(framework, pod, 1)
@@ -69,7 +72,8 @@ class Other(Toy, frozen=True):
 
 def framework(*plugins):
     world = World().node("a").node("b").node("c")
-    profile = Profile("toys", tuple(Enabled(one, weight) for one, weight in plugins))
+    enabled = [Enabled(one, weight) for one, weight in plugins]
+    profile = Profile("toys", (Enabled(PrioritySort()), *enabled))
     return Framework(profile, world.columns), world
 
 
@@ -130,7 +134,7 @@ def test_the_message_is_that_of_kube_scheduler():
     for name in ("a", "b", "c"):
         world.node(name, allocatable={"cpu": "1", "memory": "1Gi", "pods": "0"})
     world.node("d", unschedulable=True)
-    framework = Framework(default_profile(), world.columns)
+    framework = Framework(default_profile("bursar"), world.columns)
     found = explained(framework, world.pod("p", cpu="2", memory="1Gi"), 1)
 
     assert found.message == (

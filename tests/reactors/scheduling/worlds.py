@@ -19,14 +19,19 @@ class World:
     def __init__(self, *events: Event):
         self.state = ClusterState()
         self._columns = None
+        #: Who hears of changes in the place of the columns.
+        self.listeners = []
         self._version = 0
         for event in events:
             self.see(event)
 
     def see(self, event):
         self.state.take(read(event, VOCABULARY), event)
-        if self._columns is not None:
-            self._columns.follow(self.state.changes(event))
+        changes = list(self.state.changes(event))
+        if self._columns is not None and not self.listeners:
+            self._columns.follow(changes)
+        for heard in self.listeners:
+            heard(changes)
 
     @property
     def columns(self):

@@ -68,13 +68,14 @@ def test_nodes_are_scored_as_the_oracle_says(seed):
 @pytest.mark.parametrize("seed", range(25))
 def test_what_is_kept_is_what_is_computed_anew(seed):
     world, random = constrained_world(seed)
-    kept = Framework(default_profile(), world.columns)
+    kept = Framework(default_profile("bursar"), world.columns)
     names = world.columns.names
     for step in range(8):
         world.pod(f"held{random.randrange(12)}", **placed(random, random.choice(names)))
         cycle = world.cycle(f"waits{step}", **placed(random, None))
         found, anew = (
-            one.choose(cycle, 1) for one in (kept, Framework(default_profile(), world.columns))
+            one.choose(cycle, 1)
+            for one in (kept, Framework(default_profile("bursar"), world.columns))
         )
 
         assert (found.row, found.totals.tolist()) == (anew.row, anew.totals.tolist())
@@ -154,7 +155,7 @@ def test_a_pod_waits_until_all_of_it_is_known(terms, reason):
     world = World().node("a")
 
     assert (
-        Framework(default_profile(), world.columns).pre_enqueue(
+        Framework(default_profile("bursar"), world.columns).pre_enqueue(
             world.pod("p", **constrained(terms))
         )
         == reason
@@ -165,4 +166,4 @@ def test_a_pod_whose_request_cannot_be_read_is_not_placed():
     world = World().node("a")
     pod = world.pod("p", cpu="nonsense")
 
-    assert "cannot be read" in Framework(default_profile(), world.columns).pre_enqueue(pod)
+    assert "cannot be read" in Framework(default_profile("bursar"), world.columns).pre_enqueue(pod)

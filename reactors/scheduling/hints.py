@@ -1,0 +1,53 @@
+"""What in a cluster may help a pod that found no node: plugins name it, changes of the cluster are it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import Enum
+
+from projections.cluster import Change, Pod
+from projections.cluster.rows import Node
+
+
+class Hint(Enum):
+    """A kind of change."""
+
+    #: A node came, or offers, allows or is called something else than before.
+    NODE = "a node"
+    #: A pod that held a part of a node does so no more.
+    GONE = "a pod that ends"
+    #: A pod holds a part of a node from now on, or has other labels.
+    PLACED = "a pod that is placed"
+
+
+def hints_of(change: Change) -> Iterator[Hint]:
+    """What a change of the cluster is to pods that wait."""
+    before, after = change.before, change.after
+    if isinstance(after, Node):
+        if not isinstance(before, Node) or _offer(before) != _offer(after):
+            yield Hint.NODE
+        return
+    held = before if isinstance(before, Pod) and _holds(before) else None
+    holds = after if isinstance(after, Pod) and _holds(after) else None
+    if held is not None and (holds is None or _shrank(held, holds)):
+        yield Hint.GONE
+    if holds is not None and (held is None or held.labels != holds.labels):
+        yield Hint.PLACED
+
+
+def _holds(pod: Pod) -> bool:
+    return bool(pod.node) and not pod.is_ended
+
+
+def _offer(node: Node) -> tuple[object, ...]:
+    return (
+        node.allocatable, node.labels, node.further_labels, node.taints, node.unschedulable,
+        node.is_cut, node.model,
+    )  # fmt: skip
+
+
+def _shrank(before: Pod, after: Pod) -> bool:
+    """Whether a pod ends, holds less than before, or lies elsewhere."""
+    if before.node != after.node or before.is_terminating != after.is_terminating:
+        return True
+    return any(after.demand.get(name, 0) < amount for name, amount in before.demand.items())

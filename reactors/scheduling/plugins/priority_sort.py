@@ -1,0 +1,20 @@
+"""PrioritySort: the highest priority first, then who waits longest."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from projections.cluster import Pod
+
+
+class PrioritySort(msgspec.Struct, frozen=True):
+    """By ``spec.priority``, then by the time at which the pod began to wait, then by uid."""
+
+    name: ClassVar[str] = "PrioritySort"
+    is_local: ClassVar[bool] = True
+
+    def sort_key(self, pod: Pod, added_us: int) -> tuple[object, ...]:
+        """The smaller is next."""
+        return (-pod.priority, added_us, pod.uid)

@@ -1,0 +1,206 @@
+"""A pass never over-commits, leaves no trace of what failed, and wakes who may be helped."""
+
+from typing import ClassVar
+
+import msgspec
+import pytest
+
+from bus.clock import SECOND_US
+from reactors.scheduling.framework import ProfileError
+from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile
+from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.profiles import Enabled, Profile
+from tests.reactors.scheduling import oracle
+from tests.reactors.scheduling import term_oracle as plainly
+from tests.reactors.scheduling.terms import constrained_world, placed
+from tests.reactors.scheduling.worlds import World, asked, random_world
+
+NAME = "default-scheduler"
+
+
+def scheduler_of(world, *more):
+    profile = default_profile(NAME)
+    plugins = (*profile.plugins, *(Enabled(one) for one in more))
+    scheduler = Scheduler(Profile(NAME, plugins), world.columns)
+    scheduler.begin(world.state.pods.values(), 0)
+    return scheduler
+
+
+def placed_at(attempts):
+    return {one.pod.uid: one.node for one in attempts if one.node}
+
+
+def follow(world, scheduler, does, at):
+    """Something happens at a second, and the scheduler hears of it after the columns."""
+    columns = scheduler.framework.columns
+
+    def heard(changes):
+        columns.follow(changes)
+        scheduler.follow(changes, at * SECOND_US)
+
+    world.listeners.append(heard)
+    does()
+    world.listeners.remove(heard)
+
+
+def refusal(pod, node, nodes, state):
+    """Why the oracle would not put a pod there."""
+    return (
+        oracle.fit_reasons(pod, node)
+        or not plainly.selected(pod, node)
+        or plainly.untolerated(pod, node, "NoSchedule", "NoExecute")
+        or plainly.ports_clash(pod, node)
+        or node.row.unschedulable
+        or plainly.affinity_reason(pod, node, nodes, state)
+        or plainly.spread_reason(pod, node, nodes)
+    )
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_each_pod_gets_a_node_that_fits_and_none_only_where_none_does(seed):
+    world, random = constrained_world(seed)
+    for step in range(12):
+        world.pod(f"waits{step}", **placed(random, None))
+    done = scheduler_of(world).run(1, 0, 99)
+    for one in done:
+        nodes = oracle.nodes(world.state)
+        fitting = {n.name for n in nodes if not refusal(one.pod, n, nodes, world.state)}
+
+        assert (one.node in fitting) if one.node else not fitting
+        if one.node:
+            world.pod(one.pod.uid, one.node, **_again(one.pod))
+
+
+def _again(pod):
+    """Fields with which a pod is seen on its node."""
+    return {
+        "namespace": pod.namespace, "labels": pod.labels,
+        "resources": msgspec.Raw(msgspec.json.encode({"containers": [{"requests": _requests(pod)}]})),
+        "constraints": msgspec.Raw(msgspec.json.encode(pod.constraints) if pod.constraints else b""),
+    }  # fmt: skip
+
+
+def _requests(pod):
+    return {
+        name: f"{amount}m" if name == "cpu" else str(amount)
+        for name, amount in oracle.requests(pod).items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_nothing_is_over_committed_whatever_is_taken_back(seed):
+    world, random = random_world(seed)
+    for step in range(20):
+        world.pod(f"waits{step}", **asked(random))
+    scheduler = scheduler_of(world)
+    was_short = world.columns.free.min(axis=1) < 0
+    for second in range(0, 60, 3):
+        for one in scheduler.run(second, second * SECOND_US, 5):
+            if one.node and random.random() < 0.4:
+                scheduler.take_back(one.pod.uid, "refused", second * SECOND_US)
+
+        assert not ((world.columns.free.min(axis=1) < 0) & ~was_short).any()
+
+
+def test_what_fails_is_tried_again_and_leaves_no_trace():
+    world = World().node("a")
+    world.pod("p", cpu="3")
+    scheduler = scheduler_of(world)
+    empty = world.columns.free.copy()
+    first = placed_at(scheduler.run(1, 0, 9))
+    scheduler.take_back("p", "HTTP 409", 0)
+
+    assert (first, (world.columns.free == empty).all()) == ({"p": "a"}, True)
+    assert placed_at(scheduler.run(2, 0, 9)) == {}
+    assert placed_at(scheduler.run(3, SECOND_US, 9)) == {"p": "a"}
+
+
+class Slots(msgspec.Struct, frozen=True):
+    """Reserves, and remembers the order of calls."""
+
+    name: ClassVar[str] = "Slots"
+    is_local: ClassVar[bool] = True
+    calls: list[str]
+    says: str = ""
+
+    def reserve(self, cycle, row):
+        self.calls.append(f"reserve {self.name}")
+        return self.says
+
+    def unreserve(self, cycle):
+        self.calls.append(f"unreserve {self.name}")
+
+
+class More(Slots, frozen=True):
+    name: ClassVar[str] = "More"
+
+
+class Last(Slots, frozen=True):
+    name: ClassVar[str] = "Last"
+
+
+def test_who_cannot_reserve_ends_it_and_all_take_back_the_last_one_first():
+    calls, world = [], World().node("a")
+    world.pod("p")
+    scheduler = scheduler_of(world, Slots(calls), More(calls, "no slot"), Last(calls))
+    (found,) = scheduler.run(1, 0, 9)
+
+    assert (found.node, found.reason) == ("", "no slot")
+    assert calls == [
+        "reserve Slots", "reserve More", "unreserve Last", "unreserve More", "unreserve Slots"
+    ]  # fmt: skip
+    assert [one.reason for one in scheduler.queue] == ["no slot"]
+
+
+def test_a_pod_that_ends_wakes_who_had_no_room():
+    world = World().node("a", allocatable={"cpu": "2", "memory": "8Gi"})
+    world.pod("held", "a", cpu="2")
+    world.pod("p", cpu="2")
+    scheduler = scheduler_of(world)
+    first = scheduler.run(1, 0, 9)
+    follow(world, scheduler, lambda: world.node("a", allocatable={"cpu": "2", "memory": "8Gi"}), 20)
+    nothing = scheduler.run(2, 20 * SECOND_US, 9)
+    follow(world, scheduler, lambda: world.gone("held"), 21)
+
+    assert (placed_at(first), nothing) == ({}, [])
+    assert placed_at(scheduler.run(3, 21 * SECOND_US, 9)) == {"p": "a"}
+
+
+def test_a_pod_that_is_seen_on_its_node_is_confirmed():
+    world = World().node("a")
+    world.pod("p")
+    scheduler = scheduler_of(world)
+    scheduler.run(1, 0, 9)
+    follow(world, scheduler, lambda: world.pod("p", None), 1)
+    waiting = (set(scheduler.assumed), list(scheduler.queue))
+    follow(world, scheduler, lambda: world.pod("p", "a"), 2)
+
+    assert waiting == ({"p"}, [])
+    assert (scheduler.assumed, list(scheduler.queue)) == ({}, [])
+
+
+def test_pods_of_other_schedulers_and_ended_ones_do_not_wait():
+    world = World().node("a")
+    for uid, fields in {
+        "ended": {"phase": "Failed"},
+        "ends": {"deletion": 9},
+        "held": {"node": "a"},
+    }.items():
+        world.pod(uid, **fields)
+    world.pod("other", constraints=msgspec.Raw(b'{"schedulerName":"volcano"}'))
+
+    assert scheduler_of(world).run(1, 0, 9) == []
+
+
+def test_a_profile_sorts_its_queue_in_exactly_one_way():
+    world = World().node("a")
+    for plugins in ((), (PrioritySort(), PrioritySort())):
+        with pytest.raises(ProfileError):
+            Scheduler(Profile("x", tuple(map(Enabled, plugins))), world.columns)
+
+
+def test_no_two_plugins_have_one_name():
+    names = [one.name for one, _ in PLUGINS]
+
+    assert len(set(names)) == len(names)
