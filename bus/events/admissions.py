@@ -64,7 +64,8 @@ class Left(msgspec.Struct, frozen=True, omit_defaults=True):
 class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a review was decided on, beside the entry's own fields and the journal before it. It decides the same again.
 
-    Bounded, and without anything of the object that is no amount.
+    Bounded, and without anything of the object that is no amount. Of what is adopted: how far the history was read, and what
+    its children ask for.
     """
 
     #: The last event of the history that was read when the quota was found.
@@ -132,7 +133,7 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     child: Child | None = None
     #: Of an object whose owner goes without it: what of the owner's charge is left, the rest is the object's.
     left: Left | None = None
-    #: Of a review; None in histories that did not say it.
+    #: None of a release, and in histories that did not say it.
     basis: Basis | None = None
 
 
@@ -145,6 +146,35 @@ class Release(msgspec.Struct, frozen=True, omit_defaults=True):
     charge: dict[str, Amount] = {}
     #: Of ``unanswered``: the uid of the review whose asker was refused before this was decided.
     request: str = ""
+
+
+class Evidence(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What was observed when an entry was made of it: of an object whose charge fell, as far as it decided how much."""
+
+    #: The last event of the history that was read.
+    read: Amount = 0
+    #: Where it belongs and what it asks for; nothing where it is gone, or its owner is charged.
+    quota: str = ""
+    demand: dict[str, int] = {}
+    types: dict[str, str] = {}
+    #: When it was seen so, and in a complete list; its resourceVersion then. 0 and "" where that does not count.
+    seen_us: int = 0
+    listed_us: int = 0
+    version: str = ""
+    #: What its children ask for.
+    live: dict[str, int] = {}
+    #: Uid of the object that answers for it, "" where that was not seen; None = it answers for itself.
+    holder: str | None = None
+    #: A delete was seen, or a list without it; or only a list without it that was asked for at ``listed_us``.
+    is_gone: bool = False
+    is_absent: bool = False
+    #: Its charge was raised for a child that was not seen yet.
+    is_raised: bool = False
+    #: Quotas of which the last ask was seen to have landed before.
+    confirmed: tuple[str, ...] = ()
+    #: Of ``unanswered``: the number of the decision that is taken back, and what was charged before it.
+    number: Amount = 0
+    before: dict[str, Amount] = {}
 
 
 class AdmissionReleased(Fact, frozen=True, kw_only=True):
@@ -163,6 +193,8 @@ class AdmissionReleased(Fact, frozen=True, kw_only=True):
     number: Amount
     releases: tuple[Release, ...]
     based_on: Amount = 0
+    #: None of a queue's, and in histories that did not say it.
+    evidence: Evidence | None = None
 
 
 class QuotaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -220,6 +252,8 @@ class QuotaDeclared(Fact, frozen=True, kw_only=True):
     operation: str = ""
     #: Of an update: the parent that the stored object names.
     old_parent: str = ""
+    #: Of ``observed``: how far the history was read, and when the object was seen so.
+    evidence: Evidence | None = None
 
 
 class Meter(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -253,6 +287,8 @@ class TreeMetered(Fact, frozen=True, kw_only=True):
     meters: tuple[Meter, ...] = ()
     total: dict[str, int] | None = None
     based_on: Amount = 0
+    #: Of the capacity: how far the history was read.
+    evidence: Evidence | None = None
 
 
 class AdmissionsGrouped(Fact, frozen=True, kw_only=True):

@@ -211,6 +211,8 @@ def verify(
             "releases_different": _named(again.releases),
             "reviews": again.reviews.same,
             "reviews_different": _named(again.reviews),
+            "observed": again.observed.same,
+            "observed_different": _named(again.observed),
             "entries_passed_over": again.passed_over,
             "ok": found.ok and again.is_right,
         }

@@ -1,7 +1,7 @@
 """Were the decisions in the archive what their rules make of it? For ``bursar verify --decisions``.
 
-Those of reactors, evictions among them, the answers to reviews, and the releases of queues. The last two carry no version of
-their rules: they are derived by today's.
+Those of reactors, evictions among them, the answers to reviews, what was charged or given back because of what was seen, and
+the releases of queues. Only the first carry a version of their rules: the others are derived by today's.
 
 Source: docs/architecture.md.
 """
@@ -30,23 +30,25 @@ from reactors.rederive.shape import Checked, Difference
 
 
 class AllRederived(msgspec.Struct, frozen=True):
-    """What came of the decisions of reactors, of reviews and of queues; entries of journals that were passed over, by reason."""
+    """What came of the decisions of reactors and of the entries of journals; those that were passed over, by reason."""
 
     decisions: Rederived
     reviews: Rederived
+    observed: Rederived
     releases: Rederived
     passed_over: Mapping[str, int]
 
     @property
     def is_right(self) -> bool:
         """Whether nothing came out otherwise."""
-        parts = (self.decisions, self.reviews, self.releases)
+        parts = (self.decisions, self.reviews, self.observed, self.releases)
         return not any(part.mismatches for part in parts)
 
 
 def rederived(select: Select) -> AllRederived:
     """Every decision of every cluster, derived again from the archive."""
-    reactors, reviews, releases = list[Rederived](), list[Rederived](), list[Rederived]()
+    reactors = list[Rederived]()
+    reviews, observed, releases = list[Rederived](), list[Rederived](), list[Rederived]()
     passed_over: Counter[str] = Counter()
     for cluster in _clusters(select, decisions):
         reactors.append(rederive(partial(_history, select, cluster), REACTORS, cluster))
@@ -56,10 +58,11 @@ def rederived(select: Select) -> AllRederived:
             clock=SystemClock(),
         )  # fmt: skip
         reviews.append(_as_mismatches(found.reviews))
+        observed.append(_as_mismatches(found.observed))
         releases.append(_as_mismatches(found.releases))
         passed_over.update(found.passed_over)
     passed = dict(sorted(passed_over.items()))
-    return AllRederived(_sum(reactors), _sum(reviews), _sum(releases), passed)
+    return AllRederived(_sum(reactors), _sum(reviews), _sum(observed), _sum(releases), passed)
 
 
 def _clusters(select: Select, table: sa.Table) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
-from bus.events.admissions import TreeMetered
+from bus.events.admissions import Evidence, TreeMetered
 from projections.cluster.rows import Node
 from projections.quota_trees import TreeOverlay
 
@@ -27,10 +27,11 @@ def capacity(nodes: Iterable[Node]) -> dict[str, int]:
     return total
 
 
-def sized(draft: TreeOverlay, total: Mapping[str, int]) -> TreeMetered | None:
-    """The capacity of an elastic tree, where it changed."""
+def sized(draft: TreeOverlay, total: Mapping[str, int], read: int) -> TreeMetered | None:
+    """The capacity of an elastic tree, where it changed. ``read``: how far the history was read for it."""
     if draft.tree.total == total:
         return None
     return TreeMetered(
-        number=draft.number, total=dict(sorted(total.items())), based_on=draft.tree.sequence
-    )
+        number=draft.number, total=dict(sorted(total.items())), based_on=draft.tree.sequence,
+        evidence=Evidence(read),
+    )  # fmt: skip

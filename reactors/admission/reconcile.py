@@ -25,6 +25,8 @@ import msgspec
 from bus.events.admissions import (
     AdmissionDecided,
     AdmissionReleased,
+    Basis,
+    Evidence,
     QuotaDeclared,
     QuotaSpec,
     Release,
@@ -35,6 +37,7 @@ from projections.quota_trees.keys import summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.decide import Request, adopt, covers
 from reactors.admission.lives import largest
+from reactors.admission.mapping import SEEN
 
 
 class Seen(msgspec.Struct, frozen=True):
@@ -77,41 +80,49 @@ class Absent(msgspec.Struct, frozen=True):
 
 
 def settle(
-    draft: TreeOverlay, evidence: Seen | Absent, confirmed: dict[tuple[str, str], int]
+    draft: TreeOverlay,
+    evidence: Seen | Absent,
+    confirmed: Mapping[tuple[str, str], int],
+    read: int = 0,
 ) -> list[AdmissionDecided | AdmissionReleased]:
     """What a tree's journal has to say because of one piece of evidence; nothing where they agree.
 
     ``confirmed``: (quota, uid) to the number of the decision whose ask was seen in the cluster.
+    ``read``: how far the history was read for it.
     Facts carry the numbers that follow each other from ``draft.number``; none is added to it.
     """
     if isinstance(evidence, Absent):
         late = evidence.listed_us - LANDED_US
         found = [g for g in _held(draft, evidence.uid) if g.asked_us <= late]
-        return _facts(draft, None, _gone(found, evidence, "lapsed"))
+        return _facts(draft, None, _gone(found, evidence, "lapsed"), _recorded(evidence, read))
     held = _held(draft, evidence.uid)
     if evidence.is_gone:
         # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
-        adopted = _adopted(draft, evidence)
+        adopted = _adopted(draft, evidence, read)
         held = _after(held, adopted)
-        return _facts(draft, adopted, _gone(held, evidence, "vanished"))
+        return _facts(draft, adopted, _gone(held, evidence, "vanished"), _recorded(evidence, read))
     if evidence.holder is not None:
         # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
         # it is seen with this one.
         landed = [g for g in held if _is_later(g, evidence) or _is_listed(g, evidence)]
-        return _facts(draft, None, [Release(g.quota, g.uid, "covered") for g in landed])
+        releases = [Release(g.quota, g.uid, "covered") for g in landed]
+        return _facts(draft, None, releases, _recorded(evidence, read))
     if evidence.is_held:
         return []
     is_leaving = any(grant.is_leaving for grant in held)
-    adopted = _adopted(draft, evidence) if not is_leaving else None
+    adopted = _adopted(draft, evidence, read) if not is_leaving else None
     releases = [
         release
         for grant in _after(held, adopted)
         if (release := _less(draft, grant, evidence, confirmed)) is not None
     ]
-    return _facts(draft, adopted, releases)
+    proven = tuple(
+        g.quota for g in held if g.number and confirmed.get((g.quota, g.uid), 0) >= g.number
+    )
+    return _facts(draft, adopted, releases, _recorded(evidence, read, proven))
 
 
-def _adopted(draft: TreeOverlay, seen: Seen) -> AdmissionDecided | None:
+def _adopted(draft: TreeOverlay, seen: Seen, read: int) -> AdmissionDecided | None:
     """The charge for an object, or for what lives below it, that was never admitted with that much."""
     # What is gone asks for nothing itself, and what was let pass a moment ago is being charged by who let it pass.
     demand = {} if seen.is_gone else seen.demand
@@ -120,8 +131,13 @@ def _adopted(draft: TreeOverlay, seen: Seen) -> AdmissionDecided | None:
         return None
     request = Request(
         seen.quota, seen.uid, seen.kind, seen.namespace, seen.name, demand, seen.types,
-        operation="OBSERVE", live=live,
+        operation="OBSERVE", live=live, basis=Basis(read, SEEN),
     )  # fmt: skip
+    return adopt_seen(draft, request)
+
+
+def adopt_seen(draft: TreeOverlay, request: Request) -> AdmissionDecided | None:
+    """The charge for an object that was seen, or for what lives below it; None where that much is charged."""
     return adopt(draft, request, "outgrown" if covers(draft, request) else "ungoverned")
 
 
@@ -167,7 +183,7 @@ def _is_listed(grant: Grant, seen: Seen) -> bool:
 
 
 def _less(
-    draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: dict[tuple[str, str], int]
+    draft: TreeOverlay, grant: Grant, seen: Seen, confirmed: Mapping[tuple[str, str], int]
 ) -> Release | None:
     """What one grant gives back now that the object was seen like this."""
     node = draft.node(grant.quota)
@@ -215,19 +231,58 @@ def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
 
 def _held(draft: TreeOverlay, uid: str) -> list[Grant]:
     quotas = sorted(draft.tree.holders.get(uid, ()))
-    return [draft.tree.nodes[quota].grants[uid] for quota in quotas]
+    return [grant for quota in quotas if (grant := draft.grant(quota, uid)) is not None]
 
 
 def _facts(
-    draft: TreeOverlay, adopted: AdmissionDecided | None, releases: list[Release]
+    draft: TreeOverlay,
+    adopted: AdmissionDecided | None,
+    releases: list[Release],
+    evidence: Evidence,
 ) -> list[AdmissionDecided | AdmissionReleased]:
     facts: list[AdmissionDecided | AdmissionReleased] = [adopted] if adopted is not None else []
     if releases:
         number = draft.number + len(facts)
         facts.append(
-            AdmissionReleased(number=number, releases=tuple(releases), based_on=draft.tree.sequence)
+            AdmissionReleased(
+                number=number,
+                releases=tuple(releases),
+                based_on=draft.tree.sequence,
+                evidence=evidence,
+            )
         )
     return facts
+
+
+def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -> Evidence:
+    """What is recorded of an observation: what it decides, and no more."""
+    live = dict(seen.live)
+    if isinstance(seen, Absent):
+        return Evidence(
+            read, listed_us=seen.listed_us, live=live, is_absent=True, is_raised=seen.is_raised
+        )
+    if seen.is_gone:
+        return Evidence(
+            read, seen.quota, types=seen.types, live=live, holder=seen.holder, is_gone=True,
+            is_raised=seen.is_raised,
+        )  # fmt: skip
+    if seen.holder is not None:
+        return Evidence(read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder)
+    return Evidence(
+        read, seen.quota, seen.demand, seen.types, seen.seen_us, seen.listed_us, seen.version, live,
+        confirmed=confirmed,
+    )  # fmt: skip
+
+
+def seen_again(evidence: Evidence, uid: str) -> Seen | Absent:
+    """The observation of an object that was recorded."""
+    if evidence.is_absent:
+        return Absent(uid, evidence.listed_us, evidence.live, evidence.is_raised)
+    return Seen(
+        uid, "", "", "", evidence.quota, evidence.demand, evidence.types, evidence.seen_us,
+        evidence.is_gone, evidence.version, evidence.listed_us, live=evidence.live,
+        holder=evidence.holder, is_raised=evidence.is_raised,
+    )  # fmt: skip
 
 
 class SeenQuota(msgspec.Struct, frozen=True):
@@ -246,23 +301,24 @@ class SeenQuota(msgspec.Struct, frozen=True):
     created: str = ""
 
 
-def declared(draft: TreeOverlay, seen: SeenQuota) -> QuotaDeclared | None:
+def declared(draft: TreeOverlay, seen: SeenQuota, read: int = 0) -> QuotaDeclared | None:
     """What a tree's journal has to say because a quota's object was seen; None where they agree.
 
-    A change that was admitted and is not the one seen stays pending until it can no longer land.
+    A change that was admitted and is not the one seen stays pending until it can no longer land. ``read``: how far the history
+    was read for it.
     """
     node = draft.node(seen.name)
     if node is None:
-        return _observed(draft, seen) if seen.spec else None
+        return _observed(draft, seen, read) if seen.spec else None
     if seen.spec is None:
-        return _observed(draft, seen) if _is_gone(node, seen) else None
+        return _observed(draft, seen, read) if _is_gone(node, seen) else None
     shown = node.is_alone and node.asked[-1:] == (seen.spec,) and seen.seen_us >= node.asked_us
     is_late = seen.seen_us >= node.asked_us + LANDED_US
     settles = shown or is_late
     stands = (node.observed, node.uid, node.parent) == (seen.spec, seen.uid, seen.parent)
     if stands and not (node.asked and settles):
         return None
-    return _observed(draft, seen, settles)
+    return _observed(draft, seen, read, settles)
 
 
 def _is_gone(node: Node, seen: SeenQuota) -> bool:
@@ -275,9 +331,12 @@ def _is_gone(node: Node, seen: SeenQuota) -> bool:
     return seen.seen_us >= node.asked_us + LANDED_US
 
 
-def _observed(draft: TreeOverlay, seen: SeenQuota, settles: bool = True) -> QuotaDeclared:
+def _observed(
+    draft: TreeOverlay, seen: SeenQuota, read: int, settles: bool = True
+) -> QuotaDeclared:
     return QuotaDeclared(
         number=draft.number, quota=seen.name, uid=seen.uid, kind=seen.kind, parent=seen.parent,
         stage="observed", verdict="adopted", reason="seen" if seen.spec else "vanished",
         spec=seen.spec, settles=settles, based_on=draft.tree.sequence,
+        evidence=Evidence(read, seen_us=seen.seen_us),
     )  # fmt: skip

@@ -127,15 +127,15 @@ class Reconciler:
             if not count % YIELD_EVERY:
                 await asyncio.sleep(0)
         for uid in sorted(self._absent):
-            listed_us = self._absent[uid]
+            listed_us, read = self._absent[uid], self._journals.sequence
             live = self._view.coverage.lives.total(uid)
-            await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)))
+            await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)), read)
             if self._absent[uid] == listed_us:
                 del self._absent[uid]
 
     async def _quota(self, name: tuple[str, str]) -> bool:
         """Whether this quota is settled; False while its chain to the root was not seen."""
-        seen = self._view.quotas[name]
+        seen, read = self._view.quotas[name], self._journals.sequence
         stands = self._journals.places.get(name)
         belongs = stands if seen.spec is None else self._tree_of(seen)
         if belongs is None:
@@ -143,13 +143,13 @@ class Reconciler:
         if stands is not None and stands != belongs:
             old = self._journals.tree(stands).nodes[seen.name]
             gone = SeenQuota(old.name, old.uid, old.kind, old.parent, None, seen.seen_us, seen.tree)
-            await self._declare(self._journals.tree(stands), gone)
-        await self._declare(self._journals.tree(belongs), seen)
+            await self._declare(self._journals.tree(stands), gone, read)
+        await self._declare(self._journals.tree(belongs), seen, read)
         return True
 
-    async def _declare(self, tree: Tree, seen: SeenQuota) -> None:
+    async def _declare(self, tree: Tree, seen: SeenQuota, read: int) -> None:
         draft = TreeOverlay(tree)
-        fact = declared(draft, seen)
+        fact = declared(draft, seen, read)
         if fact is None:
             return
         self._view.has_new_capacity |= seen.kind == ELASTIC or bool(seen.spec and seen.spec.max)
@@ -164,11 +164,11 @@ class Reconciler:
         if not self._view.has_new_capacity:
             return
         self._view.has_new_capacity = False
-        total = capacity(self._view.state.current_nodes())
+        total, read = capacity(self._view.state.current_nodes()), self._journals.sequence
         for tree in list(self._journals.trees.values()):
             if any(node.is_elastic for node in tree.nodes.values()):
                 try:
-                    await self.say(tree, lambda draft: sized(draft, total))
+                    await self.say(tree, lambda draft: sized(draft, total, read))
                 except RetryableError:
                     self._view.has_new_capacity = True
                     raise
@@ -206,7 +206,7 @@ class Reconciler:
         return None
 
     async def _object(self, uid: str) -> None:
-        found = self._view.seen(uid)
+        found, read = self._view.seen(uid), self._journals.sequence
         if found is None:
             self._watch(uid)
             return
@@ -222,7 +222,7 @@ class Reconciler:
         own = self._journals.places.get((where.kind, where.quota)) if where else None
         # Charged where it belongs before it is given back where it was.
         for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
-            await self._settle(self._journals.tree(tree), seen)
+            await self._settle(self._journals.tree(tree), seen, read)
         self._watch(uid)
 
     def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
@@ -239,14 +239,14 @@ class Reconciler:
                     return msgspec.structs.replace(seen, demand=asked)
         return seen
 
-    async def _settle(self, tree: Tree, evidence: Seen | Absent) -> None:
+    async def _settle(self, tree: Tree, evidence: Seen | Absent, read: int) -> None:
         draft = TreeOverlay(tree)
         if isinstance(evidence, Seen):
             for quota in tree.holders.get(evidence.uid, ()):
                 grant = tree.nodes[quota].grants[evidence.uid]
                 if shows(grant, evidence):
                     self._confirmed[(quota, evidence.uid)] = grant.number
-        await self._store(draft, settle(draft, evidence, self._confirmed))
+        await self._store(draft, settle(draft, evidence, self._confirmed, read))
         if evidence.uid not in tree.holders:
             for quota in tree.nodes:
                 self._confirmed.pop((quota, evidence.uid), None)
@@ -261,9 +261,9 @@ class Reconciler:
                 if self._confirmed.get((quota, uid), 0) < grant.number:
                     self._pending.add(uid)
 
-    async def _append(self, uid: str, evidence: Absent) -> None:
+    async def _append(self, uid: str, evidence: Absent, read: int) -> None:
         for tree in sorted(self._journals.holders.get(uid, ())):
-            await self._settle(self._journals.tree(tree), evidence)
+            await self._settle(self._journals.tree(tree), evidence, read)
 
     async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:

@@ -20,7 +20,7 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import RetryableError, WrongExpectationError
-from bus.events.admissions import AdmissionDecided, AdmissionReleased, Release
+from bus.events.admissions import AdmissionDecided, AdmissionReleased, Evidence, Release
 from projections.quota_trees import Grant, TreeOverlay
 from reactors.admission.decide import UNANSWERED
 from reactors.engine.journals import Journals
@@ -117,23 +117,33 @@ class Withdrawals:
         tree = self._journals.tree(name)
         while True:
             draft, known = TreeOverlay(tree), tree.sequence
-            charge = _charge(draft.grant(fact.quota, fact.uid), fact, asked.before)
-            release = Release(fact.quota, fact.uid, UNANSWERED, charge, fact.request)
-            draft.add(
-                AdmissionReleased(number=draft.number, releases=(release,), based_on=known),
-                self._clock.now_us(),
-            )
+            release = Release(fact.quota, fact.uid, UNANSWERED, request=fact.request)
+            read = self._journals.sequence
+            evidence = Evidence(read, number=fact.number, before=asked.before)
+            draft.add(taken_back(draft, release, evidence), self._clock.now_us())
             try:
                 return await self._journals.append(draft, [f"{UNANSWERED}/{fact.request}/{known}"])
             except WrongExpectationError:
                 await self._journals.newer(tree, known)
 
 
-def _charge(now: Grant | None, fact: AdmissionDecided, before: dict[str, int]) -> dict[str, int]:
-    """What the object holds from now on. A later request of the same object decides for itself."""
+def taken_back(draft: TreeOverlay, release: Release, evidence: Evidence) -> AdmissionReleased:
+    """The entry that takes a decision back: what its object holds from now on. Pure.
+
+    ``release`` says of which object and review, ``evidence`` which decision, and what was charged before.
+    """
+    charge = _charge(draft.grant(release.quota, release.uid), evidence.number, evidence.before)
+    release = msgspec.structs.replace(release, charge=charge)
+    return AdmissionReleased(
+        number=draft.number, releases=(release,), based_on=draft.tree.sequence, evidence=evidence
+    )
+
+
+def _charge(now: Grant | None, number: int, before: dict[str, int]) -> dict[str, int]:
+    """A later request of the same object decides for itself."""
     if now is None:
         return {}
-    if now.number != fact.number:
+    if now.number != number:
         return now.charge
     return {key: min(n, before[key]) for key, n in now.charge.items() if before.get(key)}
 

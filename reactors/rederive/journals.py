@@ -1,8 +1,8 @@
 """Whether every decision of the quota trees follows: each journal is read again, and its entries are decided again.
 
-A review's entry says on what it was decided (:class:`bus.events.admissions.Basis`); its number says which entries it stood on,
-and its time is the present that was decided at. Reviews that were stored together saw each other in their order. What the
-reconciler observed, and what budgets were metered, is passed over and counted.
+An entry says on what it was decided (:class:`bus.events.admissions.Basis`, :class:`bus.events.admissions.Evidence`); its number
+says which entries it stood on, and its time is the present that was decided at. What was stored together saw each other in
+its order. What budgets were metered is passed over and counted.
 
 Source: docs/architecture.md; docs/limits.md.
 """
@@ -18,34 +18,27 @@ import msgspec
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.errors import EnvelopeError, HistoryDivergedError
-from bus.events.admissions import (
-    JOURNAL,
-    AdmissionDecided,
-    AdmissionReleased,
-    TreeMetered,
-    entries,
-)
+from bus.events.admissions import JOURNAL, TreeMetered, entries
 from bus.transport import Transport
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
-from reactors.admission.decide import UNANSWERED
+from reactors.rederive import observed, reviews
 from reactors.rederive.reader import History, Reader
 from reactors.rederive.releases import Look, Releases, look_of
-from reactors.rederive.reviews import Premise, decided_again, has_basis, holds, is_review
 from reactors.rederive.shape import Checked, Difference
 
+_encode = msgspec.json.encode
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
 
 
 class Rederived(msgspec.Struct, frozen=True):
-    """What came of the answers to reviews, and of what queues decided; how many entries were passed over, by reason.
+    """What came of the answers to reviews, of what was observed, and of what queues decided; and what was passed over, by reason.
 
-    Reasons: ``older`` (a review of a version that did not record on what it decided), ``observed`` (charged, given back or
-    declared because of what was seen), ``unanswered`` (taken back, as nobody heard of it), ``metered`` (a budget, or the
-    capacity).
+    Reasons: ``older`` (an entry of a version that did not record on what it was decided), ``metered`` (a budget).
     """
 
     reviews: Checked
+    observed: Checked
     releases: Checked
     passed_over: Mapping[str, int]
 
@@ -67,6 +60,28 @@ def rederive(history: History, *, cluster: str, transport: Transport, clock: Clo
     return walk.end()
 
 
+class _Tally:
+    """Entries of one kind that came out the same, and those that did not."""
+
+    def __init__(self) -> None:
+        self._same = 0
+        self._found: list[Difference] = []
+
+    def take(self, event: Event, fact: Fact, should: Fact | None, id: str) -> bool:
+        """Whether an entry is what it should be, under the id that it should have."""
+        is_same = should is not None and _encode(should) == _encode(fact) and event.id == id
+        if is_same:
+            self._same += 1
+        else:
+            self._found.append(Difference(event.id, event.sequence, fact, should))
+        return is_same
+
+    def end(self, untrue: list[Difference]) -> Checked:
+        """What was found, those included that came out the same of what was not there."""
+        found = sorted([*self._found, *untrue], key=lambda one: one.sequence)
+        return Checked(self._same - len(untrue), tuple(found))
+
+
 class _Walk:
     """All journals of a cluster, as far as they were read again."""
 
@@ -75,8 +90,7 @@ class _Walk:
         self._trees: dict[str, _Journal] = {}
         self._premises = _Premises(reader)
         self._passed_over: Counter[str] = Counter()
-        self._same = 0
-        self._found: list[Difference] = []
+        self._reviews, self._observed = _Tally(), _Tally()
 
     def tree(self, name: str) -> Tree:
         """A tree after all of its journal that was read."""
@@ -89,24 +103,33 @@ class _Walk:
         journal = self._journal(event.key)
         if fact is None:
             journal.skip(event.sequence)
-        elif is_review(fact) and has_basis(fact):
-            should = journal.decided_again(fact, event.time_us)
-            if msgspec.json.encode(should) == msgspec.json.encode(fact) and _is_named(event, fact):
-                self._same += 1
-                self._premises.take(event, fact)
-            else:
-                self._found.append(Difference(event.id, event.sequence, fact, should))
-            journal.add(event, fact)
-        else:
-            self._passed_over[_kind(fact)] += 1
+            return
+        is_review = reviews.is_review(fact)
+        if not (reviews.has_basis(fact) if is_review else observed.evidence_of(fact)):
+            is_budget = isinstance(fact, TreeMetered) and fact.total is None
+            self._passed_over["metered" if is_budget else "older"] += 1
             journal.apply(event, fact)
+            return
+        draft = journal.draft(fact.based_on)
+        if is_review:
+            should: Fact | None = reviews.decided_again(draft, fact, event.time_us)
+            is_same = self._reviews.take(event, fact, should, reviews.id_of(event, fact))
+        else:
+            should = observed.made_again(draft, fact)
+            is_same = self._observed.take(event, fact, should, observed.id_of(event, fact))
+        if is_same:
+            self._premises.take(event, fact)
+        journal.add(event, fact)
 
     def end(self) -> Rederived:
         """What was found, when all was read."""
         untrue = self._premises.untrue()
-        found = sorted([*self._found, *untrue], key=lambda one: one.sequence)
-        reviews = Checked(self._same - len(untrue), tuple(found))
-        return Rederived(reviews, self.releases.end(), dict(self._passed_over))
+        asked = [one for one in untrue if one.said and reviews.is_review(one.said)]
+        seen = [one for one in untrue if one not in asked]
+        return Rederived(
+            self._reviews.end(asked), self._observed.end(seen), self.releases.end(),
+            dict(self._passed_over),
+        )  # fmt: skip
 
     def _journal(self, name: str) -> _Journal:
         found = self._trees.get(name)
@@ -116,22 +139,22 @@ class _Walk:
 
 
 class _Journal:
-    """One tree, and on top of it the reviews that were stored together, as far as they were read."""
+    """One tree, and on top of it the entries that were stored together, as far as they were read."""
 
     def __init__(self, name: str) -> None:
         self.tree = Tree(name)
         self._draft = TreeOverlay(self.tree)
         self._stored: list[tuple[Event, Fact]] = []
 
-    def decided_again(self, fact: Fact, time_us: int) -> Fact:
-        """What the rules make of a review here."""
-        if fact.based_on != self.tree.sequence:
+    def draft(self, based_on: int) -> TreeOverlay:
+        """What the next entry stood on, which was decided when ``based_on`` was the newest."""
+        if based_on != self.tree.sequence:
             # The first of those that were stored next.
             self.store()
-        return decided_again(self._draft, fact, time_us)
+        return self._draft
 
     def add(self, event: Event, fact: Fact) -> None:
-        """A review: those that were decided with it stand on it, though it was not stored yet."""
+        """An entry: those that were decided with it stand on it, though it was not stored yet."""
         self._draft.add(fact, event.time_us)
         self._stored.append((event, fact))
 
@@ -161,7 +184,7 @@ class _Journal:
 
 
 class _Premises:
-    """What reviews read of the cluster, compared with what was to be read there.
+    """What was read of the cluster for an entry, compared with what was to be read there.
 
     Several processes have read to different places. What lies behind the reader waits for a second reading, in order.
     """
@@ -169,38 +192,43 @@ class _Premises:
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._reader = reader
         self._first: Reader | None = None
-        self._late: list[Premise] = []
+        self._late: list[tuple[int, Event, Fact]] = []
         self._untrue: list[Difference] = []
 
     def take(self, event: Event, fact: Fact) -> None:
-        if not isinstance(fact, AdmissionDecided) or fact.basis is None:
+        """An entry that follows, if it is true what it says that was read."""
+        basis = observed.evidence_of(fact)
+        if basis is None:
+            # The answer to the review of a quota reads its journal alone.
             return
-        premise = Premise(fact.basis.read, event, fact)
+        read = basis.read
         if self._first is None:
             self._first = self._reader()
-        if premise.read < self._first.sequence:
-            self._late.append(premise)
+        if read < self._first.sequence:
+            self._late.append((read, event, fact))
         else:
-            self._check(self._first, premise)
+            self._check(self._first, read, event, fact)
 
     def untrue(self) -> list[Difference]:
-        """The decisions that rest on something else than was there."""
+        """The entries that rest on something else than was there."""
         if self._late:
             second = self._reader()
-            for premise in sorted(self._late, key=lambda one: one.read):
-                self._check(second, premise)
+            for late in sorted(self._late, key=lambda one: one[0]):
+                self._check(second, *late)
             self._late = []
         return self._untrue
 
-    def _check(self, reader: Reader, premise: Premise) -> None:
+    def _check(self, reader: Reader, read: int, event: Event, fact: Fact) -> None:
         # Nobody can have read what was not said yet.
-        is_before = premise.read < premise.event.sequence
-        if is_before:
-            reader.reach(premise.read)
-        if not (is_before and holds(premise, reader.view)):
-            self._untrue.append(
-                Difference(premise.event.id, premise.event.sequence, premise.fact, None)
-            )
+        is_true = read < event.sequence
+        if is_true:
+            reader.reach(read)
+            if reviews.is_review(fact):
+                is_true = reviews.is_true(event.key, fact, reader.view)
+            else:
+                is_true = observed.is_true(fact, reader.view)
+        if not is_true:
+            self._untrue.append(Difference(event.id, event.sequence, fact, None))
 
 
 def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | None]]:
@@ -219,18 +247,3 @@ def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | Non
 def _look(entry: tuple[Event, Fact | None]) -> Look | None:
     event, fact = entry
     return look_of(event, fact) if fact is not None else None
-
-
-def _is_named(event: Event, fact: Fact) -> bool:
-    """Whether the entry has the id of its request and number."""
-    request = getattr(fact, "request", "")
-    return event.id == f"{event.cluster}/admission/{request}/{fact.number}"
-
-
-def _kind(fact: Fact) -> str:
-    if is_review(fact):
-        return "older"
-    if isinstance(fact, TreeMetered):
-        return "metered"
-    told = fact.releases if isinstance(fact, AdmissionReleased) else ()
-    return "unanswered" if any(one.reason == UNANSWERED for one in told) else "observed"

@@ -8,8 +8,6 @@ Source: docs/architecture.md; docs/limits.md has what is taken as recorded.
 
 from __future__ import annotations
 
-import msgspec
-
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Basis, QuotaDeclared
 from bus.kube import kinds
@@ -69,18 +67,21 @@ def _unstated(fact: AdmissionDecided, basis: Basis) -> dict[str, tuple[str, ...]
     return found
 
 
-class Premise(msgspec.Struct, frozen=True):
-    """The quota that was found for a request when the history was read up to ``read``; ``event`` is the entry."""
-
-    read: int
-    event: Event
-    fact: AdmissionDecided
+def id_of(event: Event, fact: Fact) -> str:
+    """The id that such an entry has."""
+    request = getattr(fact, "request", "")
+    return f"{event.cluster}/admission/{request}/{fact.number}"
 
 
-def holds(premise: Premise, view: AdmissionState) -> bool:
-    """Whether ``view``, which read as much, finds the same quota and the same refusal for it, and of a scale the same demand."""
-    fact, basis = premise.fact, premise.fact.basis
-    assert basis is not None
+def is_true(tree: str, fact: Fact, view: AdmissionState) -> bool:
+    """Whether ``view``, which read as much, finds the same quota and refusal for a request, and of a scale the same demand.
+
+    ``tree``: where the entry stands.
+    """
+    if not isinstance(fact, AdmissionDecided) or fact.basis is None:
+        # A quota's object says where it belongs.
+        return True
+    basis = fact.basis
     view.requires_namespaces = basis.mapped_only
     labels, namespace = recorded_labels(basis.label, fact.quota), fact.namespace
     if basis.label == SEEN:
@@ -95,8 +96,7 @@ def holds(premise: Premise, view: AdmissionState) -> bool:
     where = _where(view, labels, namespace, fact)
     if where is None or where.quota != fact.quota:
         return False
-    is_elastic = premise.event.key.startswith("elastic/")
-    is_there = premise.event.key == UNKNOWN or is_elastic == (where.kind == ELASTIC)
+    is_there = tree == UNKNOWN or tree.startswith("elastic/") == (where.kind == ELASTIC)
     return is_there and basis.refusal in (where.refusal, UNSEEN)
 
 

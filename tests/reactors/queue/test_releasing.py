@@ -362,6 +362,7 @@ async def finished_all(cluster):
 
 def tampered(cluster, changes):
     """The place of the first release after the first one, with ``changes`` made to its bytes."""
+    cluster.is_tampered = True
     events = cluster.transport.events
     place = [n for n, event in enumerate(events) if b'"released"' in event.body][1]
     body = events[place].body

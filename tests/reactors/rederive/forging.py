@@ -21,5 +21,6 @@ def forge(cluster, asker, **fields):
     forged = msgspec.structs.replace(fact, **fields)
     ours[within] = msgspec.structs.replace(ours[within], body=msgspec.json.encode(forged))
     body = grouped(ours).body if len(ours) > 1 else ours[0].body
+    cluster.is_tampered = True
     cluster.transport.events[place] = msgspec.structs.replace(event, body=body)
     return ours[within].id

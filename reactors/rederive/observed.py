@@ -1,0 +1,98 @@
+"""What was adopted, given back and declared because of what was seen, decided again by the evidence that each entry records.
+
+Source: docs/architecture.md; :mod:`reactors.admission.reconcile` has the rules.
+"""
+
+from __future__ import annotations
+
+from bus.envelope import Event
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    Basis,
+    Evidence,
+    QuotaDeclared,
+    TreeMetered,
+)
+from projections.cluster import POD
+from projections.quota_trees import TreeOverlay
+from projections.quota_trees.tree import Fact
+from reactors.admission.capacity import capacity, sized
+from reactors.admission.decide import UNANSWERED, Request
+from reactors.admission.reconcile import SeenQuota, adopt_seen, declared, seen_again, settle
+from reactors.admission.state import AdmissionState, spec_of
+from reactors.admission.withdrawing import taken_back
+
+#: A number behind those of all entries: what was confirmed is confirmed for whatever was asked before.
+_LATER = 2**63
+
+
+def evidence_of(fact: Fact) -> Basis | Evidence | None:
+    """What an entry that answers no review says it was made of; None where it says nothing."""
+    return fact.basis if isinstance(fact, AdmissionDecided) else fact.evidence
+
+
+def made_again(draft: TreeOverlay, fact: Fact) -> Fact | None:
+    """What the rules make of the evidence in ``fact`` on top of ``draft``; None for nothing."""
+    if isinstance(fact, AdmissionDecided):
+        assert fact.basis is not None
+        request = Request(
+            fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.demand, fact.types,
+            operation=fact.operation, live=fact.basis.live, basis=fact.basis,
+        )  # fmt: skip
+        return adopt_seen(draft, request)
+    assert fact.evidence is not None
+    if isinstance(fact, AdmissionReleased):
+        return _released(draft, fact, fact.evidence)
+    if isinstance(fact, QuotaDeclared):
+        seen = SeenQuota(
+            fact.quota, fact.uid, fact.kind, fact.parent, fact.spec, fact.evidence.seen_us
+        )
+        return declared(draft, seen, fact.evidence.read)
+    return sized(draft, fact.total or {}, fact.evidence.read)
+
+
+def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: Evidence) -> Fact | None:
+    first = fact.releases[0]
+    if first.reason == UNANSWERED:
+        return taken_back(draft, first, evidence)
+    confirmed = {(quota, first.uid): _LATER for quota in evidence.confirmed}
+    facts = settle(draft, seen_again(evidence, first.uid), confirmed, evidence.read)
+    return next((one for one in facts if isinstance(one, AdmissionReleased)), None)
+
+
+def id_of(event: Event, fact: Fact) -> str:
+    """The id that such an entry has."""
+    if isinstance(fact, AdmissionReleased) and fact.releases[0].reason == UNANSWERED:
+        return f"{event.cluster}/{UNANSWERED}/{fact.releases[0].request}/{fact.based_on}"
+    return f"{event.cluster}/keeper/{event.key}/{fact.number}/{fact.based_on}"
+
+
+def is_true(fact: Fact, view: AdmissionState) -> bool:
+    """Whether ``view``, which read as much of the history, shows what the entry says that was seen, as far as it still can."""
+    if isinstance(fact, AdmissionDecided):
+        return _shows(view, fact.uid, fact.kind, fact.quota, fact.demand)
+    if isinstance(fact, TreeMetered):
+        return fact.total == dict(sorted(capacity(view.state.current_nodes()).items()))
+    if isinstance(fact, QuotaDeclared):
+        known = view.state.quotas.get(fact.uid)
+        return known is None or fact.spec is None or spec_of(known.fact) == fact.spec
+    evidence, uid = fact.evidence, fact.releases[0].uid
+    if evidence is None or evidence.is_absent or fact.releases[0].reason == UNANSWERED:
+        return True
+    if evidence.is_gone:
+        return uid not in view.state.workloads and uid not in view.state.pods
+    if evidence.holder is not None:
+        return True
+    return _shows(view, uid, "", evidence.quota, evidence.demand)
+
+
+def _shows(view: AdmissionState, uid: str, kind: str, quota: str, demand: dict[str, int]) -> bool:
+    """Whether an object is charged to ``quota`` and asks for ``demand``; True where it is not known as a workload itself."""
+    found = view.objects.get(uid)
+    if found is None:
+        return True
+    where = view.counted(found.labels, found.namespace)
+    # Limits of a pod are those that were asked.
+    is_same = POD in (kind, found.kind) or found.ask.demand == demand
+    return is_same and (where.quota if where is not None else "") == quota
