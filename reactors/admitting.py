@@ -17,12 +17,11 @@ from typing import Any
 import msgspec
 
 from bus.clock import Clock
-from bus.envelope import Event
-from bus.events.clock import ClockTicked
 from bus.kube.kinds import GOVERNED
 from bus.transport import Transport
 from bus.waiting import beside
 from projections.engine.collecting import seldom_collecting
+from projections.engine.store import Store
 from reactors.admission.handler import Handler
 from reactors.admission.metrics import Decisions
 from reactors.admission.owners import Controllers
@@ -32,9 +31,9 @@ from reactors.admission.state import AdmissionState
 from reactors.admission.withdrawing import Withdrawals
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
-from reactors.queue.plan import count_all
+from reactors.engine.snapshots import Snapshots, last_archived, restored
 from reactors.queue.releasing import Releasing
-from reactors.queue.state import QueueState
+from reactors.readers import Readers
 from reactors.webhook import proof
 from reactors.webhook.application import Failure
 from reactors.webhook.failure import closed_for
@@ -68,21 +67,23 @@ async def following(
     starts: Patches | None = None,
     controllers: Controllers | None = None,
     requires_namespaces: bool = False,
+    ledger: Store | None = None,
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
-    ``relist(kind)`` asks for a complete list of a kind. Who keeps works off the queues, too, where it can start what
-    waits by ``starts``.
+    ``ledger`` holds snapshots, of which the newest is begun with; None: the whole history is read. ``relist(kind)`` asks for a
+    complete list of a kind. Who keeps works off the queues, too, where it can start what waits by ``starts``.
     """
-    journals = Journals(transport, clock, cluster=cluster, source=source)
-    view = AdmissionState(cluster, journals, requires_namespaces=requires_namespaces)
-    journals.listen(view.take)
-    decisions = Decisions(cluster)
-    journals.listen(decisions.take)
-    lines = QueueState(view)
-    journals.listen(lines.take)
-    journals.listen(partial(_counting, journals, lines))
-    keeper = Reconciler(journals, view, clock) if keeps else None
+    make = partial(
+        Readers, transport, clock, cluster=cluster, source=source, requires_namespaces=requires_namespaces,
+    )  # fmt: skip
+    until = 0 if ledger is None else await asyncio.to_thread(last_archived, ledger.select)
+    if ledger is None:
+        readers = make()
+    else:
+        readers = await asyncio.to_thread(restored, ledger.select, make, until)
+    journals, view, lines = readers.journals, readers.view, readers.lines
+    keeper = Reconciler(journals, view, clock, readers.raises) if keeps else None
     if not keeps:
         journals.listen(lambda event: view.unmark())
     releasing = None
@@ -90,12 +91,21 @@ async def following(
         releasing = Releasing(journals, view, clock, Starter(starts), lines)
     withdrawals = Withdrawals(journals, clock)
     handler = Handler(journals, view, clock, Rate(), withdrawals, controllers)
-    admission = Admission(journals, view, handler, keeper, decisions, withdrawals, releasing)
+    admission = Admission(
+        journals, view, handler, keeper, readers.decisions, withdrawals, releasing
+    )
     head = await transport.head()
     async with AsyncExitStack() as stack:
         # Grants make no cycles, and looking for some delays reviews.
         stack.enter_context(seldom_collecting())
-        await stack.enter_async_context(beside(journals.follow()))
+        if ledger is None:
+            following = journals.follow()
+        else:
+            await asyncio.to_thread(readers.read, ledger.select, until)
+            snapshots = Snapshots(ledger, readers)
+            stack.push_async_callback(snapshots.end)
+            following = journals.follow(snapshots.offer)
+        await stack.enter_async_context(beside(following))
         await journals.reached(head.last_sequence)
         await stack.enter_async_context(beside(withdrawals.run()))
         if keeper is not None:
@@ -104,12 +114,6 @@ async def following(
         if releasing is not None:
             await stack.enter_async_context(beside(releasing.run()))
         yield admission
-
-
-def _counting(journals: Journals, lines: QueueState, event: Event) -> None:
-    """Have elastic trees count what is wanted of them, at each tick of the history."""
-    if event.type == ClockTicked.wire_type and event.cluster == lines.cluster:
-        count_all(journals.trees, lines, event.time_us)
 
 
 async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], None]) -> None:

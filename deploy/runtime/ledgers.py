@@ -14,7 +14,6 @@ import sqlalchemy as sa
 
 import migrations
 from bus.errors import LedgerNewerError, PermanentError
-from bus.private_files import own_folder
 from deploy.errors import AbsentLedgerError, OlderLedgerError
 from deploy.settings.addresses import masked
 from projections.engine.store import Store, engine
@@ -96,6 +95,9 @@ def _check_revision(made: sa.Engine, ledger: str) -> None:
 
 
 def _make_folder(settings: Located) -> None:
+    # Who only asks makes none.
+    from bus.private_files import own_folder
+
     for folder in (settings.data, _folder(settings.ledger_url)):
         if folder is not None:
             own_folder(folder)

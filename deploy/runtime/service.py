@@ -151,7 +151,7 @@ async def _work(
                 trees = None
                 if settings.admission.mode != "off":
                     trees = await stack.enter_async_context(
-                        _keeping(settings, opened, followed, more, progress)
+                        _keeping(settings, opened, store, followed, more, progress)
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(
@@ -180,6 +180,7 @@ async def _work(
 async def _keeping(
     settings: Settings,
     opened: Bus,
+    store: Store,
     followed: Following,
     more: Figures,
     progress: Progress,
@@ -195,7 +196,7 @@ async def _keeping(
         progress.proof = prover.proof
     async with admitting(
         settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
-        prover=prover,
+        prover=prover, ledger=store,
     ) as admission:  # fmt: skip
         progress.releasing = admission.releasing
         yield admission.keeper

@@ -9,8 +9,9 @@ Rules of order, deletions and lists: :mod:`projections.cluster.objects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from sys import intern
 from typing import Any, ClassVar
 
 import msgspec
@@ -37,7 +38,6 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
-from projections.cluster.sharing import share
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
@@ -118,7 +118,7 @@ class ClusterState(Part):
         """Become what was saved, in a new state. The index follows from the rows."""
         assert not self._assumed
         super().restore(saved)
-        share((*self.pods.values(), *self.workloads.values()))
+        _share((*self.pods.values(), *self.workloads.values()))
         for store in (self._pods, self._workloads, self._nodes, self._quotas, self._classes):
             for row in store.rows.values():
                 self.index.put(None, row, store.rows)
@@ -251,3 +251,35 @@ _FOLDS: dict[type[Fact], _Fold] = {
 }
 
 ClusterState.reads = tuple(_FOLDS)
+
+
+def _share(rows: Iterable[Pod | Workload]) -> None:
+    """Hold what many rows of a snapshot say as one object in memory, as it is where rows are made from facts."""
+    texts: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
+    owners: dict[Owner, Owner] = {}
+    constraints: dict[bytes, Any] = {}
+
+    def one(found: dict[str, Any]) -> dict[str, Any]:
+        key = tuple(found.items())
+        before = texts.get(key)
+        if before is None:
+            before = texts[key] = {intern(name): _interned(value) for name, value in key}
+        return before
+
+    for row in rows:
+        row.namespace = intern(row.namespace)
+        row.labels, row.annotations = one(row.labels), one(row.annotations)
+        if row.owner is not None:
+            row.owner = owners.setdefault(row.owner, row.owner)
+        if isinstance(row, Workload):
+            row.kind = intern(row.kind)
+            continue
+        row.phase, row.node, row.team = intern(row.phase), intern(row.node), intern(row.team)
+        row.demand = one(row.demand)
+        if row.constraints is not None:
+            said = msgspec.msgpack.encode(row.constraints)
+            row.constraints = constraints.setdefault(said, row.constraints)
+
+
+def _interned(value: Any) -> Any:
+    return intern(value) if isinstance(value, str) else value

@@ -11,15 +11,27 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
 from bus.metrics import Metric, Sample
+from projections.engine.parts import Part
 from projections.quota_trees import Node, Tree, TreeOverlay
 from reactors.engine.journals import Journals
 
 
-class Decisions:
+class SavedDecisions(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    counts: dict[tuple[str, str], int]
+
+
+class Decisions(Part):
     """Counts decisions as they are read. Give :meth:`take` to the journals before they follow."""
+
+    Saved = SavedDecisions
+    derived = frozenset({"_cluster"})
 
     def __init__(self, cluster: str) -> None:
         self.counts: Counter[tuple[str, str]] = Counter()

@@ -18,6 +18,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
+from projections.engine.parts import Part
 from projections.quota_trees.shape import LANDED_US
 
 _SEEN = {PodObserved.wire_type, WorkloadObserved.wire_type}
@@ -38,8 +39,17 @@ class _Seen(msgspec.Struct):
 _seen = msgspec.json.Decoder(_Seen)
 
 
-class Raises:
+class SavedRaises(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    _by_child: dict[str, _Raise]
+    _holders: dict[str, int]
+
+
+class Raises(Part):
     """Follows one cluster."""
+
+    Saved = SavedRaises
 
     def __init__(self) -> None:
         self._by_child: dict[str, _Raise] = {}

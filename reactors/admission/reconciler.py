@@ -62,7 +62,14 @@ def _taken(marks: set[_Mark], mark: _Mark) -> Iterator[None]:
 class Reconciler:
     """Follows ``journals`` and ``view``, which both take the same history."""
 
-    def __init__(self, journals: Journals, view: AdmissionState, clock: Clock) -> None:
+    def __init__(
+        self,
+        journals: Journals,
+        view: AdmissionState,
+        clock: Clock,
+        raises: Raises | None = None,
+    ) -> None:
+        """``raises``: what is known of raised charges already."""
         self._journals = journals
         self._view = view
         self._clock = clock
@@ -71,7 +78,7 @@ class Reconciler:
         self._pending: set[str] = set()
         self._absent: dict[str, int] = {}
         #: Children for which their holder's charge was raised, until they are seen or can no longer land.
-        self._raises = Raises()
+        self._raises = raises if raises is not None else Raises()
         journals.listen(self.take)
 
     def take(self, event: Event) -> None:

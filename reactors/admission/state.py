@@ -43,9 +43,6 @@ class SavedAdmission(msgspec.Struct):
     elastics: SavedQuotas
     _rules: dict[str, Rule]
     _ending: dict[str, Gone]
-    changed: set[str]
-    changed_quotas: set[tuple[str, str]]
-    has_new_capacity: bool
     coverage: SavedCoverage
 
 
@@ -53,7 +50,12 @@ class AdmissionState(Part):
     """What was seen of one cluster. ``changed`` and ``changed_quotas`` are emptied by who works them off."""
 
     Saved = SavedAdmission
-    derived = frozenset({"_folds", "state", "objects", "requires_namespaces"})
+    #: What is marked belongs to who works it off: a process that begins to looks at everything.
+    derived = frozenset(
+        {
+            "_folds", "state", "objects", "requires_namespaces", "changed", "changed_quotas", "has_new_capacity",
+        }
+    )  # fmt: skip
 
     #: The facts by which it says to which quota an object belongs.
     places: ClassVar[tuple[type[Fact], ...]] = (
@@ -97,6 +99,11 @@ class AdmissionState(Part):
         self.changed_quotas: set[tuple[str, str]] = set()
         self.has_new_capacity = False
         self.coverage = Coverage(self, charges)
+
+    def restore(self, saved: SavedAdmission) -> None:
+        """Become what was saved, in a new one beside the restored state of the cluster."""
+        super().restore(saved)
+        self.has_new_capacity = True
 
     def take(self, event: Event) -> None:
         """Fold one event; those of other kinds and clusters change nothing."""

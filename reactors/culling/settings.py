@@ -14,7 +14,6 @@ from pydantic import (
 )
 
 from bus.events.policies import Mode, switch
-from reactors.culling.kubeflow.environment import culler_environment
 from reactors.culling.policy import LONGEST_SECONDS, CullingPolicy, KubeflowRules
 from reactors.engine.settings import WarnSettings
 
@@ -72,6 +71,9 @@ class CullingSettings(WarnSettings):
         """Mode and policy, with Kubeflow's rules and variables where they are wanted. Raises CullerEnvironmentError."""
         if not self.kubeflow:
             return self.mode, self.policy
+        # No question to the ledger reads the settings.
+        from reactors.culling.kubeflow.environment import culler_environment
+
         found = culler_environment(environment)
         # So that a moment so far away can still be said.
         idle, period = (

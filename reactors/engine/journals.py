@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import islice
 
+import msgspec
 from msgspec.structs import replace
 
 from bus.clock import Clock
@@ -38,8 +39,9 @@ from bus.events.admissions import (
 from bus.events.vocabulary import remember
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
+from projections.engine.parts import Part
 from projections.quota_trees import Grant, Node, Tree, TreeOverlay
-from projections.quota_trees.tree import Fact
+from projections.quota_trees.tree import Fact, SavedTree, restored
 from reactors.engine.turns import Turns
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
@@ -53,8 +55,24 @@ LARGEST_GROUP = 48 * 1024
 CATCH_UP_SECONDS = 1.0
 
 
-class Journals:
+class SavedJournals(msgspec.Struct):
+    """What a snapshot holds of them."""
+
+    trees: dict[str, SavedTree]
+    places: dict[tuple[str, str], str]
+    parked: int
+    sequence: int
+
+
+class Journals(Part):
     """Every tree of a cluster, as far as it was read."""
+
+    Saved = SavedJournals
+    derived = frozenset(
+        {
+            "holders", "_transport", "_clock", "_cluster", "_source", "_moved", "_own", "_listeners", "_turns",
+        }
+    )  # fmt: skip
 
     def __init__(self, transport: Transport, clock: Clock, *, cluster: str, source: str) -> None:
         self.trees: dict[str, Tree] = {}
@@ -76,6 +94,19 @@ class Journals:
         self._listeners: list[Callable[[Event], None]] = []
         self._turns: dict[str, Turns] = defaultdict(Turns)
 
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is the fold of the history up to its sequence: no own entry is still to be read."""
+        return not self._own
+
+    def restore(self, saved: SavedJournals) -> None:
+        """Become what was saved, in new ones. Who holds something follows from the trees."""
+        super().restore(saved)
+        self.trees = {name: restored(tree) for name, tree in saved.trees.items()}
+        for tree in self.trees.values():
+            for uid in tree.holders:
+                self.holders.setdefault(uid, set()).add(tree.name)
+
     def tree(self, name: str) -> Tree:
         """A tree by name; an empty one where nothing was said of it."""
         found = self.trees.get(name)
@@ -95,10 +126,11 @@ class Journals:
         """Let ``take`` see every event of the history, journal entries included, after they were applied."""
         self._listeners.append(take)
 
-    async def follow(self) -> None:
-        """Read the history for ever."""
-        async for events in self._transport.read(after=0, linger_seconds=0.0):
+    async def follow(self, then: Callable[[], None] = lambda: None) -> None:
+        """Read the history after what is known, for ever. ``then`` is called between two events now and then."""
+        async for events in self._transport.read(after=self.sequence, linger_seconds=0.0):
             self.take(events)
+            then()
 
     def take(self, events: Sequence[Event]) -> None:
         """Take in the next events of the history."""

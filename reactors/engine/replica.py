@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from fnmatch import fnmatchcase
+from typing import ClassVar
 
 import msgspec
 
@@ -52,6 +53,8 @@ class SavedReplica(msgspec.Struct):
 class Replica(Part):
     """What is known and decided in ``cluster``. Events of other clusters change nothing."""
 
+    #: Whose snapshots: see :class:`reactors.engine.snapshots.Knows`.
+    name: ClassVar[str] = "reactors"
     Saved = SavedReplica
     derived = frozenset(
         {"cluster", "reactors", "states", "withheld", "_ahead", "_triggers", "_takers"}

@@ -1,4 +1,4 @@
-"""ADAPTER: a replica as it was at any sequence, from the nearest snapshot and the archive after it; and writing snapshots.
+"""ADAPTER: what a reader knew at any sequence, from the nearest snapshot and the archive after it; and writing snapshots.
 
 A snapshot is written when many events were read since the newest, and at the end of a process, by the process that writes the
 ledger. Decisions wait only while the state is encoded; compressing and storing run beside. Writing takes at most a twentieth of the
@@ -12,7 +12,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -23,9 +24,7 @@ from projections.engine.store import Store
 from projections.engine.tables import checkpoints
 from projections.quota_trees.queries import Select, archived
 from reactors.engine.contract import Reactor
-from reactors.engine.replica import Replica, SavedReplica
-
-NAME = "reactors"
+from reactors.engine.replica import Replica
 
 #: Events between two snapshots: the next start reads no more than these, a second or so.
 EVERY = 10_000
@@ -39,13 +38,55 @@ LOOK_SECONDS = 0.1
 _log = logging.getLogger(__name__)
 
 
+class Knows(Protocol):
+    """What follows the history of one cluster, and can be saved and restored: see :class:`projections.engine.parts.Part`."""
+
+    @property
+    def name(self) -> str:
+        """Tells its snapshots from those of others."""
+
+    @property
+    def cluster(self) -> str:
+        """The one that it follows."""
+
+    @property
+    def version(self) -> str:
+        """By which rules it knows what, and in which shape."""
+
+    @property
+    def sequence(self) -> int:
+        """The newest event that was folded."""
+
+    @property
+    def is_pure(self) -> bool:
+        """Whether it is the fold of the history up to its sequence, and nothing else."""
+
+    @property
+    def Saved(self) -> type[msgspec.Struct]:  # noqa: N802
+        """The shape of what a snapshot holds."""
+
+    def saved(self) -> Any:
+        """What a snapshot holds."""
+
+    def restore(self, saved: Any) -> None:
+        """Become what was saved."""
+
+
+K = TypeVar("K", bound=Knows)
+
+
+def last_archived(select: Select) -> int:
+    """The last event in the ledger."""
+    return max((row[0] for row in select(sa.select(checkpoints.c.sequence))), default=0)
+
+
 def at(
     select: Select, reactors: Sequence[Reactor], cluster: str, sequence: int | None = None
 ) -> Replica:
     """The replica of ``cluster`` after the event ``sequence``; None = after the last one in the ledger."""
-    moved = max((row[0] for row in select(sa.select(checkpoints.c.sequence))), default=0)
+    moved = last_archived(select)
     until = moved if sequence is None else min(sequence, moved)
-    replica = _restored(select, reactors, cluster, until)
+    replica = restored(select, lambda: Replica(reactors, cluster), until)
     after = replica.sequence
     for events in archived(select, cluster, replica.reads, after=after, until=until, apart=False):
         for event in events:
@@ -58,31 +99,31 @@ def at(
     return replica
 
 
-def _restored(select: Select, reactors: Sequence[Reactor], cluster: str, until: int) -> Replica:
-    """The replica of the newest snapshot that is right; an empty one without any."""
-    replica = Replica(reactors, cluster)
-    for state in states(select, reader_of(replica), until):
+def restored(select: Select, make: Callable[[], K], until: int) -> K:
+    """What the newest snapshot up to ``until`` holds that is right; what ``make`` makes without any."""
+    found = make()
+    for state in states(select, reader_of(found), until):
         try:
-            replica.restore(msgspec.msgpack.decode(state, type=SavedReplica))
-            return replica
+            found.restore(msgspec.msgpack.decode(state, type=found.Saved))
+            return found
         except (ValueError, KeyError) as error:
             _log.warning("a snapshot cannot be read and is passed over: %s", error)
-            replica = Replica(reactors, cluster)
-    return replica
+            found = make()
+    return found
 
 
-def reader_of(replica: Replica) -> Reader:
-    """Whose snapshots those of a replica are."""
-    return Reader(NAME, replica.cluster, replica.version)
+def reader_of(knows: Knows) -> Reader:
+    """Whose snapshots those of a reader are."""
+    return Reader(knows.name, knows.cluster, knows.version)
 
 
 class Snapshots:
-    """Writes snapshots of one replica into the ledger."""
+    """Writes snapshots of what one reader knows into the ledger."""
 
-    def __init__(self, store: Store, replica: Replica) -> None:
+    def __init__(self, store: Store, knows: Knows) -> None:
         self._store = store
-        self._replica = replica
-        self._reader = reader_of(replica)
+        self._knows = knows
+        self._reader = reader_of(knows)
         #: The newest that was written, or is being written.
         self._sequence = last(store.select, self._reader)
         self._not_before = 0.0
@@ -91,16 +132,16 @@ class Snapshots:
     def offer(self) -> None:
         """Write one if it is time for it. Call it between two events."""
         is_busy = self._writing is not None and not self._writing.done()
-        if is_busy or self._replica.sequence < self._sequence + EVERY:
+        if is_busy or self._knows.sequence < self._sequence + EVERY:
             return
-        if self._replica.is_pure and time.monotonic() >= self._not_before:
+        if self._knows.is_pure and time.monotonic() >= self._not_before:
             self._writing = asyncio.create_task(self._write(), name="snapshot-writer")
 
     async def end(self) -> None:
         """Write the last one, if the ledger has stored by now what was read."""
         if self._writing is not None:
             await self._writing
-        if self._replica.is_pure and self._replica.sequence > self._sequence:
+        if self._knows.is_pure and self._knows.sequence > self._sequence:
             try:
                 async with asyncio.timeout(END_SECONDS):
                     await self._write()
@@ -108,9 +149,9 @@ class Snapshots:
                 _log.info("no snapshot at the end: the ledger has not stored yet what was read")
 
     async def _write(self) -> None:
-        sequence = self._sequence = self._replica.sequence
+        sequence = self._sequence = self._knows.sequence
         began = time.monotonic()
-        state = msgspec.msgpack.encode(self._replica.saved())
+        state = msgspec.msgpack.encode(self._knows.saved())
         seconds = time.monotonic() - began
         while True:
             began = time.monotonic()

@@ -2,7 +2,15 @@
 
 import msgspec
 
+from bus.clock import SystemClock
+from bus.memory import MemoryTransport
+from migrations.schema import upgrade
+from projections.catalogue import MODEL
+from projections.engine.changes import Changes
+from projections.engine.store import Store, engine
+from reactors.admission.reconciler import Reconciler
 from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.readers import Readers, SavedReaders
 
 
 def restored(replica):
@@ -40,3 +48,40 @@ def folded(replica, events, decided, *, decides_on=lambda event: True, cuts=()):
             before, replica = replica, restored(replica)
             assert known(before) == known(replica), f"after the event {event.sequence}"
     return replica
+
+
+def readers_of(history, cuts=()):
+    """What admission and the queues know after ``history``, broken off after each number of events in ``cuts``."""
+    readers = _readers()
+    for event in history:
+        readers.journals.take([event])
+        if event.sequence in cuts:
+            before, readers = readers, _readers()
+            state = msgspec.msgpack.encode(before.saved())
+            readers.restore(msgspec.msgpack.decode(state, type=SavedReaders))
+            assert known_to(before) == known_to(readers), f"after the event {event.sequence}"
+    return readers
+
+
+def _readers():
+    made = Readers(MemoryTransport(), SystemClock(), cluster="default", source="test")
+    Reconciler(made.journals, made.view, SystemClock(), made.raises)
+    return made
+
+
+def known_to(readers):
+    """All that they know, as plain values. Pods below owners lie in buckets, whose order says nothing."""
+    found = plain(readers.saved())
+    found["view"]["coverage"]["lives"]["pods"].sort(key=lambda pod: pod["uid"])
+    return found
+
+
+def archived_in(path, history):
+    """A new ledger with nothing but the archive of ``history``."""
+    store = Store(engine(f"sqlite:///{path}"))
+    upgrade(store.engine)
+    before = store.checkpoint(MODEL.version)
+    before = msgspec.structs.replace(before, stream="HISTORY", stream_created_us=1)
+    store.commit(history, Changes(), before)
+    store.close()
+    return path

@@ -14,10 +14,7 @@ from hypothesis import strategies as st
 
 from bus import crashpoints
 from bus.memory import MemoryTransport
-from migrations.schema import upgrade
-from projections.catalogue import MODEL
 from projections.engine import snapshots as kept_snapshots
-from projections.engine.changes import Changes
 from projections.engine.parts import Part
 from projections.engine.snapshots import NEWEST, last, write
 from projections.engine.store import Store, engine
@@ -29,7 +26,7 @@ from reactors.engine.runner import Runner
 from reactors.engine.snapshots import Snapshots, at
 from tests import factories as f
 from tests.projections.worlds import events_of, worlds
-from tests.reactors.engine.restoring import folded, known, restored
+from tests.reactors.engine.restoring import archived_in, folded, known, readers_of, restored
 from tests.recording import recorded
 from tests.scenario import Clock
 
@@ -93,7 +90,8 @@ def test_every_attribute_of_a_part_is_saved_or_named_as_derived():
     """An attribute that somebody adds and forgets would be lost with each start."""
     forgotten = {
         f"{type(part).__name__}.{name}"
-        for part in parts(whole(recorded()), {})
+        for one in (whole(recorded()), readers_of(recorded()))
+        for part in parts(one, {})
         for name in vars(part).keys() - {*part.derived} - {*part.Saved.__struct_fields__}
     }
     assert set() == forgotten
@@ -120,15 +118,7 @@ def history():
 
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory, history):
-    """A ledger with nothing but the archive of it."""
-    path = tmp_path_factory.mktemp("archive") / "ledger.db"
-    made = Store(engine(f"sqlite:///{path}"))
-    upgrade(made.engine)
-    before = made.checkpoint(MODEL.version)
-    before = msgspec.structs.replace(before, stream="HISTORY", stream_created_us=1)
-    made.commit(history, Changes(), before)
-    made.close()
-    return path
+    return archived_in(tmp_path_factory.mktemp("archive") / "ledger.db", history)
 
 
 @pytest.fixture

@@ -1,0 +1,86 @@
+"""Admission starts from a snapshot and what came after it, and knows what it would know from the beginning."""
+
+import asyncio
+import random
+
+import pytest
+
+from bus.clock import SystemClock
+from bus.memory import MemoryTransport
+from projections.engine.snapshots import last
+from projections.engine.store import Store, engine
+from reactors.admitting import following
+from reactors.engine.snapshots import Snapshots, last_archived, reader_of
+from tests.reactors.engine.restoring import archived_in, known_to, readers_of
+from tests.recording import recorded
+
+
+def test_the_recording_broken_off_at_many_places_is_known_alike():
+    history = recorded()
+    whole = readers_of(history)
+    found = readers_of(history, cuts={*random.Random(5).sample(range(1, len(history)), 30)})
+
+    assert known_to(whole) == known_to(found)
+    assert whole.journals.holders == found.journals.holders
+    for name, tree in whole.journals.trees.items():
+        other = found.journals.trees[name]
+        assert tree.holders == other.holders
+        assert [tree.elastic.figures(q) for q in tree.nodes] == [
+            other.elastic.figures(q) for q in other.nodes
+        ]
+
+
+HISTORY = recorded()[:3_000]
+
+
+class Transport(MemoryTransport):
+    """A bus that has a history, and remembers from where it was read."""
+
+    def __init__(self, history):
+        super().__init__()
+        self.events = list(history)
+        self.read_after = []
+
+    def read(self, *, after, **options):
+        self.read_after.append(after)
+        return super().read(after=after, **options)
+
+
+@pytest.fixture
+def store(tmp_path):
+    made = Store(engine(f"sqlite:///{archived_in(tmp_path / 'ledger.db', HISTORY)}"))
+    yield made
+    made.close()
+
+
+def started(transport, store):
+    return following(
+        transport, SystemClock(), cluster="default", source="test", keeps=False, ledger=store
+    )
+
+
+async def test_a_clean_end_leaves_a_snapshot_and_the_next_start_reads_on_from_it(store):
+    whole = readers_of(HISTORY)
+    for known in (0, len(HISTORY)):
+        transport = Transport(HISTORY)
+        assert known == last(store.select, reader_of(whole))
+        async with started(transport, store) as admission:
+            while not transport.read_after:
+                await asyncio.sleep(0)
+            # The archive has all of it, so the bus is read behind it.
+            assert [len(HISTORY)] == transport.read_after
+            assert whole.journals.places == admission.journals.places
+            assert whole.journals.holders == admission.journals.holders
+            for name, tree in whole.journals.trees.items():
+                assert tree.number == admission.journals.trees[name].number
+
+    assert last_archived(store.select) == len(HISTORY)
+
+
+async def test_none_is_written_while_an_own_entry_is_still_to_be_read(store):
+    readers = readers_of(HISTORY)
+    readers.journals._own[len(HISTORY) + 1] = ()
+    await Snapshots(store, readers).end()
+
+    assert not readers.is_pure
+    assert 0 == last(store.select, reader_of(readers))
