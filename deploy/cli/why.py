@@ -79,6 +79,7 @@ def why(
     """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
 
     What is due and not done yet comes last, with what holds it and until when.
+    Of a pod that waits for Bursar to place it: how many nodes each plugin refuses, the best nodes, what would place it.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 
@@ -108,6 +109,11 @@ def why(
         objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
         steps += reactors.steps(select, cluster, name, objects)
         steps += reactors.held_back(select, cluster, name, objects, now_us)
+        waiting = {one.uid for one in objects if one.waits}
+        if waiting:
+            from deploy.cli.explaining import placing
+
+            steps += placing.steps(select, cluster, waiting, stands.sequence, now_us)
         if not steps and not objects:
             raise absent("workload, pod, quota or decision", name, names(connection, cluster))
     if not steps:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from bus.errors import EnvelopeError
 from bus.kube.watch.labels import LabelPolicy
 from deploy.errors import SettingsError
 from projections.cluster import ClusterState, Pod
-from projections.quota_trees.queries import Select, archived, facts
+from projections.quota_trees.queries import Select
+from reactors.catalogue import REACTORS
+from reactors.engine.snapshots import at
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
@@ -50,15 +51,20 @@ def only_cluster(observed: Iterable[str], configured: str) -> str:
 
 def cluster_state(select: Select, cluster: str) -> ClusterState:
     """The cluster as it was observed last."""
-    state = ClusterState()
-    types = [fact.wire_type for fact in ClusterState.reads]
-    for event, fact in facts(archived(select, cluster, types)):
-        try:
-            state.take(fact, event)
-        except EnvelopeError:
-            # It is parked, and in no figure.
-            continue
-    return state
+    return at(select, REACTORS, cluster).cluster_state
+
+
+def explained_pods(
+    state: ClusterState, uids: Collection[str], scheduler: str, sequence: int
+) -> Iterator[tuple[Pod, Explanation]]:
+    """What would become now of each of these pods that waits for this scheduler, as if nobody were before it."""
+    profile = default_profile(scheduler)
+    found = [state.pods[uid] for uid in sorted(uids) if uid in state.pods]
+    waiting = [pod for pod in found if profile.takes(pod) and not pod.node and not pod.is_ended]
+    if waiting:
+        framework = Framework(profile, Columns(state))
+        for pod in waiting:
+            yield pod, explained(framework, pod, sequence)
 
 
 def tried(

@@ -112,6 +112,32 @@ def test_the_queue_says_who_waits_in_which_order_and_why(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
+    ("pod", "expected"),
+    [
+        (waiting("p", 10, "1"), ("fits", "", "2 of 3 nodes fit: b scores ")),
+        (waiting("p", 10, "5"), ("unschedulable", "0/3 nodes are available: ", "or request 4 of cpu, not 5 (node b)")),
+    ],
+    ids=["fits", "unschedulable"],
+)  # fmt: skip
+def test_why_tells_where_a_waiting_pod_would_go(capsys, tmp_path, pod, expected):
+    data = make_ledger(tmp_path, [*EVENTS, pod])
+    assert bursar("why", "ns/p", "--cluster", "c", "--data", data, "-o", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+    step, reason, part = expected
+
+    assert found["step"] == step
+    assert found["reason"].startswith(reason)
+    assert part in found["numbers"]
+
+
+def test_why_says_nothing_of_placing_pods_of_other_schedulers(tmp_path, capsys):
+    data = make_ledger(tmp_path, [*EVENTS, f.pod_observed("p", 10, node=None)])
+
+    assert bursar("why", "ns/p", "--cluster", "c", "--data", data) != 0
+    assert "nothing was ever decided" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
     ("manifest", "problem"),
     [
         ({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "s"}}, "only pods are placed, no Service"),

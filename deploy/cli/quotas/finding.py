@@ -23,6 +23,8 @@ class Found(msgspec.Struct, frozen=True):
     owner: Owner | None = None
     labels: dict[str, str] = {}
     demand: dict[str, int] = {}
+    #: A pod that has no node yet.
+    waits: bool = False
 
 
 def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
@@ -79,5 +81,5 @@ def _pod(row: pod_runs.PodRun) -> Found:
     pod = row.pod
     return Found(
         pod.uid, "Pod", pod.namespace, pod.name, row.run.end_s is not None, pod.owner,
-        json.loads(pod.labels),
+        json.loads(pod.labels), waits=row.run.start_s is None and row.run.end_s is None,
     )  # fmt: skip
