@@ -261,6 +261,7 @@ class StatusWriter:
                 failure: ConflictError | ClusterUnavailableError = error
             except ClusterUnavailableError as error:
                 failure = error
+                # The server says how long; a conflict is tried again at once, so this is no back-off.
                 if attempt < self._attempts:
                     await self._sleep(error.delay_seconds)
         if isinstance(failure, ConflictError):

@@ -143,6 +143,7 @@ class Runner:
             try:
                 return await self._transport.publish(events, expect=expected)
             except RetryableError as error:
+                # The publisher has tried again by itself; how long to wait now is in the error.
                 _log.warning("decisions cannot be published now: %s", error)
                 await asyncio.sleep(error.delay_seconds)
 

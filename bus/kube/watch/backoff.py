@@ -1,4 +1,7 @@
-"""How long a source waits after a failure: doubling, with jitter, so that many do not come back at once."""
+"""How long a source waits after a failure: doubling, with jitter, so that many do not come back at once.
+
+No loop of tenacity: lists, watches and their ends count in one row, and each error says the shortest wait itself.
+"""
 
 from __future__ import annotations
 

@@ -56,7 +56,8 @@ class EventPublisher:
                 self._state.reissued += 1
                 part = told_apart(part, error)
             except RetryableError as error:
-                # The same ids again: what was stored without an answer is not stored twice.
+                # The same ids again: what was stored without an answer is not stored twice. The error says the
+                # shortest wait, and a duplicate on the way changes what is published: no loop of tenacity does both.
                 attempts += 1
                 self._state.trouble = str(error)
                 await self._waits.sleep(max(error.delay_seconds, self._waits.growing(attempts)))

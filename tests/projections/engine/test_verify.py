@@ -12,6 +12,7 @@ from projections.engine.store import _archived, event_of_row
 from projections.engine.tables import events as archive
 from projections.engine.verify import verify
 from tests.projections.engine.archives import fill, ledger, lives
+from tests.thorough import tries
 
 LIVES = lives(8, nodes=5, teams=3)
 
@@ -183,6 +184,7 @@ def _forge(connection, rows, level):
         )
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("level", range(3), ids=["clumsy", "new-chain", "all-but-the-signature"])
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda f: f.__name__[1:])
 def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
@@ -192,7 +194,7 @@ def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
     rng = random.Random(f"{mutation.__name__}/{level}")
     missed = []
 
-    for number in range(34):
+    for number in range(tries(8, 34)):
         mutated = mutation(rows, rng)
         with store.engine.begin() as connection:
             _forge(connection, _mended(mutated, level), level)
