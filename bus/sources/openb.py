@@ -33,6 +33,7 @@ from bus.kube.watch.records import Record
 from bus.sources import nodes, pods
 
 NODES_FILE = "openb_node_list_all_node.csv"
+GPU_NODES_FILE = "openb_node_list_gpu_node.csv"
 PODS_FILE = "openb_pod_list_default.csv"
 NAMESPACE = "openb"
 #: Where a bound pod lies, as far as the trace tells.
@@ -115,6 +116,26 @@ class TracePod(msgspec.Struct, frozen=True):
     deleted: int | None
 
 
+class TraceNode(msgspec.Struct, frozen=True):
+    """One node of the trace, amounts as its columns have them."""
+
+    name: str
+    cpu_milli: int
+    memory_mib: int
+    gpu: int
+    model: str
+
+
+def read_pods(path: Path) -> list[TracePod]:
+    """The pods of a list, in its order. Raises ObservationError naming file, line and column."""
+    return _rows(path, _POD_COLUMNS, _pod, "name")
+
+
+def read_nodes(path: Path) -> list[TraceNode]:
+    """The nodes of a list, in its order. Raises ObservationError naming file, line and column."""
+    return _rows(path, _NODE_COLUMNS, _node, "sn")
+
+
 def read_trace(
     folder: Path | str,
     pods_file: Path | str | None = None,
@@ -138,7 +159,7 @@ def read_trace(
     except TimestampError as error:
         raise ObservationError("the trace cannot begin at this time", reason=str(error)) from None
     node_rows = _rows(folder / NODES_FILE, _NODE_COLUMNS, _node_object, "sn")
-    pod_rows = _rows(folder / (pods_file or PODS_FILE), _POD_COLUMNS, _pod, "name")
+    pod_rows = read_pods(folder / (pods_file or PODS_FILE))
     return _events(node_rows, pod_rows, epoch_us, cluster, policy)
 
 
@@ -199,6 +220,16 @@ def _rows(path: Path, columns: tuple[str, ...], read: Callable[[Cells], T], key:
         reason = getattr(error, "strerror", None) or str(error)
         raise ObservationError(f"{path} cannot be read: {reason}", file=path.name) from error
     return rows
+
+
+def _node(cells: Cells) -> TraceNode:
+    return TraceNode(
+        cells.text("sn"),
+        cells.number("cpu_milli"),
+        cells.number("memory_mib"),
+        cells.number("gpu"),
+        cells.texts["model"],
+    )
 
 
 def _node_object(cells: Cells) -> dict[str, object]:

@@ -11,7 +11,15 @@ from typing import Any
 
 import pytest
 
-from tests.cases import bizrq, culling, elastic, openb_ledger, pod_accounting
+from deploy.commands.bench_bind import Arrivals, read_scene, replay
+from tests.cases import (
+    bizrq,
+    culling,
+    elastic,
+    openb_ledger,
+    openb_small_bind,
+    pod_accounting,
+)
 from tests.cases.files import FILES, FOLDER, HERE
 from tests.thorough import tries
 
@@ -22,9 +30,10 @@ OPENB = SHARED / "traces" / "openb"
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
     "culling": culling.check,
+    "openb_small_bind": openb_small_bind.check,
 }
 CHECKS |= elastic.CHECKS
-RUNNERS = {"pod_accounting", "openb_ledger", *CHECKS}
+RUNNERS = {"pod_accounting", "openb_ledger", "openb_fgd_bench", *CHECKS}
 
 #: Parts of one trace's expectation that a test of its own compares.
 TRACE_PARTS = (
@@ -185,3 +194,23 @@ def test_pods_cut_by_the_end_of_a_trace_are_charged_until_it(trace, trace_of, tm
     expected.pop("note", None)
 
     assert expected == trace_of(trace).cut_at(expected["t"], tmp_path / "cut.db")
+
+
+def references():
+    """The published runs of which every placement is known."""
+    found = FILES.get("openb_fgd_bench", {}).get("reference", ())
+    return [pytest.param(one, id=f"{one['policy']}-{one['seed']}") for one in found]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("reference", references())
+def test_every_pod_of_a_published_run_is_placed_where_it_was(reference):
+    if not OPENB.is_dir():
+        pytest.skip("the trace openb is not beside the repository")
+    trace = reference["trace"].removeprefix("openb_pod_list_")
+    scene = read_scene(OPENB, Arrivals(trace, reference["seed"]))
+    found = replay(scene, reference["policy"])
+
+    assert reference["placements_sha256"] == found.digest
+    assert (reference["failed"], reference["used_gpu_milli"]) == (found.failed, found.used_milli)
+    assert reference["alloc"] == {at: found.allocation[int(at)] for at in reference["alloc"]}

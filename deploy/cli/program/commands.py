@@ -198,5 +198,14 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Settings: which are in force, and where each comes from.",
         {"show": Entry("config", "Every setting in force, and where it comes from.")},
     ),
+    "bench": Group(
+        "Measure the rules on recorded traces, beside any ledger.",
+        {
+            "bind": Entry(
+                "bench",
+                "How much of the GPU cluster openb each packing policy allocates while more pods arrive than fit.",
+            )
+        },
+    ),
     "version": Entry("version", "The version of this program."),
 }

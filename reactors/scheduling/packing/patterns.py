@@ -1,0 +1,96 @@
+"""What the room that a card has left is worth: the prices of the best way to cut the known shares out of cards.
+
+Shares of 810 leave 190 that next to nothing fits into, two of 470 leave 60. Which leftovers are wasted follows from the
+shares that arrive, as in a mill that cuts rolls: the linear program that covers all shares with the fewest cards gives
+each size of share a price in cards, and a leftover is worth the dearest set of shares that fits into it.
+
+Source: Gilmore and Gomory, "A Linear Programming Approach to the Cutting-Stock Problem", Operations Research 9 (1961).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from reactors.scheduling.cards import WHOLE
+from reactors.scheduling.columns import Ints
+from reactors.scheduling.packing.fragmentation import Floats
+
+#: Sizes are counted in these thousandths, rounded up.
+STEP = 10
+UNITS = WHOLE // STEP
+#: Most exchanges of a pattern. The prices are of use before they are the best.
+ROUNDS = 300
+_NOTHING = 1e-9
+
+
+def room_values(shares: Mapping[int, int]) -> Ints:
+    """What 0, 10, … 1,000 idle thousandths of a card are worth, in thousandths, by how many shares of each size came."""
+    counts: dict[int, int] = {}
+    for milli, count in shares.items():
+        size = -(-milli // STEP)
+        counts[size] = counts.get(size, 0) + count
+    sizes = sorted(counts)
+    values: Floats = np.zeros(UNITS + 1)
+    if sizes:
+        values = _dearest(sizes, _prices(sizes, [counts[size] for size in sizes]))[0]
+    found = np.minimum(np.rint(values * WHOLE).astype(np.int64), WHOLE)
+    found[UNITS] = WHOLE
+    return found
+
+
+def _prices(sizes: list[int], counts: list[int]) -> Floats:
+    """Simplex over patterns; a column enters while its shares are worth more than a card."""
+    demand = np.array(counts, np.float64)
+    # Each column is a pattern: how many of each size. It begins with cards of one size only.
+    basis = np.diag([float(UNITS // size) for size in sizes])
+    costs = np.ones(len(sizes))
+    prices = _solved(basis.T, costs)
+    for _ in range(ROUNDS):
+        if prices.min() < -_NOTHING:
+            # More of this size than is asked for costs nothing.
+            size = int(prices.argmin())
+            column, cost = np.zeros(len(sizes)), 0.0
+            column[size] = -1.0
+        else:
+            values, column = _dearest(sizes, prices)
+            if values[UNITS] <= 1 + _NOTHING:
+                break
+            cost = 1.0
+        used, step = _solved(basis, np.stack((demand, column), axis=1)).T
+        ratios = np.where(step > _NOTHING, used / np.where(step > _NOTHING, step, 1), np.inf)
+        leaving = int(ratios.argmin())
+        if not np.isfinite(ratios[leaving]):
+            break
+        basis[:, leaving], costs[leaving] = column, cost
+        prices = _solved(basis.T, costs)
+    return np.maximum(prices, 0)
+
+
+def _solved(basis: Floats, right: Floats) -> Floats:
+    return np.asarray(np.linalg.solve(basis, right), np.float64)
+
+
+def _dearest(sizes: list[int], prices: Floats) -> tuple[Floats, Floats]:
+    """(the worth of the dearest set of shares that fits into each room, that set for a whole card)."""
+    values, chosen = [0.0] * (UNITS + 1), [-1] * (UNITS + 1)
+    priced = [
+        (at, size, float(prices[at])) for at, size in enumerate(sizes) if prices[at] > _NOTHING
+    ]
+    for room in range(1, UNITS + 1):
+        best, which = values[room - 1], -1
+        for at, size, price in priced:
+            if size > room:
+                break
+            worth = values[room - size] + price
+            if worth > best + _NOTHING:
+                best, which = worth, at
+        values[room], chosen[room] = best, which
+    pattern, room = np.zeros(len(sizes)), UNITS
+    while room > 0:
+        which = chosen[room]
+        if which >= 0:
+            pattern[which] += 1
+        room -= sizes[which] if which >= 0 else 1
+    return np.array(values), pattern

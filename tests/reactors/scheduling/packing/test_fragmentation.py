@@ -1,0 +1,79 @@
+"""Fragmentation, and the worth of room, against plain Python."""
+
+import numpy as np
+import pytest
+
+from reactors.scheduling.packing.fragmentation import Fragmentation, Typical, trial
+from reactors.scheduling.packing.machines import Machine, Machines, Shape
+from reactors.scheduling.packing.patterns import room_values
+
+TYPICAL = [
+    Typical(3_000, 810, 1, (), 0.4),
+    Typical(11_000, 1000, 1, (), 0.2),
+    Typical(8_000, 470, 1, ("T4",), 0.2),
+    Typical(12_000, 0, 0, (), 0.15),
+    Typical(40_000, 1000, 8, ("G2", "G3"), 0.05),
+]
+
+
+def plainly(cpu, cards, model):
+    """What of a node is fragmented, as the paper says it."""
+    total = 0.0
+    for one in TYPICAL:
+        enough = [card for card in cards if card >= one.milli]
+        fits = one.cards and len(enough) >= one.cards and cpu >= one.cpu_milli
+        if fits and (not one.models or model in one.models):
+            total += one.part * sum(card for card in cards if card < one.milli)
+        else:
+            total += one.part * sum(cards)
+    return total
+
+
+@pytest.mark.parametrize("shape", [Shape(2_000, 1, 1, 300), Shape(5_000, 1, 2, 1000), Shape(9, 1)])
+def test_the_change_is_what_the_paper_says(shape):
+    machines = Machines([Machine("a", 64_000, 9, 8, "G2"), Machine("b", 9_000, 9, 4, "T4")])
+    for row, card, milli in ((0, 0, 470), (0, 3, 810), (1, 1, 190)):
+        machines.place(Shape(3_000, 1, 1, milli), row, card)
+    tried = trial(machines, shape, np.arange(2))
+    found = Fragmentation(machines, TYPICAL).change(shape, tried)
+
+    wanted = []
+    for row, card in zip(tried.at, tried.card, strict=True):
+        cards = [int(one) for one in machines.cards[row] if one >= 0]
+        cpu, model = int(machines.cpu[row]), machines.models[machines.model[row]]
+        before = plainly(cpu, cards, model)
+        free = [card] if shape.is_share else [n for n, one in enumerate(cards) if one == 1000]
+        for one in free[: shape.cards]:
+            cards[one] -= shape.milli
+        wanted.append(before - plainly(cpu - shape.cpu_milli, cards, model))
+    assert found == pytest.approx(wanted)
+
+
+def test_without_shares_only_whole_cards_are_worth_anything():
+    assert room_values({}).tolist() == [0] * 100 + [1000]
+
+
+def test_a_leftover_that_no_share_fits_into_is_worth_nothing():
+    found = room_values({810: 100, 470: 50})
+
+    assert (found[19], found[47], found[53], found[81], found[100]) == (0, 500, 500, 1000, 1000)
+
+
+def test_a_share_that_only_fills_leftovers_costs_nothing():
+    assert room_values({810: 100, 160: 10})[16] == 0
+
+
+def test_a_scarce_partner_is_worth_what_it_saves():
+    # 650 goes with 320 alone; what is left of the 320 go three to a card.
+    found = room_values({650: 50, 320: 200})
+
+    assert (found[32], found[65]) == (333, 667)
+
+
+def test_room_is_never_worth_more_than_larger_room():
+    dice = np.random.default_rng(5)
+    for _ in range(20):
+        shares = {int(size): int(dice.integers(1, 400)) for size in dice.integers(1, 1000, size=12)}
+        found = room_values(shares)
+
+        assert found[0] == 0 and found[-1] == 1000 and (np.diff(found) >= 0).all()
