@@ -65,7 +65,7 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a review was decided on, beside the entry's own fields and the journal before it. It decides the same again.
 
     Bounded, and without anything of the object that is no amount. Of what is adopted: how far the history was read, and what
-    its children ask for.
+    its children ask for. Of what a queue released: ``mapped_only``, where that is set.
     """
 
     #: The last event of the history that was read when the quota was found.
@@ -73,7 +73,7 @@ class Basis(msgspec.Struct, frozen=True, omit_defaults=True):
     #: Which label names the quota: ``business`` or ``elastic`` of the object; ``seen``, one that it, or the owner that is
     #: charged, was last seen with; "" where the namespace does.
     label: str = "business"
-    #: A quota that names no namespaces serves mapped ones only: the setting ``admission.requires_namespaces``.
+    #: A quota that names no namespaces serves mapped ones only: the setting ``admission.require_namespaces``.
     mapped_only: bool = False
     #: Why it was refused before any quota was asked; "" = it was not.
     refusal: str = ""
@@ -133,7 +133,7 @@ class AdmissionDecided(Fact, frozen=True, kw_only=True):
     child: Child | None = None
     #: Of an object whose owner goes without it: what of the owner's charge is left, the rest is the object's.
     left: Left | None = None
-    #: None of a release, and in histories that did not say it.
+    #: None in histories that did not say it.
     basis: Basis | None = None
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.events.admissions import AdmissionDecided, AdmissionReleased
+from bus.events.admissions import AdmissionDecided, AdmissionReleased, Basis
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodObserved, PodsListed, PodVanished
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
@@ -232,8 +232,12 @@ class QueueState(Part):
 
     def waiting(self, found: Object, where: QuotaRef) -> Waiting:
         """A held workload as the rules take it."""
+        request = request_of(found, where)
+        if self._view.requires_namespaces:
+            # Who may wait for which quota depends on it, so a release records it.
+            request = msgspec.structs.replace(request, basis=Basis(mapped_only=True))
         return Waiting(
-            request_of(found, where),
+            request,
             self.priority(found),
             found.created_us,
             found.ask.deadline_s,

@@ -61,6 +61,8 @@ class Releases:
         self._reader: Reader | None = None
         self._last: Look | None = None
         self._elsewhere = 0
+        #: The setting of the newest release.
+        self._mapped_only = False
         self._same = 0
         self._found: list[Difference] = []
 
@@ -70,6 +72,10 @@ class Releases:
         if reader is None or look.based_on < reader.sequence:
             # Another process decided, which was behind.
             reader = self._reader = self._new_reader()
+        for _, fact in said:
+            if isinstance(fact, AdmissionDecided):
+                self._mapped_only = fact.basis is not None and fact.basis.mapped_only
+        reader.view.requires_namespaces = self._mapped_only
         # Nobody can have read what was not said yet.
         reader.reach(min(look.based_on, said[0][0].sequence - 1))
         elsewhere = self._elsewhere if look.is_beside(self._last) else 0

@@ -10,6 +10,7 @@ from bus import crashpoints
 from bus.errors import ClusterUnavailableError, PermissionDeniedError
 from bus.events.admissions import Meter, TreeMetered
 from bus.events.pods import Owner
+from bus.events.quotas import Serves
 from reactors.queue import plan, releasing, state
 from reactors.queue.metrics import figures
 from tests.reactors.queue.jobs import Jobs
@@ -460,3 +461,20 @@ async def test_what_may_never_stand_in_its_quota_is_refused_and_does_not_wait(cl
     answer = await cluster.create("a", 1)
 
     assert (answer.allowed, answer.reason) == (False, "quota-not-yours")
+
+
+async def test_what_may_not_wait_for_its_quota_any_more_stays_where_it_is(cluster):
+    """It was held before the setting was: a release of the same tree is derived again with the setting."""
+    await cluster.see_quota("root", {"limits.cpu": 8000})
+    await cluster.see_team(1, name="theirs", parent="root")
+    await cluster.see_team(1, name="ours", parent="root", serves=Serves(("ns",)))
+    for quota in ("theirs", "ours"):
+        await cluster.create(f"{quota}-first", quota=quota)
+        await cluster.create(f"{quota}-next", quota=quota)
+    await until(lambda: len(cluster.running()) == 2)
+    cluster.admission.view.requires_namespaces = True
+    await cluster.delete("theirs-first")
+    await cluster.delete("ours-first")
+    await until(lambda: cluster.running() == ["ours-next"])
+
+    assert (3, ()) == (checked(cluster).same, checked(cluster).differences)
