@@ -29,6 +29,7 @@ from bus.events.quotas import Requirement
 from bus.kube.kinds import NAME_LABEL, QUOTA_LABELS, SELECTABLE
 
 _QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR, _ = QUOTA_LABELS
+_NAMING = frozenset((_QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR))
 
 #: Levels of a tree that are followed.
 LEVELS = 16
@@ -148,12 +149,12 @@ def is_below(quota: str, top: str, rules: Rules) -> bool:
 
 def names(labels: Mapping[str, str]) -> Names | None:
     """What an object's labels name; None for nothing."""
-    if not labels:
+    if _NAMING.isdisjoint(labels):
         return None
-    quota, cpu, gpu, memory, elastic = (
-        labels.get(key, "") for key in (_QUOTA, _CPU, _GPU, _MEMORY, _KOORDINATOR)
-    )
-    found = (quota, cpu, gpu, memory, elastic)
+    get = labels.get
+    found = (
+        get(_QUOTA, ""), get(_CPU, ""), get(_GPU, ""), get(_MEMORY, ""), get(_KOORDINATOR, ""),
+    )  # fmt: skip
     return found if any(found) else None
 
 

@@ -8,6 +8,7 @@ Source: docs/accounting.md (end, vanished, waiting) and 4 (cuts and attribution)
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -106,18 +107,18 @@ def _segments(
     node_models = {value[6]: models(value[6]) for _, value in values}
     cuts = {start_s}
     for changes in (values, owners, quotas, *node_models.values()):
-        cuts.update(second for second, _ in changes[1:] if second > start_s)
+        # Most things never change.
+        if len(changes) > 1:
+            cuts.update(second for second, _ in changes[1:] if second > start_s)
     named_by = ([v[7] for _, v in values], [v for _, v in quotas], [v[2] for _, v in owners])
     cuts.update(second for second in serving.cuts(around, *named_by) if second > start_s)
-    segments: list[Segment] = []
+    pieces: list[tuple[int, tuple[Any, ...]]] = []
     for second in sorted(cuts):
         if end_s is not None and second >= end_s:
             break
         cpu, memory, gpu, extended, team, user, node, own = timelines.at(values, second)
         named = timelines.at(owners, second) or _NOBODY
-        segment = Segment(
-            second,
-            None,
+        value = (
             cpu,
             memory,
             gpu,
@@ -136,11 +137,9 @@ def _segments(
                 serving=around.serving(second),
             ),
         )
-        if segments and msgspec.structs.replace(segments[-1], start_s=second) == segment:
-            continue
-        if segments:
-            segments[-1] = msgspec.structs.replace(segments[-1], end_s=second)
-        segments.append(segment)
-    if segments and end_s is not None:
-        segments[-1] = msgspec.structs.replace(segments[-1], end_s=end_s)
-    return tuple(segments)
+        if not pieces or pieces[-1][1] != value:
+            pieces.append((second, value))
+    seconds = [second for second, _ in pieces]
+    ends = (*seconds[1:], end_s)
+    # Nothing was held where the end comes first: then there is no piece.
+    return tuple([Segment(s, end, *value) for (s, value), end in zip(pieces, ends, strict=False)])

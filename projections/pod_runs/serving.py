@@ -149,5 +149,7 @@ def related(around: Around, *found: Iterable[Names | None]) -> set[str]:
 
 def cuts(around: Around, *found: Iterable[Names | None]) -> set[int]:
     """The seconds at which rules begin that decide about the quotas that are named, or another quota serves the namespace."""
+    if around.elastic is NOBODY and not any(map(any, found)):
+        return set()
     names = related(around, *found)
     return {s for s, _ in around.elastic} | {s for name in names for s, _ in around.rules(name)}

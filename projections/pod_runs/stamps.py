@@ -13,6 +13,8 @@ Source: docs/accounting.md, "Time".
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import msgspec
 
 from bus.clock import SECOND_US, parse_stamp
@@ -23,8 +25,12 @@ from bus.events.pods import PodState
 FIRST_US = parse_stamp("2014-06-01T00:00:00Z")
 YEAR_US = 365 * 86_400 * SECOND_US
 
+#: After every stamp that can be written.
+_LATEST_US = 2**62
+
 #: What flags a stamp that cannot be read or cannot be true, and a watcher whose clock is proven wrong.
 ABSENT, WRONG_CLOCK = "clamped", "clock"
+_FLAGGED = frozenset((ABSENT,))
 
 
 class Stamps(msgspec.Struct, frozen=True):
@@ -46,33 +52,39 @@ class Stamps(msgspec.Struct, frozen=True):
 
 def read(fact: PodState, time_us: int) -> Stamps:
     """The stamps of ``fact``, observed at ``time_us``. ``finished_us`` is the latest of its finishes."""
-    flags: set[str] = set()
-    # The usual case: few stamps, all of them good.
     texts = (fact.created, fact.scheduled, fact.deletion, fact.disrupted, *fact.finished)
-    found = [None if text is None else _parsed(text, flags) for text in texts]
-    moments = [time_us, *[us for us in found if us is not None]]
-    if min(moments) < FIRST_US or max(moments) > min(moments) + YEAR_US:
+    found, flags, first, last = _parsed(texts)
+    # The usual case: few stamps, all of them good.
+    if min(first, time_us) < FIRST_US or max(last, time_us) > min(first, time_us) + YEAR_US:
+        moments = [time_us, *[us for us in found if us is not None]]
         greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
-        is_plausible = [us is None or _is_plausible(us, greatest) for us in found]
-        if not all(is_plausible):
-            flags.add(ABSENT)
-            found = [us if is_one else None for us, is_one in zip(found, is_plausible, strict=True)]
+        plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
+        if plausible != found:
+            found, flags = plausible, _FLAGGED
     created, scheduled, deletion, disrupted, *finished = found
     ends = [us for us in finished if us is not None]
     at_us = time_us
     if time_us < FIRST_US:
         at_us = max((us for us in found if us is not None), default=time_us)
-    return Stamps(
-        at_us, created, scheduled, deletion, disrupted, max(ends, default=None), frozenset(flags)
-    )
+    return Stamps(at_us, created, scheduled, deletion, disrupted, max(ends, default=None), flags)
 
 
-def _parsed(text: str, flags: set[str]) -> int | None:
-    try:
-        return parse_stamp(text)
-    except TimestampError:
-        flags.add(ABSENT)
-        return None
+@lru_cache(maxsize=8_192)
+def _parsed(texts: tuple[str | None, ...]) -> tuple[list[int | None], frozenset[str], int, int]:
+    """The moments of stamps, None for one that is absent or cannot be read; flags; the first and the last of them.
+
+    The observations of a pod have the same stamps again and again. What is returned is never changed.
+    """
+    found: list[int | None] = []
+    flags: frozenset[str] = frozenset()
+    for text in texts:
+        try:
+            found.append(None if text is None else parse_stamp(text))
+        except TimestampError:
+            flags = _FLAGGED
+            found.append(None)
+    known = [us for us in found if us is not None]
+    return found, flags, min(known, default=_LATEST_US), max(known, default=FIRST_US)
 
 
 def _is_plausible(us: int, greatest: list[int]) -> bool:
