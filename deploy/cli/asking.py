@@ -177,7 +177,8 @@ def _notes(
     stands: LedgerPosition, question: reports.Question, unknown_s: int, amounts: bool
 ) -> list[str]:
     """What stands beside the figures: as of which event, unknown time, parked events."""
-    unknown = "" if amounts else f" · {unknown_s:,} s of unknown time beside the figures"
+    told = f"{duration(unknown_s)} of" if unknown_s else "no"
+    unknown = "" if amounts else f" · {told} unknown time beside the figures"
     notes = [
         f"as of event {stands.sequence:,}, {times.stamp(question.as_of_s)}{unknown}"
         f" · {stands.parked:,} events parked"

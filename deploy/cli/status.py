@@ -203,11 +203,15 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
     row["admission"] = admission_line(row["admission"])
+    # Without a cluster that is followed nothing acts, so nothing is held back either.
+    idle = f"nothing acts here: `{hint('evictions')}` and `{hint('notebooks')}` say what is due"
+    row["blocked"] = [_blocked(one) for one in row["blocked"]] or (
+        "nothing is held back" if row["sources"] else idle
+    )
     row["sources"] = [
         _source(name, state) for name, state in row["sources"].items()
     ] or "none followed"
     row["unread"] = unread_lines(row["unread"])
-    row["blocked"] = [_blocked(one) for one in row["blocked"]] or "nothing is held back"
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row

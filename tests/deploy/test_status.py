@@ -162,6 +162,15 @@ def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, 
     assert f"ns/nb-0, and 2 more: {sentence}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_status_of_what_follows_no_cluster_says_that_nothing_acts(tmp_path, capsys):
+    bursar("status", "--data", make_ledger(tmp_path))
+    said = " ".join(capsys.readouterr().out.split())
+
+    assert "nothing acts here" in said and "say what is due" in said
+    assert "nothing is held back" not in said
+    assert "every running pod has a team" in said
+
+
 def test_which_projections_are_being_filled_and_how_far_is_shown(tmp_path, capsys):
     data = make_ledger(tmp_path)
     following(data)

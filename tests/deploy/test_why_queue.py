@@ -106,7 +106,9 @@ def test_why_tells_what_had_to_wait_again(told):
         ("waits", "over-quota"),
     ]
     assert "before ns/wide, which waits; there was room" in one(steps, "admitted")["numbers"]
-    assert one(steps, "waits")["numbers"] == ("for 68 s; place 1; limits.cpu: 9 used + 1 asked > 9")
+    assert one(steps, "waits")["numbers"] == (
+        "for 1m 08s; place 1; limits.cpu: 9 used + 1 asked > 9"
+    )
 
 
 def test_why_of_what_never_started_tells_what_it_waits_for(told):

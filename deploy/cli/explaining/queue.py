@@ -10,6 +10,7 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, format_stamp
 from bus.events.admissions import AdmissionReleased, Deficit
 from bus.kube.crds.keys import key_text
+from deploy.cli.rendering.words import duration
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 from reactors.queue.explanation import WaitStep
@@ -122,7 +123,8 @@ def _now(one: Outlook, about: str, now_us: int) -> dict[str, Any]:
     waiting, answer = one.waiting, one.answer
     waited_s = max(now_us - waiting.created_us, 0) // SECOND_US
     starts = f"starts by {format_stamp(one.starts_us)}" if one.starts_us is not None else ""
-    numbers = [f"for {waited_s:,} s", _place(one.place), *map(missing, answer.deficits), starts]
+    since = f"for {duration(waited_s)}" if waited_s else ""
+    numbers = [since, _place(one.place), *map(missing, answer.deficits), starts]
     turn = "its turn" if answer.verdict == "admitted" else answer.reason
     return {
         "sequence": None, "time": format_stamp(now_us), "step": "waits", "about": about,

@@ -37,7 +37,7 @@ def holding(connection: sa.Connection) -> dict[str, Any]:
 def holding_line(found: dict[str, Any]) -> str:
     """:func:`holding` for people."""
     if not found["pods"]:
-        return "no pod holds for nobody"
+        return "every running pod has a team"
     return f"{found['pods']:,} pods of {_names(found['namespaces'])} name no team: label them or their namespaces"
 
 

@@ -12,7 +12,6 @@ from bus.clock import format_stamp
 from bus.events.admissions import QuotaSpec
 from bus.events.budgets import BudgetJudged
 from bus.events.quotas import Requirement
-from bus.kube.crds.keys import key_text
 from deploy.cli import times
 from deploy.cli.notes.position import footer
 from deploy.cli.options import CommandContext, Format, command
@@ -260,7 +259,7 @@ def _budget_line(one: dict[str, Any]) -> str:
 
 
 def _holder_line(one: dict[str, Any]) -> str:
-    charge = ", ".join(f"{key_text(key, n)} of {key}" for key, n in one["charge"].items())
+    charge = ", ".join(f"{amount_text(key, n)} of {key}" for key, n in one["charge"].items())
     since = f" since {one['asked_at']}" if one["asked_at"] else ""
     ungoverned = ", never admitted" if one["ungoverned"] else ""
     return f"{one['workload']}: {charge}{since}{ungoverned}"
@@ -268,7 +267,7 @@ def _holder_line(one: dict[str, Any]) -> str:
 
 def _spec_text(name: str, value: Any) -> str:
     if name == "hard":
-        return ", ".join(f"{key_text(key, n)} of {key}" for key, n in value.items())
+        return ", ".join(f"{amount_text(key, n)} of {key}" for key, n in value.items())
     if name == "selector":
         return ", ".join(_requirement(msgspec.convert(one, Requirement)) for one in value)
     return str(value)
