@@ -5,6 +5,7 @@ Source: docs/architecture.md; ``docs/admission.md``.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import ClassVar
 
@@ -85,9 +86,12 @@ class Readers(Part):
         """Whether no own entry of a journal is still to be read."""
         return self.journals.is_pure
 
-    def read(self, select: Select, until: int) -> None:
-        """Take what the archive holds after what is known, up to the event ``until``."""
-        types, after = [fact.wire_type for fact in self.reads], self.sequence
+    def read(self, select: Select, until: int, facts: Sequence[type[Fact]] | None = None) -> None:
+        """Take what the archive holds after what is known, up to the event ``until``; of ``facts`` alone where only
+        what follows from these is asked for.
+        """
+        types = [fact.wire_type for fact in (self.reads if facts is None else facts)]
+        after = self.sequence
         for events in archived(select, self.cluster, types, after=after, until=until, apart=False):
             self.journals.take(events)
         self.journals.sequence = max(self.sequence, until)

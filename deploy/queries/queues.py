@@ -1,14 +1,15 @@
 """Queues as the ledger's archive has them, and orders to them.
 
-For questions: the same readers and rules as where queues are worked off, fed with the archive instead of the bus. They read
-every version of every workload.
+For questions: the same readers and rules as where queues are worked off, fed with a snapshot and the archive after it. What befell
+a workload is told from the beginning of the archive.
 
-Source: item 3.
+Source: docs/architecture.md (snapshots).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
+from functools import partial
 from typing import TYPE_CHECKING
 
 from bus.clock import SystemClock
@@ -21,11 +22,12 @@ from projections.quota_trees import Tree
 from projections.quota_trees.queries import Select, archived
 from reactors.admission.mapping import QuotaRef
 from reactors.admission.state import AdmissionState
-from reactors.engine.journals import Journals
+from reactors.engine.snapshots import last_archived, restored
 from reactors.queue.explanation import WaitExplanation, WaitStep
 from reactors.queue.outlook import Outlook, outlooks
 from reactors.queue.plan import count_all, planned
 from reactors.queue.state import QueueState
+from reactors.readers import Readers
 
 if TYPE_CHECKING:
     from deploy.settings.shape import Settings
@@ -34,23 +36,20 @@ if TYPE_CHECKING:
 class _Archive:
     """The readers of queues, fed with a cluster's archive."""
 
-    def __init__(self, cluster: str) -> None:
-        self.journals = Journals(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
-        self.view = AdmissionState(cluster, self.journals)
-        self.journals.listen(self.view.take)
-        self.lines = QueueState(self.view)
-        self.journals.listen(self.lines.take)
+    def __init__(self, readers: Readers) -> None:
+        self.journals, self.view, self.lines = readers.journals, readers.view, readers.lines
 
     def tree_of(self, where: QuotaRef) -> Tree | None:
         """The tree that a quota stands in."""
         return self.journals.trees.get(self.journals.places.get((where.kind, where.quota), ""))
 
     def read(self, select: Select, before: Callable[[Event], None] = lambda event: None) -> None:
-        """All of it; ``before`` sees each event before anybody else."""
+        """What comes after what is known; ``before`` sees each event before anybody else."""
         # Pods say what has started, and nothing of who waits.
         read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places, *QueueState.orders)
         types = [fact.wire_type for fact in read]
-        for events in archived(select, self.view.cluster, types, apart=False):
+        after = self.journals.sequence
+        for events in archived(select, self.view.cluster, types, after=after, apart=False):
             for event in events:
                 before(event)
                 self.journals.take([event])
@@ -68,9 +67,13 @@ class _Archive:
         return dict(sorted(found.items()))
 
 
+def _readers(cluster: str) -> Readers:
+    return Readers(MemoryTransport(), SystemClock(), cluster=cluster, source="queues")
+
+
 def queues(select: Select, cluster: str, now_us: int) -> dict[str, list[Outlook]]:
     """Everybody who waits in a cluster, by quota."""
-    archive = _Archive(cluster)
+    archive = _Archive(restored(select, partial(_readers, cluster), last_archived(select)))
     archive.read(select)
     return archive.outlooks(now_us)
 
@@ -79,7 +82,8 @@ def stories(
     select: Select, cluster: str, uids: Collection[str], now_us: int
 ) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
-    archive = _Archive(cluster)
+    # From the beginning: what held them up may have come long before them.
+    archive = _Archive(_readers(cluster))
     story = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids)
     archive.journals.listen(story.take)
     archive.read(select, story.before)

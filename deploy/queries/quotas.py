@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,7 +15,6 @@ import sqlalchemy as sa
 
 from bus.clock import SystemClock
 from bus.events.admissions import JOURNAL
-from bus.events.vocabulary import Fact
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
@@ -23,7 +23,7 @@ from projections.engine.tables import checkpoints
 from projections.evidence import moments
 from projections.quota_trees import Node, Tree
 from projections.quota_trees.declared import declared_quotas
-from projections.quota_trees.queries import Select, archived
+from projections.quota_trees.queries import Select
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import quotas
 from reactors.admission.state import AdmissionState
@@ -63,26 +63,25 @@ def consulting(place: LedgerPlace, cluster: str | None = None) -> Iterator[Consu
     AbsentLedgerError, and SettingsError where the ledger holds several clusters and none was named.
     """
     from bus.memory import MemoryTransport
-    from reactors.engine.journals import Journals
+    from reactors.engine.snapshots import restored
+    from reactors.readers import Readers
 
     with reading(place) as connection:
         name = cluster or only_cluster(connection, place.cluster)
-        journals = Journals(MemoryTransport(), SystemClock(), cluster=name, source="consulting")
-        view = AdmissionState(name)
-        journals.listen(view.take)
 
         def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
             return [tuple(row) for row in connection.execute(query)]
 
-        read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places)
-        types = [fact.wire_type for fact in read]
-        for events in archived(select, name, types, apart=False):
-            journals.take(events)
         row = connection.execute(sa.select(checkpoints)).first()
         sequence, observed_us = row.sequence if row else 0, moments(select).get(name, 0)
-        for tree in journals.trees.values():
+        make = partial(Readers, MemoryTransport(), SystemClock(), cluster=name, source="consulting")
+        readers = restored(select, make, sequence)
+        # Who asks for room is in the journals, and which objects there are beside is not asked.
+        readers.read(select, sequence, (*JOURNAL, *AdmissionState.places))
+        for tree in readers.journals.trees.values():
             # What waits in queues is not read here.
             counted(tree, {}, observed_us)
+        journals, view = readers.journals, readers.view
         yield Consulted(name, journals, view, connection, sequence, observed_us)
 
 

@@ -25,6 +25,7 @@ NAMES = (
     "live",
     "footprint",
     "starts",
+    "start",
     "elastic",
     "culling",
     "admission",

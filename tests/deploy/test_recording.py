@@ -2,15 +2,23 @@
 
 import json
 import re
+import shutil
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from bus.clock import SECOND_US
 from bus.sources.events import read_lines
 from deploy.cli.program.exits import Exit
 from deploy.runtime.service import RECORDING
+from projections.engine.snapshots import last, write
+from projections.engine.store import Store, engine
+from reactors.catalogue import REACTORS
+from reactors.engine.snapshots import at, reader_of
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.engine.restoring import readers_of
+from tests.recording import recorded
 
 pytestmark = pytest.mark.long
 
@@ -104,6 +112,44 @@ def test_every_decision_in_it_is_derived_again(data, capsys):
     assert told["decisions"] > 10
     assert told["releases"] > 10
     assert not told["decisions_by_other_rules"]
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: more, namespace: language, labels: {biz.group.resource.quota: language}}
+spec:
+  template:
+    spec: {containers: [{name: c, resources: {limits: {cpu: "64", memory: 1Gi}, requests: {cpu: "64", memory: 1Gi}}}]}
+"""
+
+
+def test_questions_are_answered_alike_with_a_snapshot_and_without(asked, data, tmp_path, capsys):
+    (waiting, *_) = asked("queue", "show")
+    refused = asked("sql", "SELECT namespace, name FROM v1_admissions WHERE verdict = 'refused'")[0]
+    (tmp_path / "job.yaml").write_text(JOB)
+    questions = (
+        ("queue", "show"), ("quota", "show", "vision"), ("quota", "show", "language"), ("evictions",), ("notebooks",),
+        ("quota", "explain", f"{waiting['namespace']}/{waiting['name']}"),
+        ("quota", "check", tmp_path / "job.yaml"),
+        ("why", f"{refused['namespace']}/{refused['name']}"),
+    )  # fmt: skip
+
+    def answers(folder):
+        for question in questions:
+            code = bursar(*question, "--data", folder)
+            yield question, code, capsys.readouterr().out
+
+    plain = list(answers(data))
+    store = Store(engine(f"sqlite:///{shutil.copy(data / 'ledger.db', tmp_path)}"))
+    for knows in (at(store.select, REACTORS, "default", 15_000), readers_of(recorded()[:15_000])):
+        state = msgspec.msgpack.encode(knows.saved())
+        assert write(store, reader_of(knows), 15_000, state)
+        assert last(store.select, reader_of(knows))
+    store.close()
+
+    assert plain == list(answers(tmp_path))
+    assert [] == [(q, c) for q, c, out in plain if not out.strip()]
 
 
 def commands():
