@@ -1,13 +1,13 @@
 """The cluster as columns of integers, one row for each node in the order of uids: what scheduling plugins read.
 
 Follows :class:`projections.cluster.ClusterState` change by change. Everything is an exact integer, so the columns are a
-function of what exists, in whatever order it came. A node that comes or goes lays the rows out anew.
+function of what exists, in whatever order it came. Where a node comes or goes, the others' rows move as they are.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -42,7 +42,17 @@ ANY = "0.0.0.0"
 #: Pods that a node takes where its allocatable names no number.
 UNBOUNDED_PODS = 2**31 - 1
 
+#: Distinct demands that are known as columns.
+KNOWN_DEMANDS = 16_384
+
 _REQUESTS = "requests."
+#: The columns that move with their nodes, and what a new row has.
+_FILLS = {
+    "changed_at": 0, "allocatable": 0, "free": 0, "nonzero": 0, "pods": 0, "most_pods": 0, "unschedulable": 0,
+    "cards": -1, "model": 0, "is_cut": 0, "taint_set": 0,
+}  # fmt: skip
+
+T = TypeVar("T", bound=np.generic)
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -71,19 +81,19 @@ class Columns:
         self._taint_sets: dict[tuple[Taint, ...], int] = {(): 0}
         #: Pods that were placed here ahead of the history, by uid.
         self._ahead: dict[str, Placed] = {}
+        #: By the id of pods' demands, which many share: the demand, and its (column, amount).
+        self._amounts: dict[int, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+        self._make_empty()
         self._lay_out()
 
     # shape
 
-    def _lay_out(self) -> None:
-        nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
-        count, width = len(nodes), len(self.resources) + 8
-        self.layout += 1
-        self.version += 1
-        self.nodes: list[Node] = nodes
-        self.names = [one.name for one in nodes]
-        self.row_of = {one.name: row for row, one in enumerate(nodes)}
-        self.changed_at: Ints = np.full(count, self.version, np.int64)
+    def _make_empty(self) -> None:
+        count, width = 0, len(self.resources) + 8
+        self.nodes: list[Node] = []
+        self.names: list[str] = []
+        self.row_of: dict[str, int] = {}
+        self.changed_at: Ints = np.zeros(count, np.int64)
         #: [nodes x resources]: cpu in milli, all others in whole units. Free may be below 0.
         self.allocatable: Ints = np.zeros((count, width), np.int64)
         self.free: Ints = np.zeros((count, width), np.int64)
@@ -103,16 +113,45 @@ class Columns:
         #: Pods by what selectors of pods see of them.
         self.crowds = Crowds()
         #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
-        self.ports: list[dict[Port, int]] = [{} for _ in nodes]
+        self.ports: list[dict[Port, int]] = []
         self._labels: dict[str, SmallInts] = {}
-        self._holding: list[dict[str, cards.Holding]] = [{} for _ in nodes]
+        self._holding: list[dict[str, cards.Holding]] = []
         self._on: dict[str, Placed] = {}
-        for row in range(count):
+        #: By row: uids of its pods.
+        self._here: list[set[str]] = []
+
+    def _lay_out(self) -> None:
+        """Give every node its row; what is known of nodes that stay moves with them."""
+        nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
+        stays = {one.uid for one in nodes}
+        for row, node in enumerate(self.nodes):
+            if node.uid not in stays:
+                for uid in sorted(self._here[row]):
+                    self._replace(uid, None)
+        old = {one.uid: row for row, one in enumerate(self.nodes)}
+        rows = [old.get(one.uid, -1) for one in nodes]
+        self.layout += 1
+        self.version += 1
+        for name, fill in _FILLS.items():
+            setattr(self, name, _moved(getattr(self, name), rows, fill))
+        self._labels = {key: _moved(one, rows, 0) for key, one in self._labels.items()}
+        self.crowds.move({row: at for at, row in enumerate(rows) if row >= 0})
+        self.ports = [self.ports[row] if row >= 0 else {} for row in rows]
+        self._holding = [self._holding[row] if row >= 0 else {} for row in rows]
+        self._here = [self._here[row] if row >= 0 else set() for row in rows]
+        self.nodes = nodes
+        self.names = [one.name for one in nodes]
+        self.row_of = {name: row for row, name in enumerate(self.names)}
+        came = [row for row, before in enumerate(rows) if before < 0]
+        for row in came:
             self._describe(row)
             for uid in self._cluster.index.on_node.get(self.names[row], ()):
-                self._add(_seen(self._cluster.pods[uid]))
+                if uid not in self._ahead:
+                    self._add(_seen(self._cluster.pods[uid]))
+        names = {self.names[row] for row in came}
         for placed in self._ahead.values():
-            self._replace(placed.pod.uid, placed)
+            if placed.node in names:
+                self._add(placed)
 
     def _describe(self, row: int) -> None:
         """Write what a node says of itself."""
@@ -186,15 +225,26 @@ class Columns:
 
     def request(self, pod: Pod) -> Ints:
         """What a pod requests, one amount for each column."""
-        found = {
-            self.column(name.removeprefix(_REQUESTS)): min(amount, MOST)
-            for name, amount in pod.demand.items()
-            if name.startswith(_REQUESTS)
-        }
+        amounts = self._requested(pod)
         request = np.zeros(self.free.shape[1], np.int64)
-        for at, amount in found.items():
+        for at, amount in amounts:
             request[at] = amount
         return request
+
+    def _requested(self, pod: Pod) -> list[tuple[int, int]]:
+        demand = pod.demand
+        known = self._amounts.get(id(demand))
+        if known is not None and known[0] is demand:
+            return known[1]
+        found = [
+            (self.column(name.removeprefix(_REQUESTS)), min(amount, MOST))
+            for name, amount in demand.items()
+            if name.startswith(_REQUESTS)
+        ]
+        if len(self._amounts) >= KNOWN_DEMANDS:
+            self._amounts.clear()
+        self._amounts[id(demand)] = (demand, found)
+        return found
 
     def follow(self, changes: Iterable[Change]) -> None:
         """The cluster's state changed: what its last event changed."""
@@ -247,10 +297,18 @@ class Columns:
 
     def _count(self, placed: Placed, sign: int) -> None:
         row, pod = self.row_of[placed.node], placed.pod
-        request = self.request(pod)
-        self.free[row] -= sign * request
-        self.nonzero[row] += sign * nonzero_of(pod, request)
+        for at, amount in self._requested(pod):
+            self.free[row, at] -= sign * amount
+            if at <= MEMORY:
+                self.nonzero[row, at] += sign * amount
+        if pod.unrequested:
+            self.nonzero[row, CPU] += sign * pod.unrequested[CPU]
+            self.nonzero[row, MEMORY] += sign * pod.unrequested[MEMORY]
         self.pods[row] += sign
+        if sign > 0:
+            self._here[row].add(pod.uid)
+        else:
+            self._here[row].discard(pod.uid)
         self.crowds.count(pod, row, sign)
         for port in ports_of(pod):
             count = self.ports[row].get(port, 0) + sign
@@ -295,9 +353,13 @@ def _seen(pod: Pod) -> Placed:
     return Placed(pod, pod.node)
 
 
-def nonzero_of(pod: Pod, request: Ints) -> Ints:
-    """Cpu and memory as scores count them."""
-    return request[:2] + np.array(pod.unrequested or (0, 0), np.int64)
+def _moved(column: npt.NDArray[T], rows: list[int], fill: int) -> npt.NDArray[T]:
+    """The rows of a column in a new order; -1 = a new row."""
+    found = np.full((len(rows), *column.shape[1:]), fill, column.dtype)
+    order = np.array(rows, np.intp)
+    stays = order >= 0
+    found[stays] = column[order[stays]]
+    return found
 
 
 def amounts_of(quantities: Mapping[str, str]) -> dict[str, int]:

@@ -61,6 +61,11 @@ class Crowds:
                 del self._all[key]
                 self._choosy.pop(key, None)
 
+    def move(self, rows: Mapping[int, int]) -> None:
+        """The rows have new numbers."""
+        for crowd in self._all.values():
+            crowd.on = {rows[row]: count for row, count in crowd.on.items()}
+
     def __iter__(self) -> Iterator[Crowd]:
         return iter(self._all.values())
 

@@ -5,6 +5,7 @@ import pytest
 
 from reactors.scheduling.columns import Columns
 from tests import factories as f
+from tests.reactors.scheduling.terms import constrained_world, placed
 from tests.reactors.scheduling.worlds import World, changed, random_world
 
 PLAIN = ("free", "allocatable")
@@ -27,7 +28,12 @@ def shown(columns):
     }
     plain = {name: getattr(columns, name).tolist() for name in EXACT}
     model = [texts.get(int(one), "") for one in columns.model]
-    return columns.names, by_name, labels, plain, model
+    crowds = sorted(
+        (one.namespace, sorted(one.labels.items()), one.is_terminating, repr(one.affinity), sorted(one.on.items()))
+        for one in columns.crowds
+    )  # fmt: skip
+    taints = [columns.taints[at] for at in columns.taint_set]
+    return columns.names, by_name, labels, plain, model, crowds, columns.ports, taints
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -36,6 +42,24 @@ def test_following_is_reading_anew(seed):
     columns = world.columns
     for _ in range(25):
         changed(world, random)
+
+        assert shown(Columns(world.state)) == shown(columns)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_following_pods_with_terms_is_reading_anew(seed):
+    world, random = constrained_world(seed)
+    columns = world.columns
+    for step in range(15):
+        names = world.columns.names
+        if random.random() < 0.3:
+            world.node(f"new{step}", uid=f"{random.randrange(9)}-{step}")
+        elif random.random() < 0.3 and len(names) > 1:
+            row = random.randrange(len(names))
+            uid = columns.nodes[row].uid
+            world.see(f.node_vanished(names[row], 10**6, 10**6, uid=uid))
+        else:
+            world.pod(f"held{random.randrange(14)}", **placed(random, random.choice(names)))
 
         assert shown(Columns(world.state)) == shown(columns)
 
