@@ -55,19 +55,33 @@ class Scheduler:
             if isinstance(pod, Pod):
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
-                self._settled(change.uid)
+                self._left(change.uid)
         if hints:
             self.queue.happened(hints, at_us)
 
     def _seen(self, pod: Pod, at_us: int) -> None:
-        if holds(pod) or pod.is_ended or pod.is_terminating:
-            self._settled(pod.uid)
+        if holds(pod):
+            self.queue.remove(pod.uid)
+            self.assumed.pop(pod.uid, None)
+        elif pod.is_ended or pod.is_terminating:
+            self._left(pod.uid)
         elif pod.uid not in self.assumed and self.framework.profile.takes(pod):
             self.queue.add(pod, pod.started_us, at_us)
 
-    def _settled(self, uid: str) -> None:
+    def _left(self, uid: str) -> None:
+        """A pod goes, or is gone, before it was bound: nobody binds it any more."""
         self.queue.remove(uid)
-        self.assumed.pop(uid, None)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> Queued | None:
+        """Take an assumed pod off its node; None where it is not assumed any more."""
+        found = self.assumed.pop(uid, None)
+        if found is None:
+            return None
+        one, cycle = found
+        self.framework.unreserve(cycle)
+        self.framework.columns.take_back(uid)
+        return one
 
     def run(self, sequence: int, at_us: int, most: int) -> list[Attempt]:
         """Try at most so many pods that are due, the next one first. ``sequence``: what is known is the history up to it."""
@@ -98,8 +112,10 @@ class Scheduler:
         return Attempt(pod, node)
 
     def take_back(self, uid: str, reason: str, at_us: int) -> None:
-        """A pod does not get its node after all: it leaves no trace there, and is tried again later."""
-        one, cycle = self.assumed.pop(uid)
-        self.framework.unreserve(cycle)
-        self.framework.columns.take_back(uid)
-        self.queue.failed(one, reason, at_us)
+        """A pod does not get its node after all: it leaves no trace there, and is tried again later.
+
+        Nothing where it was confirmed or went meanwhile.
+        """
+        one = self._forget(uid)
+        if one is not None:
+            self.queue.failed(one, reason, at_us)

@@ -85,8 +85,9 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
         for name, at in columns.resources.items():
             amount, free = int(cycle.request[at]), int(columns.free[row, at])
             if amount and free < amount and name not in self.ignored:
-                asked, left = resource_text(name, amount), resource_text(name, max(0, free))
-                changes.append(f"request {left} of {name}, not {asked}")
+                asked = resource_text(name, amount)
+                less = f"request {resource_text(name, free)} of {name}, not {asked}"
+                changes.append(less if free > 0 else f"free {asked} of {name}")
         return " and ".join(changes)
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:

@@ -180,6 +180,28 @@ def test_a_pod_that_is_seen_on_its_node_is_confirmed():
     assert (scheduler.assumed, list(scheduler.queue)) == ({}, [])
 
 
+@pytest.mark.parametrize(
+    "goes",
+    [lambda w: w.pod("p", None, cpu="3", deletion=9), lambda w: w.gone("p")],
+    ids=["its deletion is asked for", "it is gone"],
+)
+def test_a_pod_that_goes_before_it_is_bound_leaves_no_trace(goes):
+    calls, world = [], World().node("a")
+    world.pod("p", cpu="3")
+    scheduler = scheduler_of(world, Slots(calls))
+    empty = world.columns.free.copy()
+    scheduler.run(1, 0, 9)
+    follow(world, scheduler, lambda: goes(world), 1)
+    scheduler.take_back("p", "HTTP 404", SECOND_US)
+
+    assert (world.columns.free == empty).all()
+    assert (calls, scheduler.assumed, list(scheduler.queue)) == (
+        ["reserve Slots", "unreserve Slots"],
+        {},
+        [],
+    )
+
+
 def test_pods_of_other_schedulers_and_ended_ones_do_not_wait():
     world = World().node("a")
     for uid, fields in {

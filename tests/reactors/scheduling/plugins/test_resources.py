@@ -87,6 +87,12 @@ def test_the_remedy_names_what_the_node_has_left():
     world.pod("held", "a", cpu="2500m", memory="1Gi")
     cycle = world.cycle(cpu="2", memory="8Gi")
 
+    full = world.cycle("q", cpu="2", memory="1Gi", gpu=1)
+
+    assert (
+        NodeResourcesFit().remedy(full, 0)
+        == "request 1500m of cpu, not 2 and free 1 of nvidia.com/gpu"
+    )
     assert NodeResourcesFit().remedy(cycle, 0) == (
         "request 1500m of cpu, not 2 and request 7Gi of memory, not 8Gi"
     )
