@@ -53,6 +53,8 @@ def made_again(draft: TreeOverlay, fact: Fact) -> Fact | None:
 
 
 def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: Evidence) -> Fact | None:
+    if not fact.releases:
+        return None
     first = fact.releases[0]
     if first.reason == UNANSWERED:
         return taken_back(draft, first, evidence)
@@ -63,8 +65,10 @@ def _released(draft: TreeOverlay, fact: AdmissionReleased, evidence: Evidence) -
 
 def id_of(event: Event, fact: Fact) -> str:
     """The id that such an entry has."""
-    if isinstance(fact, AdmissionReleased) and fact.releases[0].reason == UNANSWERED:
-        return f"{event.cluster}/{UNANSWERED}/{fact.releases[0].request}/{fact.based_on}"
+    if isinstance(fact, AdmissionReleased):
+        for release in fact.releases:
+            if release.reason == UNANSWERED:
+                return f"{event.cluster}/{UNANSWERED}/{release.request}/{fact.based_on}"
     return f"{event.cluster}/keeper/{event.key}/{fact.number}/{fact.based_on}"
 
 

@@ -89,6 +89,12 @@ async def test_a_release_of_another_amount_is_found(cluster, reason):
     assert forge(cluster, fact, releases=(less,)) in named(cluster)
 
 
+async def test_an_entry_that_gives_nothing_back_is_found(cluster):
+    await live(cluster)
+
+    assert forge(cluster, released(cluster, "shrunk"), releases=()) in named(cluster)
+
+
 EVIDENCE = {
     "gone, though it was there": {"is_gone": True, "quota": ""},
     "less than was seen": {"demand": {}},
