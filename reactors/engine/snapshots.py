@@ -139,14 +139,14 @@ class Snapshots:
 
     async def end(self) -> None:
         """Write the last one, if the ledger has stored by now what was read."""
-        if self._writing is not None:
-            await self._writing
-        if self._knows.is_pure and self._knows.sequence > self._sequence:
-            try:
-                async with asyncio.timeout(END_SECONDS):
+        try:
+            async with asyncio.timeout(END_SECONDS):
+                if self._writing is not None:
+                    await self._writing
+                if self._knows.is_pure and self._knows.sequence > self._sequence:
                     await self._write()
-            except TimeoutError:
-                _log.info("no snapshot at the end: the ledger has not stored yet what was read")
+        except TimeoutError:
+            _log.info("no snapshot at the end: the ledger has not stored yet what was read")
 
     async def _write(self) -> None:
         sequence = self._sequence = self._knows.sequence

@@ -15,6 +15,7 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from reactors.admitting import following
 from reactors.rederive.journals import rederive
 from reactors.webhook.review import Review
+from tests.reactors.engine.restoring import known_to, readers_of
 from tests.scenario import Clock, History, settled
 
 START_US = 1_767_225_600 * SECOND_US
@@ -53,6 +54,14 @@ class Cluster(History):
         if error == (None, None, None) and is_in_memory and not self.is_tampered:
             found = self.rederived()
             assert () == found.reviews.differences + found.observed.differences
+            self._broken_off()
+
+    def _broken_off(self):
+        """A start in the middle of the history, from a snapshot, knows in the end what one from its beginning does."""
+        history = self.transport.events
+        cuts = {len(history) // 2, len(history) * 3 // 4}
+        whole, found = readers_of(history, cluster="c1"), readers_of(history, cuts, cluster="c1")
+        assert known_to(whole) == known_to(found)
 
     def rederived(self):
         """What comes of deriving the journals again from the history."""

@@ -50,21 +50,21 @@ def folded(replica, events, decided, *, decides_on=lambda event: True, cuts=()):
     return replica
 
 
-def readers_of(history, cuts=()):
+def readers_of(history, cuts=(), cluster="default"):
     """What admission and the queues know after ``history``, broken off after each number of events in ``cuts``."""
-    readers = _readers()
+    readers = _readers(cluster)
     for event in history:
         readers.journals.take([event])
         if event.sequence in cuts:
-            before, readers = readers, _readers()
+            before, readers = readers, _readers(cluster)
             state = msgspec.msgpack.encode(before.saved())
             readers.restore(msgspec.msgpack.decode(state, type=SavedReaders))
             assert known_to(before) == known_to(readers), f"after the event {event.sequence}"
     return readers
 
 
-def _readers():
-    made = Readers(MemoryTransport(), SystemClock(), cluster="default", source="test")
+def _readers(cluster):
+    made = Readers(MemoryTransport(), SystemClock(), cluster=cluster, source="test")
     Reconciler(made.journals, made.view, SystemClock(), made.raises)
     return made
 

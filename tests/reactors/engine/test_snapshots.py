@@ -322,3 +322,13 @@ async def test_one_that_the_ledger_lags_behind_is_left_out_at_the_end(store, his
 
     assert 0 == last(store.select, writing.reader_of(replica))
     assert known(replica) == known(restored(replica))
+
+
+async def test_a_ledger_that_stands_still_does_not_hold_up_the_end(store, history, monkeypatch):
+    monkeypatch.setattr(writing, "END_SECONDS", 0.0)
+    monkeypatch.setattr(writing, "EVERY", 1)
+    written = Snapshots(store, whole([*history, *sequenced([f.pod_observed("late")] * 4_001)[-1:]]))
+    written.offer()
+    await written.end()
+
+    assert 0 == last(store.select, writing.reader_of(whole(history)))
