@@ -28,6 +28,7 @@ import msgspec
 from bus.amounts import ContainerResources, PodResources
 from bus.clock import format_stamp
 from bus.envelope import Event
+from bus.events.constraints import PodConstraints
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner, PodObserved, PodVanished, encoded_resources
@@ -300,6 +301,7 @@ def pod_event(seen: Seen) -> Event:
         labels=_kept(life),
         resources=_resources(life),
         limits=_limits(life.job.shape),
+        constraints=_CONSTRAINTS,
     )
     return _event(fact, life.uid, seen.time_us)
 
@@ -339,6 +341,8 @@ def _kept(life: Life) -> dict[str, str]:
     }
 
 
+#: What the volumes of each pod demand of its node.
+_CONSTRAINTS = msgspec.Raw(msgspec.json.encode(PodConstraints(claims=("datasets",))))
 _prepared: dict[tuple[int, bool], msgspec.Raw] = {}
 
 
