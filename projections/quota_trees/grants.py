@@ -42,7 +42,8 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,
         fact.types, number, asked_us, is_alone, is_same, fact.verdict == "adopted", version,
-        reshaped, _named(before.owners if before else (), fact.owner),
+        # Who is let go by its owner is that one's again if the change does not land.
+        reshaped, _named(before.owners if before else (), fact.owner if fact.left is None else ""),
         # It stays so: what is deleted comes to its end.
         before is not None and before.is_leaving,
     )  # fmt: skip

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+Amounts = Mapping[str, int]
+
 
 def prefixes(key: str) -> Iterator[str]:
     """``key`` and every shorter key that ends before one of its dots, longest first.
@@ -57,6 +59,9 @@ UNNAMED = "?"
 #: In a sum of :func:`counted`: how many of it were reviewed, and not seen yet.
 EXPECTED = "#"
 
+#: Marks, in a sum of :func:`counted`, what pods have whose deletion was asked for: others may be made in their place.
+ENDING = "!"
+
 
 def counted(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
     """What one pod counts in the sum of its owner's pods: what it charges by the models that it names itself.
@@ -71,9 +76,17 @@ def counted(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, in
     return found
 
 
+_MARKS = (UNNAMED, EXPECTED, ENDING)
+
+
+def ending(counts: Mapping[str, int]) -> dict[str, int]:
+    """What pods have of a sum whose deletion was asked for."""
+    return {key[1:]: amount for key, amount in counts.items() if key[0] == ENDING}
+
+
 def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int]:
     """What a sum of :func:`counted` charges, by key, below an owner with these ``types``."""
-    found = {key: n for key, n in counts.items() if key[0] not in (UNNAMED, EXPECTED)}
+    found = {key: n for key, n in counts.items() if key[0] not in _MARKS}
     for key, amount in counts.items():
         if not key.startswith(UNNAMED):
             continue
@@ -84,3 +97,27 @@ def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int
                     found[touched] = found.get(touched, 0) + amount
     # More than a journal holds is more than any limit.
     return {key: min(n, MOST) for key, n in found.items()}
+
+
+def largest(*amounts: Amounts) -> Amounts:
+    """The largest amount of each key."""
+    given = [one for one in amounts if one]
+    if len(given) < 2:
+        return given[0] if given else {}
+    found = dict(given[0])
+    for one in given[1:]:
+        for key, amount in one.items():
+            if amount > found.get(key, 0):
+                found[key] = amount
+    return found
+
+
+def replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
+    """A sum with ``after`` in the place of ``before``."""
+    if before == after:
+        return total
+    found = dict(total)
+    for sign, amounts in ((-1, before), (1, after)):
+        for key, amount in amounts.items():
+            found[key] = found.get(key, 0) + sign * amount
+    return {key: amount for key, amount in found.items() if amount}

@@ -12,7 +12,8 @@ from bus.events.admissions import Child
 from bus.events.pods import Owner
 from bus.kube import kinds
 from projections.cluster import POD
-from projections.quota_trees.keys import counted, summed
+from projections.quota_trees.keys import charged, ending, largest, summed
+from reactors.admission.coverage import counts_of
 from reactors.admission.lives import DEPTH, Undo
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.owners import Controllers, collects, controller_of, is_open
@@ -61,7 +62,7 @@ class Children:
             return None
         metadata = (review.object or {}).get("metadata") or {}
         version = str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
-        counts = counted(ask.demand, types_of(ask.labels))
+        counts = counts_of(kind, ask)
         return Below(owner, Child(kind, name, uid, version, owner.uid, counts))
 
     def _is_owners(self, review: Review, kind: str, uid: str, owner: Owner) -> bool:
@@ -75,15 +76,18 @@ class Children:
         return bool(answers) and (is_open(owner.kind, kind) or is_there)
 
     def rises(self, below: Below) -> bool:
-        """Whether it would count more than what was seen of it."""
-        uid, coverage = below.child.uid, self._view.coverage
+        """Whether it would count more below this owner than what was seen of it there."""
+        uid, lives = below.child.uid, self._view.coverage.lives
         if not below.child.version:
             return True
+        if lives.above(uid) != below.owner.uid:
+            # What its owner adopts brings along what lives below it.
+            return below.is_pod or bool(below.child.counts or lives.total(uid))
         if below.is_pod:
-            known = coverage.lives.pod(uid)
+            known = lives.pod(uid)
         else:
             found = self._view.objects.get(uid)
-            known = counted(found.ask.demand, types_of(found.labels)) if found else None
+            known = counts_of(found.kind, found.ask) if found else None
         return known is None or any(n > known.get(key, 0) for key, n in below.child.counts.items())
 
     def holder(self, uid: str) -> Holder | None:
@@ -142,6 +146,24 @@ class Children:
         lives = self._view.coverage.lives
         sums = lives.pods(holder.uid) if below.is_pod else lives.total(holder.uid)
         return summed(sums, holder.types)
+
+    def most(self, below: Below, holder: Holder) -> dict[str, int] | None:
+        """What may live below the holder with pods that other processes let pass, too; None where nobody can say.
+
+        Those were not seen yet. Controllers make no more pods than their objects ask for, beside those that end.
+        """
+        if not below.is_pod:
+            return self.need(below, holder)
+        lives, types, maker = self._view.coverage.lives, holder.types, below.owner.uid
+        wants = charged(holder.demand, types)
+        asked = wants if maker == holder.uid else summed(lives.asked(maker), types)
+        there = lives.pods(maker)
+        ends = summed(ending(there), types)
+        if any(n - ends.get(key, 0) > asked.get(key, 0) for key, n in summed(there, types).items()):
+            return None
+        total = largest(wants, summed(lives.total(holder.uid), types))
+        ends = summed(ending(lives.pods(holder.uid)), types)
+        return {key: n + ends.get(key, 0) for key, n in total.items()}
 
     def orphaned(self, review: Review, kind: str, uid: str) -> Holder | None:
         """The owner from which the garbage collector takes its children, before it is deleted without them.

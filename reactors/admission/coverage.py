@@ -19,11 +19,13 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
+from bus.kube.kinds import Ask
+from projections import timelines
 from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
-from projections.quota_trees.shape import ANY_OWNER, Grant, Node
+from projections.quota_trees.shape import ANY_OWNER, LANDED_US, Grant, Node
 from reactors.admission.lives import DEPTH, Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object, Objects
@@ -68,6 +70,7 @@ class SavedCoverage(msgspec.Struct):
     lives: SavedLives
     _waiting: dict[str, set[str]]
     _since_us: dict[str, int]
+    _let_go: dict[str, tuple[str, str, int]]
     _own_gone: dict[str, None]
 
 
@@ -85,6 +88,8 @@ class Coverage(Part):
         self._waiting: dict[str, set[str]] = {}
         #: Since when each waits, oldest first.
         self._since_us: dict[str, int] = {}
+        #: By uid: (owner, version, until when) of what is let go by an owner that is deleted without it, and was not seen since.
+        self._let_go: dict[str, tuple[str, str, int]] = {}
         #: Objects that are gone and were charged themselves, though they named a controller.
         self._own_gone: dict[str, None] = {}
 
@@ -94,16 +99,19 @@ class Coverage(Part):
         """An object was seen, and kept by the view."""
         if self._charges is None:
             return
+        self._landed(found)
         if is_covering(found.owner) and self.answers(found.owner, found.namespace) is None:
             self._wait(found.uid, found.owner, found.seen_us)
         if found.kind != POD:
-            is_below = is_covering(found.owner)
-            ask = counted(found.ask.demand, types_of(found.labels)) if is_below else {}
+            ask = counts_of(found.kind, found.ask) if is_covering(found.owner) else {}
             self.lives.see(found.uid, ask, found.version)
             self.arrived(found.uid)
 
     def decided(self, fact: AdmissionDecided, time_us: int) -> None:
         """A decision was stored: a child for which it raised its owner's charge may land, whoever reviewed it."""
+        if fact.left is not None:
+            self._let_go.pop(fact.uid, None)
+            self._let_go[fact.uid] = (fact.left.uid, fact.resource_version, time_us + LANDED_US)
         self.charged(fact.uid)
         if fact.left is not None and fact.kind == POD:
             # It counts for itself before it is seen without its owner.
@@ -124,6 +132,7 @@ class Coverage(Part):
     def pod(self, pod: Pod) -> bool:
         """A pod was seen. Whether it is a workload itself: nobody answers for it, or it is not known yet who does."""
         owner, uid = pod.owner, pod.uid
+        self._landed(pod)
         if owner is None or not (is_covering(owner) or owner.kind == NODE):
             self.lives.drop_pod(uid)
             return True
@@ -134,12 +143,20 @@ class Coverage(Part):
             self.lives.drop_pod(uid)
             return True
         if pod.is_ended:
-            self.lives.end_pod(uid)
+            self.lives.drop_pod(uid)
         elif owner.kind != NODE:
-            self.lives.see_pod(uid, owner.uid, _counts(pod), pod.version, pod.seen_us)
+            self.lives.see_pod(
+                uid, owner.uid, _counts(pod), pod.version, pod.seen_us, is_ending=pod.is_terminating
+            )
         if answers is None:
             self._wait(uid, owner, pod.seen_us)
         return answers is None
+
+    def _landed(self, found: Object) -> None:
+        """An update is reviewed for one version, and lands on that one or is reviewed again: this one did, or never will."""
+        let_go = self._let_go.get(found.uid)
+        if let_go is not None and timelines.precedes(let_go[1], 0, found.version, 0):
+            del self._let_go[found.uid]
 
     def _wait(self, uid: str, owner: Owner | None, time_us: int) -> None:
         assert owner is not None
@@ -182,6 +199,13 @@ class Coverage(Part):
     def expire(self, now_us: int) -> None:
         """Mark what waited long enough for its controller, and drop what cannot land any more."""
         self.lives.expire(now_us)
+        while self._let_go:
+            uid = next(iter(self._let_go))
+            if self._let_go[uid][2] > now_us:
+                break
+            del self._let_go[uid]
+            self.charged(uid)
+            self._view.changed.add(uid)
         while self._since_us:
             uid = next(iter(self._since_us))
             if self._since_us[uid] + RESOLVE_US > now_us:
@@ -220,7 +244,9 @@ class Coverage(Part):
             if not self.is_known(uid):
                 return ""
             above = self.parent_of(uid)
-            if not above or (not self.is_known(above) and uid not in self._since_us):
+            # What was admitted in its own right is charged itself until its owner is seen.
+            waits = uid in self._since_us and self.grant(uid) is None
+            if not above or not (self.is_known(above) or waits):
                 return uid
             uid = above
         return ""
@@ -243,7 +269,11 @@ class Coverage(Part):
 
         What had none then was adopted by a controller since, which makes one less for it.
         """
-        if self._charges is None or is_open(owner.kind, kind):
+        if self._charges is None:
+            return False
+        if (let_go := self._let_go.get(uid)) is not None and let_go[0] == owner.uid:
+            return True
+        if is_open(owner.kind, kind):
             return False
         return (uid in self._own_gone and uid not in self._view.objects) or any(
             g.number and not {owner.uid, ANY_OWNER}.isdisjoint(g.owners)
@@ -269,6 +299,11 @@ def names_owner(event: Event) -> bool:
     """Whether a decision may concern an owner or what hangs below one. Most do not, and need not be decoded for that."""
     # In texts quotes are escaped, so these stand only where a field has them.
     return b'"owner":' in event.body or b'"child":' in event.body or b'"left":' in event.body
+
+
+def counts_of(kind: str, ask: Ask) -> dict[str, int]:
+    """What an object counts below its owner. Pods and who is charged name models: any user may label what is between."""
+    return counted(ask.demand, types_of(ask.labels) if kind == POD else {})
 
 
 def _counts(pod: Pod) -> Mapping[str, int]:

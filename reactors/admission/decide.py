@@ -17,8 +17,8 @@ import msgspec
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
 from projections.quota_trees import Node, TreeOverlay, charged
+from projections.quota_trees.keys import largest
 from projections.quota_trees.shape import ELASTIC
-from reactors.admission.lives import largest
 
 #: Why a charge is taken back whose asker never heard of it.
 UNANSWERED = "unanswered"
@@ -81,7 +81,8 @@ def decide(
 
     ``refusal``: a reason that was found before any quota was asked.
 
-    Reasons: ``fits``; ``fewer`` (nothing rises); ``raised`` (an owner's charge, for one more child);
+    Reasons: ``fits``; ``fewer`` (nothing rises); ``raised`` (an owner's charge, for one more child); ``covered`` (it has room
+    for that child already);
     ``over-quota`` and ``budget-exhausted`` with the
     keys that refuse as deficits; ``quota-unknown``; ``quota-unready`` (declared, not seen in the
     cluster yet: ask again); ``quota-invalid`` (its object cannot be used); ``quota-not-yours``;
@@ -106,7 +107,7 @@ def decide(
     rises = {k: n - held.get(k, 0) for k, n in wanted.items() if n > held.get(k, 0)}
     charge = {**held, **{key: wanted[key] for key in rises}}
     if request.child is not None and not rises:
-        return _answer(draft, request, "admitted", "raised", charge)
+        return _answer(draft, request, "admitted", "covered", charge)
     if not rises:
         return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
     deficits = _spent(draft, node, request, now_us)

@@ -20,10 +20,10 @@ from bus.events.admissions import AdmissionDecided, Basis, Child, QuotaDeclared
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees import Tree, TreeOverlay
-from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import BUSINESS, ELASTIC, LANDED_US
 from reactors.admission.batching import DecisionBatcher
 from reactors.admission.children import Below, Children, Holder
+from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide, decide_review
 from reactors.admission.declare import Proposal, declare, declare_elastic
@@ -152,7 +152,7 @@ class Handler:
             return self._unseen(review, scale)
         asks = kinds.scaled(found.ask, scale.replicas)
         if found.owner is not None and self._view.coverage.covered(found) is not False:
-            counts = counted(asks.demand, types_of(found.labels))
+            counts = counts_of(kind.kind, asks)
             child = Child(
                 kind.kind, found.name, found.uid, version_of(review), found.owner.uid, counts
             )
@@ -194,7 +194,8 @@ class Handler:
     async def _below(self, below: Below, review: Review) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
-        Else that is raised, as an ask of the owner. Where the owner was not seen yet, it was reviewed a moment ago
+        Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its
+        journal has them in one order. Where the owner was not seen yet, it was reviewed a moment ago
         itself; what a controller makes below it counts, and is charged when it is seen.
         """
         if not self._children.rises(below):
@@ -207,8 +208,8 @@ class Handler:
             if review.dry_run:
                 undo()
             return Answer(True, "owner-unseen")
-        need = self._children.need(below, holder)
-        if holder.where is None or self._holds(holder, need):
+        most = self._children.most(below, holder)
+        if holder.where is None or (most is not None and self._holds(holder, most)):
             if review.dry_run or holder.where is None:
                 undo()
             return Answer(True, "covered") if holder.where is not None else ALLOWED

@@ -14,16 +14,15 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 
 from projections import timelines
 from projections.engine.parts import Part
-from projections.quota_trees.keys import EXPECTED
+from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest, replaced
 from projections.quota_trees.shape import LANDED_US
 
-Amounts = Mapping[str, int]
 Undo = Callable[[], None]
 _NOTHING: Amounts = {}
 
@@ -65,10 +64,21 @@ class _Pod(msgspec.Struct, gc=False, eq=False):
     until_us: int = 0
     #: The newest complete list that showed it so; 0 = none did.
     listed_us: int = 0
+    #: Its deletion was asked for.
+    is_ending: bool = False
+    #: Uid of the owner that it was seen with, while a review lets it have another one.
+    former: str = ""
+
+    @property
+    def live(self) -> Amounts:
+        """What it counts among the live pods."""
+        if not self.is_ending:
+            return self.amounts
+        return {**self.amounts, **{ENDING + k: n for k, n in self.amounts.items() if k != EXPECTED}}
 
 
 class SavedPod(msgspec.Struct):
-    """What a snapshot holds of a pod. ``node``: the uid of what it is below."""
+    """What a snapshot holds of a pod: as :class:`_Pod`, but for the uid of what it is below."""
 
     uid: str
     node: str
@@ -78,6 +88,8 @@ class SavedPod(msgspec.Struct):
     seen_us: int
     until_us: int
     listed_us: int
+    is_ending: bool
+    former: str
 
 
 class SavedLives(msgspec.Struct):
@@ -107,25 +119,21 @@ class Lives(Part):
     def saved(self) -> SavedLives:
         """What a snapshot holds."""
         pods = [
-            SavedPod(
-                uid, pod.node.uid, dict(pod.amounts), dict(pod.seen), pod.version, pod.seen_us, pod.until_us,
-                pod.listed_us,
-            )
+            SavedPod(uid, pod.node.uid, *msgspec.structs.astuple(pod)[1:])
             for bucket in self._pods.values()
             for uid, pod in bucket.items()
-        ]  # fmt: skip
+        ]
         return SavedLives([*self._nodes.values()], pods, [*self._expected])
 
     def restore(self, saved: SavedLives) -> None:
         """Become what was saved, in a new one. Pods that are written alike share what they count."""
         self._nodes = {node.uid: node for node in saved.nodes}
         self._expected.extend(saved._expected)
-        alike: dict[tuple[tuple[str, int], ...], Amounts] = {}
+        alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for one in saved.pods:
-            amounts = alike.setdefault(tuple(one.amounts.items()), one.amounts)
-            seen = alike.setdefault(tuple(one.seen.items()), one.seen)
-            node = self._nodes[one.node]
-            pod = _Pod(node, amounts, seen, one.version, one.seen_us, one.until_us, one.listed_us)
+            one.amounts = alike.setdefault(tuple(one.amounts.items()), one.amounts)
+            one.seen = alike.setdefault(tuple(one.seen.items()), one.seen)
+            pod = _Pod(self._nodes[one.node], *msgspec.structs.astuple(one)[2:])
             self._pods.setdefault(one.uid[:2], {})[one.uid] = pod
 
     # questions
@@ -136,9 +144,14 @@ class Lives(Part):
         return node.total if node is not None else _NOTHING
 
     def pods(self, uid: str) -> Amounts:
-        """What the live pods below an object ask for."""
+        """What the live pods below an object ask for; also how much of it ends (:func:`projections.quota_trees.keys.ending`)."""
         node = self._nodes.get(uid)
         return node.pods if node is not None else _NOTHING
+
+    def asked(self, uid: str) -> Amounts:
+        """What an object below an owner asks for itself."""
+        node = self._nodes.get(uid)
+        return largest(node.ask, node.expected) if node is not None else _NOTHING
 
     def pod(self, uid: str) -> Amounts | None:
         """What a live pod below an owner asks for; None for no such pod."""
@@ -199,8 +212,8 @@ class Lives(Part):
         Gives what undoes it.
         """
         node = self._nodes.get(uid) or self._node(uid)
+        former, before = node.parent, (node.expected, node.version, node.until_us)
         self._link(node, self._parent_of(uid) or parent)
-        before = (node.expected, node.version, node.until_us)
         node.version, node.until_us = version, now_us + LANDED_US
         self._expected.append((node.until_us, uid, False))
         self._say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
@@ -208,13 +221,23 @@ class Lives(Part):
         def undo() -> None:
             found = self._nodes[uid]
             expected, found.version, found.until_us = before
+            self._link(found, former)
             self._say(found, found.ask, expected)
 
         return undo
 
     # pods
 
-    def see_pod(self, uid: str, parent: str, amounts: Amounts, version: str, time_us: int) -> None:
+    def see_pod(
+        self,
+        uid: str,
+        parent: str,
+        amounts: Amounts,
+        version: str,
+        time_us: int,
+        *,
+        is_ending: bool = False,
+    ) -> None:
         """A live pod below ``parent`` was seen."""
         before = self._pods.get(uid[:2], {}).get(uid)
         is_known = before is not None and (before.version or before.seen_us)
@@ -223,14 +246,10 @@ class Lives(Part):
             if not timelines.precedes(before.version, before.seen_us, version, time_us):
                 return
         node = self._nodes.get(parent) or self._node(parent)
-        self._put(uid, _Pod(node, amounts, amounts, version, time_us))
-
-    def end_pod(self, uid: str) -> None:
-        """A pod has ended or is gone."""
-        self.drop_pod(uid)
+        self._put(uid, _Pod(node, amounts, amounts, version, time_us, is_ending=is_ending))
 
     def drop_pod(self, uid: str) -> None:
-        """A pod counts below no owner from now on."""
+        """A pod has ended or is gone, or counts below no owner from now on."""
         self._put(uid, None)
 
     def expect_pod(
@@ -243,15 +262,15 @@ class Lives(Part):
         before = self._pods.get(uid[:2], {}).get(uid)
         until_us = now_us + LANDED_US
         self._expected.append((until_us, uid, True))
-        amounts = {**amounts, EXPECTED: 1}
-        if before is None:
-            node = self._nodes.get(parent) or self._node(parent)
-            self._put(uid, _Pod(node, amounts, _NOTHING, until_us=until_us))
-        else:
+        node = self._nodes.get(parent) or self._node(parent)
+        pod = _Pod(node, {**amounts, EXPECTED: 1}, _NOTHING, until_us=until_us)
+        if before is not None:
             # It lands behind that version: what was written before says nothing of it.
-            after = largest(before.amounts, amounts)
-            known = version or before.version
-            self._put(uid, _Pod(before.node, after, before.seen, known, before.seen_us, until_us))
+            pod = _Pod(
+                node, largest(before.amounts, pod.amounts), before.seen, version or before.version, before.seen_us,
+                until_us, is_ending=before.is_ending, former=before.former or before.node.uid,
+            )  # fmt: skip
+        self._put(uid, pod)
 
         def undo() -> None:
             self._put(uid, before)
@@ -265,9 +284,14 @@ class Lives(Part):
             pod, node = self._pods.get(uid[:2], {}).get(uid), self._nodes.get(uid)
             # A later review of the same object has its own time.
             if is_pod and pod is not None and pod.until_us == until_us:
-                seen = _Pod(pod.node, pod.seen, pod.seen, pod.version, pod.seen_us)
+                above = pod.former or pod.node.uid
+                seen = _Pod(
+                    self._nodes.get(above) or self._node(above), pod.seen, pod.seen, pod.version, pod.seen_us,
+                    is_ending=pod.is_ending,
+                )  # fmt: skip
                 self._put(uid, seen if pod.seen_us else None)
             elif not is_pod and node is not None and node.until_us == until_us:
+                self._link(node, self._parent_of(uid))
                 self._say(node, node.ask, _NOTHING)
 
     def listed(
@@ -293,7 +317,7 @@ class Lives(Part):
                 known_us = max(pod.seen_us, pod.until_us)
                 is_late = known_us < listed_us and not exists(uid)
                 if is_covered and uid not in present and is_late:
-                    self.end_pod(uid)
+                    self.drop_pod(uid)
 
     # sums
 
@@ -341,15 +365,14 @@ class Lives(Part):
         if pod is not None:
             bucket[uid] = pod
             self._nodes.setdefault(pod.node.uid, pod.node)
-        held = before.amounts if before is not None else _NOTHING
         if before is not None and pod is not None and before.node is pod.node:
-            if held != pod.amounts:
-                self._add(pod.node.uid, held, pod.amounts, held, pod.amounts, 0)
+            if (before.amounts, before.is_ending) != (pod.amounts, pod.is_ending):
+                self._add(pod.node.uid, before.amounts, pod.amounts, before.live, pod.live, 0)
             return
         if pod is not None:
-            self._add(pod.node.uid, _NOTHING, pod.amounts, _NOTHING, pod.amounts, 1)
+            self._add(pod.node.uid, _NOTHING, pod.amounts, _NOTHING, pod.live, 1)
         if before is not None:
-            self._add(before.node.uid, held, _NOTHING, held, _NOTHING, -1)
+            self._add(before.node.uid, before.amounts, _NOTHING, before.live, _NOTHING, -1)
 
     def _add(
         self, uid: str, before: Amounts, after: Amounts, pods: Amounts, live: Amounts, count: int
@@ -359,8 +382,8 @@ class Lives(Part):
         node.children += count
         for _ in range(DEPTH):
             weight = node.weight
-            node.total = _replaced(node.total, before, after)
-            node.pods = _replaced(node.pods, pods, live)
+            node.total = replaced(node.total, before, after)
+            node.pods = replaced(node.pods, pods, live)
             self._mark(node.uid)
             before, after = weight, node.weight
             if not node.parent or (before == after and pods == live):
@@ -375,26 +398,3 @@ class Lives(Part):
         del self._nodes[node.uid]
         if node.parent:
             self._add(node.parent, _NOTHING, _NOTHING, _NOTHING, _NOTHING, -1)
-
-
-def largest(*amounts: Amounts) -> Amounts:
-    """The largest amount of each key."""
-    given = [one for one in amounts if one]
-    if len(given) < 2:
-        return given[0] if given else _NOTHING
-    found = dict(given[0])
-    for one in given[1:]:
-        for key, amount in one.items():
-            if amount > found.get(key, 0):
-                found[key] = amount
-    return found
-
-
-def _replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
-    if before == after:
-        return total
-    found = dict(total)
-    for sign, amounts in ((-1, before), (1, after)):
-        for key, amount in amounts.items():
-            found[key] = found.get(key, 0) + sign * amount
-    return {key: amount for key, amount in found.items() if amount}

@@ -33,10 +33,9 @@ from bus.events.admissions import (
 )
 from projections import timelines
 from projections.quota_trees import Grant, Node, TreeOverlay, charged
-from projections.quota_trees.keys import summed
+from projections.quota_trees.keys import largest, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.decide import Request, adopt, covers
-from reactors.admission.lives import largest
 from reactors.admission.mapping import SEEN
 
 
@@ -110,7 +109,7 @@ def settle(
     if evidence.is_held:
         return []
     is_leaving = any(grant.is_leaving for grant in held)
-    adopted = _adopted(draft, evidence, read) if not is_leaving else None
+    adopted = _adopted(draft, evidence, read, is_leaving=is_leaving)
     releases = [
         release
         for grant in _after(held, adopted)
@@ -122,10 +121,12 @@ def settle(
     return _facts(draft, adopted, releases, _recorded(evidence, read, proven))
 
 
-def _adopted(draft: TreeOverlay, seen: Seen, read: int) -> AdmissionDecided | None:
+def _adopted(
+    draft: TreeOverlay, seen: Seen, read: int, *, is_leaving: bool = False
+) -> AdmissionDecided | None:
     """The charge for an object, or for what lives below it, that was never admitted with that much."""
-    # What is gone asks for nothing itself, and what was let pass a moment ago is being charged by who let it pass.
-    demand = {} if seen.is_gone else seen.demand
+    # What is gone, or is about to be, asks for nothing itself; what was let pass a moment ago is charged by who let it pass.
+    demand = {} if seen.is_gone or is_leaving else seen.demand
     live = {} if seen.is_raised else summed(seen.live, seen.types)
     if not seen.quota or not (demand or live):
         return None

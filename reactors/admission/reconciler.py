@@ -128,17 +128,18 @@ class Reconciler:
                 if not await self._quota(name):
                     self._view.changed_quotas.add(name)
         await self._size()
-        for count, uid in enumerate(sorted(self._view.changed), 1):
-            with _taken(self._view.changed, uid):
-                await self._object(uid)
-            if not count % YIELD_EVERY:
-                await asyncio.sleep(0)
+        # These are few, and would wait behind all that others change meanwhile.
         for uid in sorted(self._absent):
             listed_us, read = self._absent[uid], self._journals.sequence
             live = self._view.coverage.lives.total(uid)
             await self._append(uid, Absent(uid, listed_us, live, self._is_raised(uid, live)), read)
             if self._absent[uid] == listed_us:
                 del self._absent[uid]
+        for count, uid in enumerate(sorted(self._view.changed), 1):
+            with _taken(self._view.changed, uid):
+                await self._object(uid)
+            if not count % YIELD_EVERY:
+                await asyncio.sleep(0)
 
     async def _quota(self, name: tuple[str, str]) -> bool:
         """Whether this quota is settled; False while its chain to the root was not seen."""

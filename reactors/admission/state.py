@@ -175,7 +175,7 @@ class AdmissionState(Part):
         lives, uid = self.coverage.lives, gone.uid
         if not is_list:
             # What a review let pass a moment ago outlives a list.
-            lives.end_pod(uid)
+            lives.drop_pod(uid)
         is_own = uid in self._own
         self._own.discard(uid)
         if is_own and isinstance(before, Pod):

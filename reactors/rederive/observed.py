@@ -75,7 +75,8 @@ def id_of(event: Event, fact: Fact) -> str:
 def is_true(fact: Fact, view: AdmissionState) -> bool:
     """Whether ``view``, which read as much of the history, shows what the entry says that was seen, as far as it still can."""
     if isinstance(fact, AdmissionDecided):
-        return _shows(view, fact.uid, fact.kind, fact.quota, fact.demand)
+        # What is deleted without its children asks for nothing itself, whatever it says.
+        return _shows(view, fact.uid, fact.kind, fact.quota, fact.demand or None)
     if isinstance(fact, TreeMetered):
         return fact.total == dict(sorted(capacity(view.state.current_nodes()).items()))
     if isinstance(fact, QuotaDeclared):
@@ -91,12 +92,14 @@ def is_true(fact: Fact, view: AdmissionState) -> bool:
     return _shows(view, uid, "", evidence.quota, evidence.demand)
 
 
-def _shows(view: AdmissionState, uid: str, kind: str, quota: str, demand: dict[str, int]) -> bool:
-    """Whether an object is charged to ``quota`` and asks for ``demand``; True where it is not known as a workload itself."""
+def _shows(
+    view: AdmissionState, uid: str, kind: str, quota: str, demand: dict[str, int] | None
+) -> bool:
+    """Whether an object is charged to ``quota`` and asks for ``demand``, None = for any; True where it is no known workload."""
     found = view.objects.get(uid)
     if found is None:
         return True
     where = view.counted(found.labels, found.namespace)
     # Limits of a pod are those that were asked.
-    is_same = POD in (kind, found.kind) or found.ask.demand == demand
+    is_same = POD in (kind, found.kind) or demand is None or found.ask.demand == demand
     return is_same and (where.quota if where is not None else "") == quota

@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from projections.quota_trees.keys import counted, summed
+from projections.quota_trees.keys import counted, ending, largest, summed
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.lives import DEPTH, Lives, largest
+from reactors.admission.lives import DEPTH, Lives
 from reactors.admission.state import AdmissionState
 from tests import factories as f
 from tests.thorough import tries
@@ -20,7 +20,6 @@ STEPS = st.lists(
         st.tuples(st.just("leave"), st.sampled_from(OBJECTS)),
         st.tuples(st.just("pod"), st.sampled_from(PODS), st.sampled_from(OBJECTS), st.integers(1, 3)),
         st.tuples(st.just("end"), st.sampled_from(PODS)),
-        st.tuples(st.just("drop"), st.sampled_from(PODS)),
         st.tuples(st.just("list"), st.sets(st.sampled_from(PODS))),
     ),
     max_size=30,
@@ -65,7 +64,7 @@ def test_sums_are_those_of_a_count(steps):
             assert dict(lives.total(uid)) == plain.total(uid), (step, uid)
             assert lives.pods(uid).get("cpu", 0) == plain.running(uid), (step, uid)
     for uid in PODS:
-        lives.end_pod(uid)
+        lives.drop_pod(uid)
     for uid in OBJECTS:
         lives.leave(uid)
     assert not any(lives.has(uid) for uid in OBJECTS), "nothing is held of what is gone"
@@ -90,9 +89,9 @@ def apply(step, version, lives, plain, wanted):
         uid, parent, size = given
         plain.pods[uid] = (parent, size)
         lives.see_pod(uid, parent, {"cpu": size}, str(version), version)
-    elif what in ("end", "drop"):
+    elif what == "end":
         plain.pods.pop(given[0], None)
-        (lives.end_pod if what == "end" else lives.drop_pod)(given[0])
+        lives.drop_pod(given[0])
     else:
         for uid in PODS:
             if uid not in given[0] and uid in plain.pods:
@@ -114,6 +113,21 @@ def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undo
     assert lives.pods("j")["cpu"] == 9, "that was before"
     lives.expire(10 + LANDED_US)
     assert dict(lives.pods("j")) == {"cpu": 3}
+
+
+def test_what_ends_is_said_beside_what_lives():
+    lives = Lives({"set": "web", "web": ""}.__getitem__, lambda uid: None)
+    lives.see("set", {"cpu": 4}, "1")
+    lives.see_pod("p1", "set", {"cpu": 3}, "2", 2)
+    lives.see_pod("p2", "set", {"cpu": 2}, "3", 3, is_ending=True)
+    lives.see_pod("p1", "set", {"cpu": 3}, "4", 4, is_ending=True)
+    lives.expect_pod("p2", "set", {"cpu": 6}, "3", 5)
+
+    assert (lives.pods("web")["cpu"], ending(lives.pods("web"))) == (9, {"cpu": 9})
+    assert (lives.total("web")["cpu"], ending(lives.total("web"))) == (9, {})
+    for uid in ("p1", "p2"):
+        lives.drop_pod(uid)
+    assert not ending(lives.pods("web"))
 
 
 class Nothing:

@@ -1,0 +1,66 @@
+"""Pods below one owner that several webhook processes are asked about at once: none of them has seen what another let pass."""
+
+import pytest
+
+from tests.reactors.below import CONTROLLER, ask, begin, show
+from tests.reactors.cluster import QUOTA, Cluster
+
+BY = {"by": ("ReplicaSet", "web-1"), "user": CONTROLLER}
+
+
+@pytest.fixture
+async def webhooks():
+    """Two processes of one history."""
+    async with Cluster() as one, Cluster(one.transport) as other:
+        other.clock = one.clock
+        await one.see_quota("team", {"limits.cpu": 6000})
+        await begin(one, "Deployment", "web", 2, 3)
+        await begin(one, "ReplicaSet", "web-1", 2, 3, by=("Deployment", "web"), user=CONTROLLER)
+        yield one, other
+
+
+async def asked(webhooks):
+    """The answers to three pods of a ReplicaSet, by turns, before any of them is seen."""
+    for one in webhooks:
+        await one.settled()
+    return [
+        (await ask(webhooks[number % 2], "Pod", f"new-{number}", 2, **BY)).reason
+        for number in range(3)
+    ]
+
+
+async def test_pods_that_a_replica_set_asks_for_pass_without_an_entry(webhooks):
+    """However they are dealt to processes, there are no more of them than that."""
+    entries = len(webhooks[0].said("decided"))
+
+    assert await asked(webhooks) == ["covered"] * 3
+    assert len(webhooks[0].said("decided")) == entries
+
+
+async def test_beside_one_that_ends_pods_pass_in_one_order(webhooks):
+    """A pod that the ReplicaSet adopted ends when it likes, and is replaced at once: three more and that one are too many."""
+    by = {"by": ("ReplicaSet", "web-1")}
+    deletion = "2026-01-01T00:00:00Z"
+    await show(webhooks[0], "Pod", "old", 1, **by, deletion=deletion)
+
+    assert await asked(webhooks) == ["covered", "covered", "over-quota"]
+    assert webhooks[0].used() == 6000
+
+
+async def test_pods_beyond_what_was_seen_to_be_asked_for_are_written_down(webhooks):
+    """The ReplicaSet was scaled, and no process has seen that yet."""
+    await show(webhooks[0], "ReplicaSet", "web-1", 2, 1, by=("Deployment", "web"))
+    entries = len(webhooks[0].said("decided"))
+
+    assert await asked(webhooks) == ["covered"] * 3
+    [written] = webhooks[0].said("decided")[entries:]
+    assert (written["reason"], written["child"]["name"]) == ("covered", "new-2")
+
+
+async def test_a_model_that_a_user_writes_on_a_covered_object_is_charged_to_nobody(webhooks):
+    """Its pods ask for none; the charge stayed for as long as the label did."""
+    cluster = webhooks[0]
+    types = {QUOTA: "team", f"{QUOTA}/cpu-type": "A4"}
+    await show(cluster, "ReplicaSet", "web-1", 2, 3, by=("Deployment", "web"), labels=types)
+
+    assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (6000, 0)
