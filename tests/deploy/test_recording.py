@@ -111,7 +111,9 @@ def test_every_decision_in_it_is_derived_again(data, capsys):
 
     assert told["decisions"] > 10
     assert told["releases"] > 10
+    assert min(told["reviews"], told["observed"]) > 100
     assert not told["decisions_by_other_rules"]
+    assert {"metered"} == told["entries_passed_over"].keys()
 
 
 JOB = """
