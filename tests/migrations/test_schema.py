@@ -4,6 +4,7 @@ import threading
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 
@@ -186,8 +187,7 @@ for now, then in (
 def test_the_versions_of_a_ledger_written_before_are_taken_over(made, numbers, taken_over):
     schema.upgrade(made)
     with made.begin() as connection:
-        connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0012'")
-        connection.exec_driver_sql("DROP TABLE snapshots")
+        command.downgrade(schema._config(connection), "0012")
         row = ("ledger", numbers, "s", 1, 1, 0, b"", b"", 0)
         connection.execute(checkpoints.insert().values(row))
 
