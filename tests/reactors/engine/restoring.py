@@ -79,9 +79,14 @@ def known_to(readers):
 def archived_in(path, history):
     """A new ledger with nothing but the archive of ``history``."""
     store = Store(engine(f"sqlite:///{path}"))
+    archive(store, history)
+    store.close()
+    return path
+
+
+def archive(store, history):
+    """Make the tables of an empty ledger, and archive ``history`` in it."""
     upgrade(store.engine)
     before = store.checkpoint(MODEL.version)
     before = msgspec.structs.replace(before, stream="HISTORY", stream_created_us=1)
     store.commit(history, Changes(), before)
-    store.close()
-    return path

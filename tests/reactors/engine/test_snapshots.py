@@ -26,6 +26,7 @@ from reactors.engine.runner import Runner
 from reactors.engine.snapshots import Snapshots, at
 from tests import factories as f
 from tests.projections.worlds import events_of, worlds
+from tests.reactors.engine.restoring import archive as archive_in
 from tests.reactors.engine.restoring import archived_in, folded, known, readers_of, restored
 from tests.recording import recorded
 from tests.scenario import Clock
@@ -171,6 +172,20 @@ def test_any_place_is_the_nearest_snapshot_before_it_and_the_archive_after(
 
     assert after == max(place for place in (0, 1_000, 3_000) if place <= sequence)
     assert known(whole(history[:sequence])) == known(replica)
+
+
+@pytest.mark.postgres
+def test_it_is_the_same_on_postgresql(postgres_url, history):
+    made = Store(engine(postgres_url))
+    archive_in(made, history[:500])
+    assert snapshot(made, history, 300)
+    assert snapshot(made, history, 400)
+
+    after, replica = begun(made, history[:500])
+
+    assert 400 == after
+    assert known(whole(history[:500])) == known(replica)
+    made.close()
 
 
 WRONG = {
