@@ -101,8 +101,19 @@ def pod_spec(secret):
     }
 
 
+def placing(secret):
+    """What decides about placing a pod is listed (docs/scheduling.md), and is plain; secrets are in all beside it."""
+    return {
+        "nodeSelector": {"pool": "gpu"},
+        "tolerations": [{"key": "k", "value": "v", "tolerationSeconds": 9, secret(): secret()}],
+        "schedulingGates": [{"name": "gate", secret(): secret()}],
+        "affinity": {secret(): secret()},
+        "resourceClaims": [{"name": secret(), "resourceClaimName": secret()}],
+    }
+
+
 def metadata(secret, kind, number):
-    """Identity in plain text, secrets in all else."""
+    """Identity in plain text, secrets in all else; all labels of nodes are listed, and are plain."""
     manifest = {"spec": {"env": secret(), "data": base64.b64encode(secret().encode()).decode()}}
     found = {
         "uid": f"{kind}-{number}",
@@ -123,7 +134,9 @@ def metadata(secret, kind, number):
         "selfLink": secret("/{}"),
         secret(): secret(),
     }
-    return found if kind in ("nodes", "namespaces") else {**found, "namespace": "team-a"}
+    if kind == "nodes":
+        return found | {"labels": {"bursar.io/team": "vision", "pool": "gpu"}}
+    return found if kind == "namespaces" else {**found, "namespace": "team-a"}
 
 
 def pod_status(secret, spec):
@@ -160,10 +173,11 @@ def thing(secret, kind, number):
     """An object of a kind, as an API server has it."""
     found = {"kind": kind, "metadata": metadata(secret, kind, number), secret(): secret.some()}
     if kind == "pods":
-        spec = pod_spec(secret)
+        spec = pod_spec(secret) | placing(secret)
         return {**found, "spec": {**spec, "nodeName": "n"}, "status": pod_status(secret, spec)}
     if kind == "nodes":
-        spec = {"taints": [{"key": secret(), "value": secret(), "effect": "NoExecute"}]}
+        taint = {"key": "k", "value": "v", "effect": "NoExecute"}
+        spec = {"taints": [{**taint, "timeAdded": secret(), secret(): secret()}]}
         status = {
             "nodeInfo": secret.some(),
             "images": [{"names": [secret()]}],
