@@ -4,7 +4,7 @@ One row for each workload that was held, by uid. It waits from its creation unti
 and held again has more than one release. What is read here is a set: held observations, releases and returns, whatever
 their order.
 
-Source: item 3.
+Source: docs/queues.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Facts about queues: what a person ordered of somebody's place in one.
 
-Source: item 3.
+Source: docs/queues.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Quotas in `bursar status`: how many there are, and what stands in them that nobody admitted.
 
-Source: item 4: what passed while Bursar was away is shown, never silent.
+Source: docs/admission.md, When a part is away: what passed while Bursar was away is shown, never silent.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each advice is enough by itself: fewer replicas (the most that are admitted), or that much given back by others, or that much
 more in the quota. Nothing is guessed: a number of replicas is read and decided again, a limit is declared again.
 
-Source: item 5 (``bursar quota check``).
+Source: docs/admission.md, Ask (``bursar quota check``).
 """
 
 from __future__ import annotations

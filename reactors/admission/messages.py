@@ -3,7 +3,7 @@
 A refusal tells the asker's own namespace apart from all others, and names nobody else
 (docs/reliability.md: answers contain no other tenant's names).
 
-Source: item 3.
+Source: docs/admission.md, Reasons.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Each object counts for those behind it, as it would in ``kubectl apply``: what was admitted is charged in the draft, and a quota
 that was admitted is known but not seen yet, so what names it has to wait for a moment.
 
-Source: item 5 (``bursar quota check``).
+Source: docs/admission.md, Ask (``bursar quota check``).
 """
 
 from __future__ import annotations

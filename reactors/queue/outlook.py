@@ -3,7 +3,7 @@
 The estimate takes every deadline of what runs for its end, and everybody ahead for one who comes first: it is late rather than
 early, and there is none where what runs has no deadlines.
 
-Source: item 1.
+Source: docs/queues.md.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Who waits, who runs, and in which order they come. Pure.
 
-Source: item 1.
+Source: docs/queues.md.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ _PATH = re.compile(
 )
 _LINK = re.compile(r"\]\(([^)#:]+)(?:#[^)]*)?\)")
 _SOURCE = re.compile(r"\b((?:docs/|[A-Za-z./-]*/)?[A-Za-z-]+\.md)\b")
+#: A number of a list that is not in this repository.
+_NUMBERED = re.compile(r"Source: (?:item|issue) \d+")
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -31,3 +33,13 @@ def test_no_docstring_cites_a_page_that_is_not_here():
     }
 
     assert [] == sorted((path, name) for path, name in cited if not (ROOT / name).exists())
+
+
+def test_no_docstring_cites_a_number_of_a_list_that_is_not_here():
+    cited = [
+        str(path.relative_to(ROOT))
+        for path in files(*PACKAGES)
+        if _NUMBERED.search(path.read_text())
+    ]
+
+    assert [] == cited
