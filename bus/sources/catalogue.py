@@ -1,4 +1,4 @@
-"""The sources that follow a cluster, one line each."""
+"""The sources that follow a cluster: one line each, and one for each governed kind."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from functools import partial
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from bus.kube.crds.quotas import KIND, PATH, PLURAL
-from bus.kube.kinds import Kind, table
+from bus.kube.kinds import Kind
+from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
 from bus.sources import namespaces, nodes, pods, priorities, quotas, workloads
 
@@ -27,32 +28,23 @@ PRIORITIES = Source(
 )
 
 
-def _workloads(kind: Kind, *, is_optional: bool = False) -> Source:
-    translate = partial(workloads.translate, kind=kind)
+#: Groups that every API server serves; the others come with what is installed.
+_BUILT_IN = frozenset({"apps", "batch"})
+
+
+def _workloads(kind: Kind) -> Source:
     return Source(
         kind.resource,
         kind.path,
-        translate,
+        partial(workloads.translate, kind=kind),
         list_fact=partial(ObjectsListed, kind=kind.kind),
         kind=kind.kind,
-        is_optional=is_optional,
+        is_optional=kind.group not in _BUILT_IN,
     )
 
 
-DEPLOYMENTS = _workloads(table.DEPLOYMENT)
-REPLICASETS = _workloads(table.REPLICASET)
-STATEFULSETS = _workloads(table.STATEFULSET)
-DAEMONSETS = _workloads(table.DAEMONSET)
-JOBS = _workloads(table.JOB)
-CRONJOBS = _workloads(table.CRONJOB)
-ROLLOUTS = _workloads(table.ROLLOUT, is_optional=True)
-TFJOBS = _workloads(table.TFJOB, is_optional=True)
-PYTORCHJOBS = _workloads(table.PYTORCHJOB, is_optional=True)
-MPIJOBS = _workloads(table.MPIJOB, is_optional=True)
-NOTEBOOKS = _workloads(table.NOTEBOOK, is_optional=True)
-RAYCLUSTERS = _workloads(table.RAYCLUSTER, is_optional=True)
-RAYJOBS = _workloads(table.RAYJOB, is_optional=True)
-JOBSETS = _workloads(table.JOBSET, is_optional=True)
+#: By kind.
+WORKLOADS = {kind.kind: _workloads(kind) for kind in GOVERNED if kind is not POD}
 
 
 def _quotas(name: str, path: str, kind: str) -> Source:
@@ -70,20 +62,7 @@ SOURCES = (
     NAMESPACES,
     NODES,
     PRIORITIES,
-    DEPLOYMENTS,
-    REPLICASETS,
-    STATEFULSETS,
-    DAEMONSETS,
-    JOBS,
-    CRONJOBS,
-    ROLLOUTS,
-    TFJOBS,
-    PYTORCHJOBS,
-    MPIJOBS,
-    NOTEBOOKS,
-    RAYCLUSTERS,
-    RAYJOBS,
-    JOBSETS,
+    *WORKLOADS.values(),
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
 )

@@ -11,15 +11,7 @@ from pathlib import Path
 from bus.clock import SystemClock
 from bus.kube.client import Access, connect
 from bus.kube.watch.reflector import Reflector
-from bus.sources.catalogue import (
-    BUSINESS_QUOTAS,
-    DEPLOYMENTS,
-    JOBS,
-    NAMESPACES,
-    NODES,
-    PODS,
-    REPLICASETS,
-)
+from bus.sources.catalogue import BUSINESS_QUOTAS, NAMESPACES, NODES, PODS, WORKLOADS
 from bus.waiting import beside
 from deploy.runtime.admission import serving
 from reactors.admission.coverage import POD
@@ -68,13 +60,13 @@ class Site:
         known = defaultdict(dict)
         for one in view.objects.values():
             known[one.kind][one.uid] = one.version
-        more = (REPLICASETS, NODES, PODS) if self.follows_pods else ()
+        more = (WORKLOADS["ReplicaSet"], NODES, PODS) if self.follows_pods else ()
         found = {
             # Pods have a list fact of their own, which names no kind; nobody waits for one of nodes or namespaces.
             (POD if source is PODS else source.kind or source.name): Reflector(
                 source, cluster, transport, clock, name=self.cluster, known=known[source.kind]
             )
-            for source in (NAMESPACES, BUSINESS_QUOTAS, DEPLOYMENTS, JOBS, *more)
+            for source in (NAMESPACES, BUSINESS_QUOTAS, WORKLOADS["Deployment"], WORKLOADS["Job"], *more)
         }  # fmt: skip
         async with AsyncExitStack() as stack:
             for reflector in found.values():

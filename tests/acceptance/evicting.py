@@ -18,11 +18,11 @@ from bus.kube.watch.contract import ReflectorSettings
 from bus.sources.catalogue import (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
-    JOBS,
     NAMESPACES,
     NODES,
     PODS,
     PRIORITIES,
+    WORKLOADS,
 )
 from deploy.runtime.reactors import acting
 from reactors.engine import runner
@@ -38,7 +38,7 @@ BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
 PODS_PATH = "/api/v1/namespaces/{}/pods"
 LABEL = "quota.scheduling.koordinator.sh/name"
 KEEP = {"quota.scheduling.koordinator.sh/preemptible": "false"}
-SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, ELASTIC_QUOTAS, NODES, JOBS, PODS)
+SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, ELASTIC_QUOTAS, NODES, WORKLOADS["Job"], PODS)
 QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
 
 SPEED = 20

@@ -8,7 +8,7 @@ from bus.clock import SystemClock
 from bus.kube.client import Access, connect
 from bus.kube.crds.manifests import manifest
 from bus.kube.watch.reflector import Reflector
-from bus.sources.catalogue import BUSINESS_QUOTAS, JOBS, NAMESPACES, PODS, PRIORITIES
+from bus.sources.catalogue import BUSINESS_QUOTAS, NAMESPACES, PODS, PRIORITIES, WORKLOADS
 from deploy.runtime.admission import serving
 from reactors.admitting import following
 from reactors.webhook.certificates import OwnCertificates
@@ -16,7 +16,7 @@ from reactors.webhook.registration import RegistrationSettings
 from reactors.webhook.server import ServerSettings
 from tests.cluster.processes import free_port
 
-SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, JOBS, PODS)
+SOURCES = (NAMESPACES, PRIORITIES, BUSINESS_QUOTAS, WORKLOADS["Job"], PODS)
 LABEL = "biz.group.resource.quota"
 QUOTAS = "/apis/bursar.io/v1alpha1/bizgroupresourcequotas"
 PATH = "/apis/batch/v1/namespaces/{}/jobs"

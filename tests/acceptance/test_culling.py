@@ -25,7 +25,7 @@ from bus.kube.watch.contract import ReflectorSettings
 from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.notebooks.prober import ProbeSettings
-from bus.sources.catalogue import NAMESPACES, NOTEBOOKS, PODS, STATEFULSETS
+from bus.sources.catalogue import NAMESPACES, PODS, WORKLOADS
 from bus.waiting import beside
 from deploy.runtime.reactors import acting
 from reactors.catalogue import REACTORS
@@ -160,7 +160,7 @@ async def bursar(plane, transport, policy=POLICY):
     async with AsyncExitStack() as stack:
         cluster = await connect(Access(str(plane.kubeconfig)))
         stack.push_async_callback(cluster.close)
-        for source in (PODS, NAMESPACES, STATEFULSETS, NOTEBOOKS):
+        for source in (PODS, NAMESPACES, WORKLOADS["StatefulSet"], WORKLOADS["Notebook"]):
             reflector = Reflector(
                 source, cluster, transport, SystemClock(), name="c", settings=QUICK
             )

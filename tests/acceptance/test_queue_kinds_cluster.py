@@ -11,7 +11,7 @@ import pytest
 from bus.events.admissions import AdmissionDecided, entries
 from bus.kube.kinds import QUEUE_ANNOTATION, table
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import JOBSETS, PYTORCHJOBS, RAYJOBS, TFJOBS
+from bus.sources.catalogue import WORKLOADS
 from reactors.effectors.release import object_path
 from tests.acceptance import queueing
 from tests.acceptance.queueing import LABEL, queued
@@ -22,7 +22,13 @@ from tests.cluster.plane import ControlPlane
 pytestmark = pytest.mark.kube
 
 CRDS = Path(__file__).parents[1] / "cluster" / "crds" / "queued.yaml"
-SOURCES = (*queueing.SOURCES, TFJOBS, PYTORCHJOBS, RAYJOBS, JOBSETS)
+SOURCES = (
+    *queueing.SOURCES,
+    WORKLOADS["TFJob"],
+    WORKLOADS["PyTorchJob"],
+    WORKLOADS["RayJob"],
+    WORKLOADS["JobSet"],
+)
 #: Pods of each workload; a pod has one core, which is all that the quota has room for.
 PODS_EACH = 3
 CHARGE = {"limits.cpu": 1000 * PODS_EACH, "requests.cpu": 1000 * PODS_EACH}

@@ -12,7 +12,7 @@ from bus.kube.client import Access, connect
 from bus.kube.watch.contract import GoneError, NotInstalledError, ReflectorSettings
 from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import DEPLOYMENTS, PODS, SOURCES
+from bus.sources.catalogue import PODS, SOURCES, WORKLOADS
 from tests.cluster.api import STRATEGIC
 
 pytestmark = pytest.mark.kube
@@ -127,7 +127,7 @@ async def test_every_built_in_source_follows_a_real_api_server(plane, namespace)
         ]
         args = ("create", "deployment", "web", "--image=web", f"--namespace={namespace}")
         await asyncio.to_thread(plane.kubectl, *args)
-        deployments = next(w for w in all_watched if w.source is DEPLOYMENTS)
+        deployments = next(w for w in all_watched if w.source is WORKLOADS["Deployment"])
         await deployments.until(
             lambda: any(
                 msgspec.json.decode(event.body).get("namespace") == namespace

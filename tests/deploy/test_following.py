@@ -11,7 +11,7 @@ from bus.kube.client import Access, connect
 from bus.kube.watch.contract import ClusterUnavailableError, NotInstalledError, refusal
 from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import PODS, SOURCES, TFJOBS
+from bus.sources.catalogue import PODS, SOURCES, WORKLOADS
 from deploy.cli.status import _source
 from deploy.runtime import watch
 from tests.bus.kube.watch.fakes import QUICK, FakeCluster, page
@@ -46,7 +46,7 @@ async def followed(monkeypatch, source, pages, until):
 async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_for_again(
     monkeypatch,
 ):
-    state = await followed(monkeypatch, TFJOBS, [ABSENT], lambda _, c: len(c.asked) > 2)
+    state = await followed(monkeypatch, WORKLOADS["TFJob"], [ABSENT], lambda _, c: len(c.asked) > 2)
 
     assert (True, "") == (state.is_absent, state.trouble)
     told = _source("tfjobs", watch.states({"t": state})["t"])
@@ -57,7 +57,7 @@ async def test_a_custom_kind_that_is_not_installed_is_no_trouble_and_is_looked_f
 
 async def test_a_custom_kind_is_followed_once_it_is_installed(monkeypatch):
     pages = [ABSENT, ABSENT, page("9", TFJOB)]
-    state = await followed(monkeypatch, TFJOBS, pages, lambda state, _: state.published)
+    state = await followed(monkeypatch, WORKLOADS["TFJob"], pages, lambda state, _: state.published)
 
     assert (False, "") == (state.is_absent, state.trouble)
 
@@ -87,8 +87,8 @@ async def workloads_said(transport):
 async def test_a_real_server_says_when_a_custom_kind_is_installed(own_plane, monkeypatch):
     monkeypatch.setattr(watch, "ABSENT_SECONDS", 0.2)
     cluster, transport = await connect(Access(str(own_plane.kubeconfig))), MemoryTransport()
-    reflector = Reflector(TFJOBS, cluster, transport, SystemClock(), settings=QUICK)
-    task = asyncio.create_task(watch._follow(TFJOBS, reflector))
+    reflector = Reflector(WORKLOADS["TFJob"], cluster, transport, SystemClock(), settings=QUICK)
+    task = asyncio.create_task(watch._follow(WORKLOADS["TFJob"], reflector))
     post = own_plane.api.request
     container = {"name": "c", "image": "i", "resources": {"limits": {"cpu": 1.5}}}
     roles = {"Worker": {"replicas": 2, "template": {"spec": {"containers": [container]}}}}

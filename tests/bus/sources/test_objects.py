@@ -10,7 +10,7 @@ from bus.events.pods import Owner
 from bus.events.workloads import WorkloadObserved
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import namespaces, nodes
-from bus.sources.catalogue import CRONJOBS, DEPLOYMENTS, JOBS, REPLICASETS, SOURCES
+from bus.sources.catalogue import SOURCES, WORKLOADS
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u1", "name": "n", "resourceVersion": "7"}
@@ -103,9 +103,13 @@ def test_the_annotation_that_names_the_owner_is_configurable():
 
 
 def test_recorded_workloads_form_the_chain_of_owners():
-    replicas = WorkloadObserved.read(REPLICASETS.translate(recorded("replicasets")[0], POLICY))
-    deployment = WorkloadObserved.read(DEPLOYMENTS.translate(recorded("deployments")[0], POLICY))
-    job = WorkloadObserved.read(JOBS.translate(recorded("jobs")[0], POLICY))
+    replicas = WorkloadObserved.read(
+        WORKLOADS["ReplicaSet"].translate(recorded("replicasets")[0], POLICY)
+    )
+    deployment = WorkloadObserved.read(
+        WORKLOADS["Deployment"].translate(recorded("deployments")[0], POLICY)
+    )
+    job = WorkloadObserved.read(WORKLOADS["Job"].translate(recorded("jobs")[0], POLICY))
 
     assert replicas.owner == Owner("Deployment", "web", deployment.uid)
     assert (deployment.kind, deployment.labels, deployment.owner) == (
@@ -118,9 +122,9 @@ def test_recorded_workloads_form_the_chain_of_owners():
 
 def test_recorded_templates_leave_in_no_event():
     for source, kind in (
-        (DEPLOYMENTS, "deployments"),
-        (REPLICASETS, "replicasets"),
-        (JOBS, "jobs"),
+        (WORKLOADS["Deployment"], "deployments"),
+        (WORKLOADS["ReplicaSet"], "replicasets"),
+        (WORKLOADS["Job"], "jobs"),
     ):
         for seen in recorded(kind):
             assert b"canary-recorded" in seen.object
@@ -145,7 +149,7 @@ def test_an_object_without_identity_is_parked(source):
 
 def test_a_workload_without_namespace_is_parked():
     with pytest.raises(ObservationError, match="namespace"):
-        CRONJOBS.translate(record(thing()), POLICY)
+        WORKLOADS["CronJob"].translate(record(thing()), POLICY)
 
 
 def test_every_source_has_a_name_and_a_path_of_its_own():

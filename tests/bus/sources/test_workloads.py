@@ -7,7 +7,7 @@ from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
 from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
 from bus.kube.watch.labels import LabelPolicy
-from bus.sources.catalogue import DEPLOYMENTS, JOBS, SOURCES, TFJOBS
+from bus.sources.catalogue import SOURCES, WORKLOADS
 from tests.bus.sources.records import POLICY, body, record, recorded
 
 METADATA = {"uid": "u", "name": "n", "namespace": "ns", "resourceVersion": "7"}
@@ -36,7 +36,7 @@ def seen(source, thing, policy=POLICY):
 
 
 def test_a_workload_says_what_it_asks_for_and_nothing_else_of_its_template():
-    event = DEPLOYMENTS.translate(record(deployment()), POLICY)
+    event = WORKLOADS["Deployment"].translate(record(deployment()), POLICY)
     one = {"requests.cpu": 500, "requests.nvidia.com/gpu": 1, "limits.cpu": 2000}
     one |= {"limits.nvidia.com/gpu": 1}
     bounded = ("ephemeral-storage", "memory")
@@ -51,12 +51,12 @@ def test_a_workload_says_what_it_asks_for_and_nothing_else_of_its_template():
 
 
 def test_a_workload_that_asks_for_nothing_says_so():
-    assert {} == seen(DEPLOYMENTS, deployment(0)).demand
+    assert {} == seen(WORKLOADS["Deployment"], deployment(0)).demand
 
 
 def test_an_ended_job_asks_for_nothing():
     ended = {"conditions": [{"type": "Complete", "status": "True", "message": "canary"}]}
-    fact = seen(JOBS, {**deployment(), "status": ended})
+    fact = seen(WORKLOADS["Job"], {**deployment(), "status": ended})
 
     assert ({}, 0, True) == (fact.demand, fact.pods, fact.suspended)
 
@@ -65,7 +65,7 @@ def test_a_job_that_waits_says_what_it_wants_and_of_which_priority():
     template = {**TEMPLATE, "spec": {**TEMPLATE["spec"], "priorityClassName": "high"}}
     job = {**deployment(template=template, annotations={QUEUE_ANNOTATION: "vision"})}
     job["spec"] = {"suspend": True, "template": template}
-    fact = seen(JOBS, job)
+    fact = seen(WORKLOADS["Job"], job)
     one = {"requests.cpu": 500, "requests.nvidia.com/gpu": 1}
     one |= {"limits.cpu": 2000, "limits.nvidia.com/gpu": 1}
 
@@ -73,7 +73,7 @@ def test_a_job_that_waits_says_what_it_wants_and_of_which_priority():
 
 
 def test_version_2_said_nothing_of_what_waits():
-    event = JOBS.translate(record(deployment()), POLICY)
+    event = WORKLOADS["Job"].translate(record(deployment()), POLICY)
     old = {"uid": "u", "kind": "Job", "namespace": "ns", "name": "n", "resource_version": "7"}
     old |= {"demand": {}, "suspended": True}
     event = msgspec.structs.replace(event, version=2, body=msgspec.json.encode(old))
@@ -83,7 +83,9 @@ def test_version_2_said_nothing_of_what_waits():
 
 def test_the_labels_that_name_a_quota_are_kept_whatever_the_policy():
     own = {QUOTA_LABELS[1]: "A4", "app": "web", "x": "y"}
-    fact = seen(DEPLOYMENTS, deployment(labels=own), LabelPolicy(label_keys=frozenset({"app"})))
+    fact = seen(
+        WORKLOADS["Deployment"], deployment(labels=own), LabelPolicy(label_keys=frozenset({"app"}))
+    )
 
     assert {"app": "web", QUOTA_LABELS[0]: "vision", QUOTA_LABELS[1]: "A4"} == fact.labels
 
@@ -91,13 +93,15 @@ def test_the_labels_that_name_a_quota_are_kept_whatever_the_policy():
 @pytest.mark.parametrize("spec", [{}, 7, {"replicas": -1, "template": TEMPLATE}])
 def test_a_workload_whose_demand_cannot_be_read_is_there_with_a_note(spec):
     labels = {QUOTA_LABELS[0]: "vision"}
-    fact = seen(DEPLOYMENTS, {"metadata": METADATA | {"labels": labels}, "spec": spec})
+    fact = seen(WORKLOADS["Deployment"], {"metadata": METADATA | {"labels": labels}, "spec": spec})
 
     assert (None, (UNREADABLE,), labels) == (fact.demand, fact.notes, fact.labels)
 
 
 def test_a_recorded_job_asks_for_its_pods_until_it_is_complete():
-    facts = [WorkloadObserved.read(JOBS.translate(one, POLICY)) for one in recorded("jobs")]
+    facts = [
+        WorkloadObserved.read(WORKLOADS["Job"].translate(one, POLICY)) for one in recorded("jobs")
+    ]
     amounts = {"cpu": 4000, "memory": 16 * 2**30, "nvidia.com/gpu": 1}
     # It states no limits of cpu and memory: they count as its requests.
     demand = {f"{part}.{name}": n for name, n in amounts.items() for part in ("requests", "limits")}
@@ -106,7 +110,7 @@ def test_a_recorded_job_asks_for_its_pods_until_it_is_complete():
 
 
 def test_version_1_said_nothing_of_the_demand():
-    event = TFJOBS.translate(record(deployment()), POLICY)
+    event = WORKLOADS["TFJob"].translate(record(deployment()), POLICY)
     old = {"uid": "u", "kind": "Job", "namespace": "ns", "name": "n", "resource_version": "7"}
     event = msgspec.structs.replace(event, version=1, body=msgspec.json.encode(old))
 

@@ -18,7 +18,7 @@ from bus.events.workloads import WorkloadVanished
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import JOBS
+from bus.sources.catalogue import WORKLOADS
 from reactors.admitting import following
 from reactors.queue.hold import Hold
 from reactors.webhook.review import Review
@@ -172,7 +172,7 @@ class Jobs(Cluster):
         object["metadata"]["resourceVersion"] = version
         self.objects[object["metadata"]["name"]] = object
         record = Record("MODIFIED", msgspec.json.encode(object), self.clock.us, "c1", "test")
-        await self.transport.publish([JOBS.translate(record, LabelPolicy())])
+        await self.transport.publish([WORKLOADS["Job"].translate(record, LabelPolicy())])
 
     def is_suspended(self, name):
         return bool(self.objects[name]["spec"].get("suspend"))
