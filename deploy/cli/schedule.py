@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 NAME = "bursar"
 
 _QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help")
-_FIELDS = ("pod", "node", "nodes", "feasible", "refused", "message", "top", "changes")
+_FIELDS = (
+    "pod", "node", "nodes", "feasible", "refused", "refused_nodes", "message", "top", "changes",
+)  # fmt: skip
 
 
 def register(app: typer.Typer) -> None:
@@ -142,6 +144,7 @@ def _row(one: Tried) -> dict[str, Any]:
         "nodes": found.nodes,
         "feasible": found.feasible,
         "refused": found.refused,
+        "refused_nodes": found.refused_nodes,
         "message": found.message,
         "top": [{"node": at.node, "score": at.score, "scores": at.scores} for at in found.top],
         "changes": found.changes,
@@ -149,11 +152,7 @@ def _row(one: Tried) -> dict[str, Any]:
 
 
 def _refused(row: Row) -> Cell | None:
-    parts = [
-        f"{plugin} {nodes}"
-        for plugin, reasons in row["refused"].items()
-        for nodes in (max(reasons.values()),)
-    ]
+    parts = [f"{plugin} {nodes}" for plugin, nodes in row["refused_nodes"].items()]
     return Cell(", ".join(parts), "words") if parts else None
 
 

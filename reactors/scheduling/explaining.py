@@ -37,6 +37,8 @@ class Explanation(msgspec.Struct, frozen=True):
     feasible: int
     #: By plugin and reason: nodes for which this plugin was the first to refuse. A node may have several reasons.
     refused: dict[str, dict[str, int]]
+    #: By plugin: these nodes, each once.
+    refused_nodes: dict[str, int]
     #: As kube-scheduler writes it; "" where a node fits.
     message: str
     top: list[Candidate]
@@ -49,25 +51,25 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     columns, count = framework.columns, len(framework.columns.nodes)
     waits = framework.pre_enqueue(pod)
     if waits:
-        return Explanation("", count, 0, {}, waits, [], [])
+        return Explanation("", count, 0, {}, {}, waits, [], [])
     cycle = Cycle(pod, columns)
     choice = framework.choose(cycle, sequence)
     if choice.reason:
         message = f"0/{count} nodes are available: {choice.reason}."
-        return Explanation("", count, 0, {}, message, [], [])
+        return Explanation("", count, 0, {}, {}, message, [], [])
     asked = framework.refusals(cycle)
-    refused = _counted(asked, count)
+    refused, nodes = _counted(asked, count)
     node = columns.names[choice.row] if choice.row >= 0 else ""
     return Explanation(
-        node, count, choice.rows.size, refused, "" if node else _message(refused, count),
+        node, count, choice.rows.size, refused, nodes, "" if node else _message(refused, count),
         _top(columns, choice), [] if node else _changes(cycle, asked, count),
     )  # fmt: skip
 
 
 def _counted(
     asked: Sequence[tuple[Filter, Sequence[Refused]]], count: int
-) -> dict[str, dict[str, int]]:
-    left, found = np.ones(count, np.bool_), {}
+) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
+    left, found, nodes = np.ones(count, np.bool_), {}, {}
     for plugin, refused in asked:
         reasons = {one.reason: int((one.nodes & left).sum()) for one in refused}
         reasons = {reason: nodes for reason, nodes in reasons.items() if nodes}
@@ -75,8 +77,10 @@ def _counted(
             found[plugin.name] = reasons
         together = refused_by(refused, count)
         if together is not None:
+            if reasons:
+                nodes[plugin.name] = int((together & left).sum())
             left &= ~together
-    return found
+    return found, nodes
 
 
 def _message(refused: dict[str, dict[str, int]], count: int) -> str:

@@ -55,7 +55,7 @@ class Scheduler:
             if isinstance(pod, Pod):
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
-                self._left(change.uid)
+                self._left(change.uid, at_us)
         if hints:
             self.queue.happened(hints, at_us)
 
@@ -64,23 +64,24 @@ class Scheduler:
             self.queue.remove(pod.uid)
             self.assumed.pop(pod.uid, None)
         elif pod.is_ended or pod.is_terminating:
-            self._left(pod.uid)
+            self._left(pod.uid, at_us)
         elif pod.uid not in self.assumed and self.framework.profile.takes(pod):
             self.queue.add(pod, pod.started_us, at_us)
 
-    def _left(self, uid: str) -> None:
+    def _left(self, uid: str, at_us: int) -> None:
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""
         self.queue.remove(uid)
-        self._forget(uid)
+        self._forget(uid, at_us)
 
-    def _forget(self, uid: str) -> Queued | None:
-        """Take an assumed pod off its node; None where it is not assumed any more."""
+    def _forget(self, uid: str, at_us: int) -> Queued | None:
+        """Take an assumed pod off its node, which may help others; None where it is not assumed any more."""
         found = self.assumed.pop(uid, None)
         if found is None:
             return None
         one, cycle = found
         self.framework.unreserve(cycle)
         self.framework.columns.take_back(uid)
+        self.queue.happened({Hint.GONE}, at_us)
         return one
 
     def run(self, sequence: int, at_us: int, most: int) -> list[Attempt]:
@@ -116,6 +117,6 @@ class Scheduler:
 
         Nothing where it was confirmed or went meanwhile.
         """
-        one = self._forget(uid)
+        one = self._forget(uid, at_us)
         if one is not None:
             self.queue.failed(one, reason, at_us)

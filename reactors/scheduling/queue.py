@@ -84,10 +84,16 @@ class Queue:
         return iter(sorted(self._all.values(), key=lambda one: self._order(one.pod, one.added_us)))
 
     def add(self, pod: Pod, since_us: int, at_us: int) -> None:
-        """A pod waits, since ``since_us``, or was changed while it waits: it is tried at once unless it rests."""
+        """A pod waits, since ``since_us``, or was changed while it waits: it is tried at once unless it rests.
+
+        A change of what decides nothing, of its status say, changes nothing.
+        """
         one = self._all.get(pod.uid)
         if one is None:
             one = self._all[pod.uid] = Queued(pod, since_us)
+        elif one.place is not Place.GATED and _terms(one.pod) == _terms(pod):
+            one.pod = pod
+            return
         one.pod = pod
         one.reason = self._gate(pod)
         if one.reason:
@@ -155,3 +161,8 @@ class Queue:
             heappush(self._active, (self._order(one.pod, one.added_us), one.turn, one.pod.uid))
         elif until_us:
             heappush(self._timed, (until_us, one.turn, one.pod.uid))
+
+
+def _terms(pod: Pod) -> tuple[object, ...]:
+    """What of a waiting pod decides when and where it is placed."""
+    return (pod.priority, pod.demand, pod.unrequested, pod.constraints, pod.labels, pod.node)

@@ -5,6 +5,7 @@ Source: Kubernetes API reference, core/v1 NodeSelectorTerm and meta/v1 LabelSele
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -19,6 +20,8 @@ from bus.events.constraints import (
 from reactors.scheduling.columns import Bools, Columns, SmallInts
 
 _NAME = "metadata.name"
+#: What every 64-bit integer is read from.
+_NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bools | None:
@@ -94,8 +97,7 @@ def _by_name(one: Requirement, columns: Columns) -> Bools:
 
 
 def _number(text: str) -> int | None:
-    digits = text.removeprefix("-").removeprefix("+")
-    return int(text) if digits.isascii() and digits.isdigit() and len(digits) < 19 else None
+    return int(text) if _NUMBER.fullmatch(text) else None
 
 
 def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:

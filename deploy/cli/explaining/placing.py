@@ -32,8 +32,6 @@ def steps(
 
 def _numbers(found: Explanation) -> str:
     parts = [f"{one.node} scores {one.score}" for one in found.top[:NODES]]
-    parts += [
-        f"{plugin} refuses {max(reasons.values())}" for plugin, reasons in found.refused.items()
-    ]
+    parts += [f"{plugin} refuses {nodes}" for plugin, nodes in found.refused_nodes.items()]
     text = f"{found.feasible} of {found.nodes} nodes fit: {', '.join(parts)}"
     return "; or ".join([text, *found.changes]) if parts else text.removesuffix(": ")

@@ -92,7 +92,7 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
         fitting = np.zeros(len(columns.nodes), np.bool_)
         fitting[rows] = True
         fitting &= labelled
-        totals = np.zeros(len(columns.nodes), np.int64)
+        totals, skews = np.zeros(len(columns.nodes), np.int64), 0
         for spread in spreads:
             column, matching = columns.label(spread.topology_key), _matching(cycle, spread)
             if spread.topology_key == _HOSTNAME:
@@ -103,9 +103,11 @@ class PodTopologySpread(msgspec.Struct, frozen=True):
                 np.add.at(sums, column[counted], matching[counted])
                 counts, domains = sums[column], np.unique(column[fitting]).size
             # Exact, so that equal histories give equal scores on every machine.
-            totals += counts * _weight(domains) + (spread.max_skew - 1) * _PARTS
+            totals += counts * _weight(domains)
+            # Users write it: multiplied it could overflow.
+            skews += spread.max_skew - 1
         cycle.data[self.name] = fitting[rows]
-        cycle.data[f"{self.name}/totals"] = (2 * totals + _PARTS) // (2 * _PARTS)
+        cycle.data[f"{self.name}/totals"] = (2 * totals + _PARTS) // (2 * _PARTS) + skews
         return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:

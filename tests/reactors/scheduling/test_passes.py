@@ -202,6 +202,21 @@ def test_a_pod_that_goes_before_it_is_bound_leaves_no_trace(goes):
     )
 
 
+@pytest.mark.parametrize("goes", ["is deleted", "is not bound"])
+def test_room_that_is_given_back_before_a_bind_wakes_who_had_none(goes):
+    world = World().node("a", allocatable={"cpu": "2", "memory": "8Gi"})
+    world.pod("p", cpu="2", priority=1)
+    world.pod("q", cpu="2")
+    scheduler = scheduler_of(world)
+    first = placed_at(scheduler.run(1, 0, 9))
+    if goes == "is deleted":
+        follow(world, scheduler, lambda: world.gone("p"), 60)
+    else:
+        scheduler.take_back("p", "HTTP 409", 60 * SECOND_US)
+
+    assert (first, placed_at(scheduler.run(2, 60 * SECOND_US, 1))) == ({"p": "a"}, {"q": "a"})
+
+
 def test_pods_of_other_schedulers_and_ended_ones_do_not_wait():
     world = World().node("a")
     for uid, fields in {

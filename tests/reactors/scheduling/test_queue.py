@@ -40,6 +40,17 @@ def test_the_highest_priority_is_next_then_who_waits_longest(queue, world):
     assert taken(queue, 8) == ["b", "d", "c", "a"]
 
 
+def test_a_change_of_what_decides_nothing_wakes_nobody_and_erases_no_reason(queue, world):
+    """Its conditions say why it waits: who writes them makes it MODIFIED."""
+    queue.add(world.pod("p"), 0, 0)
+    queue.refused(queue.take(0), ["Fit"], {Hint.NODE}, "no room", 0)
+    queue.add(world.pod("p", annotations={"a": "b"}), 0, us(60))
+    unchanged = ([one.reason for one in queue], taken(queue, 60))
+    queue.add(world.pod("p", cpu="1m"), 0, us(61))
+
+    assert (unchanged, taken(queue, 61)) == ((["no room"], []), ["p"])
+
+
 def test_a_gated_pod_is_not_tried_until_its_gate_is_gone(queue, world):
     queue.add(world.pod("p", team="gated"), 0, 0)
     gated = taken(queue, 999)

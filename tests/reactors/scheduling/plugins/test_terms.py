@@ -89,6 +89,30 @@ def test_a_skipped_filter_would_have_refused_nothing(seed):
             assert reasons(plugin, cycle) == {}
 
 
+@pytest.mark.parametrize("text", ["-+5", "+-5", "+", "", "\u0665", "9" * 30, "5_0", " 5"])
+def test_a_bound_that_is_no_number_means_no_node(text):
+    """The API server does not look at the values of preferred terms."""
+    term = {"matchExpressions": [{"key": "disk", "operator": "Gt", "values": [text]}]}
+    preferred = [{"weight": 1, "preference": term}]
+    affinity = {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    world = World().node("a", labels={"disk": "9"}).node("b")
+    cycle = world.cycle(**constrained({"affinity": affinity}))
+
+    assert len(set((pre_scored(NodeAffinity(), cycle) or {}).values())) <= 1
+
+
+def test_the_largest_skews_that_the_api_takes_are_scored():
+    soft = {"maxSkew": 2**31 - 1, "whenUnsatisfiable": "ScheduleAnyway", "labelSelector": {}}
+    spreads = [{**soft, "topologyKey": key} for key in ("zone", "disk", "arch", "rack", "region")]
+    labels = dict.fromkeys(("zone", "disk", "arch", "rack", "region"), "1")
+    world = World().node("a", labels=labels).node("b", labels=labels)
+    found = pre_scored(
+        PodTopologySpread(), world.cycle(**constrained({"topologySpreadConstraints": spreads}))
+    )
+
+    assert all(0 <= score <= 100 for score in found.values())
+
+
 def test_who_tolerates_a_cordon_may_go_there():
     world = World().node("a", unschedulable=True)
     tolerated = constrained(
