@@ -103,7 +103,7 @@ async def following(
         else:
             await asyncio.to_thread(readers.read, ledger.select, until)
             snapshots = Snapshots(ledger, readers)
-            stack.push_async_callback(snapshots.end)
+            stack.push_async_exit(snapshots.end)
             following = journals.follow(snapshots.offer)
         await stack.enter_async_context(beside(following))
         await journals.reached(head.last_sequence)

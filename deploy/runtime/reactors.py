@@ -68,7 +68,7 @@ async def acting(
     head = await transport.head()
     async with AsyncExitStack() as stack:
         if snapshots is not None:
-            stack.push_async_callback(snapshots.end)
+            stack.push_async_exit(snapshots.end)
         await stack.enter_async_context(beside(runner.follow()))
         await runner.reached(head.last_sequence)
         for reactor_name, (mode, policy) in wanted.items():

@@ -28,6 +28,9 @@ from bus.kube.kinds import Ask
 
 POD = "Pod"
 
+#: Most of one amount that a pod asks for, in its unit: no node has so much, and sums of it stay numbers of 64 bits.
+LARGEST = 2**50
+
 #: Phases after which a pod holds nothing.
 ENDED = frozenset({"Succeeded", "Failed"})
 
@@ -289,7 +292,7 @@ def _demand(resources: bytes, limits: tuple[tuple[str, int], ...] | None) -> dic
             demand[f"limits.{name}"] = amount
     for name, amount in limits or ():
         demand[f"limits.{name}"] = amount
-    return {intern(key): amount for key, amount in demand.items()}
+    return {intern(key): min(amount, LARGEST) for key, amount in demand.items()}
 
 
 #: What kube-scheduler's scores count for a container that requests none.

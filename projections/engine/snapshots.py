@@ -26,6 +26,9 @@ from projections.engine.tables import checkpoints, events, snapshots
 #: state for the same history.
 FORM = 1
 
+#: Most bytes of a state: twenty times what 100,000 pods need.
+LARGEST = 2**31
+
 #: The newest that are kept, and after them the newest of each day, of so many days.
 NEWEST = 3
 DAYS = 30
@@ -61,7 +64,7 @@ class Snapshot(msgspec.Struct, frozen=True):
     chain: bytes
 
     def digest(self, state: bytes) -> bytes:
-        """What proves that this row and its state are as they were written."""
+        """What finds a row or state that is damaged. Who writes the ledger can make it anew: it proves nothing of them."""
         return hashlib.sha256(msgspec.msgpack.encode(self) + state).digest()
 
 
@@ -107,32 +110,43 @@ def _needless(known: list[tuple[int, int]]) -> list[int]:
 
 
 def last(select: Select, reader: Reader) -> int:
-    """The sequence of the newest snapshot of this version, right or not; 0 = there is none."""
-    columns = snapshots.c
-    newest = sa.select(sa.func.max(columns.sequence)).where(*_of(reader))
-    return select(newest)[0][0] or 0
+    """The sequence of the newest snapshot that is of this version and history; 0 = there is none."""
+    return next((row.sequence for row in _rows(select, reader)), 0)
 
 
 def states(select: Select, reader: Reader, until: int) -> Iterator[bytes]:
     """What snapshots of ``reader`` hold, as MessagePack: those that are right, the newest up to the event ``until`` first."""
+    columns = snapshots.c
+    held = sa.select(columns.digest, columns.state).where(*_of(reader))
+    for row in _rows(select, reader, columns.sequence <= until):
+        for digest, state in select(held.where(columns.sequence == row.sequence)):
+            if row.digest(bytes(state)) != bytes(digest):
+                continue
+            import zstandard  # A question of a ledger without snapshots has no use for it.
+
+            try:
+                size = zstandard.get_frame_parameters(bytes(state)).content_size
+                whole = zstandard.decompress(bytes(state)) if size <= LARGEST else None
+            except zstandard.ZstdError:
+                continue
+            if whole is not None:
+                yield whole
+
+
+def _rows(select: Select, reader: Reader, *more: sa.ColumnElement[bool]) -> Iterator[Snapshot]:
+    """Those of this version and history, the newest first."""
     columns, parts = snapshots.c, Snapshot.__struct_fields__
-    row_of = sa.select(*(columns[name] for name in parts)).where(*_of(reader))
+    row_of = sa.select(*(columns[name] for name in parts)).where(*_of(reader), *more)
     moved = select(sa.select(checkpoints))
-    for values in select(row_of.where(columns.sequence <= until).order_by(columns.sequence.desc())):
+    history = [(stream, created_us, number) for _, _, stream, created_us, number, *_ in moved]
+    for values in select(row_of.order_by(columns.sequence.desc())):
         fields = dict(zip(parts, values, strict=True))
         row = Snapshot(**{**fields, "chain": bytes(fields["chain"])})
         chain = select(sa.select(events.c.chain).where(events.c.sequence == row.sequence))
-        history = [(stream, created_us, number) for _, _, stream, created_us, number, *_ in moved]
-        if [row.chain] != [bytes(one[0]) for one in chain]:
-            continue
-        if [(row.stream, row.stream_created_us, row.incarnation)] != history:
-            continue
-        held = sa.select(columns.digest, columns.state).where(*_of(reader))
-        for digest, state in select(held.where(columns.sequence == row.sequence)):
-            if row.digest(bytes(state)) == bytes(digest):
-                import zstandard  # A question of a ledger without snapshots has no use for it.
-
-                yield zstandard.decompress(bytes(state))
+        if [row.chain] == [bytes(one[0]) for one in chain] and history == [
+            (row.stream, row.stream_created_us, row.incarnation)
+        ]:
+            yield row
 
 
 def _of(reader: Reader) -> tuple[sa.ColumnElement[bool], ...]:

@@ -13,6 +13,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
+from types import TracebackType
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -32,8 +33,13 @@ EVERY = 10_000
 PAUSE = 20
 #: At the end, so long the ledger may take to store what was read.
 END_SECONDS = 2.0
+#: Longest wait for the ledger to store it; then the next one comes.
+STORED_SECONDS = 60.0
 #: Between two looks whether it did.
 LOOK_SECONDS = 0.1
+
+#: What reading one raises whose digest is right and whose content is not.
+WRONG = (ValueError, KeyError, TypeError, AssertionError)
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +112,7 @@ def restored(select: Select, make: Callable[[], K], until: int) -> K:
         try:
             found.restore(msgspec.msgpack.decode(state, type=found.Saved))
             return found
-        except (ValueError, KeyError) as error:
+        except WRONG as error:
             _log.warning("a snapshot cannot be read and is passed over: %s", error)
             found = make()
     return found
@@ -137,8 +143,15 @@ class Snapshots:
         if self._knows.is_pure and time.monotonic() >= self._not_before:
             self._writing = asyncio.create_task(self._write(), name="snapshot-writer")
 
-    async def end(self) -> None:
-        """Write the last one, if the ledger has stored by now what was read."""
+    async def end(
+        self,
+        kind: type[BaseException] | None = None,
+        error: BaseException | None = None,
+        trace: TracebackType | None = None,
+    ) -> None:
+        """Write the last one, if the ledger has stored by now what was read. After an ``error`` what is known may be no fold."""
+        if error is not None and not isinstance(error, asyncio.CancelledError):
+            return
         try:
             async with asyncio.timeout(END_SECONDS):
                 if self._writing is not None:
@@ -151,8 +164,13 @@ class Snapshots:
     async def _write(self) -> None:
         sequence = self._sequence = self._knows.sequence
         began = time.monotonic()
-        state = msgspec.msgpack.encode(self._knows.saved())
+        try:
+            state = msgspec.msgpack.encode(self._knows.saved())
+        except OverflowError as error:
+            _log.error("no snapshot: an amount is above what one holds: %s", error)
+            return
         seconds = time.monotonic() - began
+        ends = began + STORED_SECONDS
         while True:
             began = time.monotonic()
             try:
@@ -161,7 +179,7 @@ class Snapshots:
                 # A ledger that cannot be written ends its writer; a snapshot alone is not needed.
                 _log.warning("a snapshot could not be written: %s", error)
                 return
-            if done:
+            if done or began > ends:
                 break
             await asyncio.sleep(LOOK_SECONDS)
         seconds += time.monotonic() - began

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+from contextlib import AsyncExitStack
 
 import msgspec
 import pytest
@@ -105,7 +106,7 @@ def test_another_shape_or_other_rules_are_another_version():
     versions.add(Replica((other, *REACTORS[1:]), "c").version)
 
     assert 3 == len(versions)
-    assert "CullingState" not in versions and all("SavedCulling" in one for one in versions)
+    assert all("SavedCulling" in one for one in versions)
 
 
 # in a ledger
@@ -311,11 +312,50 @@ async def test_many_events_later_another_one_is_written(store, history, monkeypa
     monkeypatch.setattr(writing, "EVERY", 1_000)
     replica = Replica(REACTORS, history[0].cluster)
     await followed(store, history, replica, ends=False)
-    await asyncio.sleep(0)
-    written = Snapshots(store, replica)
-    await written.end()
+    writing_it = [task for task in asyncio.all_tasks() if task.get_name() == "snapshot-writer"]
+    await asyncio.gather(*writing_it)
 
     assert 1_000 <= last(store.select, writing.reader_of(replica))
+
+
+async def test_after_an_error_none_is_written(store, history):
+    """What was being folded when it came may be half in the state."""
+    replica = whole(history)
+    with pytest.raises(ZeroDivisionError):
+        async with AsyncExitStack() as stack:
+            stack.push_async_exit(Snapshots(store, replica).end)
+            raise ZeroDivisionError
+
+    assert 0 == last(store.select, writing.reader_of(replica))
+
+
+async def test_an_amount_that_no_node_has_does_not_keep_a_snapshot_from_being_written(
+    store, history
+):
+    absurd = {"containers": [{"requests": {"cpu": "9223372036854775"}}] * 3}
+    resources = msgspec.Raw(msgspec.json.encode(absurd))
+    pod = f.pod_observed("absurd", cluster=history[0].cluster, resources=resources)
+    replica = whole(history)
+    replica.take(msgspec.structs.replace(pod, sequence=len(history)))
+    await Snapshots(store, replica).end()
+
+    assert len(history) == last(store.select, writing.reader_of(replica))
+
+
+@pytest.mark.parametrize("state", [b"", b"no frame", msgspec.msgpack.encode([1]), b"\xc1"])
+def test_one_whose_digest_was_made_anew_over_something_else_is_passed_over(store, history, state):
+    snapshot(store, history, 1_000)
+    write(store, writing.reader_of(Replica(REACTORS, history[0].cluster)), 3_000, state)
+
+    assert 1_000 == begun(store, history)[0]
+
+
+def test_a_wrong_one_with_a_high_sequence_does_not_keep_others_from_being_written(store, history):
+    snapshot(store, history, 3_000)
+    with store.engine.begin() as connection:
+        connection.execute(snapshots.update().values(chain=b"other"))
+
+    assert 0 == last(store.select, writing.reader_of(Replica(REACTORS, history[0].cluster)))
 
 
 async def test_none_is_written_while_an_own_decision_is_still_to_be_read(store, history):
