@@ -115,7 +115,7 @@ def counts(named: str, mapped: str, namespace: SeenNamespace, rules: Rules) -> t
     if is_served and (is_named or is_below(wanted, mapped, rules)):
         return wanted, True
     if rules(mapped) is None:
-        return wanted, False
+        return (wanted if is_served else ""), False
     return (mapped if serves(mapped, namespace, rules) else ""), False
 
 

@@ -240,7 +240,7 @@ class ObjectStore(Part, Generic[R]):
         if not timelines.replaces(version, time_us, known):
             return
         after = self.gone[gone.uid] = _of_last(gone, make(None))
-        if (after.owner, after.labels) != (gone.owner, gone.labels):
+        if not gone.was_seen or (after.owner, after.labels) != (gone.owner, gone.labels):
             self._changes.append(Change(gone.kind, gone.uid, None, None, after))
 
     def _is_certainly_gone(self, uid: str) -> bool:

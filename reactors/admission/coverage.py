@@ -265,12 +265,14 @@ class Coverage(Part):
         return self.grant(uid) is not None or self.lives.is_expected(uid)
 
     def is_own(self, uid: str, kind: str, owner: Owner) -> bool:
-        """Whether an object answers for itself, although it names this controller: it was admitted so.
+        """Whether an object answers for itself, although it names this controller: it was admitted so, or nobody stands above.
 
         What had none then was adopted by a controller since, which makes one less for it.
         """
         if self._charges is None:
             return False
+        if not self._ends(uid, owner):
+            return True
         if (let_go := self._let_go.get(uid)) is not None and let_go[0] == owner.uid:
             return True
         if is_open(owner.kind, kind):
@@ -279,6 +281,21 @@ class Coverage(Part):
             g.number and not {owner.uid, ANY_OWNER}.isdisjoint(g.owners)
             for _, g in self._charges.grants(uid)
         )
+
+    def _ends(self, uid: str, owner: Owner) -> bool:
+        """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,
+        and may write circles."""
+        chain: Owner | None = owner
+        passed: list[str] = []
+        while chain is not None and chain.uid not in passed:
+            above = self._view.objects.get(chain.uid) or self._view.gone(chain.uid)
+            if chain.uid == uid or len(passed) == DEPTH:
+                return False
+            if above is None:
+                break
+            passed.append(chain.uid)
+            chain = above.owner
+        return True
 
     def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""

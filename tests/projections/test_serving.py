@@ -33,6 +33,12 @@ def test_a_quota_that_names_the_namespace_or_stands_below_is_spent():
     assert spent(events) == [("c", 0, None, "child"), ("p", 0, None, "guest")]
 
 
+def test_a_namespace_that_is_mapped_to_a_quota_that_is_not_there_spends_no_others():
+    events = [mapped(to="typo"), quota("vault", "safe"), pod("p", "vault"), f.node_observed(at=9)]
+
+    assert spent(events) == [("p", 0, None, "")]
+
+
 def test_a_quota_that_names_other_namespaces_is_spent_by_nobody_else():
     events = [
         quota("vault", "safe"),

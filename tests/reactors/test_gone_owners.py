@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from bus.events.namespaces import NamespaceObserved
 from tests.reactors.below import CONTROLLER, ask, begin, deployed, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
@@ -84,3 +85,30 @@ async def test_a_pod_below_a_set_that_was_charged_itself_is_charged_where_that_w
     await show(cluster, "Pod", "late", 4, by=("ReplicaSet", "set"))
 
     assert (cluster.used("other"), cluster.used()) == (4000, 1000)
+
+
+@pytest.mark.parametrize(
+    "order",
+    [one for one in itertools.permutations(("gone", "seen", "set", "pod")) if one[0] != "pod"],
+    ids=lambda order: " ".join(order),
+)
+async def test_an_owner_that_is_observed_after_its_delete_only_is_charged_in_every_order(
+    cluster, order
+):
+    """Its namespace is mapped, so it has no labels, and no owner: nothing of it seemed to change."""
+    mapped = NamespaceObserved(uid="n", name="ns", resource_version="5", labels={QUOTA: "team"})
+    await cluster.say(mapped, "ns")
+    cluster.skip_versions(600)
+    cluster.is_tampered = True
+    steps = {
+        "gone": lambda: cluster.lose("web", kind="Deployment"),
+        "seen": lambda: show(cluster, "Deployment", "web", 2, 1, labels={}),
+        "set": lambda: show(
+            cluster, "ReplicaSet", "set", 2, 1, by=("Deployment", "web"), labels={}
+        ),
+        "pod": lambda: show(cluster, "Pod", "p", 6, by=("ReplicaSet", "set"), labels={}),
+    }
+    for step in order:
+        await steps[step]()
+
+    assert cluster.used() == 6000
