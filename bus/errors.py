@@ -207,8 +207,11 @@ class HistoryDivergedError(PermanentError):
 class WrongExpectationError(PermanentError):
     """The expected last sequence is stale: another writer was first.
 
-    Nothing was stored. Read on to the present, decide again, and publish the new decision.
+    Nothing was stored. Read on to the present, decide again, and publish the new decision. Fields: `subject`, and
+    `last_sequence` where the bus says it: what stands there now.
     """
+
+    last_sequence: int = 0
 
 
 class DuplicateIdError(PermanentError):

@@ -349,9 +349,11 @@ class Publisher:
 
     def _refused(self, refusal: _Refusal, expect: Expectation | None) -> Exception:
         if refusal.err_code == _WRONG_SEQUENCE:
+            number = refusal.description.rpartition(" ")[2]
             return WrongExpectationError(
-                subject=expect.subject if expect else "", reason=refusal.description
-            )
+                subject=expect.subject if expect else "", reason=refusal.description,
+                last_sequence=int(number) if number.isdecimal() else 0,
+            )  # fmt: skip
         if refusal.err_code == _TOO_LARGE:
             return EnvelopeError("the event is too large", reason=refusal.description)
         return BusUnavailableError(reason=refusal.description, code=refusal.err_code)

@@ -17,7 +17,6 @@ import sqlalchemy as sa
 
 from bus.clock import SystemClock
 from bus.envelope import Event
-from bus.events import VOCABULARY
 from bus.memory import MemoryTransport
 from projections.decisions import decisions
 from projections.quota_trees.decisions import admissions
@@ -71,7 +70,7 @@ def _clusters(select: Select, table: sa.Table) -> list[str]:
 
 def _history(select: Select, cluster: str) -> Iterator[Event]:
     """All events of a cluster, as they were stored."""
-    for part in archived(select, cluster, VOCABULARY, apart=False):
+    for part in archived(select, cluster, None, apart=False):
         yield from part
 
 

@@ -26,7 +26,7 @@ PART = 5_000
 def archived(
     select: Select,
     cluster: str,
-    types: Iterable[str],
+    types: Iterable[str] | None,
     *,
     key: str | None = None,
     after: int = 0,
@@ -35,12 +35,16 @@ def archived(
 ) -> Iterator[list[Event]]:
     """The events of these types, of one ``key`` or all, after one sequence and up to another, in order, some thousand at a time.
 
+    ``types`` None: all events, also those of types that nobody knows, and malformed ones.
     Decisions that were stored together come one by one, all with one sequence; as they were stored if not ``apart``, which is
     what readers of the history take.
     """
-    columns, types = events.c, set(types)
-    asked = types | ({GROUPED} if AdmissionDecided.wire_type in types else set())
-    chosen = [columns.cluster == cluster, columns.type.in_(sorted(asked)), columns.defect == ""]
+    columns = events.c
+    chosen: list[sa.ColumnElement[bool]] = [columns.cluster == cluster]
+    if types is not None:
+        asked = set(types)
+        asked |= {GROUPED} if AdmissionDecided.wire_type in asked else set()
+        chosen += [columns.type.in_(sorted(asked)), columns.defect == ""]
     if key is not None:
         chosen.append(columns.key == key)
     if until is not None:

@@ -81,8 +81,8 @@ class DecisionBatcher:
             known = tree.sequence
             try:
                 await self._journals.append(draft, ids)
-            except WrongExpectationError:
-                await self._journals.newer(tree, known)
+            except WrongExpectationError as refused:
+                await self._journals.newer(tree, known, refused)
                 await self._journals.turn(self._tree)
                 batch = [waiting for waiting in batch if not waiting.answer.done()]
                 continue

@@ -283,8 +283,8 @@ class Reconciler:
         ids = [f"keeper/{tree.name}/{fact.number}/{known}" for fact in facts]
         try:
             await self._journals.append(draft, ids)
-        except WrongExpectationError:
-            await self._journals.newer(tree, known)
+        except WrongExpectationError as refused:
+            await self._journals.newer(tree, known, refused)
             raise
 
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:

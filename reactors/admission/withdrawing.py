@@ -123,8 +123,8 @@ class Withdrawals:
             draft.add(taken_back(draft, release, evidence), self._clock.now_us())
             try:
                 return await self._journals.append(draft, [f"{UNANSWERED}/{fact.request}/{known}"])
-            except WrongExpectationError:
-                await self._journals.newer(tree, known)
+            except WrongExpectationError as refused:
+                await self._journals.newer(tree, known, refused)
 
 
 def taken_back(draft: TreeOverlay, release: Release, evidence: Evidence) -> AdmissionReleased:

@@ -27,6 +27,7 @@ from bus.errors import (
     BusUnavailableError,
     EnvelopeError,
     HistoryDivergedError,
+    WrongExpectationError,
 )
 from bus.events.admissions import (
     JOURNAL,
@@ -172,7 +173,10 @@ class Journals(Part):
             # Our own append: nothing of this tree can lie between what it expected and what it stored.
             return
         for one in ours:
-            fact = _JOURNAL[one.type].read(one)
+            entry = _JOURNAL.get(one.type)
+            if entry is None:
+                raise EnvelopeError("no entry of a journal that this version knows", type=one.type)
+            fact = entry.read(one)
             self._apply(tree, fact, event.sequence, event.time_us, event.source)
 
     async def moved(self) -> None:
@@ -242,14 +246,18 @@ class Journals(Part):
             said.append((grouped(group), group))
         return said
 
-    async def newer(self, tree: Tree, sequence: int) -> None:
-        """Return when the tree is newer than ``sequence``.
+    async def newer(self, tree: Tree, sequence: int, refused: WrongExpectationError) -> None:
+        """Return when the tree is newer than ``sequence``, behind which ``refused`` says that something stands.
 
-        Raises BusUnavailableError when nothing comes: then the reader is behind.
+        What was read there and is no entry is passed over. Raises BusUnavailableError when nothing comes: then the reader is
+        behind.
         """
         try:
             async with asyncio.timeout(CATCH_UP_SECONDS):
                 while tree.sequence <= sequence:
+                    if sequence < refused.last_sequence <= self.sequence:
+                        tree.skip(refused.last_sequence)
+                        return
                     await self._moved.wait()
         except TimeoutError:
             raise BusUnavailableError(reason="the history is not read up to date") from None

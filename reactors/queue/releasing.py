@@ -160,8 +160,8 @@ class Releasing:
         crashpoint("queue.before_release")
         try:
             await self._journals.append(draft, ids)
-        except WrongExpectationError:
-            await self._journals.newer(tree, known)
+        except WrongExpectationError as refused:
+            await self._journals.newer(tree, known, refused)
             raise
         crashpoint("queue.after_release")
         # The next look knows of it: what was released counts as starting, and nothing is told twice to wait again.

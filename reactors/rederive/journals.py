@@ -16,7 +16,7 @@ from itertools import groupby
 import msgspec
 
 from bus.clock import Clock
-from bus.envelope import Event
+from bus.envelope import MALFORMED, Event
 from bus.errors import EnvelopeError, HistoryDivergedError
 from bus.events.admissions import JOURNAL, TreeMetered, entries
 from bus.transport import Transport
@@ -91,6 +91,7 @@ class _Walk:
         self._premises = _Premises(reader)
         self._passed_over: Counter[str] = Counter()
         self._reviews, self._observed = _Tally(), _Tally()
+        self._malformed: set[int] = set()
 
     def tree(self, name: str) -> Tree:
         """A tree after all of its journal that was read."""
@@ -100,6 +101,9 @@ class _Walk:
 
     def take(self, event: Event, fact: Fact | None) -> None:
         """The next entry that no queue decided; None: it cannot be read."""
+        if event.type == MALFORMED:
+            self._malformed.add(event.sequence)
+            return
         journal = self._journal(event.key)
         if fact is None:
             journal.skip(event.sequence)
@@ -110,6 +114,9 @@ class _Walk:
             self._passed_over["metered" if is_budget else "older"] += 1
             journal.apply(event, fact)
             return
+        if fact.based_on in self._malformed:
+            # It stood in this journal, and nothing in it says so.
+            journal.skip(fact.based_on)
         draft = journal.draft(fact.based_on)
         if is_review:
             should: Fact | None = reviews.decided_again(draft, fact, event.time_us)
@@ -234,7 +241,8 @@ class _Premises:
 def _journal(history: History, cluster: str) -> Iterator[tuple[Event, Fact | None]]:
     """The entries of all journals, each by itself; None for one that every reader passes over."""
     for event in history():
-        if event.cluster != cluster or not event.type.startswith("admission."):
+        is_entry = event.type.startswith("admission.") or event.type == MALFORMED
+        if event.cluster != cluster or not is_entry:
             continue
         try:
             found = [(one, _JOURNAL[one.type].read(one)) for one in entries(event)]

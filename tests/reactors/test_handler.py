@@ -2,13 +2,17 @@
 
 import pytest
 
-from bus.envelope import Event
+from bus.envelope import MALFORMED, Event
+from bus.errors import WrongExpectationError
 from bus.events.admissions import AdmissionDecided
 from bus.events.namespaces import NamespaceObserved
 from bus.events.pods import Owner
+from bus.memory import MemoryTransport
+from projections.engine.store import Store, engine
 from reactors.admission.rate import Buckets, Rate
 from reactors.admitting import following
 from tests.reactors.cluster import QUOTA, START_US, Cluster, job
+from tests.reactors.engine.restoring import archive
 
 pytestmark = pytest.mark.simulated
 
@@ -295,6 +299,56 @@ async def test_e11_an_unreadable_decision_is_parked(cluster):
 
     assert (await cluster.ask("a", 4)).allowed
     assert cluster.admission.journals.parked == 1
+
+
+UNKNOWN = Event("c1", "admission.auctioned", "biz/team", "new", "test", START_US, b"{}")
+
+
+async def test_an_entry_of_a_newer_version_is_named_and_passed_over(cluster, caplog):
+    await cluster.transport.publish([UNKNOWN])
+
+    assert (await cluster.ask("a", 4)).allowed
+    assert cluster.admission.journals.parked == 1
+    assert "type='admission.auctioned'" in caplog.text
+    # The recorded decisions say what they stood behind.
+    assert cluster.rederived().reviews.same == 1
+
+
+class Malformed(MemoryTransport):
+    """A bus in which a malformed message stands in a journal; readers see no journal's name in it."""
+
+    async def publish(self, events, *, expect=None):
+        stands = next((e.sequence for e in self.events if e.type == MALFORMED), 0)
+        if expect is not None and stands:
+            if expect.last_sequence < stands:
+                raise WrongExpectationError(subject=expect.subject, last_sequence=stands)
+            expect = None
+        return await super().publish(events, expect=expect)
+
+
+async def test_a_malformed_message_in_a_journal_holds_up_nobody():
+    transport = Malformed()
+    async with Cluster(transport) as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 4000})
+        sequence = len(transport.events) + 1
+        transport.events.append(
+            Event("c1", MALFORMED, "", "m", "bus", 0, b"", 1, sequence, "no headers")
+        )
+        await cluster.see_node("a", "uid-a")
+        assert (await cluster.ask("a", 4)).allowed
+        assert [sequence] == [one["based_on"] for one in cluster.said("decided")]
+        assert cluster.rederived().reviews.same == 1
+
+
+async def test_a_start_from_the_archive_appends_behind_an_entry_that_nobody_knows(tmp_path):
+    async with Cluster() as cluster:
+        await cluster.see_quota("team", {"limits.cpu": 4000})
+        await cluster.transport.publish([UNKNOWN])
+    store = Store(engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    archive(store, cluster.transport.events)
+    async with Cluster(cluster.transport, ledger=store) as started:
+        assert (await started.ask("a", 4)).allowed
+    store.close()
 
 
 OF_POD = {"group": "", "resource": "pods", "kind": "Pod"}
