@@ -159,6 +159,9 @@ class PodConstraints(_Part, frozen=True):
     claims: tuple[str, ...] = ()
     #: It has resource claims (dynamic resource allocation).
     has_resource_claims: bool = False
+    #: While it waits: the images of its containers, one for each, and of its volumes (:func:`bus.sources.images.image_key`).
+    images: tuple[str, ...] = ()
+    volume_images: tuple[str, ...] = ()
     #: Labels of pods that its selectors name and that the source does not keep.
     unkept_labels: tuple[str, ...] = ()
     #: Own labels that its selectors name, kept for that alone.

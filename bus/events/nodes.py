@@ -30,6 +30,8 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     #: Its other labels: pods may name any of them. They stand in no report.
     further_labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    #: Its images, ``KEY=BYTES`` with spaces between: :func:`bus.sources.images.images_of`.
+    images: str = ""
     #: There were more taints or labels than a fact carries: a pod that names labels is not placed there.
     is_cut: bool = False
 

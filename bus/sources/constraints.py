@@ -23,6 +23,7 @@ from bus.events.constraints import (
     Toleration,
 )
 from bus.kube.watch.labels import LabelPolicy
+from bus.sources.images import image_key
 
 #: Most bytes of a pod's constraints, or of a node's taints and further labels, in a fact, as JSON.
 LARGEST_CONSTRAINTS = 8 * 1024
@@ -54,13 +55,20 @@ class Claim(msgspec.Struct, rename="camel"):
     claim_name: str = ""
 
 
+class ImageVolume(msgspec.Struct):
+    """``image`` of a volume."""
+
+    reference: str = ""
+
+
 class Volume(msgspec.Struct, rename="camel"):
-    """A volume: only whether it is a claim, and its name."""
+    """A volume: only whether it is a claim or an image, and its name."""
 
     name: str = ""
     persistent_volume_claim: Claim | None = None
     #: Its claim is named like pod and volume.
     ephemeral: Anything | None = None
+    image: ImageVolume | None = None
 
 
 class Placing(msgspec.Struct, rename="camel"):
@@ -80,11 +88,17 @@ class Placing(msgspec.Struct, rename="camel"):
 def constraints_of(
     spec: Placing,
     ports: Iterable[HostPort],
+    images: list[str],
     pod: str,
     labels: dict[str, str] | None,
     policy: LabelPolicy,
 ) -> tuple[msgspec.Raw, bool]:
-    """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty."""
+    """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty.
+
+    ``images`` are those of its containers, none where nobody places it any more. Where there are too many, none is said:
+    they refuse no node.
+    """
+    volumes = [one.image.reference for one in spec.volumes or () if one.image] if images else ()
     found = PodConstraints(
         scheduler_name=_named(spec.scheduler_name),
         scheduling_gates=tuple(one.name for one in spec.scheduling_gates or ()),
@@ -96,6 +110,8 @@ def constraints_of(
         host_ports=tuple(one for one in ports if one.host_port),
         claims=tuple(_claims(spec.volumes or (), pod)),
         has_resource_claims=bool(spec.resource_claims),
+        images=tuple(map(image_key, images)) if any(images) else (),
+        volume_images=tuple(map(image_key, volumes)),
     )
     if found == _NONE:
         return NO_CONSTRAINTS, False
@@ -111,9 +127,10 @@ def constraints_of(
                 if key in TEMPLATE_LABELS and labels and key in labels
             },
         )
-    whole = _encode(found)
-    if len(whole) <= LARGEST_CONSTRAINTS:
-        return msgspec.Raw(whole), False
+    for one in (found, msgspec.structs.replace(found, images=(), volume_images=())):
+        whole = _encode(one)
+        if len(whole) <= LARGEST_CONSTRAINTS:
+            return msgspec.Raw(whole), False
     less = PodConstraints(
         scheduler_name=found.scheduler_name, never_preempts=found.never_preempts, is_cut=True
     )

@@ -16,6 +16,7 @@ from bus.kube.watch import records
 from bus.kube.watch.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
 from bus.kube.watch.records import Metadata, Record
 from bus.sources.constraints import bounded_taints, further_labels
+from bus.sources.images import ContainerImage, images_of
 
 #: Most resources, and longest quantity, of one node that are kept; the quantity parser takes 32
 #: characters.
@@ -46,6 +47,7 @@ class Status(msgspec.Struct):
 
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
+    images: list[ContainerImage] | None = None
 
 
 class Node(msgspec.Struct):
@@ -88,6 +90,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         labels=kept,
         further_labels=further,
         taints=taints,
+        images=images_of(status.images or ()),
         is_cut=taints_cut or labels_cut,
     )
     return _said(observed, record)

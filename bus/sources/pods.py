@@ -52,9 +52,10 @@ class Resources(msgspec.Struct):
 
 
 class Container(msgspec.Struct, rename="camel"):
-    """What is decoded of a container: no image, command, arguments, environment or mounts."""
+    """What is decoded of a container: no command, arguments, environment or mounts."""
 
     name: str = ""
+    image: str | None = None
     resources: Resources | None = None
     restart_policy: str | None = None
     ports: list[HostPort] | None = None
@@ -148,7 +149,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
     resources, is_folded, resources_cut = _bounded(_resources(spec, status, infeasible))
     constraints, constraints_cut = constraints_of(
-        spec, _host_ports(spec), metadata.name, metadata.labels, labels
+        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels
     )
     fact = (PodVanished if records.is_delete(record) else PodObserved)(
         uid=metadata.uid,
@@ -194,6 +195,13 @@ def _host_ports(spec: Spec) -> Iterator[HostPort]:
     for one in spec.init_containers or ():
         if one.restart_policy == "Always":
             yield from one.ports or ()
+
+
+def _images(spec: Spec) -> list[str]:
+    """The images of its containers while it waits: a pod with a node needs none to be placed."""
+    if spec.node_name:
+        return []
+    return [one.image or "" for one in (*(spec.init_containers or ()), *(spec.containers or ()))]
 
 
 def _node(spec: Spec) -> str | None:

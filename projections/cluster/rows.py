@@ -159,6 +159,8 @@ class Node(msgspec.Struct, gc=False):
     #: Labels that nobody but a scheduler reads.
     further_labels: dict[str, str] = {}
     taints: tuple[Taint, ...] = ()
+    #: Its images, as its fact has them.
+    images: str = ""
     #: Not all of its labels and taints are known.
     is_cut: bool = False
     last_us: int = 0
@@ -238,7 +240,7 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
     return Node(
         fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
         _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, _texts(fact.further_labels, None),
-        fact.taints, fact.is_cut, time_us,
+        fact.taints, fact.images, fact.is_cut, time_us,
     )  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from bus.errors import QuantityError
 from bus.events.constraints import Taint
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
+from reactors.scheduling.images import ImageSizes
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -74,6 +75,8 @@ class NodeColumns:
         self.is_cut: Bools = np.zeros(count, np.bool_)
         #: The node's taints as an index of ``taints``.
         self.taint_set: SmallInts = np.zeros(count, np.int32)
+        #: Sizes of images that pods asked for.
+        self.images = ImageSizes()
         self._labels: dict[str, SmallInts] = {}
         self._holding: list[dict[str, cards.Holding]] = []
 
@@ -86,6 +89,7 @@ class NodeColumns:
         self._labels = {key: _moved(one, rows, 0) for key, one in self._labels.items()}
         self._holding = [self._holding[row] if row >= 0 else {} for row in rows]
         self.nodes = nodes
+        self.images.forget()
         self.names = [one.name for one in nodes]
         self.row_of = {name: row for row, name in enumerate(self.names)}
 
@@ -111,6 +115,7 @@ class NodeColumns:
             self._labels[key][row] = self.text(text)
         self.model[row] = self.text(node.model) if node.model else 0
         self.is_cut[row] = node.is_cut
+        self.images.describe(row, node.images)
         if node.taints not in self._taint_sets:
             self._taint_sets[node.taints] = len(self.taints)
             self.taints.append(node.taints)

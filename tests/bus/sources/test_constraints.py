@@ -8,6 +8,7 @@ from bus.events.nodes import NodeObserved
 from bus.events.pods import PodObserved
 from bus.kube.watch.records import LARGEST_BODY
 from bus.sources import nodes, pods
+from bus.sources.images import LARGEST_IMAGES, image_key
 from tests.bus.sources.records import POLICY, record
 
 METADATA = {"uid": "u1", "name": "p", "namespace": "ns", "resourceVersion": "7"}
@@ -104,9 +105,10 @@ def test_too_many_constraints_hide_no_pod_and_are_said_to_be_cut():
     assert fact.notes == ("constraints_cut",)
 
 
-def node(labels=None, **spec):
+def node(labels=None, images=(), **spec):
     metadata = {"uid": "u", "name": "n", "resourceVersion": "1", "labels": labels or {}}
-    event = nodes.translate(record({"metadata": metadata, "spec": spec}), POLICY)
+    status = {"images": list(images)}
+    event = nodes.translate(record({"metadata": metadata, "spec": spec, "status": status}), POLICY)
     assert len(event.body) <= LARGEST_BODY
     return NodeObserved.read(event)
 
@@ -130,3 +132,33 @@ def test_a_node_says_its_taints_and_every_label():
 )
 def test_a_node_of_very_many_labels_or_taints_says_that_it_is_cut(labels, taints):
     assert node(labels, taints=taints).is_cut
+
+
+def test_images_are_said_by_digest_while_a_pod_waits():
+    containers = [{"name": "c", "image": "r.io/a"}]
+    volumes = [{"name": "v", "image": {"reference": "data:1"}}]
+    init = [{"name": "i", "image": "b:1"}]
+    found = constraints(containers=containers, initContainers=init, volumes=volumes)
+    _, bound = fact_of(nodeName="n", containers=containers, initContainers=init, volumes=volumes)
+
+    assert found.images == (image_key("b:1"), image_key("r.io/a:latest"))
+    assert found.volume_images == (image_key("data:1"),)
+    assert b"constraints" not in bound.body
+
+
+def test_too_many_images_are_left_out_and_nothing_else_is():
+    containers = [{"name": "c", "image": f"a:{number}"} for number in range(1_000)]
+    fact, _ = fact_of(containers=containers, schedulerName="bursar")
+
+    found = msgspec.json.decode(fact.constraints, type=PodConstraints)
+    assert (found, fact.notes) == (PodConstraints(scheduler_name="bursar"), ())
+
+
+def test_a_node_says_its_largest_images():
+    listed = [{"names": [f"a:{n}", f"a@sha256:{n:064}"], "sizeBytes": n} for n in range(10**9, 10**9 + 300)]  # fmt: skip
+    said = node(images=[{"names": ["<none>@<none>", "b:1"], "sizeBytes": 7}]).images
+    most = node(images=listed).images
+
+    assert said == f"{image_key('b:1')}=7"
+    assert len(most) <= LARGEST_IMAGES
+    assert most.startswith((f"{image_key(f'a:{10**9 + 299}')}=", f"{image_key(f'a@sha256:{10**9 + 299:064}')}="))  # fmt: skip

@@ -1,0 +1,48 @@
+"""How large an image is on each node, for the images that pods ask for: read from the nodes' texts when it is asked first."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+
+#: Images of which the sizes are kept.
+KEPT = 256
+
+
+class ImageSizes:
+    """Columns of bytes by image; -1 = the node does not have it."""
+
+    def __init__(self) -> None:
+        self._sizes: OrderedDict[str, npt.NDArray[np.int64]] = OrderedDict()
+
+    def of(self, image: str, texts: Iterable[str]) -> npt.NDArray[np.int64]:
+        """The sizes of an image; ``texts`` are what all nodes say, in the order of rows."""
+        found = self._sizes.get(image)
+        if found is None:
+            found = np.array([size_in(text, image) for text in texts], np.int64)
+            self._sizes[image] = found
+            if len(self._sizes) > KEPT:
+                self._sizes.popitem(last=False)
+        else:
+            self._sizes.move_to_end(image)
+        return found
+
+    def describe(self, row: int, text: str) -> None:
+        """What a node says now."""
+        for image, sizes in self._sizes.items():
+            sizes[row] = size_in(text, image)
+
+    def forget(self) -> None:
+        """The rows have new numbers."""
+        self._sizes.clear()
+
+
+def size_in(text: str, image: str) -> int:
+    """The size that a node's text gives an image; -1 = none."""
+    at = text.find(f"{image}=")
+    if at < 0:
+        return -1
+    return int(text[at + len(image) + 1 :].split(" ", 1)[0])

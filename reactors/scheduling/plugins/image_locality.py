@@ -1,0 +1,55 @@
+"""ImageLocality: nodes that have the pod's images already.
+
+An image counts its size, times the part of all nodes that have it, so that pods do not heap up where one was pulled first.
+Unlike kube-scheduler, which takes the size that it saw first, each node counts the size that it says itself.
+
+Source: Kubernetes, "Scheduler Configuration", scheduling plugins.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from projections.cluster import Pod
+from reactors.scheduling.columns import Ints, Rows
+from reactors.scheduling.contract import HIGHEST, SKIP, Cycle, Status
+
+_MIB = 2**20
+#: Less than this counts nothing; more than that for each container counts no more.
+LEAST, MOST_EACH = 23 * _MIB, 1000 * _MIB
+
+
+class ImageLocality(msgspec.Struct, frozen=True):
+    """Scores nodes by the images they have."""
+
+    name: ClassVar[str] = "ImageLocality"
+    is_local: ClassVar[bool] = False
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """Only where a node has an image of the pod."""
+        columns, found = cycle.columns, []
+        for image in _images(cycle.pod):
+            sizes = columns.images.of(image, (one.images for one in columns.nodes))
+            if (sizes >= 0).any():
+                found.append(sizes)
+        cycle.data[self.name] = found
+        return None if found else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """What its images weigh on each node, 0 to 100."""
+        total = np.zeros(cycle.columns.pods[rows].size, np.int64)
+        for sizes in cycle.data[self.name]:
+            # One product of two floats, as Go has it: nothing is summed, so every machine says the same.
+            spread = int((sizes >= 0).sum()) / sizes.size
+            total += (np.maximum(sizes[rows], 0) * spread).astype(np.int64)
+        constraints = cycle.pod.constraints
+        most = MOST_EACH * len(constraints.images if constraints else ())
+        return (np.clip(total, LEAST, most) - LEAST) * HIGHEST // (most - LEAST)
+
+
+def _images(pod: Pod) -> tuple[str, ...]:
+    constraints = pod.constraints
+    return constraints.images + constraints.volume_images if constraints else ()
