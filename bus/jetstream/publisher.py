@@ -34,7 +34,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from bus.envelope import Event, key_token
+from bus.envelope import Event
 from bus.errors import (
     BusUnavailableError,
     DuplicateIdError,
@@ -44,6 +44,7 @@ from bus.errors import (
     WrongExpectationError,
 )
 from bus.jetstream import wire
+from bus.jetstream.commands import Commands, expectation
 from bus.jetstream.connection import Connection, token
 from bus.jetstream.exchange import Exchange, Reply
 from bus.streams import Stream
@@ -111,7 +112,7 @@ class Publisher:
         self._ack_seconds = ack_seconds
         self._attempts = attempts
         self._open = asyncio.Semaphore(MAX_OPEN_WINDOWS)
-        self._starts: dict[tuple[str, str], str] = {}
+        self._commands = Commands(stream.max_message_bytes)
 
     async def publish(
         self, events: Sequence[Event], *, expect: Expectation | None = None
@@ -131,8 +132,7 @@ class Publisher:
         if len(parts) > 1:
             # What may not be sent is found before the first window is, as in a single one.
             for event in events:
-                wire.subject_start(event.cluster, event.type)
-                wire.headers(event, _LONGEST_EXTRA, self._stream.max_message_bytes)
+                self._commands.check(event, _LONGEST_EXTRA)
         sequences: list[int] = []
         for window in parts:
             sequences += await self._window(window, None)
@@ -176,11 +176,11 @@ class Publisher:
     async def _store(self, events: Sequence[Event], expect: Expectation | None) -> list[int]:
         if len(events) == 1:
             # A batch of one would cost its staging, some ten flushes; here a known id comes before an expectation, too.
-            lines = _expectation(expect) if expect is not None else ""
+            lines = expectation(expect) if expect is not None else ""
             return await self._settle(events, await self._each(events, lambda: lines), expect)
         batch = token()
         replies = await self._exchange.ask(
-            1, lambda to: self._batch(events, expect, batch, to), self._ack_seconds
+            1, lambda to: self._commands.batch(events, expect, batch, to), self._ack_seconds
         )
         ack = self._read_ack(replies[0])
         if ack.error is None:
@@ -241,7 +241,7 @@ class Publisher:
             part = events[start : start + MAX_SINGLES]
 
             def commands(to: Iterator[bytes], part: Sequence[Event] = part) -> bytes:
-                return self._singles(part, extra, to)
+                return self._commands.singles(part, extra, to)
 
             replies = await self._exchange.ask(len(part), commands, self._ack_seconds)
             acks += [self._read_ack(reply) for reply in replies]
@@ -286,53 +286,6 @@ class Publisher:
         message = await self._connection.request(f"$JS.API.DIRECT.GET.{self._stream.name}", body)
         return int((message.headers or {}).get("Nats-Sequence", "0"))
 
-    def _batch(
-        self, events: Sequence[Event], expect: Expectation | None, batch: str, to: Iterator[bytes]
-    ) -> bytes:
-        """The commands of one atomic batch; only the last message asks for an answer."""
-        parts: list[bytes] = []
-        last = len(events)
-        extra = f"Nats-Batch-Id: {batch}\r\nNats-Batch-Sequence: "
-        for number, event in enumerate(events, 1):
-            lines = f"{extra}{number}\r\n"
-            reply = b""
-            if number == 1 and expect is not None:
-                lines += _expectation(expect)
-            if number == last:
-                lines += "Nats-Batch-Commit: 1\r\n"
-                reply = next(to) + b" "
-            self._command(parts, event, lines, reply)
-        return b"".join(parts)
-
-    def _singles(
-        self, events: Sequence[Event], extra: Callable[[], str], to: Iterator[bytes]
-    ) -> bytes:
-        parts: list[bytes] = []
-        for event in events:
-            self._command(parts, event, extra(), next(to) + b" ")
-        return b"".join(parts)
-
-    def _command(self, parts: list[bytes], event: Event, extra: str, reply: bytes) -> None:
-        """Append the HPUB command of one event; raises EnvelopeError for what may not be sent."""
-        kind = (event.cluster, event.type)
-        start = self._starts.get(kind)
-        if start is None:
-            start = self._starts[kind] = wire.subject_start(*kind)
-        body = event.body
-        headers = wire.headers(event, extra, self._stream.max_message_bytes)
-        parts.append(
-            b"HPUB %b%b %b%d %d\r\n%b%b\r\n"
-            % (
-                start.encode(),
-                key_token(event.key).encode(),
-                reply,
-                len(headers),
-                len(headers) + len(body),
-                headers,
-                body,
-            )
-        )
-
     def _read_ack(self, reply: Reply) -> Ack:
         headers, body = reply
         if wire.status(headers):
@@ -369,13 +322,6 @@ def windows(events: Sequence[Event]) -> Iterator[Sequence[Event]]:
             start, size = index, len(event.body)
     if start < len(events):
         yield events[start:]
-
-
-def _expectation(expect: Expectation) -> str:
-    return (
-        f"Nats-Expected-Last-Subject-Sequence: {expect.last_sequence}\r\n"
-        f"Nats-Expected-Last-Subject-Sequence-Subject: {expect.subject}\r\n"
-    )
 
 
 def _direct(reply: Reply, sequence: int) -> Event:

@@ -13,8 +13,9 @@ from bus.events.pods import Owner
 from bus.kube import kinds
 from projections.cluster import POD
 from projections.quota_trees.keys import charged, ending, largest, summed
+from reactors.admission.chains import DEPTH
 from reactors.admission.coverage import counts_of
-from reactors.admission.lives import DEPTH, Undo
+from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.owners import Controllers, collects, controller_of, is_open
 from reactors.admission.state import AdmissionState

@@ -26,7 +26,8 @@ from projections.cluster.objects import Gone
 from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
 from projections.quota_trees.shape import ANY_OWNER, LANDED_US, Grant, Node
-from reactors.admission.lives import DEPTH, Lives, SavedLives, Undo
+from reactors.admission.chains import DEPTH
+from reactors.admission.lives import Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object, Objects
 from reactors.admission.owners import NODE, is_covering, is_open

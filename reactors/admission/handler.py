@@ -10,55 +10,40 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from msgspec.structs import replace
 
 from bus.clock import Clock
 from bus.errors import DemandError
-from bus.events.admissions import AdmissionDecided, Basis, Child, QuotaDeclared
+from bus.events.admissions import AdmissionDecided, Basis, Child
 from bus.kube import kinds
-from projections import timelines
-from projections.quota_trees import Tree, TreeOverlay
-from projections.quota_trees.shape import BUSINESS, ELASTIC, LANDED_US
-from reactors.admission.batching import DecisionBatcher
+from projections.quota_trees import TreeOverlay
+from reactors.admission.appending import UNKNOWN, Decisions
+from reactors.admission.autoscalers import AUTOSCALERS, answer_autoscaler
 from reactors.admission.children import Below, Children, Holder
 from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
-from reactors.admission.decide import Request, decide, decide_review
-from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.mapping import SEEN, QuotaRef, label_of, tree_of, types_of
-from reactors.admission.messages import sentence, warning
+from reactors.admission.decide import Request, decide_review
+from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
+from reactors.admission.messages import ALLOWED, sentence, warning
 from reactors.admission.objects import Object
 from reactors.admission.owners import Controllers, controller_of, wrote_node
+from reactors.admission.quotas import QUOTAS, answer_quota
 from reactors.admission.rate import Buckets, Rate
 from reactors.admission.reading import (
     comes,
     is_going,
     is_unchanged,
-    limits_of,
     name_of,
-    observed,
     reshapes,
     rested,
     version_of,
 )
-from reactors.admission.state import AdmissionState, spec_of
+from reactors.admission.scales import UNSEEN, is_doubted, unseen
+from reactors.admission.state import AdmissionState
 from reactors.admission.stating import is_up, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
-
-ALLOWED = Answer(True, "not-governed")
-QUOTAS = {
-    ("bursar.io", "bizgroupresourcequotas"): BUSINESS,
-    ("scheduling.sigs.k8s.io", "elasticquotas"): ELASTIC,
-}
-#: The one journal of refusals that name no quota which exists. It never has a quota.
-UNKNOWN = "unknown"
-#: The refusal of a scale of something that may just have been changed, in whatever tree that was decided.
-UNSEEN = "object-unseen"
-AUTOSCALERS = ("autoscaling", "horizontalpodautoscalers")
 
 
 class Handler:
@@ -80,16 +65,19 @@ class Handler:
         self._view = view
         self._clock = clock
         self._withdrawals = withdrawals
-        self._desks: dict[str, DecisionBatcher] = {}
+        self._decisions = Decisions(journals, clock)
 
     async def __call__(self, review: Review) -> Answer:
         """The answer to one review."""
         try:
             kind = QUOTAS.get((review.group, review.resource))
             if kind is not None:
-                return ALLOWED if review.subresource else await self._quota(review, kind)
+                if review.subresource:
+                    return ALLOWED
+                return await answer_quota(review, kind, self._journals, self._decisions)
             if (review.group, review.resource) == AUTOSCALERS:
-                return self._autoscaler(review)
+                now_us = self._clock.now_us()
+                return answer_autoscaler(review, self._view, self._journals, now_us)
             return await self._workload(review)
         except DemandError as error:
             return Answer(False, "demand-unreadable", str(error), code=422)
@@ -134,7 +122,9 @@ class Handler:
             live=self._children.weighs(uid, ask) if comes(kind, ask, owner, review) else {},
         )  # fmt: skip
         if ask.held:
-            tree = self._tree(self._journals.places.get((where.kind, where.quota), UNKNOWN))
+            tree = self._decisions.tree(
+                self._journals.places.get((where.kind, where.quota), UNKNOWN)
+            )
             return waits(tree, request, self._clock.now_us())
         is_resumed = kind.queues and not ask.suspended and rested(kind, review)
         basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
@@ -148,8 +138,8 @@ class Handler:
         scale = kinds.scale_of(review.object or {})
         found = self._view.objects.get(scale.uid)
         is_known = found is not None and found.ask.per_replica is not None
-        if found is None or not is_known or self._is_doubted(found, version_of(review)):
-            return self._unseen(review, scale)
+        if found is None or not is_known or is_doubted(self._journals, found, version_of(review)):
+            return unseen(review, scale)
         asks = kinds.scaled(found.ask, scale.replicas)
         if found.owner is not None and self._view.coverage.covered(found) is not False:
             counts = counts_of(kind.kind, asks)
@@ -170,26 +160,6 @@ class Handler:
         # Another process may have admitted such a change before this one is stored.
         basis = Basis(label=SEEN, replicas=scale.replicas)
         return await self._decided(where, request, review, basis, scales=found)
-
-    def _is_doubted(self, found: Object, version: str) -> bool:
-        """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
-        if found.version == version:
-            return False
-        for name in self._journals.holders.get(found.uid, ()):
-            tree = self._journals.tree(name)
-            for quota in tree.holders[found.uid]:
-                grant = tree.nodes[quota].grants[found.uid]
-                is_passed = timelines.precedes(grant.reshaped, 0, found.version, 0)
-                is_listed = found.listed_us >= grant.asked_us + LANDED_US
-                if grant.reshaped and not (is_passed or is_listed):
-                    return True
-        return False
-
-    def _unseen(self, review: Review, scale: kinds.Scale) -> Answer:
-        if not is_up(scale, review):
-            return ALLOWED
-        said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
-        return Answer(False, UNSEEN, f"{said} ({UNSEEN})", code=409)
 
     async def _below(self, below: Below, review: Review) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
@@ -283,18 +253,18 @@ class Handler:
             if self._withdrawals is not None and not review.dry_run:
                 before = draft.grant(request.quota, request.uid)
                 self._withdrawals.asked(request.review, before)
-            if scales is not None and self._is_doubted(scales, request.version):
+            if scales is not None and is_doubted(self._journals, scales, request.version):
                 known = replace(basis, refusal=UNSEEN)
             asks = replace(request, basis=known)
             if below is not None:
                 return self._raised(draft, asks, review, below, now_us)
             return decide_review(draft, asks, now_us)
 
-        decision = await self._answer(tree, question, review)
+        decision = await self._decisions.decide(tree, question, review)
         assert isinstance(decision, AdmissionDecided)
         if self._withdrawals is not None:
             self._withdrawals.answered(request.review)
-        held = self._tree(tree)
+        held = self._decisions.tree(tree)
         if decision.verdict == "refused":
             return Answer(False, decision.reason, sentence(decision, held))
         warned = warning(decision, held)
@@ -315,83 +285,3 @@ class Handler:
         if decision.verdict == "refused" or review.dry_run:
             undo()
         return decision
-
-    async def _answer(
-        self,
-        tree: str,
-        question: Callable[[TreeOverlay, int], AdmissionDecided | QuotaDeclared],
-        review: Review,
-    ) -> AdmissionDecided | QuotaDeclared:
-        if review.dry_run or tree not in self._journals.trees:
-            decision = question(TreeOverlay(self._tree(tree)), self._clock.now_us())
-            if review.dry_run:
-                return decision
-            if decision.verdict == "refused":
-                # No journal for a name that nobody but the asker knows.
-                tree = UNKNOWN
-        desk = self._desks.get(tree)
-        if desk is None:
-            desk = self._desks[tree] = DecisionBatcher(self._journals, self._clock, tree)
-        return await desk.ask(question, review.uid)
-
-    def _tree(self, name: str) -> Tree:
-        """A tree to read; one that does not exist is not remembered."""
-        return self._journals.trees.get(name) or Tree(name)
-
-    def _autoscaler(self, review: Review) -> Answer:
-        """Whether its target would fit at ``maxReplicas``. Nothing is charged: each scale asks for itself."""
-        if review.object is None or review.subresource:
-            return ALLOWED
-        target = kinds.target_of(review.object)
-        found = self._view.named(target.kind, review.namespace, target.name)
-        where = self._view.place(found.labels, found.namespace) if found else None
-        if found is None or found.ask.per_replica is None or where is None:
-            return ALLOWED
-        tree = self._journals.places.get((where.kind, where.quota))
-        if tree is None:
-            return ALLOWED
-        demand = kinds.scaled(found.ask, target.max_replicas).demand
-        request = Request(
-            where.quota,
-            found.uid,
-            found.kind,
-            found.namespace,
-            found.name,
-            demand,
-            types_of(found.labels),
-            unstated=found.ask.unstated,
-        )
-        held = self._journals.tree(tree)
-        decision = decide(TreeOverlay(held), request, self._clock.now_us())
-        if decision.verdict == "refused":
-            said = (
-                f"at maxReplicas {target.max_replicas}, {found.kind} {found.name!r} would not fit: "
-            )
-            return Answer(False, decision.reason, said + sentence(decision, held))
-        return Answer(True, "fits")
-
-    # quotas
-
-    async def _quota(self, review: Review, kind: str) -> Answer:
-        new = observed(review.object, kind)
-        old = observed(review.old_object, kind)
-        if new is not None and new.problem:
-            return Answer(False, "quota-invalid", f"{new.problem} (quota-invalid)", code=422)
-        known = new or old
-        if known is None or (kind == ELASTIC and limits_of(new) == limits_of(old)):
-            # Other labels and annotations, our own among them, limit nothing.
-            return ALLOWED
-        proposal = Proposal(
-            review.operation, known.name, known.uid, known.parent,
-            spec_of(new) if new is not None else None, review.uid, old.parent if old else "",
-        )  # fmt: skip
-        answer = declare if kind == BUSINESS else declare_elastic
-
-        def question(draft: TreeOverlay, now_us: int) -> QuotaDeclared:
-            return answer(draft, proposal, now_us)
-
-        tree = tree_of(self._journals.places, known)
-        decision = await self._answer(tree, question, review)
-        if decision.verdict == "refused":
-            return Answer(False, decision.reason, sentence(decision, self._tree(tree)))
-        return Answer(True, decision.reason)

@@ -6,8 +6,6 @@ what it says itself and what lives below it, so that pods which still end count 
 What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
 key :data:`projections.quota_trees.keys.EXPECTED`.
 
-A change costs as many steps as the chain is long, never a walk over pods.
-
 Source: ``docs/admission.md`` ("What hangs below an owner").
 """
 
@@ -20,40 +18,15 @@ import msgspec
 
 from projections import timelines
 from projections.engine.parts import Part
-from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest, replaced
+from projections.quota_trees.keys import ENDING, EXPECTED, Amounts, largest
 from projections.quota_trees.shape import LANDED_US
+from reactors.admission.chains import NOTHING, Chains, Node
 
 Undo = Callable[[], None]
-_NOTHING: Amounts = {}
-
-#: Longest chain of controllers that is followed (docs/wrong-input.md).
-DEPTH = 8
-
-
-class _Node(msgspec.Struct, gc=False, eq=False):
-    """An object that controls others, or is controlled; by :func:`_grown` its sums are never changed in place."""
-
-    uid: str
-    parent: str = ""
-    #: What it was last seen to ask for, and what reviews let it ask for that was not seen yet.
-    ask: Amounts = _NOTHING
-    expected: Amounts = _NOTHING
-    #: The version that the expected change would change, and until when it may land.
-    version: str = ""
-    until_us: int = 0
-    #: Of the live pods below it; of its children, see the module.
-    pods: Amounts = _NOTHING
-    total: Amounts = _NOTHING
-    children: int = 0
-
-    @property
-    def weight(self) -> Amounts:
-        """What it counts for its parent."""
-        return largest(self.ask, self.expected, self.total)
 
 
 class _Pod(msgspec.Struct, gc=False, eq=False):
-    node: _Node
+    node: Node
     #: What it counts, and what it was seen to ask for; more counts while a review may still land.
     amounts: Amounts
     seen: Amounts
@@ -95,7 +68,7 @@ class SavedPod(msgspec.Struct):
 class SavedLives(msgspec.Struct):
     """What a snapshot holds of live pods and their owners."""
 
-    nodes: list[_Node]
+    nodes: list[Node]
     pods: list[SavedPod]
     _expected: list[tuple[int, str, bool]]
 
@@ -104,13 +77,11 @@ class Lives(Part):
     """Follows one cluster. ``mark(uid)`` is told of every object whose sums changed."""
 
     Saved = SavedLives
-    derived = frozenset({"_parent_of", "_mark", "_nodes", "_pods"})
+    derived = frozenset({"_chains", "_pods"})
 
     def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
         """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
-        self._parent_of = parent_of
-        self._mark = mark
-        self._nodes: dict[str, _Node] = {}
+        self._chains = Chains(parent_of, mark)
         #: By the first two characters of the uid: a complete list comes in parts by uid.
         self._pods: dict[str, dict[str, _Pod]] = {}
         #: (until, uid, is a pod) of what is expected, oldest first.
@@ -123,35 +94,36 @@ class Lives(Part):
             for bucket in self._pods.values()
             for uid, pod in bucket.items()
         ]
-        return SavedLives([*self._nodes.values()], pods, [*self._expected])
+        return SavedLives(self._chains.all(), pods, [*self._expected])
 
     def restore(self, saved: SavedLives) -> None:
         """Become what was saved, in a new one. Pods that are written alike share what they count."""
-        self._nodes = {node.uid: node for node in saved.nodes}
+        self._chains.restore(saved.nodes)
         self._expected.extend(saved._expected)
+        nodes = {node.uid: node for node in saved.nodes}
         alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for one in saved.pods:
             one.amounts = alike.setdefault(tuple(one.amounts.items()), one.amounts)
             one.seen = alike.setdefault(tuple(one.seen.items()), one.seen)
-            pod = _Pod(self._nodes[one.node], *msgspec.structs.astuple(one)[2:])
+            pod = _Pod(nodes[one.node], *msgspec.structs.astuple(one)[2:])
             self._pods.setdefault(one.uid[:2], {})[one.uid] = pod
 
     # questions
 
     def total(self, uid: str) -> Amounts:
         """What the children of an object ask for."""
-        node = self._nodes.get(uid)
-        return node.total if node is not None else _NOTHING
+        node = self._chains.get(uid)
+        return node.total if node is not None else NOTHING
 
     def pods(self, uid: str) -> Amounts:
         """What the live pods below an object ask for; also how much of it ends (:func:`projections.quota_trees.keys.ending`)."""
-        node = self._nodes.get(uid)
-        return node.pods if node is not None else _NOTHING
+        node = self._chains.get(uid)
+        return node.pods if node is not None else NOTHING
 
     def asked(self, uid: str) -> Amounts:
         """What an object below an owner asks for itself."""
-        node = self._nodes.get(uid)
-        return largest(node.ask, node.expected) if node is not None else _NOTHING
+        node = self._chains.get(uid)
+        return largest(node.ask, node.expected) if node is not None else NOTHING
 
     def pod(self, uid: str) -> Amounts | None:
         """What a live pod below an owner asks for; None for no such pod."""
@@ -165,7 +137,7 @@ class Lives(Part):
 
     def above(self, uid: str) -> str:
         """The parent of an object, or of a pod; "" for none."""
-        node = self._nodes.get(uid)
+        node = self._chains.get(uid)
         if node is not None:
             return node.parent
         pod = self._pods.get(uid[:2], {}).get(uid)
@@ -173,56 +145,56 @@ class Lives(Part):
 
     def is_expected(self, uid: str) -> bool:
         """Whether a review let an object be created that was not seen yet."""
-        node = self._nodes.get(uid)
+        node = self._chains.get(uid)
         return node is not None and bool(node.until_us) and not node.version
 
     def has(self, uid: str) -> bool:
         """Whether anything counts below an object."""
-        return uid in self._nodes
+        return uid in self._chains
 
     # objects
 
     def see(self, uid: str, ask: Amounts, version: str) -> None:
         """An object was seen to ask for this, below the parent that ``parent_of`` names now."""
-        node = self._nodes.get(uid)
+        node = self._chains.get(uid)
         if node is None:
             if not ask:
                 return
-            node = self._node(uid)
-        self._link(node, self._parent_of(uid))
+            node = self._chains.opened(uid)
+        self._chains.relink(node)
         is_landed = not node.version or timelines.precedes(node.version, 0, version, 0)
-        expected = _NOTHING if is_landed else node.expected
-        self._say(node, ask, expected)
+        expected = NOTHING if is_landed else node.expected
+        self._chains.say(node, ask, expected)
 
     def relink(self, uid: str) -> None:
         """Ask anew who answers for an object."""
-        node = self._nodes.get(uid)
+        node = self._chains.get(uid)
         if node is not None:
-            self._link(node, self._parent_of(uid))
+            self._chains.relink(node)
 
     def leave(self, uid: str) -> None:
         """An object is gone. What lives below it goes on to count for its parent."""
-        node = self._nodes.get(uid)
+        node = self._chains.get(uid)
         if node is not None:
-            self._say(node, _NOTHING, _NOTHING)
+            self._chains.say(node, NOTHING, NOTHING)
 
     def expect(self, uid: str, parent: str, ask: Amounts, version: str, now_us: int) -> Undo:
         """A review lets an object below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
 
         Gives what undoes it.
         """
-        node = self._nodes.get(uid) or self._node(uid)
+        node = self._chains.opened(uid)
         former, before = node.parent, (node.expected, node.version, node.until_us)
-        self._link(node, self._parent_of(uid) or parent)
+        self._chains.relink(node, parent)
         node.version, node.until_us = version, now_us + LANDED_US
         self._expected.append((node.until_us, uid, False))
-        self._say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
+        self._chains.say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
 
         def undo() -> None:
-            found = self._nodes[uid]
+            found = self._chains.opened(uid)
             expected, found.version, found.until_us = before
-            self._link(found, former)
-            self._say(found, found.ask, expected)
+            self._chains.link(found, former)
+            self._chains.say(found, found.ask, expected)
 
         return undo
 
@@ -245,7 +217,7 @@ class Lives(Part):
             # A review may be ahead of what is seen.
             if not timelines.precedes(before.version, before.seen_us, version, time_us):
                 return
-        node = self._nodes.get(parent) or self._node(parent)
+        node = self._chains.opened(parent)
         self._put(uid, _Pod(node, amounts, amounts, version, time_us, is_ending=is_ending))
 
     def drop_pod(self, uid: str) -> None:
@@ -262,8 +234,8 @@ class Lives(Part):
         before = self._pods.get(uid[:2], {}).get(uid)
         until_us = now_us + LANDED_US
         self._expected.append((until_us, uid, True))
-        node = self._nodes.get(parent) or self._node(parent)
-        pod = _Pod(node, {**amounts, EXPECTED: 1}, _NOTHING, until_us=until_us)
+        node = self._chains.opened(parent)
+        pod = _Pod(node, {**amounts, EXPECTED: 1}, NOTHING, until_us=until_us)
         if before is not None:
             # It lands behind that version: what was written before says nothing of it.
             pod = _Pod(
@@ -281,18 +253,18 @@ class Lives(Part):
         """Drop what was expected and can no longer land."""
         while self._expected and self._expected[0][0] <= now_us:
             until_us, uid, is_pod = self._expected.popleft()
-            pod, node = self._pods.get(uid[:2], {}).get(uid), self._nodes.get(uid)
+            pod, node = self._pods.get(uid[:2], {}).get(uid), self._chains.get(uid)
             # A later review of the same object has its own time.
             if is_pod and pod is not None and pod.until_us == until_us:
                 above = pod.former or pod.node.uid
                 seen = _Pod(
-                    self._nodes.get(above) or self._node(above), pod.seen, pod.seen, pod.version, pod.seen_us,
+                    self._chains.opened(above), pod.seen, pod.seen, pod.version, pod.seen_us,
                     is_ending=pod.is_ending,
                 )  # fmt: skip
                 self._put(uid, seen if pod.seen_us else None)
             elif not is_pod and node is not None and node.until_us == until_us:
-                self._link(node, self._parent_of(uid))
-                self._say(node, node.ask, _NOTHING)
+                self._chains.relink(node)
+                self._chains.say(node, node.ask, NOTHING)
 
     def listed(
         self,
@@ -319,82 +291,20 @@ class Lives(Part):
                 if is_covered and uid not in present and is_late:
                     self.drop_pod(uid)
 
-    # sums
-
-    def _node(self, uid: str) -> _Node:
-        node = self._nodes[uid] = _Node(uid)
-        self._link(node, self._parent_of(uid))
-        return node
-
-    def _link(self, node: _Node, parent: str) -> None:
-        if node.parent == parent or self._is_above(node.uid, parent):
-            return
-        weight, pods = node.weight, node.pods
-        before, node.parent = node.parent, parent
-        if before:
-            self._add(before, weight, _NOTHING, pods, _NOTHING, -1)
-        if parent:
-            if parent not in self._nodes:
-                self._node(parent)
-            self._add(parent, _NOTHING, weight, _NOTHING, pods, 1)
-
-    def _is_above(self, uid: str, parent: str) -> bool:
-        """Whether ``uid`` stands above ``parent``, or the chain would be too long: references may be made up."""
-        for _ in range(DEPTH):
-            if parent == uid:
-                return True
-            node = self._nodes.get(parent)
-            if node is None or not node.parent:
-                return parent == uid
-            parent = node.parent
-        return True
-
-    def _say(self, node: _Node, ask: Amounts, expected: Amounts) -> None:
-        before = node.weight
-        node.ask, node.expected = ask, expected
-        if not expected:
-            node.version, node.until_us = "", 0
-        if node.parent and before != node.weight:
-            self._add(node.parent, before, node.weight, _NOTHING, _NOTHING, 0)
-        self._tidy(node)
-
     def _put(self, uid: str, pod: _Pod | None) -> None:
         """A pod is this from now on; None: it counts nowhere."""
         bucket = self._pods.setdefault(uid[:2], {})
         before = bucket.pop(uid, None)
         if pod is not None:
             bucket[uid] = pod
-            self._nodes.setdefault(pod.node.uid, pod.node)
+            self._chains.keep(pod.node)
         if before is not None and pod is not None and before.node is pod.node:
             if (before.amounts, before.is_ending) != (pod.amounts, pod.is_ending):
-                self._add(pod.node.uid, before.amounts, pod.amounts, before.live, pod.live, 0)
+                self._chains.add(
+                    pod.node.uid, before.amounts, pod.amounts, before.live, pod.live, 0
+                )
             return
         if pod is not None:
-            self._add(pod.node.uid, _NOTHING, pod.amounts, _NOTHING, pod.live, 1)
+            self._chains.add(pod.node.uid, NOTHING, pod.amounts, NOTHING, pod.live, 1)
         if before is not None:
-            self._add(before.node.uid, before.amounts, _NOTHING, before.live, _NOTHING, -1)
-
-    def _add(
-        self, uid: str, before: Amounts, after: Amounts, pods: Amounts, live: Amounts, count: int
-    ) -> None:
-        """A child of ``uid`` counts ``after`` in place of ``before``, and ``live`` of pods in place of ``pods``."""
-        node = self._nodes[uid]
-        node.children += count
-        for _ in range(DEPTH):
-            weight = node.weight
-            node.total = replaced(node.total, before, after)
-            node.pods = replaced(node.pods, pods, live)
-            self._mark(node.uid)
-            before, after = weight, node.weight
-            if not node.parent or (before == after and pods == live):
-                break
-            node = self._nodes[node.parent]
-        self._tidy(self._nodes[uid])
-
-    def _tidy(self, node: _Node) -> None:
-        """Hold nothing of an object that counts nothing."""
-        if node.children or node.ask or node.expected:
-            return
-        del self._nodes[node.uid]
-        if node.parent:
-            self._add(node.parent, _NOTHING, _NOTHING, _NOTHING, _NOTHING, -1)
+            self._chains.add(before.node.uid, before.amounts, NOTHING, before.live, NOTHING, -1)

@@ -12,6 +12,10 @@ from bus.clock import format_stamp
 from bus.events.admissions import AdmissionDecided, Deficit, QuotaDeclared
 from bus.kube.crds.keys import key_text
 from projections.quota_trees import Tree
+from reactors.webhook.review import Answer
+
+#: What is answered where no quota is asked for anything.
+ALLOWED = Answer(True, "not-governed")
 
 _WHY = {
     "quota-unknown": "there is no quota {quota!r}: create it, or correct the label on this object or its namespace",

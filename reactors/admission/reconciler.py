@@ -24,16 +24,18 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import POD, covers
-from projections.quota_trees import Node, Tree, TreeOverlay
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.keys import EXPECTED
 from projections.quota_trees.shape import ELASTIC, LANDED_US
 from projections.quota_trees.tree import Fact
 from reactors.admission.capacity import capacity, sized
 from reactors.admission.decide import UNANSWERED
 from reactors.admission.declare import MAX_LEVELS
+from reactors.admission.evidence import evidence
 from reactors.admission.raises import Raises
-from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle, shows
+from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle
 from reactors.admission.state import AdmissionState
+from reactors.admission.unsettled import Unsettled
 from reactors.engine.journals import Journals
 
 #: Objects between two moments at which others may use this process.
@@ -73,9 +75,7 @@ class Reconciler:
         self._journals = journals
         self._view = view
         self._clock = clock
-        self._confirmed: dict[tuple[str, str], int] = {}
-        #: Objects with an ask that was not seen to land: a complete list settles them.
-        self._pending: set[str] = set()
+        self._unsettled = Unsettled(journals)
         self._absent: dict[str, int] = {}
         #: Children for which their holder's charge was raised, until they are seen or can no longer land.
         self._raises = raises if raises is not None else Raises()
@@ -214,9 +214,9 @@ class Reconciler:
         return None
 
     async def _object(self, uid: str) -> None:
-        found, read = self._view.seen(uid), self._journals.sequence
+        found, read = evidence(self._view, uid), self._journals.sequence
         if found is None:
-            self._watch(uid)
+            self._unsettled.watch(uid)
             return
         where, seen = found
         if seen.holder:
@@ -231,7 +231,7 @@ class Reconciler:
         # Charged where it belongs before it is given back where it was.
         for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
             await self._settle(self._journals.tree(tree), seen, read)
-        self._watch(uid)
+        self._unsettled.watch(uid)
 
     def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
         """Whether something that was let pass below an object was not seen yet."""
@@ -247,31 +247,16 @@ class Reconciler:
                     return msgspec.structs.replace(seen, demand=asked)
         return seen
 
-    async def _settle(self, tree: Tree, evidence: Seen | Absent, read: int) -> None:
+    async def _settle(self, tree: Tree, found: Seen | Absent, read: int) -> None:
         draft = TreeOverlay(tree)
-        if isinstance(evidence, Seen):
-            for quota in tree.holders.get(evidence.uid, ()):
-                grant = tree.nodes[quota].grants[evidence.uid]
-                if shows(grant, evidence):
-                    self._confirmed[(quota, evidence.uid)] = grant.number
-        await self._store(draft, settle(draft, evidence, self._confirmed, read))
-        if evidence.uid not in tree.holders:
-            for quota in tree.nodes:
-                self._confirmed.pop((quota, evidence.uid), None)
+        if isinstance(found, Seen):
+            self._unsettled.confirm(tree, found)
+        await self._store(draft, settle(draft, found, self._unsettled.confirmed, read))
+        self._unsettled.released(tree, found.uid)
 
-    def _watch(self, uid: str) -> None:
-        """Have a complete list asked for while something of this object is not settled."""
-        self._pending.discard(uid)
-        for name in self._journals.holders.get(uid, ()):
-            tree = self._journals.tree(name)
-            for quota in tree.holders[uid]:
-                grant = tree.nodes[quota].grants[uid]
-                if self._confirmed.get((quota, uid), 0) < grant.number:
-                    self._pending.add(uid)
-
-    async def _append(self, uid: str, evidence: Absent, read: int) -> None:
+    async def _append(self, uid: str, absent: Absent, read: int) -> None:
         for tree in sorted(self._journals.holders.get(uid, ())):
-            await self._settle(self._journals.tree(tree), evidence, read)
+            await self._settle(self._journals.tree(tree), absent, read)
 
     async def _store(self, draft: TreeOverlay, facts: Sequence[Fact]) -> None:
         if not facts:
@@ -290,36 +275,18 @@ class Reconciler:
     def _listed(self, kind: str, fact: ObjectsListed | PodsListed, listed_us: int) -> None:
         """A complete list, which the view has seen already: what it says of what may have to lapse."""
         present = set(fact.uids)
-        for node in [n for t in self._journals.trees.values() for n in t.nodes.values()]:
+        for node in self._unsettled.quotas():
             is_there = node.uid in present
             if node.kind == kind and covers(fact, node.uid) and (node.asked or not is_there):
                 self._view.quota_listed(node, listed_us, is_there=is_there)
         self._view.changed.update(self._raises.listed(kind, fact, listed_us))
-        for uid in [uid for uid in self._pending if covers(fact, uid)]:
+        for uid in self._unsettled.covered(fact):
             if uid in present:
                 self._view.changed.add(uid)
-            elif uid not in self._view.objects and self._kind(uid) == kind:
+            elif uid not in self._view.objects and self._unsettled.kind(uid) == kind:
                 self._absent[uid] = listed_us
-
-    def _pending_quotas(self) -> list[Node]:
-        trees = self._journals.trees.values()
-        return [node for tree in trees for node in tree.nodes.values() if node.asked]
-
-    def _kind(self, uid: str) -> str:
-        for name in self._journals.holders.get(uid, ()):
-            tree = self._journals.tree(name)
-            for quota in tree.holders[uid]:
-                return tree.nodes[quota].grants[uid].kind
-        return ""
 
     def due(self, now_us: int) -> set[str]:
         """The kinds of which a complete list, asked for now, would settle something."""
-        late = now_us - LANDED_US
-        kinds = {node.kind for node in self._pending_quotas() if node.asked_us <= late}
-        kinds |= self._raises.due(late)
-        for uid in self._pending:
-            for name in self._journals.holders.get(uid, ()):
-                tree = self._journals.tree(name)
-                grants = [tree.nodes[quota].grants[uid] for quota in tree.holders[uid]]
-                kinds.update(g.kind for g in grants if g.asked_us <= late)
-        return kinds
+        late_us = now_us - LANDED_US
+        return self._unsettled.due(late_us) | self._raises.due(late_us)

@@ -26,9 +26,9 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 from projections.quotas import rule_of
 from reactors.admission.coverage import Charges, Coverage, SavedCoverage, names_owner
 from reactors.admission.elastics import ElasticQuotas, SavedQuotas
-from reactors.admission.mapping import LABEL, QuotaRef, counted, place, types_of
+from reactors.admission.mapping import LABEL, QuotaRef, counted, place
 from reactors.admission.objects import Object, Objects
-from reactors.admission.reconcile import Seen, SeenQuota
+from reactors.admission.reconcile import SeenQuota
 
 #: When more deleted owners are remembered than these, those are forgotten below which nothing lives any more.
 GONE_KEPT = 10_000
@@ -293,42 +293,6 @@ class AdmissionState(Part):
     def counted(self, labels: dict[str, str], namespace: str) -> QuotaRef | None:
         """The quota that an object is charged to which exists, whatever it names."""
         return counted(self.place(labels, namespace))
-
-    def seen(self, uid: str) -> tuple[QuotaRef | None, Seen] | None:
-        """One object as evidence for the journals, and its quota; None where it was never seen, or is not known well enough.
-
-        What its owner answers for asks for nothing itself.
-        """
-        live = self.coverage.lives.total(uid)
-        found = self.objects.get(uid)
-        if found is None and (gone := self.gone(uid)) is not None:
-            is_covered = gone.was_seen and self.coverage.covered(gone)
-            is_own = gone.was_seen and not is_covered
-            where = self.counted(gone.labels, gone.namespace) if is_own else None
-            return where, Seen(
-                uid, gone.kind, gone.namespace, gone.name, where.quota if where else "", {},
-                types_of(gone.labels), gone.at_us, True, listed_us=gone.listed_us, live=live,
-                holder=self.coverage.holder(uid) if is_covered else None,
-            )  # fmt: skip
-        if found is None:
-            above = self.coverage.lives.above(uid)
-            if not above:
-                return None
-            version, listed_us = self.coverage.lives.shown(uid)
-            return None, Seen(
-                uid, POD, "", "", "", {}, {}, 0, version=version, listed_us=listed_us,
-                holder=self.coverage.holder(above),
-            )  # fmt: skip
-        is_covered = self.coverage.covered(found)
-        if is_covered is None:
-            return None
-        where = None if is_covered else self.counted(found.labels, found.namespace)
-        return where, Seen(
-            uid, found.kind, found.namespace, found.name, where.quota if where else "",
-            found.ask.demand, types_of(found.labels), found.seen_us, is_held=found.ask.held,
-            version=found.version, listed_us=found.listed_us, live=live,
-            holder=self.coverage.holder(uid) if is_covered else None,
-        )  # fmt: skip
 
 
 def spec_of(fact: quotas.QuotaObserved) -> QuotaSpec:

@@ -21,10 +21,10 @@ from projections.quota_trees.shape import BUSINESS
 from reactors.admission.advice import Advice, advise, advise_quota
 from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
-from reactors.admission.handler import QUOTAS
 from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
 from reactors.admission.owners import is_open
+from reactors.admission.quotas import QUOTAS
 from reactors.admission.reading import observed
 from reactors.admission.state import AdmissionState, spec_of
 

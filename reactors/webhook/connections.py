@@ -17,12 +17,12 @@ import logging
 import math
 from collections import deque
 from typing import TYPE_CHECKING
-from urllib.parse import unquote
 
 import httptools
 
 from reactors.webhook.exchange import Exchange
 from reactors.webhook.gate import Gate
+from reactors.webhook.head import Head
 from reactors.webhook.tls import names_of
 
 if TYPE_CHECKING:
@@ -78,10 +78,8 @@ class Connection(asyncio.Protocol):
         self.handshake: asyncio.Task[None] | None = None
         self._is_in_request = self._has_headers = False
         self._received = 0
-        # Of the request whose header is being read.
-        self._url = b""
-        self._headers: list[tuple[bytes, bytes]] = []
-        self._is_expecting = False
+        #: The header that is being read.
+        self._head = Head()
         #: The request that is being answered, those that came before their turn (HTTP pipelining), and the last that began.
         self._running: Exchange | None = None
         self._waiting: deque[Exchange] = deque()
@@ -183,47 +181,39 @@ class Connection(asyncio.Protocol):
 
     def on_message_begin(self) -> None:
         """A request begins."""
-        self._url, self._headers, self._is_expecting = b"", [], False
+        self._head = Head()
 
     def on_url(self, url: bytes) -> None:
         """A piece of its address."""
-        self._url += url
+        self._head.url += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One field of its header; what comes behind a body (trailers) is read by nobody."""
-        name = name.lower()
-        if name == b"expect" and value.lower() == b"100-continue":
-            self._is_expecting = True
-        self._headers.append((name, value))
+        self._head.fields.append((name.lower(), value))
 
     def on_headers_complete(self) -> None:
         """The whole header is there: a request to answer, unless it is too large."""
         # What came so far is more than the header; only where that is too much the header itself need be measured.
-        if self._received > self._limits.header_bytes and self._size() > self._limits.header_bytes:
+        if (
+            self._received > self._limits.header_bytes
+            and self._head.size > self._limits.header_bytes
+        ):
             self._refuse()
             # Ends the parser's work on these bytes.
             raise _TooLargeError
         self._has_headers = self.has_asked = self._is_in_request = True
         self._received = 0
         self.due = self._loop.time() + self._limits.request_seconds
-        path, _, query = self._url.partition(b"?")
-        if not path.startswith(b"/"):
-            path = httptools.parse_url(self._url).path or b"/"
         version = self._parser.get_http_version()
-        scope = {
-            "type": "http",
-            "asgi": {"version": "3.0", "spec_version": "2.3"},
-            "http_version": version,
-            "method": self._parser.get_method().decode("ascii"),
-            "path": unquote(path) if b"%" in path else path.decode("latin-1"),
-            "query_string": query,
-            "headers": self._headers,
-        }
+        path = self._head.url.partition(b"?")[0]
+        if not path.startswith(b"/"):
+            path = httptools.parse_url(self._head.url).path or b"/"
+        scope = self._head.scope(self._parser.get_method().decode("ascii"), version, path)
         self._latest = Exchange(
             self,
             scope,
             keeps_alive=version != "1.0" and self._parser.should_keep_alive(),
-            is_expecting=self._is_expecting,
+            is_expecting=self._head.is_expecting,
         )
         self._waiting.append(self._latest)
 
@@ -296,10 +286,6 @@ class Connection(asyncio.Protocol):
 
     def _is_closing(self) -> bool:
         return self._transport is None or self._transport.is_closing()
-
-    def _size(self) -> int:
-        # Each field has a colon, a space and an end of line besides.
-        return len(self._url) + sum(len(name) + len(value) + 4 for name, value in self._headers)
 
     def _refuse_bytes(self) -> None:
         """No HTTP: say so and close. Of what was refused already nothing more is said."""

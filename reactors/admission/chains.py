@@ -1,0 +1,141 @@
+"""What lives below each object that controls others, summed up the chains of owners. Pure but for its state.
+
+Each object that controls others, or is controlled, is a node. A change goes up as far as it changes anything, at most
+:data:`DEPTH` nodes: a change costs as many steps as the chain is long, never a walk over pods.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from projections.quota_trees.keys import Amounts, largest, replaced
+
+NOTHING: Amounts = {}
+
+#: Longest chain of controllers that is followed (docs/wrong-input.md).
+DEPTH = 8
+
+
+class Node(msgspec.Struct, gc=False, eq=False):
+    """An object that controls others, or is controlled; its sums are never changed in place."""
+
+    uid: str
+    parent: str = ""
+    #: What it was last seen to ask for, and what reviews let it ask for that was not seen yet.
+    ask: Amounts = NOTHING
+    expected: Amounts = NOTHING
+    #: The version that the expected change would change, and until when it may land.
+    version: str = ""
+    until_us: int = 0
+    #: Of the live pods below it; of its children, the larger of what each asks for and what lives below it.
+    pods: Amounts = NOTHING
+    total: Amounts = NOTHING
+    children: int = 0
+
+    @property
+    def weight(self) -> Amounts:
+        """What it counts for its parent."""
+        return largest(self.ask, self.expected, self.total)
+
+
+class Chains:
+    """The nodes of one cluster. ``mark(uid)`` is told of every object whose sums changed."""
+
+    def __init__(self, parent_of: Callable[[str], str], mark: Callable[[str], None]) -> None:
+        """``parent_of(uid)`` is the uid of the object that answers for ``uid``; "" for none."""
+        self._parent_of = parent_of
+        self._mark = mark
+        self._nodes: dict[str, Node] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return uid in self._nodes
+
+    def get(self, uid: str) -> Node | None:
+        """The node of an object; None where nothing of it counts."""
+        return self._nodes.get(uid)
+
+    def all(self) -> list[Node]:
+        """Every node."""
+        return [*self._nodes.values()]
+
+    def restore(self, nodes: Iterable[Node]) -> None:
+        """Hold these nodes, which were summed before."""
+        self._nodes = {node.uid: node for node in nodes}
+
+    def opened(self, uid: str) -> Node:
+        """The node of an object, a new one below its owner where there was none."""
+        node = self._nodes.get(uid)
+        if node is None:
+            node = self._nodes[uid] = Node(uid)
+            self.relink(node)
+        return node
+
+    def keep(self, node: Node) -> None:
+        """Hold a node that may have been dropped when nothing of it counted."""
+        self._nodes.setdefault(node.uid, node)
+
+    def relink(self, node: Node, default: str = "") -> None:
+        """Ask anew who answers for an object; ``default`` where nobody is known to."""
+        self.link(node, self._parent_of(node.uid) or default)
+
+    def link(self, node: Node, parent: str) -> None:
+        """Count a node for this parent from now on, unless that would make a circle or too long a chain."""
+        if node.parent == parent or self._is_above(node.uid, parent):
+            return
+        weight, pods = node.weight, node.pods
+        before, node.parent = node.parent, parent
+        if before:
+            self.add(before, weight, NOTHING, pods, NOTHING, -1)
+        if parent:
+            self.opened(parent)
+            self.add(parent, NOTHING, weight, NOTHING, pods, 1)
+
+    def _is_above(self, uid: str, parent: str) -> bool:
+        """Whether ``uid`` stands above ``parent``, or the chain would be too long: references may be made up."""
+        for _ in range(DEPTH):
+            if parent == uid:
+                return True
+            node = self._nodes.get(parent)
+            if node is None or not node.parent:
+                return parent == uid
+            parent = node.parent
+        return True
+
+    def say(self, node: Node, ask: Amounts, expected: Amounts) -> None:
+        """An object asks for ``ask`` from now on, and reviews let it ask for ``expected``."""
+        before = node.weight
+        node.ask, node.expected = ask, expected
+        if not expected:
+            node.version, node.until_us = "", 0
+        if node.parent and before != node.weight:
+            self.add(node.parent, before, node.weight, NOTHING, NOTHING, 0)
+        self._tidy(node)
+
+    def add(
+        self, uid: str, before: Amounts, after: Amounts, pods: Amounts, live: Amounts, count: int
+    ) -> None:
+        """A child of ``uid`` counts ``after`` in place of ``before``, and ``live`` of pods in place of ``pods``."""
+        node = self._nodes[uid]
+        node.children += count
+        for _ in range(DEPTH):
+            weight = node.weight
+            node.total = replaced(node.total, before, after)
+            node.pods = replaced(node.pods, pods, live)
+            self._mark(node.uid)
+            before, after = weight, node.weight
+            if not node.parent or (before == after and pods == live):
+                break
+            node = self._nodes[node.parent]
+        self._tidy(self._nodes[uid])
+
+    def _tidy(self, node: Node) -> None:
+        """Hold nothing of an object that counts nothing."""
+        if node.children or node.ask or node.expected:
+            return
+        del self._nodes[node.uid]
+        if node.parent:
+            self.add(node.parent, NOTHING, NOTHING, NOTHING, NOTHING, -1)

@@ -1,0 +1,41 @@
+"""A review of a scale does not say what one replica asks for: is what was seen of the object still so? Pure.
+
+Source: ``docs/admission.md``.
+"""
+
+from __future__ import annotations
+
+from bus.kube import kinds
+from projections import timelines
+from projections.quota_trees.shape import LANDED_US
+from reactors.admission.messages import ALLOWED
+from reactors.admission.objects import Object
+from reactors.admission.stating import is_up
+from reactors.engine.journals import Journals
+from reactors.webhook.review import Answer, Review
+
+#: The refusal of a scale of something that may just have been changed, in whatever tree that was decided.
+UNSEEN = "object-unseen"
+
+
+def is_doubted(journals: Journals, found: Object, version: str) -> bool:
+    """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
+    if found.version == version:
+        return False
+    for name in journals.holders.get(found.uid, ()):
+        tree = journals.tree(name)
+        for quota in tree.holders[found.uid]:
+            grant = tree.nodes[quota].grants[found.uid]
+            is_passed = timelines.precedes(grant.reshaped, 0, found.version, 0)
+            is_listed = found.listed_us >= grant.asked_us + LANDED_US
+            if grant.reshaped and not (is_passed or is_listed):
+                return True
+    return False
+
+
+def unseen(review: Review, scale: kinds.Scale) -> Answer:
+    """The answer to a scale of something that was not seen as it is now: only fewer replicas pass."""
+    if not is_up(scale, review):
+        return ALLOWED
+    said = f"{review.resource} {review.name!r} was not seen as it is now: try again in a moment"
+    return Answer(False, UNSEEN, f"{said} ({UNSEEN})", code=409)
