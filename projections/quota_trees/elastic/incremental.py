@@ -14,14 +14,11 @@ Source: Koordinator `group_quota_manager.go`; docs/quotas.md.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import msgspec
 
 from projections.engine.parts import Part
 from projections.quota_trees.elastic.admission import Level
-from projections.quota_trees.elastic.runtime import Claim, floor, runtimes
-from projections.quota_trees.elastic.scaling import scaled_mins
+from projections.quota_trees.elastic.division import Division, Group, QuotaNode
 from projections.quota_trees.elastic.shape import (
     BUILT_IN,
     DEFAULT,
@@ -30,7 +27,6 @@ from projections.quota_trees.elastic.shape import (
     Quota,
     Resources,
     add,
-    shared_weight,
     shown,
 )
 from projections.quota_trees.elastic.tree import Figures, Mode
@@ -44,56 +40,6 @@ class PodSums(msgspec.Struct):
     request: dict[str, int] = {}
     used: dict[str, int] = {}
     non_preemptible_used: dict[str, int] = {}
-
-
-class _Division(NamedTuple):
-    """How a total was divided; `mins` only where they were scaled for it."""
-
-    total: int
-    mins: dict[str, int] | None
-    runtimes: dict[str, int]
-
-
-class _Claims(NamedTuple):
-    """What the children of a parent claim of one resource before any scaling, and their mins."""
-
-    by_name: dict[str, Claim]
-    mins: dict[str, int]
-    total_min: int
-
-
-class _Group:
-    """The children of one parent: their claims of each resource, and how it was last divided."""
-
-    __slots__ = ("children", "claims", "divided")
-
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.claims: dict[str, _Claims] = {}
-        self.divided: dict[str, _Division] = {}
-
-
-class _Node:
-    """A quota with the sums over it and all below; `up` is None where it stands beside the tree."""
-
-    __slots__ = ("allocated", "asked", "held", "least", "limited", "quota", "up", "used", "weight")
-
-    def __init__(self, quota: Quota, least: Resources) -> None:
-        self.quota = quota
-        self.weight = shared_weight(quota)
-        self.least = least
-        self.up: str | None = None
-        self.asked: dict[str, int] = {}
-        self.limited: dict[str, int] = {}
-        self.used: dict[str, int] = {}
-        self.held: dict[str, int] = {}
-        self.allocated: dict[str, int] = {}
-
-    def request(self, key: str) -> int:
-        return max(self.asked.get(key, 0), self.least.get(key, 0))
-
-    def guaranteed(self, key: str) -> int:
-        return max(self.allocated.get(key, 0), self.quota.min.get(key, 0))
 
 
 class SavedElasticTree(msgspec.Struct):
@@ -114,8 +60,8 @@ class ElasticTree(Part):
         self._mode = mode
         self._cluster: dict[str, int] = {}
         self._pods: dict[str, PodSums] = {}
-        self._nodes: dict[str, _Node] = {}
-        self._groups: dict[str, _Group] = {}
+        self._nodes: dict[str, QuotaNode] = {}
+        self._groups: dict[str, Group] = {}
         self._circular: set[str] = set()
 
     def saved(self) -> SavedElasticTree:
@@ -139,7 +85,7 @@ class ElasticTree(Part):
             return
         self._take_out(quota.name)
         unlent = self._mode.guarantee or not quota.lends
-        node = _Node(quota, quota.min if unlent else {})
+        node = QuotaNode(quota, quota.min if unlent else {})
         own = self._pods.get(quota.name, PodSums())
         node.asked, node.used = dict(own.request), dict(own.used)
         node.held = dict(own.non_preemptible_used)
@@ -147,7 +93,7 @@ class ElasticTree(Part):
         for child in self._children(quota.name):
             self._add_below(node, child)
         for key in {*node.asked, *node.least}:
-            node.limited[key] = self._limited(node, key)
+            node.limited[key] = node.limit(key)
         self._nodes[quota.name] = node
         self._attach(node)
         for freed in sorted(self._circular):
@@ -213,7 +159,7 @@ class ElasticTree(Part):
             shown(node.asked, keys),
         )
 
-    def _guaranteed(self, node: _Node) -> tuple[dict[str, int], dict[str, int]]:
+    def _guaranteed(self, node: QuotaNode) -> tuple[dict[str, int], dict[str, int]]:
         if not self._mode.guarantee:
             return {}, {}
         keys = node.quota.max
@@ -226,7 +172,7 @@ class ElasticTree(Part):
         node = self._nodes.get(name)
         while node is not None and delta:
             node.asked[key] = node.asked.get(key, 0) + delta
-            before, after = node.limited.get(key, 0), self._limited(node, key)
+            before, after = node.limited.get(key, 0), node.limit(key)
             node.limited[key] = after
             delta = after - before
             if delta:
@@ -252,37 +198,28 @@ class ElasticTree(Part):
                 self._forget(node, key)
             node = self._above(node)
 
-    def _limited(self, node: _Node, key: str) -> int:
-        request = node.request(key)
-        return min(request, node.quota.max.get(key, request))
-
-    def _above(self, node: _Node) -> _Node | None:
+    def _above(self, node: QuotaNode) -> QuotaNode | None:
         return self._nodes.get(node.up) if node.up is not None else None
 
-    def _forget(self, node: _Node, key: str) -> None:
+    def _forget(self, node: QuotaNode, key: str) -> None:
         """Claim anew for a node whose claim is not what it was when its parent was last divided."""
-        if node.up is None:
-            return
-        group = self._groups[node.up]
-        group.divided.pop(key, None)
-        claims = group.claims.get(key)
-        if claims is not None:
-            claims.by_name[node.quota.name] = self._claim(node, key)
+        if node.up is not None:
+            self._groups[node.up].claim_anew(node, key)
 
     # --- the shape of the tree ---------------------------------------------------------------
 
-    def _children(self, name: str) -> list[_Node]:
+    def _children(self, name: str) -> list[QuotaNode]:
         group = self._groups.get(name)
         return list(group.children.values()) if group else []
 
-    def _add_below(self, node: _Node, child: _Node) -> None:
+    def _add_below(self, node: QuotaNode, child: QuotaNode) -> None:
         add(node.asked, child.limited)
         add(node.used, child.used)
         add(node.held, child.held)
         for key in {*child.allocated, *child.quota.min} if self._mode.guarantee else ():
             node.allocated[key] = node.allocated.get(key, 0) + child.guaranteed(key)
 
-    def _attach(self, node: _Node) -> None:
+    def _attach(self, node: QuotaNode) -> None:
         """Hang a node under its parent, unless that hangs below the node itself.
 
         The built-in quotas stand beside the tree and hold no quotas.
@@ -298,7 +235,9 @@ class ElasticTree(Part):
             self._circular.add(name)
             return
         node.up = parent
-        self._groups.setdefault(parent, _Group()).children[name] = node
+        if parent not in self._groups:
+            self._groups[parent] = Group(self._mode)
+        self._groups[parent].children[name] = node
         self._carry(node, 1)
 
     def _take_out(self, name: str) -> None:
@@ -309,11 +248,10 @@ class ElasticTree(Part):
         self._carry(node, -1)
         del self._groups[node.up].children[name]
 
-    def _carry(self, node: _Node, times: int) -> None:
+    def _carry(self, node: QuotaNode, times: int) -> None:
         """Add what a node has to everything above it, or take it off."""
         parent = node.quota.parent
-        self._groups[parent].claims.clear()
-        self._groups[parent].divided.clear()
+        self._groups[parent].forget()
         for key, amount in node.limited.items():
             self._ask(parent, key, times * amount)
         self._use(parent, node.used, node.held, times)
@@ -322,7 +260,7 @@ class ElasticTree(Part):
 
     # --- down --------------------------------------------------------------------------------
 
-    def _path(self, name: str) -> list[_Node]:
+    def _path(self, name: str) -> list[QuotaNode]:
         """The nodes from below the root to a quota; none where it does not hang on the root."""
         node = self._nodes.get(name)
         if name in BUILT_IN:
@@ -335,7 +273,7 @@ class ElasticTree(Part):
             node = self._above(node)
         return []
 
-    def _divide(self, path: list[_Node]) -> list[dict[str, int]]:
+    def _divide(self, path: list[QuotaNode]) -> list[dict[str, int]]:
         """The runtime of each quota of a path."""
         result: list[dict[str, int]] = []
         for node in path:
@@ -351,44 +289,13 @@ class ElasticTree(Part):
             )
         return result
 
-    def _division(self, parent: str, key: str, runtime: Resources | None) -> _Division:
+    def _division(self, parent: str, key: str, runtime: Resources | None) -> Division:
         """How the parent's runtime (None: the root's total) of a resource is divided now."""
         total = self._root_total(key) if runtime is None else runtime.get(key, 0)
-        group = self._groups[parent]
-        found = group.divided.get(key)
-        if found is None or found.total != total:
-            found = group.divided[key] = self._divided(group, key, total)
-        return found
+        return self._groups[parent].division(key, total)
 
     def _root_total(self, key: str) -> int:
         if key not in self._cluster:
             return 0
         built_in = (self._pods[name] for name in (SYSTEM, DEFAULT) if name in self._pods)
         return self._cluster[key] - sum(own.used.get(key, 0) for own in built_in)
-
-    def _divided(self, group: _Group, key: str, total: int) -> _Division:
-        claims = group.claims.get(key)
-        if claims is None:
-            claims = group.claims[key] = self._claims(group, key)
-        if not self._mode.scale_min or total >= claims.total_min:
-            shares = runtimes(total, claims.by_name.values(), self._mode.rounding)
-            return _Division(total, None, shares)
-        mins = scaled_mins(total, claims.mins)
-        scaled = (self._claim(node, key, mins[name]) for name, node in group.children.items())
-        return _Division(total, mins, runtimes(total, scaled, self._mode.rounding))
-
-    def _claims(self, group: _Group, key: str) -> _Claims:
-        by_name = {name: self._claim(node, key) for name, node in group.children.items()}
-        mins = {name: node.quota.min.get(key, 0) for name, node in group.children.items()}
-        return _Claims(by_name, mins, sum(mins.values()))
-
-    def _claim(self, node: _Node, key: str, scaled: int | None = None) -> Claim:
-        guarantee, quota = self._mode.guarantee, node.quota
-        least = quota.min.get(key, 0) if scaled is None else scaled
-        return Claim(
-            quota.name,
-            floor(least, node.guaranteed(key)) if guarantee else least,
-            node.limited.get(key, 0),
-            node.weight.get(key, 0),
-            quota.lends and not guarantee,
-        )

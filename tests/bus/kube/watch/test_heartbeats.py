@@ -67,7 +67,7 @@ async def test_nothing_is_proven_before_a_list_is_believed_or_while_one_is_asked
     async with Followed([page("3", pod("a", "3"))], settings=OFTEN) as followed:
         await followed.until(lambda f: f.lists())
         await spaced(followed)
-        followed.reflector._want("refused", 5.0)
+        followed.reflector._schedule.want("refused", 5.0)
         await followed.reflector._take([bookmark("7")])
 
         assert beats(followed) == []

@@ -394,7 +394,7 @@ async def test_a22_being_bound_is_no_move_and_neither_is_a_namesake():
 async def test_a24_pods_are_listed_when_their_namespace_vanishes():
     namespace = {"metadata": {"uid": "n", "name": "team-a", "resourceVersion": "5"}}
     async with Followed([page("3", pod("a", "3")), page("6")]) as followed:
-        await followed.until(lambda f: f.lists() and f.reflector._waiting)
+        await followed.until(lambda f: f.lists() and f.reflector._schedule.waiting)
         gone = [line("DELETED", namespace)]
         async with Followed(
             [page("4")],

@@ -1,0 +1,66 @@
+"""When the next complete list of a source is due, and why.
+
+Source: docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+from bus.kube.watch.contract import ReflectorSettings
+
+#: Shortest time between two lists because of a type of record that nobody knows (A2), and between
+#: two because of a pod that moved (A22).
+SELDOM_SECONDS = 600.0
+
+
+class ListSchedule:
+    """The lists of one reflector: the next one, and the wait of the watch that it ends."""
+
+    def __init__(self, settings: ReflectorSettings) -> None:
+        self._settings = settings
+        #: Why the next list is due, and when in seconds of the loop.
+        self.reason, self._due_at = "start", 0.0
+        self._listed_at = float("-inf")
+        #: The wait of the watch, while there is one.
+        self.waiting: asyncio.Timeout | None = None
+        self._seldom_until: dict[str, float] = {}
+
+    @property
+    def rest_seconds(self) -> float:
+        """Until the next list is due; less than nothing where it is late."""
+        return self._due_at - self.now()
+
+    def begin(self) -> str:
+        """A list is asked for now: why. The next one is due when somebody wants it."""
+        reason = self.reason
+        self.reason, self._due_at = "period", float("inf")
+        self._listed_at = self.now()
+        return reason
+
+    def want(self, reason: str, delay_seconds: float = 0.0) -> None:
+        """A list is due after ``delay_seconds``, unless one is due before."""
+        due_at = self.now() + delay_seconds
+        if due_at < self._due_at:
+            self.reason, self._due_at = reason, due_at
+
+    def hasten(self, reason: str) -> None:
+        """A list is due at once, also while the watch is waiting; soon, if there has just been one."""
+        self.want(reason, max(self._listed_at + self._settings.apart_seconds - self.now(), 0.0))
+        if self.waiting is not None and self._due_at <= self.now():
+            # Too late to end it where it ends by itself.
+            with suppress(RuntimeError):
+                self.waiting.reschedule(self.now())
+
+    def seldom(self, reason: str) -> bool:
+        """Hasten a list because of what would not end asking; whether it did."""
+        if self.now() < self._seldom_until.get(reason, 0.0):
+            return False
+        self._seldom_until[reason] = self.now() + SELDOM_SECONDS
+        self.hasten(reason)
+        return True
+
+    def now(self) -> float:
+        """Seconds on the loop's own clock: it does not step when the machine's is set."""
+        return asyncio.get_running_loop().time()
