@@ -10,6 +10,9 @@ import asyncio
 import contextlib
 import json
 import pathlib
+import ssl
+import urllib.error
+import urllib.request
 
 import pytest
 import yaml
@@ -41,7 +44,7 @@ from reactors.webhook.registration import (
     mutating_configuration,
 )
 from tests.cluster import notebooks, test_cull, test_evict
-from tests.cluster.api import MERGE, Api, ApiError
+from tests.cluster.api import MERGE, Api, ApiError, eventually
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
 from tests.reactors.cluster import START_US
 from tests.reactors.effectors.written import World
@@ -51,6 +54,8 @@ pytestmark = pytest.mark.kube
 
 MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
 CRDS = pathlib.Path(__file__).parent / "crds"
+#: Of every answer: by which flow schema it was let in.
+FLOW = "X-Kubernetes-PF-FlowSchema-UID"
 KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 
 
@@ -302,6 +307,26 @@ def test_the_accounts_change_only_the_fields_that_bursar_changes(plane):
     assert said("Job", {"spec": {"suspend": False}}) == "Job"
     assert said("TFJob", {"spec": {"runPolicy": {"suspend": False}}}) == "TFJob"
     assert said("Pod", {"metadata": {"annotations": {"bursar.io/notebook-culls-at": "x"}}}) == "Pod"
+
+
+def test_an_eviction_waits_in_no_queue_of_lists(plane):
+    plane.kubectl("apply", "--server-side", "-f", str(MANIFESTS / "flow.yaml"))
+    schemas = "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas"
+    uid = plane.api.request("GET", f"{schemas}/bursar-actor")["metadata"]["uid"]
+    evictions = "/api/v1/namespaces/default/pods/none/eviction"
+    context = ssl.create_default_context(cafile=str(plane.ca_file))
+    headers = {"Authorization": f"Bearer {token(plane, 'bursar-actor')}"}
+
+    def queued(method, path):
+        request = urllib.request.Request(plane.url + path, b"{}", headers, method=method)
+        try:
+            return urllib.request.urlopen(request, context=context).headers[FLOW]
+        except urllib.error.HTTPError as error:
+            with error:
+                return error.headers[FLOW]
+
+    eventually(lambda: queued("POST", evictions) == uid)
+    assert queued("GET", "/api/v1/pods?limit=1") != uid
 
 
 def test_the_accounts_of_the_policy_are_those_of_the_manifests():

@@ -109,3 +109,14 @@ def test_the_service_is_where_the_settings_say_that_the_webhook_is():
 
     assert service["metadata"] == {"name": wanted.service, "namespace": wanted.namespace}
     assert (port["port"], port["targetPort"]) == (443, wanted.port)
+
+
+def test_what_acts_has_its_own_place_in_the_queues_of_the_api_server():
+    schema = yaml.safe_load((FOLDER / "flow.yaml").read_text())
+    [rule] = schema["spec"]["rules"]
+    [subject] = rule["subjects"]
+    [resources] = rule["resourceRules"]
+
+    assert schema["spec"]["matchingPrecedence"] < 9000
+    assert subject["serviceAccount"] == {"name": "bursar-actor", "namespace": "bursar-system"}
+    assert resources["resources"] == ["pods/eviction"]
