@@ -22,7 +22,7 @@ from projections.engine.contract import METADATA
 from projections.engine.model import Model
 from projections.pod_runs import derivation as pod_runs
 from projections.quota_trees import decisions as admissions
-from projections.quota_trees import declared, held
+from projections.quota_trees import declared, held, own
 from projections.views import VIEWS
 
 #: Folds of one row each.
@@ -35,6 +35,7 @@ _PROJECTIONS = (
     activity.projection,
     admissions.projection,
     held.projection,
+    own.projection,
     declared.projection,
     decisions.projection,
     waits.projection,

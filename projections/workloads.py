@@ -155,20 +155,44 @@ def is_same_word(before: Workload | None, after: Workload) -> bool:
     return known == (after.owner, after.quotas(), after.deadline_s)
 
 
-def top(owner: Owner | None, find: Callable[[str], Workload | None]) -> Owner | None:
-    """The end of the chain that starts at ``owner``; None for an object without a controller.
+class Controlled(msgspec.Struct, frozen=True):
+    """An object with the controller that it names."""
 
-    An object that was never seen ends the chain: its reference still names it. A cycle ends where it closes.
+    uid: str
+    kind: str
+    namespace: str
+    owner: Owner | None
+
+
+def no_own(controlled: Controlled, owner: Owner) -> bool:
+    """Every controller answers for what names it."""
+    return False
+
+
+def top(
+    found: Controlled,
+    find: Callable[[str], Workload | None],
+    is_own: Callable[[Controlled, Owner], bool] = no_own,
+) -> Owner | None:
+    """The end of the chain of controllers above an object; None for one without a controller.
+
+    A controller that was never seen ends the chain: its reference still names it. One of another kind or namespace than the
+    reference says is none, nor is one that does not answer for the object (``is_own``). A cycle ends where it closes.
     """
+    end: Owner | None = None
     seen: set[str] = set()
-    while owner is not None and owner.uid not in seen and len(seen) < DEPTH:
-        seen.add(owner.uid)
+    while (owner := found.owner) is not None:
         row = find(owner.uid)
-        above = row.owner if row is not None else None
-        if above is None:
-            return owner
-        owner = above
-    return owner
+        if row is not None and (row.kind, row.namespace) != (owner.kind, found.namespace):
+            break
+        if is_own(found, owner):
+            break
+        end = owner
+        if row is None or owner.uid in seen or len(seen) == DEPTH:
+            break
+        seen.add(owner.uid)
+        found = Controlled(row.uid, row.kind, row.namespace, row.owner)
+    return end
 
 
 def _shown(row: Workload) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.observations import SourceHeard
-from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
+from bus.events.pods import Owner, PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
 from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.engine.changes import Changes, Columns
@@ -38,6 +38,7 @@ from projections.pod_runs.shape import (
     pod_runs,
     segment_columns,
 )
+from projections.quota_trees import own
 
 #: Ended pods that stay in memory, so that a repeated or late event asks no database.
 ENDED_KEPT = 20_000
@@ -83,6 +84,8 @@ class PodRuns:
                     want(nodes.projection, (event.cluster, fact.node))
                 if fact.owner is not None:
                     want(workloads.projection, (fact.owner.uid,))
+                    want(own.projection, (fact.uid,))
+                    want(own.projection, (fact.owner.uid,))
         self._pods.load(uids)
 
     def take(self, event: Event, fact: Fact) -> None:
@@ -113,6 +116,9 @@ class PodRuns:
                 self._follow_owner(after.uid, sequence)
         elif isinstance(after, quotas.Quota):
             self._follow_quota(after, sequence)
+        elif isinstance(after, own.OwnCharge):
+            self._derive_again((after.uid,), sequence)
+            self._follow_owner(after.uid, sequence)
 
     def changes(self) -> Changes:
         """The pods that the batch changed, their segments where these changed, and what lists added."""
@@ -248,9 +254,16 @@ class PodRuns:
         row: workloads.Workload | None = self._rows.get(workloads.projection, (uid,))
         return row
 
+    def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
+        return own.is_own(self._rows.get(own.projection, (found.uid,)), found.kind, owner)
+
     def _above(self, pod: Pod) -> Above:
-        top = workloads.top(pod.owner, self._workload)
-        row = self._workload(top.uid) if top else None
+        if pod.owner is None:
+            return Above()
+        found = pod.controlled
+        charged = workloads.top(found, self._workload, self._is_own)
+        row = self._workload(charged.uid) if charged else None
+        top = workloads.top(found, self._workload)
         return Above(top) if row is None else Above(top, row.quotas(), row.deadline_s)
 
     def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
@@ -272,9 +285,15 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=7,
+    version=8,
     tables=(pod_runs, held_segments, pod_lists, pod_beats),
     facts=(PodObserved, PodVanished, PodsListed, SourceHeard),
-    follows=(namespaces.projection, nodes.projection, workloads.projection, quotas.projection),
+    follows=(
+        namespaces.projection,
+        nodes.projection,
+        workloads.projection,
+        quotas.projection,
+        own.projection,
+    ),
     begin=PodRuns,
 )

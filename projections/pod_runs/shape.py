@@ -13,6 +13,7 @@ from bus.events.pods import Owner
 from projections.attribution import Names
 from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
+from projections.workloads import Controlled
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
 #: the pod's labels name of quotas
@@ -65,6 +66,11 @@ class Pod(msgspec.Struct, frozen=True):
     labels: str = "{}"
     deadline_s: int | None = None
     sequence: int = 0
+
+    @property
+    def controlled(self) -> Controlled:
+        """The pod with the controller that it names."""
+        return Controlled(self.uid, "Pod", self.namespace, self.owner)
 
     @property
     def start_us(self) -> int | None:

@@ -10,9 +10,11 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from bus.events.pods import Owner
 from projections import namespaces, nodes, timelines, workloads
 from projections.attribution import Names, attributed
 from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
+from projections.quota_trees import own
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
@@ -152,6 +154,14 @@ class _Named:
         return {row[0]: workloads.codec.row(tuple(row)) for row in rows}
 
     @cached_property
+    def _own(self) -> dict[str, own.OwnCharge]:
+        rows = self._connection.execute(sa.select(own.own_charges)).all()
+        return {row[0]: own.codec.row(tuple(row)) for row in rows}
+
+    def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
+        return own.is_own(self._own.get(found.uid), found.kind, owner)
+
+    @cached_property
     def _serving(self) -> serving.Serving:
         found = serving.Serving()
         found.open(lambda query: [tuple(row) for row in self._connection.execute(query)])
@@ -162,7 +172,7 @@ class _Named:
     ) -> str:
         if not self._has_quotas:
             return ""
-        top = workloads.top(pod.owner, self._workloads.get)
+        top = workloads.top(pod.controlled, self._workloads.get, self._is_own)
         above = self._workloads.get(top.uid) if top else None
         of_workload = timelines.at(above.quotas(), created_s) if above else None
         around = self._serving.around(pod.cluster, pod.namespace)

@@ -17,7 +17,7 @@ from reactors.admission.chains import DEPTH
 from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
-from reactors.admission.owners import Controllers, collects, controller_of, is_open
+from reactors.admission.owners import Controllers, collects, controller_of
 from reactors.admission.state import AdmissionState
 from reactors.webhook.review import Answer, Review
 
@@ -74,7 +74,7 @@ class Children:
         if self._controllers.wrote(review):
             return True
         is_there = review.operation == "UPDATE" and _is_same(review, owner)
-        return bool(answers) and (is_open(owner.kind, kind) or is_there)
+        return bool(answers) and (kinds.is_open(owner.kind, kind) or is_there)
 
     def rises(self, below: Below) -> bool:
         """Whether it would count more below this owner than what was seen of it there."""

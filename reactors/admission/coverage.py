@@ -19,7 +19,7 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, Child
 from bus.events.pods import Owner
-from bus.kube.kinds import Ask
+from bus.kube.kinds import Ask, is_open
 from projections import timelines
 from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
@@ -30,7 +30,7 @@ from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
 from reactors.admission.objects import Object, Objects
-from reactors.admission.owners import NODE, is_covering, is_open
+from reactors.admission.owners import NODE, is_covering
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from bus.events.pods import Owner
-from bus.kube.kinds import GOVERNED, Kind
+from bus.kube.kinds import GOVERNED
 
 if TYPE_CHECKING:
     # Questions about decisions ask who answers for an object, and review nothing.
@@ -28,10 +28,8 @@ COLLECTOR = ":generic-garbage-collector"
 NODES = "system:nodes"
 NODE = "Node"
 
-_BY_KIND: dict[str, Kind] = {kind.kind: kind for kind in GOVERNED if kind.covers}
-
 #: Kinds that answer for what they control.
-COVERING = frozenset(_BY_KIND)
+COVERING = frozenset(kind.kind for kind in GOVERNED if kind.covers)
 
 
 class Controllers(msgspec.Struct, frozen=True):
@@ -54,12 +52,6 @@ def collects(review: Review) -> bool:
 def wrote_node(review: Review) -> bool:
     """Whether a node agent asks: it writes mirror pods, of what its node runs anyway."""
     return review.user.startswith("system:node:") and NODES in review.groups
-
-
-def is_open(owner_kind: str, child_kind: str) -> bool:
-    """Whether the owner's controller is no part of Kubernetes, so that its account is not known, and makes such objects."""
-    kind = _BY_KIND.get(owner_kind)
-    return kind is not None and not kind.is_native and child_kind in kind.makes
 
 
 def controller_of(metadata: Mapping[str, Any]) -> tuple[str, str]:

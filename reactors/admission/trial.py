@@ -23,7 +23,6 @@ from reactors.admission.decide import Request, decide
 from reactors.admission.declare import Proposal, declare, declare_elastic
 from reactors.admission.mapping import tree_of, types_of
 from reactors.admission.messages import sentence, warning
-from reactors.admission.owners import is_open
 from reactors.admission.quotas import QUOTAS
 from reactors.admission.reading import observed
 from reactors.admission.state import AdmissionState, spec_of
@@ -99,7 +98,7 @@ class Trial:
             return said
         owner = kinds.governing_owner(object.get("metadata") or {})
         # Whoever writes a reference to one of Kubernetes' own controllers is none: it is charged in its own right.
-        if owner is not None and is_open(owner.kind, said.kind):
+        if owner is not None and kinds.is_open(owner.kind, said.kind):
             return msgspec.structs.replace(said, reason="covered", message="its owner is charged")
         known = self._find(said.kind, said.namespace, said.name)
         self._asked += 1

@@ -170,7 +170,8 @@ def test_texts_are_ordered_by_their_bytes(made):
 
 BEFORE = MODEL.version
 for now, then in (
-    ("pod_runs=7", "pod_runs=6"),
+    ("pod_runs=8", "pod_runs=6"),
+    (",own_charges=1", ""),
     ("namespaces=4", "namespaces=3"),
     ("quotas=3", "quotas=2"),
 ):

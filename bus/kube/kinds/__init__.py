@@ -19,7 +19,7 @@ from bus.kube.kinds.shape import (
     Scale,
     Target,
 )
-from bus.kube.kinds.table import GOVERNED, governed, served
+from bus.kube.kinds.table import GOVERNED, governed, is_open, served
 
 __all__ = [
     "GOVERNED",
@@ -35,6 +35,7 @@ __all__ = [
     "asked",
     "governed",
     "governing_owner",
+    "is_open",
     "scale_of",
     "scaled",
     "served",

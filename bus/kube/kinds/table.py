@@ -218,6 +218,15 @@ def governed(group: str, kind: str) -> Kind | None:
     return _BY_KIND.get((group, kind))
 
 
+def is_open(owner_kind: str, child_kind: str) -> bool:
+    """Whether the owner's controller is no part of Kubernetes, so that its account is not known, and makes such objects."""
+    return any(
+        entry.kind == owner_kind and not entry.is_native and child_kind in entry.makes
+        for entry in GOVERNED
+        if entry.covers
+    )
+
+
 def served(group: str, version: str, resource: str) -> Kind | None:
     """The entry of a resource as admission reviews name it; None where it is not governed in that version."""
     return _BY_RESOURCE.get((group, version, resource))

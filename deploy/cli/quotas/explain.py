@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 import typer
 
 from bus.events.pods import Owner
@@ -20,7 +21,7 @@ from deploy.cli.rendering.tables import Column, Row
 from deploy.queries.quotas import Consulted, consulting
 from projections import workloads
 from projections.budgets.queries import standings
-from projections.quota_trees import Grant, Node, Tree, charged
+from projections.quota_trees import Grant, Node, Tree, charged, own
 from reactors.admission.elastics import NAMESAKE
 from reactors.admission.mapping import ELASTIC_LABEL, LABEL, types_of
 
@@ -176,7 +177,14 @@ def _top(consulted: Consulted, found: Found) -> Owner | None:
         rows = consulted.select(table.select().where(table.c.uid == uid))
         return workloads.codec.row(rows[0]) if rows else None
 
-    return workloads.top(found.owner, row)
+    def is_own(child: workloads.Controlled, owner: Owner) -> bool:
+        rows = consulted.select(
+            sa.select(own.own_charges).where(own.own_charges.c.uid == child.uid)
+        )
+        return own.is_own(own.codec.row(rows[0]) if rows else None, child.kind, owner)
+
+    child = workloads.Controlled(found.uid, found.kind, found.namespace, found.owner)
+    return workloads.top(child, row, is_own)
 
 
 def _because(consulted: Consulted, found: Found) -> str:

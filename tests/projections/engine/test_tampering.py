@@ -6,6 +6,7 @@ import sqlalchemy as sa
 
 from bus.envelope import GENESIS, MALFORMED, Event, chain, digest
 from bus.errors import LedgerError
+from bus.events.admissions import AdmissionDecided
 from bus.events.budgets import BudgetCredited
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import SourceHeard
@@ -39,7 +40,12 @@ def everything():
     credit = BudgetCredited(
         ref="r", quota="team", key="limits.cpu", amount=5, reason="x", author="a", since_us=0
     )
+    own = AdmissionDecided(
+        number=1, quota="team", uid="job", kind="Job", namespace="ns", name="job", verdict="admitted",
+        reason="fits", owner="cron",
+    )  # fmt: skip
     extra = [
+        given.said(own, key="biz/alone", id="decided/own", at=8),
         *given.pods_listed(["bound"], "9", 900),
         given.said(sample, key="b", id="b/5/sampled", at=5),
         given.said(SourceHeard(resource="pods"), key="pods", id="source.heard/pods/7", at=7),
