@@ -24,15 +24,14 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from typing import Protocol
 
 import msgspec
 
-from bus.envelope import Event, digest
+from bus.envelope import Event
 from bus.errors import BusUnavailableError, HistoryDivergedError
 from bus.jetstream import wire
 from bus.jetstream.connection import ApiError, Connection, Inbox, token
-from bus.transport import Head
+from bus.jetstream.position import History, Position
 
 #: Largest pull request. A reader holds at most one batch and one request.
 MAX_REQUEST = 1000
@@ -54,18 +53,6 @@ _NANO = 1_000_000_000
 _log = logging.getLogger(__name__)
 
 
-class History(Protocol):
-    """What the reader asks the adapter about the stream itself."""
-
-    async def head(self) -> Head:
-        """First and last sequence, and when it was created."""
-        ...
-
-    async def at(self, sequence: int) -> Event | None:
-        """The event at one sequence."""
-        ...
-
-
 class Reader:
     """One ordered read. Use :meth:`batches` once."""
 
@@ -85,14 +72,11 @@ class Reader:
         self._connection = connection
         self._history = history
         self._stream = stream
-        self._received = after
+        self._position = Position(history, after, live=live)
         self._batch = batch
         self._request = min(batch, MAX_REQUEST)
         self._linger = linger_seconds
         self._live = live
-        self._until: int | None = None
-        self._created_us = 0
-        self._last: Event | None = None
         # As received: subject, reply, body, headers. Nothing is decoded inside the socket's reader.
         self._raw: list[tuple[bytes, bytes, bytes, bytes]] = []
         self._outstanding = 0
@@ -100,7 +84,6 @@ class Reader:
         self._consumer = ""
         self._ack_start = b""
         self._doubtful = ""
-        self._suspect = 0
         self._is_idle = False
         self._behind = 0
         self._waiter: asyncio.Future[None] | None = None
@@ -110,7 +93,7 @@ class Reader:
         """Lists of 1 to `batch` events. See :class:`bus.transport.Transport`."""
         self._connection.on_lost.add(self._lost)
         try:
-            while self._until is None or self._received < self._until:
+            while self._position.left != 0:
                 if not self._consumer or self._doubtful:
                     await self._open()
                     continue
@@ -130,14 +113,16 @@ class Reader:
     async def _open(self) -> None:
         """A new consumer behind what was received, as soon as the bus allows."""
         if self._doubtful:
-            _log.info("reading again after sequence %d: %s", self._received, self._doubtful)
+            _log.info(
+                "reading again after sequence %d: %s", self._position.received, self._doubtful
+            )
         await self._drop()
         deadline = None if self._live else OUTAGE_SECONDS
         while True:
             self._doubtful = ""
             try:
                 await self._connection.ready(deadline)
-                await self._check_history()
+                await self._position.check()
                 await self._create()
                 return
             except (BusUnavailableError, ApiError) as error:
@@ -146,31 +131,10 @@ class Reader:
                 _log.warning("the history cannot be read now: %s", error)
                 await asyncio.sleep(1.0)
 
-    async def _check_history(self) -> None:
-        head = await self._history.head()
-        if self._created_us and head.created_us != self._created_us:
-            raise HistoryDivergedError("the stream was created anew", created_us=head.created_us)
-        if head.last_sequence < self._received:
-            raise HistoryDivergedError(
-                "the stream went back", read=self._received, last=head.last_sequence
-            )
-        if self._received and self._received + 1 < head.first_sequence:
-            raise HistoryDivergedError(
-                "the stream begins later", read=self._received, first=head.first_sequence
-            )
-        if self._last is not None:
-            stored = await self._history.at(self._received)
-            if stored is None or digest(stored) != digest(self._last):
-                raise HistoryDivergedError("another event stands here", sequence=self._received)
-        if not self._created_us:
-            self._created_us = head.created_us
-            self._received = max(self._received, head.first_sequence - 1)
-            self._until = None if self._live else head.last_sequence
-
     async def _look(self) -> None:
         """Doubt the consumer that is silent below the stream's end, and the history that has nothing there."""
         self._is_idle = False
-        expected = self._received + 1
+        expected = self._position.received + 1
         try:
             if (await self._history.head()).last_sequence < expected:
                 return
@@ -181,11 +145,10 @@ class Reader:
         if self._raw or self._doubtful:
             return
         if stored is None:
-            if self._suspect == expected:
+            if self._position.misses(expected):
                 raise HistoryDivergedError(
                     "the bus lost a message at the end of what it can read", sequence=expected
                 )
-            self._suspect = expected
         elif self._behind != expected:
             # It may have been stored this moment: wait for one more heartbeat.
             self._behind = expected
@@ -199,7 +162,7 @@ class Reader:
         config = {
             "name": name,
             "deliver_policy": "by_start_sequence",
-            "opt_start_seq": self._received + 1,
+            "opt_start_seq": self._position.received + 1,
             "ack_policy": "none",
             "replay_policy": "instant",
             "mem_storage": True,
@@ -227,12 +190,12 @@ class Reader:
 
     async def _refill(self) -> None:
         """Keep up to two requests open, as far as the list is empty enough to take them."""
-        held = self._outstanding + len(self._raw)
+        held, left = self._outstanding + len(self._raw), self._position.left
         commands = []
         while held <= max(self._request, self._batch) and self._inbox is not None:
             size = self._request
-            if self._until is not None:
-                size = min(size, self._until - self._received - held)
+            if left is not None:
+                size = min(size, left - held)
             if size <= 0:
                 break
             commands.append(self._pull(size))
@@ -292,14 +255,14 @@ class Reader:
         if not self._raw:
             return False
         wanted = self._batch
-        if self._until is not None:
-            wanted = min(wanted, self._until - self._received)
+        if (left := self._position.left) is not None:
+            wanted = min(wanted, left)
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._linger
         # A full pull request means that more is on its way: lingering must not stop the flow.
         while len(self._raw) < wanted and not self._doubtful:
-            left = deadline - loop.time()
-            if left <= 0 or not await self._wait(wanted, left):
+            rest = deadline - loop.time()
+            if rest <= 0 or not await self._wait(wanted, rest):
                 break
             await self._refill()
         return True
@@ -323,43 +286,8 @@ class Reader:
         """The next batch, in order and without a gap; empty when the pipe is in doubt."""
         taken = self._raw[: self._batch]
         del self._raw[: len(taken)]
-        events: list[Event] = []
-        start, length, expected = self._ack_start, len(self._ack_start), self._received + 1
-        ahead = 0
-        for subject, reply, body, headers in taken:
-            if reply.startswith(start):
-                place, _, stored, _ = reply[length:].split(b".")
-            else:
-                place, stored = _place(reply)
-            sequence = int(place)
-            if sequence != expected:
-                self._gap(expected, sequence)
-                break
-            event = wire.read(subject, headers, body, sequence)
-            told = wire.bounded(event, int(stored) // 1000)
-            ahead += told is not event
-            events.append(told)
-            expected += 1
-        if ahead:
-            _log.warning(
-                "%d events up to %d were stamped after they were stored", ahead, expected - 1
-            )
-        self._received = expected - 1
-        if events:
-            self._last = events[-1]
+        events, found = self._position.read(taken, self._ack_start)
+        if found:
+            self._raw.clear()
+            self._doubtful = f"sequence {found} came instead of {self._position.received + 1}"
         return events
-
-    def _gap(self, expected: int, found: int) -> None:
-        """Doubt the pipe once; the same gap from a new consumer is one in the history itself."""
-        if self._suspect == expected:
-            raise HistoryDivergedError("a sequence is missing", expected=expected, found=found)
-        self._suspect = expected
-        self._raw.clear()
-        self._doubtful = f"sequence {found} came instead of {expected}"
-
-
-def _place(reply: bytes) -> tuple[bytes, bytes]:
-    """The stream sequence and the time of storing (ns) in a reply subject of any form (9, 11 or 12 tokens)."""
-    tokens = reply.split(b".")
-    first = 5 if len(tokens) == 9 else 7
-    return tokens[first], tokens[first + 2]
