@@ -58,7 +58,7 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
         message = f"0/{count} nodes are available: {choice.reason}."
         return Explanation("", count, 0, {}, {}, message, [], [])
     asked = framework.refusals(cycle)
-    refused, nodes = _counted(asked, count)
+    refused, nodes = _counted(framework.left_out(cycle), asked, count)
     node = columns.names[choice.row] if choice.row >= 0 else ""
     return Explanation(
         node, count, choice.rows.size, refused, nodes, "" if node else _message(refused, count),
@@ -67,19 +67,24 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
 
 
 def _counted(
-    asked: Sequence[tuple[Filter, Sequence[Refused]]], count: int
+    left_out: tuple[str, Refused] | None,
+    asked: Sequence[tuple[Filter, Sequence[Refused]]],
+    count: int,
 ) -> tuple[dict[str, dict[str, int]], dict[str, int]]:
-    left, found, nodes = np.ones(count, np.bool_), {}, {}
-    for plugin, refused in asked:
-        reasons = {one.reason: int((one.nodes & left).sum()) for one in refused}
-        reasons = {reason: nodes for reason, nodes in reasons.items() if nodes}
-        if reasons:
-            found[plugin.name] = reasons
+    left = np.ones(count, np.bool_)
+    found: dict[str, dict[str, int]] = {}
+    nodes: dict[str, int] = {}
+    named = [(plugin.name, refused) for plugin, refused in asked]
+    if left_out is not None:
+        named.insert(0, (left_out[0], [left_out[1]]))
+    for name, refused in named:
         together = refused_by(refused, count)
-        if together is not None:
-            if reasons:
-                nodes[plugin.name] = int((together & left).sum())
-            left &= ~together
+        if together is None or not (together & left).any():
+            continue
+        reasons = {one.reason: int((one.nodes & left).sum()) for one in refused}
+        found.setdefault(name, {}).update({why: many for why, many in reasons.items() if many})
+        nodes[name] = nodes.get(name, 0) + int((together & left).sum())
+        left &= ~together
     return found, nodes
 
 

@@ -149,7 +149,8 @@ class Framework:
         """(plugins whose filter is not asked, the nodes that are left where it is not all, why the pod cannot be placed)."""
         skipped: set[str] = set()
         allowed: Bools | None = None
-        first = ""
+        narrowing: list[str] = []
+        refused = ""
         for plugin in self._pre_filters:
             status = plugin.pre_filter(cycle)
             if status is None:
@@ -157,18 +158,30 @@ class Framework:
             if status.code is Code.SKIP:
                 skipped.add(plugin.name)
             elif status.code is not Code.SUCCESS:
-                first = first or status.reason
+                # The last one counts, as in kube-scheduler.
+                refused = status.reason
                 if status.code is not Code.UNSCHEDULABLE:
                     return skipped, allowed, status.reason
             if status.nodes is not None:
+                narrowing.append(plugin.name)
                 allowed = status.nodes if allowed is None else allowed & status.nodes
-                if not allowed.any():
-                    return (
-                        skipped,
-                        allowed,
-                        status.reason or "no node is left by the pod's own terms",
-                    )
-        return skipped, allowed, first
+                if not allowed.any() and len(narrowing) > 1:
+                    why = f"node(s) didn't satisfy plugin(s) {_listed(narrowing)} simultaneously"
+                    return skipped, allowed, why
+        return skipped, allowed, refused
+
+    def left_out(self, cycle: Cycle) -> tuple[str, Refused] | None:
+        """(plugins, the nodes that they leave out before any filter is asked); None where it is no node."""
+        narrowing, allowed = [], np.ones(len(cycle.columns.nodes), np.bool_)
+        for plugin in self._pre_filters:
+            status = plugin.pre_filter(cycle)
+            if status is not None and status.nodes is not None:
+                narrowing.append(plugin.name)
+                allowed = allowed & status.nodes
+        if allowed.all():
+            return None
+        reason = f"node(s) didn't satisfy plugin(s) {_listed(narrowing)}"
+        return ", ".join(sorted(narrowing)), Refused(reason, ~allowed, ~allowed)
 
     def _known(self, cycle: Cycle, skipped: set[str]) -> _Kept:
         columns, key = self.columns, self._key(cycle.pod)
@@ -251,6 +264,10 @@ def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
         found = found | one.nodes
     assert found.size == size
     return found
+
+
+def _listed(names: Sequence[str]) -> str:
+    return f"[{' '.join(sorted(names))}]"
 
 
 def _nothing(reason: str = "") -> Choice:

@@ -19,7 +19,8 @@ from bus.events.constraints import (
 )
 from reactors.scheduling.columns import Bools, Columns, SmallInts
 
-_NAME = "metadata.name"
+#: The only field of nodes that a term may name.
+NAME = "metadata.name"
 #: What every 64-bit integer is read from.
 _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -88,7 +89,7 @@ def _among(column: SmallInts, numbers: list[int]) -> Bools:
 
 def _by_name(one: Requirement, columns: Columns) -> Bools:
     found = np.zeros(len(columns.nodes), np.bool_)
-    if one.key != _NAME or one.operator not in ("In", "NotIn"):
+    if one.key != NAME or one.operator not in ("In", "NotIn"):
         return found
     for text in one.values or ():
         if text in columns.row_of:

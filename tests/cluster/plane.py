@@ -7,6 +7,7 @@ Nothing here needs a container engine or root.
 """
 
 import base64
+import json
 import os
 import shutil
 import signal
@@ -19,7 +20,7 @@ from types import TracebackType
 from typing import Self
 
 from tests.cluster import build, credentials
-from tests.cluster.api import Api, eventually
+from tests.cluster.api import Api, Json, eventually
 from tests.cluster.nodes import node
 from tests.cluster.processes import Processes, StartError, free_port, until
 
@@ -51,6 +52,7 @@ class ControlPlane:
         unsafe_no_fsync: bool = True,
         watch_cache: bool = True,
         apiserver_flags: Sequence[str] = (),
+        scheduler_config: Json | None = None,
     ) -> None:
         self._temporary = folder is None
         self.folder = (folder or Path(tempfile.mkdtemp(prefix="bursar-cluster-"))).absolute()
@@ -62,6 +64,7 @@ class ControlPlane:
         self._unsafe_no_fsync = unsafe_no_fsync
         self._watch_cache = watch_cache
         self._apiserver_flags = tuple(apiserver_flags)
+        self._scheduler_config = scheduler_config
         self._processes = Processes(self.folder / "logs")
         self._etcd_port = self._port = 0
 
@@ -317,14 +320,17 @@ class ControlPlane:
         ]
 
     def _scheduler_command(self) -> list[str]:
-        return [
-            str(build.binary("kube-scheduler")),
-            f"--kubeconfig={self._credentials.kubeconfig('kube-scheduler')}",
-            "--leader-elect=false",
-            "--secure-port=0",
-            "--kube-api-qps=500",
-            "--kube-api-burst=1000",
-        ]
+        kubeconfig = self._credentials.kubeconfig("kube-scheduler")
+        configured = {
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
+            "kind": "KubeSchedulerConfiguration",
+            "leaderElection": {"leaderElect": False},
+            "clientConnection": {"kubeconfig": str(kubeconfig), "qps": 500, "burst": 1000},
+            **(self._scheduler_config or {}),
+        }
+        file = self.folder / "kube-scheduler.json"
+        file.write_text(json.dumps(configured), encoding="utf-8")
+        return [str(build.binary("kube-scheduler")), f"--config={file}", "--secure-port=0"]
 
     def _simulator_command(self) -> list[str]:
         stages = [build.stage(name) for name in build.STAGES]

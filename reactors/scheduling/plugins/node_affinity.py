@@ -11,14 +11,15 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from bus.events.constraints import PreferredNodes
+from bus.events.constraints import NodeSelectorTerm, PreferredNodes
 from projections.cluster import Pod
 from reactors.scheduling.columns import Ints, Rows
-from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status, scaled
 from reactors.scheduling.hints import Hint
-from reactors.scheduling.selectors import nodes_of, required_nodes
+from reactors.scheduling.selectors import NAME, nodes_of, required_nodes
 
 REASON = "node(s) didn't match Pod's node affinity/selector"
+CONFLICT = "pod affinity terms conflict"
 
 
 class NodeAffinity(msgspec.Struct, frozen=True):
@@ -27,6 +28,25 @@ class NodeAffinity(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "NodeAffinity"
     is_local: ClassVar[bool] = True
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE})
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """Where every term names its nodes, only these are looked at."""
+        found = cycle.pod.constraints
+        affinity = found.affinity.node_affinity if found and found.affinity else None
+        required = affinity.required if affinity is not None else None
+        if found is None or (required is None and not found.node_selector):
+            return SKIP
+        terms = required.node_selector_terms if required is not None else None
+        named = [_named(one) for one in terms or ()]
+        if not named or None in named:
+            return None
+        names = set().union(*(one for one in named if one))
+        if not names:
+            return Status(Code.UNRESOLVABLE, CONFLICT)
+        rows = [cycle.columns.row_of[name] for name in names if name in cycle.columns.row_of]
+        nodes = np.zeros(len(cycle.columns.nodes), np.bool_)
+        nodes[rows] = True
+        return Status(Code.SUCCESS, nodes=nodes)
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that the pod does not select."""
@@ -58,6 +78,15 @@ class NodeAffinity(msgspec.Struct, frozen=True):
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """In parts of the best."""
         return scaled(scores)
+
+
+def _named(term: NodeSelectorTerm) -> set[str] | None:
+    """The nodes that a term names; None where it names none and so may mean any."""
+    found: set[str] | None = None
+    for one in term.match_fields or ():
+        if one.key == NAME and one.operator == "In":
+            found = set(one.values or ()) if found is None else found & set(one.values or ())
+    return found
 
 
 def _preferred(pod: Pod) -> tuple[PreferredNodes, ...]:

@@ -49,13 +49,13 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         near = ~_near(pod, columns)[rows]
         if near.any():
             refused.append(Refused(NEAR, near, near))
+        left = ~near
         for reason, mask in ((FAR, _far(pod, columns)), (OTHERS, _unwanted(pod, columns))):
             # The first reason that a node has counts.
-            found = mask[rows] & ~near
-            for one in refused[1:]:
-                found &= ~one.nodes
+            found = mask[rows] & left
             if found.any():
                 refused.append(Refused(reason, found))
+                left &= ~found
         return refused
 
     def distance(self, cycle: Cycle) -> int:

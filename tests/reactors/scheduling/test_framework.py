@@ -81,17 +81,20 @@ def only(*rows):
     return Status(Code.SUCCESS, nodes=np.isin(range(3), rows))
 
 
+MEET = "node(s) didn't satisfy plugin(s) [Other Toy] simultaneously"
+
+
 @pytest.mark.parametrize(
     ("first", "second", "expected"),
     [
         (Toy(Status(Code.SKIP), (True, True, True)), Other(), ([0, 1, 2], "")),
         (Toy(only(0, 1)), Other(only(1, 2)), ([1], "")),
-        (Toy(only(0)), Other(only(2)), ([], "no node is left by the pod's own terms")),
+        (Toy(only(0)), Other(only(2)), ([], MEET)),
         (Toy(Status(Code.UNSCHEDULABLE, "one")), Other(Status(Code.UNRESOLVABLE, "two")), ([], "two")),
-        (Toy(Status(Code.UNSCHEDULABLE, "one")), Other(Status(Code.UNSCHEDULABLE, "two")), ([], "one")),
+        (Toy(Status(Code.UNSCHEDULABLE, "one")), Other(Status(Code.UNSCHEDULABLE, "two")), ([], "two")),
         (Toy(refuses=(True, False, False)), Other(refuses=(False, False, True)), ([1], "")),
     ],
-    ids=["skip skips the filter", "sets meet", "sets that do not meet", "unresolvable stops", "the first reason", "filters"],
+    ids=["skip skips the filter", "sets meet", "sets that do not meet", "unresolvable stops", "the last reason", "filters"],
 )  # fmt: skip
 def test_pre_filter_and_filter(first, second, expected):
     run, world = framework((first, 1), (second, 1))

@@ -4,12 +4,13 @@ import pytest
 
 from bus.events.constraints import Taint
 from reactors.scheduling.contract import Code
+from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
-from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
+from reactors.scheduling.plugins.pod_affinity import FAR, InterPodAffinity
 from reactors.scheduling.plugins.taint_toleration import UNKNOWN, TaintToleration
 from reactors.scheduling.plugins.topology_spread import PodTopologySpread
 from tests.reactors.scheduling import oracle
@@ -111,6 +112,40 @@ def test_the_largest_skews_that_the_api_takes_are_scored():
     )
 
     assert all(0 <= score <= 100 for score in found.values())
+
+
+@pytest.mark.parametrize(
+    ("terms", "message"),
+    [
+        ([["a"]], "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."),
+        ([["a"], ["gone"]], "1 node(s) were unschedulable, 2 node(s) didn't satisfy plugin(s) [NodeAffinity]."),
+        ([["gone"]], "3 node(s) didn't satisfy plugin(s) [NodeAffinity]."),
+        ([["b", "c"]], "pod affinity terms conflict."),
+    ],
+    ids=["one term", "two terms", "a node that is not there", "a term that nothing fits"],
+)  # fmt: skip
+def test_where_every_term_names_its_nodes_only_these_are_looked_at(terms, message):
+    selected = [
+        {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [one]} for one in term]}
+        for term in terms
+    ]  # fmt: skip
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": selected}}
+    world = World().node("a", unschedulable=True).node("b", unschedulable=True).node("c")
+    pod = world.pod("p", **constrained({"affinity": {"nodeAffinity": required}}))
+
+    found = explained(Framework(default_profile("bursar"), world.columns), pod, 1)
+
+    assert found.message == f"0/3 nodes are available: {message}"
+
+
+def test_of_two_pods_that_do_not_want_each_other_near_only_the_own_term_counts():
+    term = {"topologyKey": HOST, "labelSelector": {}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    world = World().node("a", labels={HOST: "a"})
+    world.pod("there", "a", **constrained({"affinity": apart}))
+    cycle = world.cycle(**constrained({"affinity": apart}))
+
+    assert reasons(InterPodAffinity(), cycle) == {"a": {FAR}}
 
 
 def test_who_tolerates_a_cordon_may_go_there():
