@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -38,6 +38,9 @@ from reactors.webhook import proof
 from reactors.webhook.application import Failure
 from reactors.webhook.failure import closed_for
 from reactors.webhook.review import Answer, Review
+
+if TYPE_CHECKING:
+    from projections.engine.heads import Signer
 
 #: Between two looks at what a complete list would settle.
 DUE_SECONDS = 5.0
@@ -68,10 +71,12 @@ async def following(
     controllers: Controllers | None = None,
     requires_namespaces: bool = False,
     ledger: Store | None = None,
+    signer: Signer | None = None,
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
-    ``ledger`` holds snapshots, of which the newest is begun with; None: the whole history is read. ``relist(kind)`` asks for a
+    ``ledger`` holds snapshots, of which the newest is begun with that ``signer`` sealed; None: the whole history is read.
+    ``relist(kind)`` asks for a
     complete list of a kind. Who keeps works off the queues, too, where it can start what waits by ``starts``.
     """
     make = partial(
@@ -81,7 +86,8 @@ async def following(
     if ledger is None:
         readers = make()
     else:
-        readers = await asyncio.to_thread(restored, ledger.select, make, until)
+        keys = (signer.public_key,) if signer is not None else ()
+        readers = await asyncio.to_thread(restored, ledger.select, make, until, keys)
     journals, view, lines = readers.journals, readers.view, readers.lines
     keeper = Reconciler(journals, view, clock, readers.raises) if keeps else None
     if not keeps:
@@ -102,7 +108,7 @@ async def following(
             following = journals.follow()
         else:
             await asyncio.to_thread(readers.read, ledger.select, until)
-            snapshots = Snapshots(ledger, readers)
+            snapshots = Snapshots(ledger, readers, signer)
             stack.push_async_exit(snapshots.end)
             following = journals.follow(snapshots.offer)
         await stack.enter_async_context(beside(following))

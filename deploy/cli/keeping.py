@@ -153,7 +153,8 @@ def verify(
         bool,
         typer.Option(
             "--decisions",
-            help="Also decide all again, answers to reviews, evictions and releases of queues included, and compare.",
+            help="Also decide all again, answers to reviews, evictions and releases of queues included, and compare; "
+            "and the newest snapshots with what the history gives.",
         ),
     ] = False,
 ) -> None:
@@ -214,6 +215,10 @@ def verify(
             "observed": again.observed.same,
             "observed_different": _named(again.observed),
             "entries_passed_over": again.passed_over,
+            "snapshots": again.snapshots.same,
+            "snapshots_different": [
+                msgspec.structs.asdict(one) for one in again.snapshots.differences
+            ],
             "ok": found.ok and again.is_right,
         }
         if asked.output is Format.TABLE:

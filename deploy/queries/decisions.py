@@ -19,6 +19,7 @@ from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.memory import MemoryTransport
 from projections.decisions import decisions
+from projections.engine.tables import snapshots
 from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
@@ -26,22 +27,26 @@ from reactors.catalogue import REACTORS
 from reactors.engine.verify import Mismatch, Rederived, rederive
 from reactors.rederive.journals import rederive as journals_rederived
 from reactors.rederive.shape import Checked, Difference
+from reactors.rederive.snapshots import Compared, compared
 
 
 class AllRederived(msgspec.Struct, frozen=True):
-    """What came of the decisions of reactors and of the entries of journals; those that were passed over, by reason."""
+    """What came of the decisions of reactors and of the entries of journals; those that were passed over, by reason; and
+    whether the newest snapshots are what the history gives.
+    """
 
     decisions: Rederived
     reviews: Rederived
     observed: Rederived
     releases: Rederived
     passed_over: Mapping[str, int]
+    snapshots: Compared
 
     @property
     def is_right(self) -> bool:
         """Whether nothing came out otherwise."""
         parts = (self.decisions, self.reviews, self.observed, self.releases)
-        return not any(part.mismatches for part in parts)
+        return not any(part.mismatches for part in parts) and not self.snapshots.differences
 
 
 def rederived(select: Select) -> AllRederived:
@@ -60,8 +65,17 @@ def rederived(select: Select) -> AllRederived:
         observed.append(_as_mismatches(found.observed))
         releases.append(_as_mismatches(found.releases))
         passed_over.update(found.passed_over)
+    kept = [
+        compared(select, REACTORS, cluster, MemoryTransport(), SystemClock())
+        for cluster in _clusters(select, snapshots)
+    ]
+    snapshotted = Compared(
+        sum(one.same for one in kept), tuple(d for one in kept for d in one.differences)
+    )
     passed = dict(sorted(passed_over.items()))
-    return AllRederived(_sum(reactors), _sum(reviews), _sum(observed), _sum(releases), passed)
+    return AllRederived(
+        _sum(reactors), _sum(reviews), _sum(observed), _sum(releases), passed, snapshotted
+    )
 
 
 def _clusters(select: Select, table: sa.Table) -> list[str]:

@@ -22,6 +22,7 @@ from deploy.runtime.files import connections
 from deploy.runtime.proving import Prover
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.shape import Settings
+from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.admission.metrics import figures
 from reactors.admission.owners import Controllers
@@ -72,11 +73,12 @@ async def admitting(
     more: Figures | None = None,
     prover: Prover | None = None,
     ledger: Store | None = None,
+    signer: Signer | None = None,
 ) -> AsyncIterator[Admission]:
     """The admission side of one process as the settings have it, with its webhook unless they only watch.
 
     ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
-    ``ledger``: see :func:`reactors.admitting.following`.
+    ``ledger`` and ``signer``: see :func:`reactors.admitting.following`.
     Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
     """
     clock, wanted = SystemClock(), settings.admission
@@ -87,7 +89,7 @@ async def admitting(
             following(
                 transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
                 relist=relist, starts=cluster, controllers=controllers_of(wanted),
-                requires_namespaces=wanted.require_namespaces, ledger=ledger,
+                requires_namespaces=wanted.require_namespaces, ledger=ledger, signer=signer,
             )
         )  # fmt: skip
         if admission.releasing is not None and more is not None:

@@ -16,6 +16,7 @@ from bus.clock import Clock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
 from bus.waiting import beside
+from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import Adapters, Cluster, Effector, QuotaTrees
@@ -37,11 +38,12 @@ async def acting(
     sections: Mapping[str, ReactorSettings] | None = None,
     trees: QuotaTrees | None = None,
     ledger: Store | None = None,
+    signer: Signer | None = None,
     writes_elastic: bool = True,
     reactors: Sequence[Reactor] = REACTORS,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read, from the newest
-    snapshot in the ``ledger`` on, and goes by the policies in ``wanted``.
+    snapshot in the ``ledger`` on that ``signer`` sealed, and goes by the policies in ``wanted``.
 
     ``name`` is the cluster's in the history. ``sections``: what is set of reactors, the defaults where nothing is.
     ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
@@ -50,8 +52,9 @@ async def acting(
     if ledger is None:
         replica = Replica(reactors, name)
     else:
-        replica = await asyncio.to_thread(at, ledger.select, reactors, name)
-        snapshots = Snapshots(ledger, replica)
+        keys = (signer.public_key,) if signer is not None else ()
+        replica = await asyncio.to_thread(at, ledger.select, reactors, name, None, keys)
+        snapshots = Snapshots(ledger, replica, signer)
     effectors: dict[str, Effector] = {}
     more: list[Callable[[], Coroutine[Any, Any, None]]] = []
     for reactor in reactors:

@@ -43,6 +43,7 @@ from deploy.settings.admission import told_of
 from deploy.settings.load import cluster_access
 from deploy.settings.shape import Settings
 from projections.engine.fill import Filled
+from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import QuotaTrees
@@ -196,7 +197,7 @@ async def _keeping(
         progress.proof = prover.proof
     async with admitting(
         settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
-        prover=prover, ledger=store,
+        prover=prover, ledger=store, signer=Signer(settings.signing_key),
     ) as admission:  # fmt: skip
         progress.releasing = admission.releasing
         yield admission.keeper
@@ -217,7 +218,7 @@ async def _acting(
     async with acting(
         opened.shared, cluster, settings.wanted,
         name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
-        ledger=store, writes_elastic=settings.admission.elastic_status,
+        ledger=store, signer=Signer(settings.signing_key), writes_elastic=settings.admission.elastic_status,
     ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
         progress.replica = runner.replica

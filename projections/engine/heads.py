@@ -41,6 +41,7 @@ EVERY_US = 60_000_000
 LONGEST_LINE = 4_096
 
 _CONTEXT = b"bursar head 1\n"
+_SEAL_CONTEXT = b"bursar snapshot 1\n"
 _BEGIN = b'{"sequence":'
 _log = logging.getLogger(__name__)
 
@@ -74,6 +75,10 @@ class Signer:
     def sign(self, sequence: int, chain: bytes) -> Head:
         """The signed head at ``sequence``."""
         return Head(sequence, chain, self._key.sign(_said(sequence, chain)), self.public_key)
+
+    def seal(self, digest: bytes) -> bytes:
+        """The signature of a snapshot by its digest."""
+        return self._key.sign(_SEAL_CONTEXT + digest)
 
 
 class HeadKeeper:
@@ -130,10 +135,17 @@ def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
     """Whether the head is signed by one of ``keys``, or by the key it names itself where none is given."""
     if keys and head.public_key not in keys:
         return False
+    return _is_signed(head.public_key, head.signature, _said(head.sequence, head.chain))
+
+
+def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
+    """Whether one of ``keys`` signed the snapshot of this digest."""
+    return any(_is_signed(key, seal, _SEAL_CONTEXT + digest) for key in keys)
+
+
+def _is_signed(key: bytes, signature: bytes, said: bytes) -> bool:
     try:
-        Ed25519PublicKey.from_public_bytes(head.public_key).verify(
-            head.signature, _said(head.sequence, head.chain)
-        )
+        Ed25519PublicKey.from_public_bytes(key).verify(signature, said)
     except (InvalidSignature, ValueError):
         return False
     return True

@@ -5,13 +5,16 @@ written by the same rules in the same shape (version), and it belongs to this hi
 value at its sequence are those of the ledger. A wrong one is passed over for an older one; without any, the history is read from
 its beginning. So a snapshot is never needed, and may be deleted at any time.
 
+Who can write the ledger can make a snapshot whose digest is right. So it is sealed with the key that signs the history's heads,
+and who decides by one believes what its own key sealed, and nothing else.
+
 Source: docs/architecture.md (snapshots); docs/reliability.md.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -24,7 +27,7 @@ from projections.engine.tables import checkpoints, events, snapshots
 
 #: Version of the form in which all snapshots are written, and of what no part's shape shows: it grows when a fold gives another
 #: state for the same history.
-FORM = 1
+FORM = 2
 
 #: Most bytes of a state: twenty times what 100,000 pods need.
 LARGEST = 2**31
@@ -64,12 +67,21 @@ class Snapshot(msgspec.Struct, frozen=True):
     chain: bytes
 
     def digest(self, state: bytes) -> bytes:
-        """What finds a row or state that is damaged. Who writes the ledger can make it anew: it proves nothing of them."""
+        """What finds a row or state that is damaged."""
         return hashlib.sha256(msgspec.msgpack.encode(self) + state).digest()
 
 
-def write(store: Store, reader: Reader, sequence: int, state: bytes) -> bool:
-    """Store what ``reader`` knew after the event ``sequence``, as MessagePack. False: the archive has no such event yet."""
+def write(
+    store: Store,
+    reader: Reader,
+    sequence: int,
+    state: bytes,
+    seal: Callable[[bytes], bytes] | None = None,
+) -> bool:
+    """Store what ``reader`` knew after the event ``sequence``, as MessagePack. False: the archive has no such event yet.
+
+    ``seal`` signs a digest, see :meth:`projections.engine.heads.Signer.seal`; None: nobody's decisions will rest on it.
+    """
     place = sa.select(events.c.time_us, events.c.chain).where(events.c.sequence == sequence)
     found, moved = store.select(place), store.select(sa.select(checkpoints))
     if not found or not moved:
@@ -81,12 +93,14 @@ def write(store: Store, reader: Reader, sequence: int, state: bytes) -> bool:
     import zstandard
 
     packed = zstandard.compress(state)
+    digest = row.digest(packed)
+    sealed = digest + (seal(digest) if seal is not None else b"")
     columns = snapshots.c
     mine = sa.and_(columns.name == reader.name, columns.cluster == reader.cluster)
     crashpoint("snapshot.before_write")
     with store.engine.begin() as connection:
         connection.execute(snapshots.delete().where(mine, columns.sequence == sequence))
-        values = {**msgspec.structs.asdict(row), "digest": row.digest(packed), "state": packed}
+        values = {**msgspec.structs.asdict(row), "digest": sealed, "state": packed}
         connection.execute(snapshots.insert().values(values))
         known = connection.execute(sa.select(columns.sequence, columns.time_us).where(mine))
         needless = _needless([(row[0], row[1]) for row in known])
@@ -114,13 +128,18 @@ def last(select: Select, reader: Reader) -> int:
     return next((row.sequence for row in _rows(select, reader)), 0)
 
 
-def states(select: Select, reader: Reader, until: int) -> Iterator[bytes]:
-    """What snapshots of ``reader`` hold, as MessagePack: those that are right, the newest up to the event ``until`` first."""
+def states(
+    select: Select, reader: Reader, until: int, keys: Collection[bytes] = ()
+) -> Iterator[bytes]:
+    """What snapshots of ``reader`` hold, as MessagePack: those that are right, the newest up to the event ``until`` first.
+
+    ``keys``: one of them must have sealed it. None are given where nothing is decided by it.
+    """
     columns = snapshots.c
     held = sa.select(columns.digest, columns.state).where(*_of(reader))
     for row in _rows(select, reader, columns.sequence <= until):
         for digest, state in select(held.where(columns.sequence == row.sequence)):
-            if row.digest(bytes(state)) != bytes(digest):
+            if wrong(row, bytes(digest), bytes(state), keys):
                 continue
             import zstandard  # A question of a ledger without snapshots has no use for it.
 
@@ -131,6 +150,38 @@ def states(select: Select, reader: Reader, until: int) -> Iterator[bytes]:
                 continue
             if whole is not None:
                 yield whole
+
+
+def wrong(row: Snapshot, sealed: bytes, state: bytes, keys: Collection[bytes]) -> str:
+    """What is wrong with a snapshot that was ``sealed`` so; "" = nothing."""
+    digest = row.digest(state)
+    if not sealed.startswith(digest):
+        return "the snapshot is damaged"
+    if keys:
+        from projections.engine.heads import is_sealed  # Questions do without.
+
+        if not is_sealed(digest, sealed[len(digest) :], keys):
+            return "the snapshot is not sealed by the key that signs the heads"
+    return ""
+
+
+def untrue(select: Select, keys: Collection[bytes]) -> Iterator[tuple[int, str]]:
+    """(sequence, why) of the snapshots of this form that are damaged, or that none of ``keys`` sealed."""
+    parts, columns = Snapshot.__struct_fields__, snapshots.c
+    place = sa.select(columns.name, columns.cluster, columns.sequence)
+    mine = columns.version.like(f"{FORM}-%")
+    for name, cluster, sequence in select(place.where(mine).order_by(columns.sequence)):
+        # One at a time: each may be large.
+        this = sa.and_(
+            columns.name == name, columns.cluster == cluster, columns.sequence == sequence
+        )
+        for *values, sealed, state in select(
+            sa.select(*(columns[p] for p in parts), columns.digest, columns.state).where(this)
+        ):
+            fields = dict(zip(parts, values, strict=True))
+            row = Snapshot(**{**fields, "chain": bytes(fields["chain"])})
+            if reason := wrong(row, bytes(sealed), bytes(state), keys):
+                yield sequence, f"{reason}: {name} of {cluster}; delete it, it is not needed"
 
 
 def _rows(select: Select, reader: Reader, *more: sa.ColumnElement[bool]) -> Iterator[Snapshot]:

@@ -72,7 +72,7 @@ snapshots = sa.Table(
     sa.Column("stream_created_us", Integer, nullable=False),
     sa.Column("incarnation", sa.Integer, nullable=False),
     sa.Column("chain", sa.LargeBinary, nullable=False),
-    # SHA-256 over all other columns.
+    # SHA-256 over all other columns, and behind it the signature by the key of the heads.
     sa.Column("digest", sa.LargeBinary, nullable=False),
     # MessagePack of named fields, zstandard.
     sa.Column("state", sa.LargeBinary, nullable=False),

@@ -28,6 +28,7 @@ from projections.engine.heads import Head, read_heads, verify_head
 from projections.engine.model import Model
 from projections.engine.replay import live_checkpoint
 from projections.engine.restored import is_restored
+from projections.engine.snapshots import untrue
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events, heads, parked
 
@@ -38,7 +39,9 @@ TOLD = 100
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, checkpoint, parked, head, key or view."""
+    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, checkpoint, parked, head, key,
+    snapshot or view.
+    """
 
     what: str
     sequence: int
@@ -107,6 +110,8 @@ def verify(
             found.add("end", missing, "a signed head is beyond the end of the archive")
         _checkpoint(connection, last, chain, found)
         _parked(connection, found)
+        for place, reason in untrue(lambda query: connection.execute(query).all(), accepted):
+            found.add("snapshot", place, reason)
     for reason in foreign(model, store):
         found.add("view", sequence, reason)
     valid = [head for head in told if verify_head(head, accepted)]

@@ -12,9 +12,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import TracebackType
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -26,6 +26,9 @@ from projections.engine.tables import checkpoints
 from projections.quota_trees.queries import Select, archived
 from reactors.engine.contract import Reactor
 from reactors.engine.replica import Replica
+
+if TYPE_CHECKING:
+    from projections.engine.heads import Signer
 
 #: Events between two snapshots: the next start reads no more than these, a second or so.
 EVERY = 10_000
@@ -87,12 +90,19 @@ def last_archived(select: Select) -> int:
 
 
 def at(
-    select: Select, reactors: Sequence[Reactor], cluster: str, sequence: int | None = None
+    select: Select,
+    reactors: Sequence[Reactor],
+    cluster: str,
+    sequence: int | None = None,
+    keys: Collection[bytes] = (),
 ) -> Replica:
-    """The replica of ``cluster`` after the event ``sequence``; None = after the last one in the ledger."""
+    """The replica of ``cluster`` after the event ``sequence``; None = after the last one in the ledger.
+
+    ``keys``: see :func:`projections.engine.snapshots.states`.
+    """
     moved = last_archived(select)
     until = moved if sequence is None else min(sequence, moved)
-    replica = restored(select, lambda: Replica(reactors, cluster), until)
+    replica = restored(select, lambda: Replica(reactors, cluster), until, keys)
     after = replica.sequence
     for events in archived(select, cluster, replica.reads, after=after, until=until, apart=False):
         for event in events:
@@ -105,10 +115,10 @@ def at(
     return replica
 
 
-def restored(select: Select, make: Callable[[], K], until: int) -> K:
+def restored(select: Select, make: Callable[[], K], until: int, keys: Collection[bytes] = ()) -> K:
     """What the newest snapshot up to ``until`` holds that is right; what ``make`` makes without any."""
     found = make()
-    for state in states(select, reader_of(found), until):
+    for state in states(select, reader_of(found), until, keys):
         try:
             found.restore(msgspec.msgpack.decode(state, type=found.Saved))
             return found
@@ -124,10 +134,11 @@ def reader_of(knows: Knows) -> Reader:
 
 
 class Snapshots:
-    """Writes snapshots of what one reader knows into the ledger."""
+    """Writes snapshots of what one reader knows into the ledger, sealed by ``signer``."""
 
-    def __init__(self, store: Store, knows: Knows) -> None:
+    def __init__(self, store: Store, knows: Knows, signer: Signer | None = None) -> None:
         self._store = store
+        self._seal = signer.seal if signer is not None else None
         self._knows = knows
         self._reader = reader_of(knows)
         #: The newest that was written, or is being written.
@@ -174,7 +185,9 @@ class Snapshots:
         while True:
             began = time.monotonic()
             try:
-                done = await asyncio.to_thread(write, self._store, self._reader, sequence, state)
+                done = await asyncio.to_thread(
+                    write, self._store, self._reader, sequence, state, self._seal
+                )
             except sa.exc.SQLAlchemyError as error:
                 # A ledger that cannot be written ends its writer; a snapshot alone is not needed.
                 _log.warning("a snapshot could not be written: %s", error)

@@ -14,6 +14,7 @@ from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from reactors.admitting import following
 from reactors.rederive.journals import rederive
+from reactors.rederive.snapshots import charged
 from reactors.webhook.review import Review
 from tests.reactors.engine.restoring import known_to, readers_of
 from tests.scenario import Clock, History, settled
@@ -62,6 +63,9 @@ class Cluster(History):
         cuts = {len(history) // 2, len(history) * 3 // 4}
         whole, found = readers_of(history, cluster="c1"), readers_of(history, cuts, cluster="c1")
         assert known_to(whole) == known_to(found)
+        # The live one is what a process would save.
+        live = dict(charged(self.admission.journals, self.admission.view))
+        assert live == dict(charged(whole.journals, whole.view))
 
     def rederived(self):
         """What comes of deriving the journals again from the history."""
