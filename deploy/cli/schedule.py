@@ -24,6 +24,7 @@ from deploy.runtime.ledgers import reading
 if TYPE_CHECKING:
     from deploy.queries.scheduling import Tried
     from projections.cluster import Pod
+    from reactors.scheduling.contract import Preemption
     from reactors.scheduling.passes import Attempt
     from reactors.scheduling.queue import Queued
 
@@ -32,7 +33,7 @@ NAME = "bursar"
 
 _QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help")
 _FIELDS = (
-    "pod", "node", "nodes", "feasible", "refused", "refused_nodes", "message", "top", "changes",
+    "pod", "node", "nodes", "feasible", "refused", "refused_nodes", "message", "top", "changes", "preemption",
 )  # fmt: skip
 
 
@@ -78,7 +79,9 @@ def check(
         sequence=stands.sequence,
     )
     rows = [_row(one) for one in done]
-    notes = [row["message"] for row in rows if row["message"]]
+    notes = [
+        note for row in rows if row["message"] for note in (row["message"], _evicting(row)) if note
+    ]
     notes += footer(stands.sequence, stands.moments.get(name, 0))
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
     nowhere = sum(not one.found.node for one in done)
@@ -148,7 +151,24 @@ def _row(one: Tried) -> dict[str, Any]:
         "message": found.message,
         "top": [{"node": at.node, "score": at.score, "scores": at.scores} for at in found.top],
         "changes": found.changes,
+        "preemption": _preemption(found.preemption) if found.preemption else None,
     }
+
+
+def _preemption(found: Preemption) -> dict[str, Any]:
+    return {
+        "node": found.node or None,
+        "victims": [f"{one.namespace}/{one.name}" for one in found.victims],
+        "violating": found.violating,
+        "message": found.message,
+    }
+
+
+def _evicting(row: dict[str, Any]) -> str:
+    found = row["preemption"]
+    if found is None or found["node"] is None:
+        return ""
+    return f"{row['pod']} would find room on {found['node']} without {', '.join(found['victims'])}"
 
 
 def _refused(row: Row) -> Cell | None:

@@ -7,10 +7,28 @@ docs/quotas.md.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol, TypeVar
 
 import msgspec
 
-from reactors.reclaim.shape import Pod
+
+class Pod(Protocol):
+    """What decides whether a budget protects a pod."""
+
+    @property
+    def name(self) -> str:
+        """Its name."""
+
+    @property
+    def namespace(self) -> str:
+        """Its namespace."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """Its labels."""
+
+
+P = TypeVar("P", bound=Pod)
 
 
 class Expression(msgspec.Struct, frozen=True):
@@ -31,15 +49,15 @@ class Budget(msgspec.Struct, frozen=True):
     disrupted: frozenset[str] = frozenset()
 
 
-def split_by_budget(pods: Iterable[Pod], budgets: Sequence[Budget]) -> tuple[list[Pod], list[Pod]]:
+def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[P], list[P]]:
     """The pods whose disruption violates a budget, and the others, both in the order given.
 
     Each pod takes one from every budget that covers it, and violates those that have none left.
     Not covered: pods without labels, of another namespace, or counted as disrupted already.
     """
     left = [budget.allowed for budget in budgets]
-    violating: list[Pod] = []
-    others: list[Pod] = []
+    violating: list[P] = []
+    others: list[P] = []
     for pod in pods:
         violates = False
         for number, budget in enumerate(budgets):

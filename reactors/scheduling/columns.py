@@ -71,6 +71,8 @@ class Columns(NodeColumns):
         self.crowds = Crowds()
         #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
         self.ports: list[dict[Port, int]] = []
+        #: How many pods on nodes have each priority.
+        self.priorities: dict[int, int] = {}
         self._on: dict[str, Placed] = {}
         #: By row: uids of its pods.
         self._here: list[set[str]] = []
@@ -169,6 +171,20 @@ class Columns(NodeColumns):
         pod = self._cluster.pods.get(uid)
         self._replace(uid, _seen(pod) if pod is not None and holds(pod) else None)
 
+    def pods_on(self, row: int) -> list[Pod]:
+        """The pods that are counted on a node, in no order."""
+        return [self._on[uid].pod for uid in self._here[row]]
+
+    def lift(self, uid: str) -> None:
+        """Count a pod no more, for a trial that ends with :meth:`put_back`, before anything else happens."""
+        self.version += 1
+        self._count(self._on[uid], -1)
+
+    def put_back(self, uid: str) -> None:
+        """Count a pod again that was lifted."""
+        self.version += 1
+        self._count(self._on[uid], 1)
+
     def _replace(self, uid: str, placed: Placed | None) -> None:
         before = self._on.get(uid)
         if before is not None:
@@ -192,6 +208,11 @@ class Columns(NodeColumns):
             self.nonzero[row, CPU] += sign * pod.unrequested[CPU]
             self.nonzero[row, MEMORY] += sign * pod.unrequested[MEMORY]
         self.pods[row] += sign
+        count = self.priorities.get(pod.priority, 0) + sign
+        if count:
+            self.priorities[pod.priority] = count
+        else:
+            del self.priorities[pod.priority]
         if sign > 0:
             self._here[row].add(pod.uid)
         else:

@@ -145,6 +145,36 @@ class Filter(Plugin, Protocol):
         """The nodes of ``rows`` that are refused, and why; a node may be refused for several reasons."""
 
 
+class Preemption(msgspec.Struct, frozen=True):
+    """What evicting pods would do for one that no node takes. ``node`` "" = nothing, for ``message``."""
+
+    node: str = ""
+    #: Who would have to go, the most important first.
+    victims: tuple[Pod, ...] = ()
+    #: How many of them a disruption budget protects.
+    violating: int = 0
+    #: As kube-scheduler writes it.
+    message: str = ""
+
+
+class Filters(Protocol):
+    """All filters of a profile."""
+
+    def first_refusals(self, cycle: Cycle, rows: Ints) -> Sequence[Refused]:
+        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
+
+    def is_local(self, cycle: Cycle) -> bool:
+        """Whether what the filters say of a node depends on that node alone."""
+
+
+@runtime_checkable
+class PostFilter(Plugin, Protocol):
+    """Looks for a way to make room for a pod that no node takes."""
+
+    def post_filter(self, cycle: Cycle, filters: Filters, sequence: int) -> Preemption:
+        """Which pods would have to go, from which node. It changes nothing."""
+
+
 @runtime_checkable
 class Remedy(Plugin, Protocol):
     """A filter that can say what would let a node pass."""

@@ -12,7 +12,7 @@ import numpy as np
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints
-from reactors.scheduling.contract import Cycle, Filter, Refused, Remedy
+from reactors.scheduling.contract import Cycle, Filter, Preemption, Refused, Remedy
 from reactors.scheduling.framework import Choice, Framework, refused_by
 
 #: Nodes that are shown with their scores.
@@ -44,6 +44,8 @@ class Explanation(msgspec.Struct, frozen=True):
     top: list[Candidate]
     #: Each enough by itself, the smallest first.
     changes: list[str]
+    #: Where no node fits: which pods would make room if they went.
+    preemption: Preemption | None = None
 
 
 def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
@@ -63,6 +65,7 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     return Explanation(
         node, count, choice.rows.size, refused, nodes, "" if node else _message(refused, count),
         _top(columns, choice), [] if node else _changes(cycle, asked, count),
+        None if node else framework.post_filter(cycle, sequence),
     )  # fmt: skip
 
 

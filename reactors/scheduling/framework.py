@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Sequence
-from hashlib import blake2b
 
 import msgspec
 import numpy as np
@@ -26,6 +25,8 @@ from reactors.scheduling.contract import (
     Helped,
     Keys,
     Normalize,
+    PostFilter,
+    Preemption,
     PreEnqueue,
     PreFilter,
     PreScore,
@@ -36,6 +37,7 @@ from reactors.scheduling.contract import (
 )
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.profiles import Profile
+from reactors.scheduling.seeds import seed
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -90,6 +92,7 @@ class Framework:
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
         self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
         self._filters = [one for one in plugins if isinstance(one, Filter)]
+        self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         self._scorers = [one for one in plugins if isinstance(one, Score)]
         # Once: to ask a protocol whether it is fulfilled takes long.
         self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
@@ -248,11 +251,45 @@ class Framework:
             if plugin.name not in skipped
         ]
 
+    def post_filter(self, cycle: Cycle, sequence: int) -> Preemption | None:
+        """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
+        found = None
+        for plugin in self._post_filters:
+            found = plugin.post_filter(cycle, self, sequence)
+            if found.node:
+                break
+        return found
 
-def seed(uid: str, sequence: int) -> int:
-    """A number that nobody can foresee and everybody can compute again."""
-    text = f"{uid}/{sequence}".encode()
-    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
+    def is_local(self, cycle: Cycle) -> bool:
+        """Whether what the filters say of a node depends on that node alone."""
+        skipped, _, _ = self.pre_filter(cycle)
+        return all(one.is_local or one.name in skipped for one in self._filters)
+
+    def first_refusals(self, cycle: Cycle, rows: Ints) -> list[Refused]:
+        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
+        skipped, allowed, reason = self.pre_filter(cycle)
+        left = np.ones(rows.size, np.bool_)
+        if reason:
+            return [Refused(reason, left, left)]
+        found: list[Refused] = []
+        if allowed is not None:
+            left = allowed[rows]
+            found.append(Refused("", ~left, ~left))
+        for plugin in self._filters:
+            if plugin.name in skipped or not left.any():
+                continue
+            refused = plugin.filter(cycle, rows)
+            together = refused_by(refused, rows.size)
+            if together is None:
+                continue
+            # A node that one reason makes hopeless is hopeless for the others, too.
+            never = np.zeros(rows.size, np.bool_)
+            for one in refused:
+                if one.unresolvable is not None:
+                    never |= one.unresolvable
+            found += [Refused(one.reason, one.nodes & left, never & left) for one in refused]
+            left &= ~together
+        return found
 
 
 def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:

@@ -68,6 +68,24 @@ def test_the_pods_of_a_file_count_one_after_the_other(checked):
     assert found[1]["changes"] == ["request 1 of cpu, not 3 (node a)", "uncordon node c (node c)"]
 
 
+def test_who_would_have_to_go_is_said(checked, capsys, data, tmp_path):
+    manifest = pod("p", "4", priority=7)
+    filling = pod("q", "4", priority=9)
+    first, second = checked(filling, manifest, code=Exit.NOT_ADMITTED)
+    path = tmp_path / "both.yaml"
+    path.write_text(yaml.safe_dump_all([filling, manifest]))
+    bursar("schedule", "check", path, "--data", data)
+
+    assert (first["node"], first["preemption"]) == ("b", None)
+    assert second["preemption"] == {
+        "node": "a",
+        "victims": ["ns/held"],
+        "violating": 0,
+        "message": "",
+    }
+    assert "default/p would find room on a without ns/held" in capsys.readouterr().out
+
+
 def test_limits_are_requests_where_none_are_written(checked):
     manifest = pod("p", "1")
     manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 5}}

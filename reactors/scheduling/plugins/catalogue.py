@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from reactors.scheduling.contract import Plugin
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from reactors.scheduling.plugins.known_terms import KnownTerms
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
@@ -31,6 +32,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (NodeResourcesFit, 1),
     (PodTopologySpread, 2),
     (InterPodAffinity, 2),
+    (DefaultPreemption, 1),
     (NodeResourcesBalancedAllocation, 1),
     (ImageLocality, 1),
 )

@@ -6,34 +6,7 @@ import pytest
 from reactors.scheduling.columns import Columns
 from tests import factories as f
 from tests.reactors.scheduling.terms import constrained_world, placed
-from tests.reactors.scheduling.worlds import World, changed, random_world
-
-PLAIN = ("free", "allocatable")
-EXACT = ("nonzero", "pods", "most_pods", "unschedulable", "cards")
-
-
-def shown(columns):
-    """Everything that plugins read, whatever numbers texts and resources have."""
-    by_name = {
-        name: {
-            one: getattr(columns, name)[:, at].tolist()
-            for one, at in columns.resources.items()
-            if getattr(columns, name)[:, at].any()
-        }
-        for name in PLAIN
-    }
-    texts = {number: text for text, number in columns.texts.items()}
-    labels = {
-        key: [texts.get(int(one), "") for one in columns.label(key)] for key in ("zone", "app")
-    }
-    plain = {name: getattr(columns, name).tolist() for name in EXACT}
-    model = [texts.get(int(one), "") for one in columns.model]
-    crowds = sorted(
-        (one.namespace, sorted(one.labels.items()), one.is_terminating, repr(one.affinity), sorted(one.on.items()))
-        for one in columns.crowds
-    )  # fmt: skip
-    taints = [columns.taints[at] for at in columns.taint_set]
-    return columns.names, by_name, labels, plain, model, crowds, columns.ports, taints
+from tests.reactors.scheduling.worlds import World, changed, random_world, shown
 
 
 @pytest.mark.parametrize("seed", range(30))

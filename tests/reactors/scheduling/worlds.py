@@ -10,6 +10,8 @@ from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Cycle
 from tests import factories as f
 
+_PLAIN = ("free", "allocatable")
+_EXACT = ("nonzero", "pods", "most_pods", "unschedulable", "cards")
 ROOMY = {"cpu": "16", "memory": "64Gi", "pods": "110"}
 
 
@@ -130,3 +132,27 @@ def changed(world, random):
         world.see(f.node_vanished(names[0], 10**6, 10**6, uid=uid))
     else:
         world.pod(f"new{random.randrange(9)}", random.choice((*names, None)), **asked(random))
+
+
+def shown(columns):
+    """Everything that plugins read, whatever numbers texts and resources have."""
+    by_name = {
+        name: {
+            one: getattr(columns, name)[:, at].tolist()
+            for one, at in columns.resources.items()
+            if getattr(columns, name)[:, at].any()
+        }
+        for name in _PLAIN
+    }
+    texts = {number: text for text, number in columns.texts.items()}
+    labels = {
+        key: [texts.get(int(one), "") for one in columns.label(key)] for key in ("zone", "app")
+    }
+    plain = {name: getattr(columns, name).tolist() for name in _EXACT}
+    model = [texts.get(int(one), "") for one in columns.model]
+    crowds = sorted(
+        (one.namespace, sorted(one.labels.items()), one.is_terminating, repr(one.affinity), sorted(one.on.items()))
+        for one in columns.crowds
+    )  # fmt: skip
+    taints = [columns.taints[at] for at in columns.taint_set]
+    return columns.names, by_name, labels, plain, model, crowds, columns.ports, taints

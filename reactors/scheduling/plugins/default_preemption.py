@@ -1,0 +1,198 @@
+"""DefaultPreemption: which less important pods would have to go so that a pod fits.
+
+On each node that evictions could help, all pods of lower priority are taken away. Where the pod fits then, they are put back
+from the most important to the least, those first that a disruption budget protects; who does not fit beside it any more is a
+victim. Of several nodes one is taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest
+victims, latest start of the most important victims, and at last a seed.
+
+Everything is tried on the columns and put back. Where filters look at one node alone, many nodes are tried at once.
+
+Source: Kubernetes, "Pod Priority and Preemption"; kube-scheduler's DefaultPreemption.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from projections.cluster import Pod
+from reactors.reclaim.disruption import Budget, split_by_budget
+from reactors.scheduling.columns import Bools, Columns, Ints
+from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused
+from reactors.scheduling.seeds import seed
+
+NEVER = "not eligible due to preemptionPolicy=Never."
+NO_VICTIMS = "No preemption victims found for incoming pod"
+NO_HELP = "Preemption is not helpful for scheduling"
+#: Makes every priority positive, so that fewer victims of negative priority are not worse than more of them.
+_LIFTED = 2**31
+
+
+class DefaultPreemption(msgspec.Struct, frozen=True):
+    """Looks at so many nodes that at least ``least`` of them, and ``least_percent`` of all, would do."""
+
+    name: ClassVar[str] = "DefaultPreemption"
+    is_local: ClassVar[bool] = False
+
+    least_percent: int = 10
+    least: int = 100
+
+    def post_filter(self, cycle: Cycle, filters: Filters, sequence: int) -> Preemption:
+        """The node and the victims; nobody where it would not help."""
+        pod, columns = cycle.pod, cycle.columns
+        if pod.constraints is not None and pod.constraints.never_preempts:
+            return Preemption(message=f"preemption: {NEVER}")
+        rows = np.flatnonzero(_helped(filters.first_refusals(cycle, _all(columns)), columns))
+        reasons = _Counts()
+        reasons.add(NO_HELP, len(columns.nodes) - rows.size)
+        if rows.size and min(columns.priorities, default=pod.priority) >= pod.priority:
+            reasons.add(NO_VICTIMS, rows.size)
+            rows = rows[:0]
+        found = self._candidates(cycle, filters, rows, reasons, seed(pod.uid, sequence))
+        if not found:
+            return Preemption(message=f"preemption: {reasons.message(len(columns.nodes))}")
+        return _best(found, seed(pod.uid, sequence))
+
+    def _candidates(
+        self, cycle: Cycle, filters: Filters, rows: Ints, reasons: _Counts, start: int
+    ) -> list[Preemption]:
+        if not rows.size:
+            return []
+        enough = max(self.least, rows.size * self.least_percent // 100)
+        at_once = min(enough, rows.size) if filters.is_local(cycle) else 1
+        rows = np.roll(rows, -(start % rows.size))
+        found: list[Preemption] = []
+        for first in range(0, rows.size, at_once):
+            if len(found) >= enough and any(not one.violating for one in found):
+                break
+            trial = _Trial(cycle, filters, np.sort(rows[first : first + at_once]), reasons)
+            try:
+                found += trial.run()
+            finally:
+                trial.end()
+        return found
+
+
+class _Counts:
+    """Nodes by reason."""
+
+    def __init__(self) -> None:
+        self._nodes: dict[str, int] = {}
+
+    def add(self, reason: str, nodes: int) -> None:
+        if nodes:
+            self._nodes[reason] = self._nodes.get(reason, 0) + nodes
+
+    def message(self, nodes: int) -> str:
+        listed = ", ".join(sorted(f"{count} {reason}" for reason, count in self._nodes.items()))
+        return f"0/{nodes} nodes are available: {listed}."
+
+
+class _Trial:
+    """Takes pods off some nodes, and puts back those that may stay."""
+
+    def __init__(self, cycle: Cycle, filters: Filters, rows: Ints, reasons: _Counts) -> None:
+        self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
+        self._rows, self._reasons = rows, reasons
+        self._budgets: Sequence[Budget] = ()
+        self._lifted: set[str] = set()
+
+    def run(self) -> Iterator[Preemption]:
+        """A candidate for each node where the pod would fit."""
+        columns, pod = self._columns, self._pod
+        lower = {
+            row: [one for one in columns.pods_on(row) if one.priority < pod.priority]
+            for row in self._rows.tolist()
+        }
+        self._reasons.add(NO_VICTIMS, sum(not pods for pods in lower.values()))
+        for pods in lower.values():
+            for one in pods:
+                self._lift(one)
+        rows = self._fitting([row for row, pods in lower.items() if pods], is_first=True)
+        orders: dict[int, list[Pod]] = {}
+        protected: dict[int, set[str]] = {}
+        for row in rows:
+            first, rest = split_by_budget(sorted(lower[row], key=_importance), self._budgets)
+            orders[row], protected[row] = first + rest, {one.uid for one in first}
+        for at in range(max(map(len, orders.values()), default=0)):
+            tried = [row for row in rows if len(orders[row]) > at]
+            for row in tried:
+                self._put_back(orders[row][at])
+            fits = set(self._fitting(tried))
+            for row in tried:
+                if row not in fits:
+                    self._lift(orders[row][at])
+        for row in rows:
+            victims = [one for one in orders[row] if one.uid in self._lifted]
+            if victims:
+                yield Preemption(
+                    columns.names[row],
+                    tuple(sorted(victims, key=_importance)),
+                    sum(one.uid in protected[row] for one in victims),
+                )
+
+    def end(self) -> None:
+        """Everything is as it was."""
+        for uid in sorted(self._lifted):
+            self._columns.put_back(uid)
+        self._lifted.clear()
+
+    def _lift(self, pod: Pod) -> None:
+        self._columns.lift(pod.uid)
+        self._lifted.add(pod.uid)
+
+    def _put_back(self, pod: Pod) -> None:
+        self._columns.put_back(pod.uid)
+        self._lifted.discard(pod.uid)
+
+    def _fitting(self, rows: list[int], *, is_first: bool = False) -> list[int]:
+        """Those of ``rows`` that fit now."""
+        if not rows:
+            return []
+        fits = np.ones(len(rows), np.bool_)
+        cycle = Cycle(self._pod, self._columns)
+        for one in self._filters.first_refusals(cycle, np.array(rows, np.int64)):
+            fits &= ~one.nodes
+            if is_first:
+                self._reasons.add(one.reason, int(one.nodes.sum()))
+        return [row for row, fit in zip(rows, fits.tolist(), strict=True) if fit]
+
+
+def _all(columns: Columns) -> Ints:
+    return np.arange(len(columns.nodes), dtype=np.int64)
+
+
+def _helped(refused: Sequence[Refused], columns: Columns) -> Bools:
+    """Nodes that are refused for something that evictions could change."""
+    found = np.zeros(len(columns.nodes), np.bool_)
+    for one in refused:
+        found |= one.nodes
+    for one in refused:
+        if one.unresolvable is not None:
+            found &= ~one.unresolvable
+    return found
+
+
+def _importance(pod: Pod) -> tuple[int, int, str]:
+    """Sorts pods from the most important to the least."""
+    return -pod.priority, pod.started_us, pod.uid
+
+
+def _best(found: Sequence[Preemption], number: int) -> Preemption:
+    best = min(map(_cost, found))
+    equal = [one for one in found if _cost(one) == best]
+    return equal[number % len(equal)]
+
+
+def _cost(one: Preemption) -> tuple[int, int, int, int, int]:
+    highest = one.victims[0].priority
+    return (
+        one.violating,
+        highest,
+        sum(victim.priority + _LIFTED for victim in one.victims),
+        len(one.victims),
+        -min(victim.started_us for victim in one.victims if victim.priority == highest),
+    )

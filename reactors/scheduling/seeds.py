@@ -1,0 +1,11 @@
+"""Which of several equal nodes is taken. Pure."""
+
+from __future__ import annotations
+
+from hashlib import blake2b
+
+
+def seed(uid: str, sequence: int) -> int:
+    """A number that nobody can foresee and everybody can compute again."""
+    text = f"{uid}/{sequence}".encode()
+    return int.from_bytes(blake2b(text, digest_size=8).digest(), "big")
