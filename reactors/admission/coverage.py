@@ -184,10 +184,22 @@ class Coverage(Part):
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""
         self.lost(found)
-        if found.owner is not None and self.is_own(found.uid, found.kind, found.owner):
+        if found.owner is None:
+            return
+        if self.is_own(found.uid, found.kind, found.owner) or self._is_given_away(found):
             self._own_gone[found.uid] = None
             if len(self._own_gone) > GONE_KEPT:
                 del self._own_gone[next(iter(self._own_gone))]
+
+    def _is_given_away(self, found: Workload) -> bool:
+        """Whether it was admitted with another controller, and that may have landed behind what was seen of it last."""
+        return self._charges is not None and any(
+            g.number
+            and g.owners
+            and g.version
+            and not timelines.precedes(g.version, 0, found.version, 0)
+            for _, g in self._charges.grants(found.uid)
+        )
 
     def lost(self, found: Object) -> None:
         """An object is gone, or is not kept any more."""

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from bus.events.namespaces import NamespaceObserved
-from tests.reactors.below import CONTROLLER, ask, begin, deployed, owner, show
+from tests.reactors.below import CONTROLLER, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated
@@ -85,6 +85,28 @@ async def test_a_pod_below_a_set_that_was_charged_itself_is_charged_where_that_w
     await show(cluster, "Pod", "late", 4, by=("ReplicaSet", "set"))
 
     assert (cluster.used("other"), cluster.used()) == (4000, 1000)
+
+
+async def test_a_set_that_was_given_away_and_is_gone_before_that_is_seen_answers_for_its_pods(
+    cluster,
+):
+    """Its user named another Deployment, which it was charged itself for, and deleted it while nobody looked."""
+    await deployed(cluster, cpu=4, replicas=1)
+    cluster.skip_versions(600)
+    by_web = {"by": ("Deployment", "web")}
+    await show(cluster, "ReplicaSet", "web-1", 4, 1, **by_web)
+    before = made("ReplicaSet", "web-1", 4, 1, version=600, **by_web)
+    given = {"by": ("Deployment", "next"), "before": before, "version": 600}
+    assert (await ask(cluster, "ReplicaSet", "web-1", 4, 1, **given)).reason == "fits"
+    assert cluster.used() == 8000
+
+    entries = len(cluster.said("released"))
+    await cluster.lose("web-1", kind="ReplicaSet")
+    await cluster.lose("web", kind="Deployment")
+    assert cluster.used() == 4000
+    assert [one["releases"][0]["uid"] for one in cluster.said("released")[entries:]] == ["web"]
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert cluster.used() == 0
 
 
 @pytest.mark.parametrize(
