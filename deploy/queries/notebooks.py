@@ -11,16 +11,16 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.decisions import Cull
 from bus.events.notebooks import NotebookSampled
-from projections.activity import codec, notebook_activity
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
 from projections.quota_trees.queries import Select, archived
+from reactors.catalogue import REACTORS
 from reactors.culling.decide import Judged, judged
 from reactors.culling.policy import CullingPolicy
-from reactors.culling.reactor import reactor
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.policies import Current
-from reactors.engine.replica import Blocked, Replica
+from reactors.engine.replica import Blocked
+from reactors.engine.snapshots import at
 
 
 class Notebooks(msgspec.Struct, frozen=True):
@@ -37,37 +37,18 @@ class Notebooks(msgspec.Struct, frozen=True):
 
 def notebooks(select: Select, cluster: str, now_us: int) -> Notebooks:
     """The notebooks of ``cluster`` as the ledger has them, the one that is stopped first before the others."""
-    replica = Replica((reactor,), cluster)
-    # Samples are in the ledger's rows already.
-    types = [name for name in replica.reads if name != NotebookSampled.wire_type]
-    for part in archived(select, cluster, types):
-        for event in part:
-            replica.take(event)
+    replica = at(select, REACTORS, cluster)
     view = replica.states[NAME]
     assert isinstance(view, CullingState)
-    _know(select, cluster, view)
     current = replica.policies.of(NAME)
     policy = current.policy if current is not None else CullingPolicy()
     assert isinstance(policy, CullingPolicy)
     found = [judged(view, policy, uid, now_us) for uid in view.notebooks]
     found.sort(key=lambda one: (one.culls_us, one.pod.uid))
-    blocked = {one.decision.key: one for one in replica.blocked(now_us)}
+    blocked = {
+        one.decision.key: one for one in replica.blocked(now_us) if one.decision.reactor == NAME
+    }
     return Notebooks(now_us, current, replica.policies.is_paused, view, tuple(found), blocked)
-
-
-def _know(select: Select, cluster: str, view: CullingState) -> None:
-    """Fill in the activity of live pods, and their images from the newest sample of each."""
-    query = sa.select(notebook_activity).where(notebook_activity.c.cluster == cluster)
-    for row in map(codec.row, select(query)):
-        if view.pod(row.uid) is not None:
-            view.activity[row.uid] = row
-    columns = events.c
-    sampled = sa.and_(columns.cluster == cluster, columns.type == NotebookSampled.wire_type)
-    newest = sa.select(sa.func.max(columns.sequence)).where(sampled).group_by(columns.key)
-    for event in _events(select, sa.select(events).where(columns.sequence.in_(newest))):
-        fact = NotebookSampled.read(event)
-        view.images[fact.uid] = fact.image
-        view.checked(fact, event.time_us)
 
 
 def samples(

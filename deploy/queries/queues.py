@@ -1,7 +1,7 @@
 """Queues as the ledger's archive has them, and orders to them.
 
 For questions: the same readers and rules as where queues are worked off, fed with a snapshot and the archive after it. What befell
-a workload is told from the beginning of the archive.
+a workload is told from the newest snapshot before anything was said of it.
 
 Source: docs/architecture.md (snapshots).
 """
@@ -12,12 +12,15 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
+import sqlalchemy as sa
+
 from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.events.admissions import JOURNAL
 from bus.events.queues import QueueOrdered
 from bus.events.vocabulary import Fact
 from bus.memory import MemoryTransport
+from projections.engine.tables import events
 from projections.quota_trees import Tree
 from projections.quota_trees.queries import Select, archived
 from reactors.admission.mapping import QuotaRef
@@ -49,8 +52,8 @@ class _Archive:
         read: tuple[type[Fact], ...] = (*JOURNAL, *AdmissionState.places, *QueueState.orders)
         types = [fact.wire_type for fact in read]
         after = self.journals.sequence
-        for events in archived(select, self.view.cluster, types, after=after, apart=False):
-            for event in events:
+        for part in archived(select, self.view.cluster, types, after=after, apart=False):
+            for event in part:
                 before(event)
                 self.journals.take([event])
 
@@ -82,9 +85,20 @@ def stories(
     select: Select, cluster: str, uids: Collection[str], now_us: int
 ) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
-    # From the beginning: what held them up may have come long before them.
-    archive = _Archive(_readers(cluster))
-    story = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids)
+    columns = events.c
+    said = sa.select(sa.func.min(columns.sequence)).where(
+        columns.cluster == cluster, columns.key.in_(sorted(uids))
+    )
+    # What held them up may have come long before them, and is in the snapshot.
+    first = select(said)[0][0] or 1
+    archive = _Archive(restored(select, partial(_readers, cluster), first - 1))
+    names = {
+        grant.uid: f"{grant.namespace}/{grant.name}"
+        for tree in archive.journals.trees.values()
+        for node in tree.nodes.values()
+        for grant in node.grants.values()
+    }
+    story = WaitExplanation(archive.view, archive.lines, archive.tree_of, uids, names)
     archive.journals.listen(story.take)
     archive.read(select, story.before)
     every = (one for line in archive.outlooks(now_us).values() for one in line)

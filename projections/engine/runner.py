@@ -2,7 +2,8 @@
 
 The bus is read on the event loop, folds and SQL run in one writer thread. A quiet ledger commits each event at once. One
 that is told more commits ten times a second, and one that is behind folds what it reads and commits tens of thousands
-together: larger transactions cost a fraction of the flushes and page writes. Nothing else writes the ledger.
+together: larger transactions cost a fraction of the flushes and page writes. Nothing else writes archive, rows and checkpoint;
+heads and snapshots are written beside them, each in a transaction of its own.
 
 Source: docs/architecture.md.
 """

@@ -2,7 +2,8 @@
 
 One code path for SQLite (default) and PostgreSQL: SQLAlchemy holds the engine, the tables and the reads; what is
 written per event goes through the driver (``executemany`` on SQLite, COPY on PostgreSQL), since Core and ORM cost 2 to
-50 times as much (tests/benchmarks/README.md). All methods are synchronous and belong to one thread.
+50 times as much (tests/benchmarks/README.md). All methods are synchronous. What moves the ledger belongs to one thread; others
+read, and write snapshots.
 
 SQLite runs in WAL mode with ``synchronous=FULL``, PostgreSQL with ``synchronous_commit=on``: what was committed is
 there after a power cut. Source: docs/reliability.md; docs/architecture.md.

@@ -9,7 +9,7 @@ Source: docs/architecture.md (a decision has its reason).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import msgspec
@@ -66,11 +66,14 @@ class WaitStep(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WaitExplanation:
-    """Follows the workloads ``uids``; view, journals and lines must have taken each event before it."""
+    """Follows the workloads ``uids``; view, journals and lines must have taken each event before it.
+
+    ``names``: namespace/name of what holds something already.
+    """
 
     def __init__(
         self, view: AdmissionState, lines: QueueState, tree_of: Callable[[QuotaRef], Tree | None],
-        uids: Collection[str],
+        uids: Collection[str], names: Mapping[str, str],
     ) -> None:  # fmt: skip
         self.turns: list[WaitStep] = []
         self._view = view
@@ -82,7 +85,7 @@ class WaitExplanation:
         self._causes: dict[str, WaitStep] = {}
         self._running: set[str] = set()
         #: Of what holds something: namespace/name.
-        self._names: dict[str, str] = {}
+        self._names = dict(names)
         self._place = 0
 
     def before(self, event: Event) -> None:

@@ -17,14 +17,14 @@ import msgspec
 
 from bus.clock import Clock
 from bus.envelope import MALFORMED, Event
-from bus.errors import EnvelopeError, HistoryDivergedError
+from bus.errors import EnvelopeError
 from bus.events.admissions import JOURNAL, TreeMetered, entries
 from bus.transport import Transport
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
 from reactors.rederive import observed, reviews
 from reactors.rederive.reader import History, Reader
-from reactors.rederive.releases import Look, Releases, look_of
+from reactors.rederive.releases import Look, Releases, look_of, store
 from reactors.rederive.shape import Checked, Difference
 
 _encode = msgspec.json.encode
@@ -169,25 +169,18 @@ class _Journal:
         """What was decided together is stored; who comes next knows of it."""
         stored, self._stored = self._stored, []
         for event, fact in stored:
-            self._put(event, fact)
+            store(self.tree, event, fact)
         self._draft = TreeOverlay(self.tree)
 
     def apply(self, event: Event, fact: Fact) -> None:
         """Any other entry."""
         self.store()
-        self._put(event, fact)
+        store(self.tree, event, fact)
 
     def skip(self, sequence: int) -> None:
         """Something that is no entry."""
         self.store()
         self.tree.skip(sequence)
-
-    def _put(self, event: Event, fact: Fact) -> None:
-        try:
-            self.tree.apply(fact, event.sequence, event.time_us)
-        except HistoryDivergedError:
-            # Every reader passes over it.
-            self.tree.skip(event.sequence)
 
 
 class _Premises:

@@ -10,9 +10,7 @@ from collections.abc import Callable, Iterable
 from bus.clock import Clock
 from bus.envelope import Event
 from bus.transport import Transport
-from reactors.admission.state import AdmissionState
-from reactors.engine.journals import Journals
-from reactors.queue.state import QueueState
+from reactors.readers import Readers
 
 History = Callable[[], Iterable[Event]]
 """All events of one cluster in order, as they were stored; asked several times."""
@@ -26,12 +24,8 @@ class Reader:
         self._next = next(self._events, None)
         #: Everything up to here was read.
         self.sequence = 0
-        journals = Journals(transport, clock, cluster=cluster, source="rederive")
-        self.view = AdmissionState(cluster, journals)
-        self._journals = journals
-        journals.listen(self.view.take)
-        self.lines = QueueState(self.view)
-        journals.listen(self.lines.take)
+        readers = Readers(transport, clock, cluster=cluster, source="rederive")
+        self._journals, self.view, self.lines = readers.journals, readers.view, readers.lines
 
     def reach(self, sequence: int) -> None:
         """Read on up to ``sequence``."""

@@ -110,13 +110,14 @@ def _compared(
             expected = should[place] if place < len(should) else None
             if fact != expected:
                 found.append(Difference(event.id, event.sequence, fact, expected))
-            _apply(tree, event, fact)
+            store(tree, event, fact)
         last = said[-1][0]
         found += [Difference(last.id, last.sequence, None, one) for one in should[len(said) :]]
     return found
 
 
-def _apply(tree: Tree, event: Event, fact: Fact) -> None:
+def store(tree: Tree, event: Event, fact: Fact) -> None:
+    """An entry as every reader takes it."""
     try:
         tree.apply(fact, event.sequence, event.time_us)
     except HistoryDivergedError:

@@ -2,11 +2,19 @@
 
 import json
 
+import msgspec
 import pytest
 
 from bus.events.admissions import Meter, TreeMetered
+from deploy.queries.queues import stories
+from projections.engine import snapshots, tables
+from projections.engine.snapshots import write
+from projections.engine.store import Store, engine
+from projections.quota_trees.queries import archived
+from reactors.engine.snapshots import reader_of
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.engine.restoring import readers_of
 from tests.reactors.queue.jobs import Jobs
 from tests.reactors.queue.settling import quiet, until
 from tests.simulation.loop import simulate
@@ -198,3 +206,43 @@ def test_why_names_what_made_room(told, tmp_path, monkeypatch, name, held, cause
 
     assert one(steps, "held")["reason"] == held
     assert one(steps, "admitted")["numbers"].endswith(cause)
+
+
+def test_a_story_from_a_snapshot_is_the_one_from_the_beginning(data):
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
+    history = [event for part in archived(store.select, "c1", None, apart=False) for event in part]
+    now_us = history[-1].time_us
+    uids = {event.key for event in history if event.type == "workload.observed"}
+    read_after = []
+
+    def select(query):
+        found = query.compile().params
+        if "FROM events" in str(query) and "type_1" in found:
+            read_after.append(found["sequence_1"])
+        return store.select(query)
+
+    def told():
+        return [stories(select, "c1", {uid}, now_us) for uid in sorted(uids)]
+
+    before = told()
+    readers = readers_of([], cluster="c1")
+    kept = []
+    for event in history:
+        readers.journals.take([event])
+        kept.append((event.sequence, msgspec.msgpack.encode(readers.saved())))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(snapshots, "NEWEST", len(kept))
+        for sequence, state in kept:
+            assert write(store, reader_of(readers), sequence, state)
+    read_after.clear()
+    after = told()
+    with store.engine.begin() as connection:
+        connection.execute(tables.snapshots.delete())
+    store.close()
+
+    assert before == after
+    assert 5 == len(uids)
+    # One snapshot before the first event that names the workload.
+    assert sorted(read_after) == sorted(
+        next(event.sequence for event in history if event.key == uid) - 1 for uid in uids
+    )
