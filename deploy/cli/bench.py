@@ -17,6 +17,7 @@ from deploy.cli.rendering.tables import Column, Row
 
 if TYPE_CHECKING:
     from deploy.commands.bench_bind import Result
+    from reactors.scheduling.packing.catalogue import Name
 
 
 class Policy(StrEnum):
@@ -87,7 +88,7 @@ def bind(
                 f"there are arrivals of seeds {', '.join(map(str, sorted(known)))}",
                 param_hint="--seed",
             )
-    chosen = [one.value for one in policies or list(Policy)]
+    chosen: list[Name] = [one.value for one in policies or list(Policy)]
     results = []
     with _bar() as bar:
         for arrivals in given:
@@ -99,7 +100,8 @@ def bind(
                 results.append(
                     replay(scene, policy, lambda n, task=task: bar.update(task, completed=n))  # type: ignore[misc]
                 )
-    results.sort(key=lambda one: (chosen.index(one.policy), one.seed))
+    order: list[str] = list(chosen)
+    results.sort(key=lambda one: (order.index(one.policy), one.seed))
     rows = [msgspec.structs.asdict(one) for one in results]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=_means(results))
 

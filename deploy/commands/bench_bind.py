@@ -19,15 +19,35 @@ from typing import TypeVar
 
 import msgspec
 
+from bus.envelope import Event
 from bus.errors import ObservationError
-from bus.sources.openb import GPU_NODES_FILE, TracePod, read_nodes, read_pods
-from reactors.scheduling.packing.catalogue import POLICIES, Given
-from reactors.scheduling.packing.fragmentation import Typical, kind_of, typical_pods
-from reactors.scheduling.packing.machines import Machine, Machines, Placement, Shape
-from reactors.scheduling.packing.packer import Packer
+from bus.events.constraints import (
+    Affinity,
+    NodeSelector,
+    NodeSelectorTerm,
+    PodConstraints,
+    Requirement,
+)
+from bus.events.constraints import NodeAffinity as AffinityToNodes
+from bus.events.nodes import NodeObserved
+from bus.sources.openb import GPU_NODES_FILE, TraceNode, TracePod, read_nodes, read_pods
+from projections.cluster import ClusterState, Pod
+from reactors.scheduling.columns import Columns
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.packing.catalogue import Name, Typical
+from reactors.scheduling.packing.shapes import typical_kinds
+from reactors.scheduling.plugins.gpu_cards import GpuCards
+from reactors.scheduling.plugins.node_affinity import NodeAffinity
+from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
+from reactors.scheduling.profiles import Enabled, Profile
 
 PODS = "openb_pod_list_{trace}.csv"
 _ARRIVALS = re.compile(r"(?P<trace>\w+)-(?P<seed>\d+)-pods\.txt")
+#: Pods that a node of the trace takes, and the names under which its cards and their model stand.
+MOST_PODS = 1001
+CARDS, MODEL = "koordinator.sh/gpu-core", "alibabacloud.com/gpu-card-model"
 #: Pods between two reports of progress.
 EVERY = 500
 
@@ -45,9 +65,16 @@ class Scene(msgspec.Struct, frozen=True):
     """Nodes in the order of ties, pods in the order of arrival, and the typical pods of the whole trace."""
 
     arrivals: Arrivals
-    machines: Sequence[Machine]
-    pods: Sequence[Shape]
+    nodes: Sequence[TraceNode]
+    pods: Sequence[TracePod]
     typical: Sequence[Typical]
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """A node's name and the cards that a pod holds there."""
+
+    node: str
+    cards: tuple[int, ...]
 
 
 class Result(msgspec.Struct, frozen=True):
@@ -80,23 +107,75 @@ def given_arrivals(folder: Path, trace: str) -> list[Arrivals]:
 def read_scene(folder: Path, arrivals: Arrivals) -> Scene:
     """Read an order of arrival with its pods and nodes. Raises ObservationError naming what is wrong where."""
     stem = f"{arrivals.trace}-{arrivals.seed}"
-    nodes = {
-        one.name: Machine(one.name, one.cpu_milli, one.memory_mib, one.gpu, one.model)
-        for one in read_nodes(folder / GPU_NODES_FILE)
-    }
-    path = folder / PODS.format(trace=arrivals.trace)
-    shapes = {one.name: _shape(one) for one in read_pods(path)}
+    nodes = {one.name: one for one in read_nodes(folder / GPU_NODES_FILE)}
+    pods = {one.name: one for one in read_pods(folder / PODS.format(trace=arrivals.trace))}
+    kinds = Counter(
+        (one.cpu_milli, one.gpu_milli, one.num_gpu, models_of(one)) for one in pods.values()
+    )
     return Scene(
         arrivals,
         _named(folder / "arrivals" / f"{stem}-nodes.txt", nodes),
-        _named(folder / "arrivals" / f"{stem}-pods.txt", shapes),
-        typical_pods(Counter(kind_of(one) for one in shapes.values())),
+        _named(folder / "arrivals" / f"{stem}-pods.txt", pods),
+        [Typical(*kind, part) for kind, part in typical_kinds(kinds)],
     )
 
 
-def _shape(pod: TracePod) -> Shape:
-    models = tuple(pod.gpu_spec.split("|")) if pod.num_gpu and pod.gpu_spec else ()
-    return Shape(pod.cpu_milli, pod.memory_mib, pod.num_gpu, pod.gpu_milli, models)
+def models_of(pod: TracePod) -> tuple[str, ...]:
+    """The GPU models that will do for a pod; none = any."""
+    return tuple(pod.gpu_spec.split("|")) if pod.num_gpu and pod.gpu_spec else ()
+
+
+def cluster_of(nodes: Sequence[TraceNode]) -> ClusterState:
+    """A cluster with these nodes, in the order of their uids."""
+    state = ClusterState()
+    for rank, one in enumerate(nodes):
+        allocatable = {
+            "cpu": f"{one.cpu_milli}m",
+            "memory": f"{one.memory_mib}Mi",
+            "pods": str(MOST_PODS),
+            CARDS: str(100 * one.gpu),
+        }
+        fact = NodeObserved(
+            uid=f"{rank:06}",
+            name=one.name,
+            resource_version="1",
+            model=one.model or None,
+            allocatable=allocatable,
+            ready=True,
+            labels={MODEL: one.model},
+        )
+        state.take(fact, Event("openb", fact.wire_type, one.name, one.name, "openb", 0, b""))
+    return state
+
+
+def pods_of(scene: Scene) -> Iterator[Pod]:
+    """The pods as they would be observed; equal ones share what they demand."""
+    parts: dict[str, tuple[dict[str, int], PodConstraints | None]] = {}
+    for number, one in enumerate(scene.pods):
+        if one.name not in parts:
+            parts[one.name] = _demand(one), _selecting(models_of(one))
+        demand, constraints = parts[one.name]
+        yield Pod(
+            f"{scene.arrivals.seed}-{number}", "openb", f"{one.name}-{number}", "1", number, "Pending", "", False, number,
+            0, "", None, {}, {}, demand, (0, 0), constraints,
+        )  # fmt: skip
+
+
+def _demand(pod: TracePod) -> dict[str, int]:
+    found = {
+        "requests.cpu": pod.cpu_milli,
+        "requests.memory": pod.memory_mib * 2**20,
+        # In hundredths of a card, rounded up.
+        f"requests.{CARDS}": -(-pod.num_gpu * pod.gpu_milli // 10),
+    }
+    return {name: amount for name, amount in found.items() if amount}
+
+
+def _selecting(models: tuple[str, ...]) -> PodConstraints | None:
+    if not models:
+        return None
+    term = NodeSelectorTerm((Requirement(MODEL, "In", models),))
+    return PodConstraints(affinity=Affinity(AffinityToNodes(NodeSelector((term,)))))
 
 
 def _named(path: Path, known: Mapping[str, T]) -> list[T]:
@@ -111,50 +190,78 @@ def _named(path: Path, known: Mapping[str, T]) -> list[T]:
     return [known[name] for name in names]
 
 
-def replay(scene: Scene, policy: str, arrived: Callable[[int], None] = lambda _: None) -> Result:
+def framework_of(scene: Scene, policy: Name) -> Framework:
+    """The scheduler's framework over the empty cluster, with a profile that packs by a policy."""
+    packing = GpuCards(policy, tuple(scene.typical) if policy == "FGD" else ())
+    plugins = (
+        Enabled(PrioritySort()),
+        Enabled(NodeResourcesFit(), 0),
+        Enabled(NodeAffinity(), 0),
+        Enabled(packing),
+    )
+    # Random draws one of equal nodes; the published comparison takes the first.
+    profile = Profile("openb", plugins, takes_first=policy != "Random")
+    return Framework(profile, Columns(cluster_of(scene.nodes)))
+
+
+def replay(scene: Scene, policy: Name, arrived: Callable[[int], None] = lambda _: None) -> Result:
     """Place every pod of an order. ``arrived`` is told how many have come."""
-    machines = Machines(scene.machines)
-    given = Given(machines, scene.typical, scene.arrivals.seed)
-    packer = Packer(machines, POLICIES[policy](given))
+    framework = framework_of(scene, policy)
+    columns, arrivals = framework.columns, framework.columns.learned()
+    capacity = int(columns.idle.sum())
+    pods = list(pods_of(scene))
     began = time.process_time()
-    placements = []
-    for number, shape in enumerate(scene.pods, 1):
-        placements.append(packer.place(shape))
+    placements: list[Placement | None] = []
+    for number, pod in enumerate(pods, 1):
+        arrivals.count(pod)
+        placements.append(place(framework, pod))
         if number % EVERY == 0:
             arrived(number)
     seconds = time.process_time() - began
-    arrived(len(scene.pods))
-    lines = "".join(_lines(machines, placements))
+    arrived(len(pods))
+    lines = "".join(_lines(placements))
     return Result(
         trace=scene.arrivals.trace,
         policy=policy,
         seed=scene.arrivals.seed,
         pods=len(placements),
         failed=sum(one is None for one in placements),
-        used_milli=machines.capacity - int(machines.idle.sum()),
-        allocation=_allocation(machines.capacity, scene.pods, placements),
+        used_milli=capacity - int(columns.idle.sum()),
+        allocation=_allocation(capacity, scene.pods, placements),
         seconds=round(seconds, 2),
         speed=round(len(placements) / max(seconds, 1e-9)),
         digest=hashlib.sha256(lines.encode()).hexdigest(),
     )
 
 
-def _lines(machines: Machines, placements: Sequence[Placement | None]) -> Iterator[str]:
+def place(framework: Framework, pod: Pod) -> Placement | None:
+    """Place a pod on its best node; None where it fits nowhere."""
+    cycle = Cycle(pod, framework.columns)
+    choice = framework.choose(cycle, pod.started_us)
+    if choice.row < 0:
+        return None
+    node, cards = framework.columns.names[choice.row], framework.cards(cycle, choice.row)
+    framework.columns.place(pod, node, cards)
+    return Placement(node, cards)
+
+
+def _lines(placements: Sequence[Placement | None]) -> Iterator[str]:
     for number, one in enumerate(placements):
         if one is None:
             yield f"{number},-\n"
         else:
-            yield f"{number},{machines.names[one.row]},{'+'.join(map(str, one.cards))}\n"
+            yield f"{number},{one.node},{'+'.join(map(str, one.cards))}\n"
 
 
 def _allocation(
-    capacity: int, pods: Sequence[Shape], placements: Sequence[Placement | None]
+    capacity: int, pods: Sequence[TracePod], placements: Sequence[Placement | None]
 ) -> dict[int, float]:
     arrived = used = 0
     sums: dict[int, tuple[float, int]] = {}
-    for shape, placement in zip(pods, placements, strict=True):
-        arrived += shape.total
-        used += shape.total if placement is not None else 0
+    for pod, placement in zip(pods, placements, strict=True):
+        milli = pod.num_gpu * pod.gpu_milli
+        arrived += milli
+        used += milli if placement is not None else 0
         percent = round(100 * arrived / capacity)
         before, count = sums.get(percent, (0.0, 0))
         # Two decimals each time, as the published curves are made.

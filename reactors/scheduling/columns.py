@@ -15,12 +15,15 @@ import numpy as np
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
+from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.crowds import Crowds
 from reactors.scheduling.node_columns import (
     ALL,
     CPU,
     MEMORY,
     MOST,
+    MOST_TOLD,
+    SHARE,
     STORAGE,
     Bools,
     Ints,
@@ -80,7 +83,19 @@ class Columns(NodeColumns):
         self._ahead: dict[str, Placed] = {}
         #: By the id of pods' demands, which many share: the demand, and its (column, amount).
         self._amounts: dict[int, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+        #: Who arrives, counted from when somebody learns of it.
+        self.arrivals: Arrivals | None = None
         self._lay_out()
+
+    def learned(self) -> Arrivals:
+        """What pods are like: those that exist at the first call, in the order of their times, then those that come."""
+        if self.arrivals is None:
+            self.arrivals = Arrivals()
+            for pod in sorted(
+                self._cluster.pods.values(), key=lambda one: (one.started_us, one.uid)
+            ):
+                self.arrivals.count(pod)
+        return self.arrivals
 
     def _lay_out(self) -> None:
         """Give every node its row; what is known of nodes that stay moves with them."""
@@ -142,6 +157,8 @@ class Columns(NodeColumns):
             if change.kind == POD:
                 self.version += 1
                 after = change.after
+                if self.arrivals is not None and change.before is None and isinstance(after, Pod):
+                    self.arrivals.count(after)
                 found = _seen(after) if isinstance(after, Pod) and holds(after) else None
                 if found is not None or change.after is None:
                     self._ahead.pop(change.uid, None)
@@ -226,6 +243,8 @@ class Columns(NodeColumns):
                 del self.ports[row][port]
         holding = cards.holding_of(pod, placed.cards)
         if holding is not None:
+            kind = SHARE if holding.milli < cards.WHOLE else min(holding.count, MOST_TOLD)
+            self.kinds[row, kind] += sign
             if sign > 0:
                 self._holding[row][pod.uid] = holding
             else:

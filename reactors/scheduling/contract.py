@@ -89,10 +89,10 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class Keys(Plugin, Protocol):
-    """A local plugin that reads more of a pod than its requests and constraints."""
+    """A local plugin that reads more than a pod's requests and constraints and the node's row."""
 
-    def key(self, pod: Pod) -> Hashable:
-        """What it reads beside these: pods with equal keys are equal to it."""
+    def key(self, cycle: Cycle) -> Hashable:
+        """What it reads beside these: with equal keys it says the same."""
 
 
 @runtime_checkable
@@ -127,6 +127,14 @@ class Reserve(Plugin, Protocol):
 
     def unreserve(self, cycle: Cycle) -> None:
         """Take back what was reserved; nothing may have been."""
+
+
+@runtime_checkable
+class Cards(Plugin, Protocol):
+    """Chooses the GPU cards of a pod on its node, when that is chosen."""
+
+    def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
+        """The cards; () = it has nothing to say of this pod."""
 
 
 @runtime_checkable
@@ -199,7 +207,7 @@ class Score(Plugin, Protocol):
     """Scores nodes."""
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
-        """A score for each of ``rows``, the higher the better; of a local plugin also for nodes that do not fit."""
+        """A score for each of ``rows``, the higher the better. Of a local plugin ``rows`` pass all local filters."""
 
 
 @runtime_checkable

@@ -19,6 +19,7 @@ from reactors.scheduling.columns import ALL, Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import (
     HIGHEST,
     LOWEST,
+    Cards,
     Code,
     Cycle,
     Filter,
@@ -41,8 +42,9 @@ from reactors.scheduling.seeds import seed
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
-#: Distinct pods of which filters and scores are kept.
-KEPT = 128
+#: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
+KEPT_ROWS = 1_000_000
+LEAST_KEPT = 16
 
 
 class ScoreRangeError(PermanentError):
@@ -93,7 +95,11 @@ class Framework:
         self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
         self._filters = [one for one in plugins if isinstance(one, Filter)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
-        self._scorers = [one for one in plugins if isinstance(one, Score)]
+        # A score that counts nothing is not asked for.
+        self._scorers = [
+            one for one in plugins if isinstance(one, Score) and self._weights[one.name]
+        ]
+        self._cards = [one for one in plugins if isinstance(one, Cards)]
         # Once: to ask a protocol whether it is fulfilled takes long.
         self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
         self._normalizes = {one.name: one for one in plugins if isinstance(one, Normalize)}
@@ -121,6 +127,10 @@ class Framework:
         for one in reversed(self._reserves):
             one.unreserve(cycle)
 
+    def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
+        """The cards of a pod on its node, by the first plugin that has something to say of them."""
+        return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
+
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
         skipped, allowed, reason = self.pre_filter(cycle)
@@ -145,7 +155,8 @@ class Framework:
         for found in scores.values():
             totals += found
         best = np.flatnonzero(totals == totals.max())
-        row = rows[best[seed(cycle.pod.uid, sequence) % best.size]]
+        first = 0 if self.profile.takes_first else seed(cycle.pod.uid, sequence) % best.size
+        row = rows[best[first]]
         return Choice(int(row), rows, totals, scores)
 
     def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:
@@ -187,7 +198,7 @@ class Framework:
         return ", ".join(sorted(narrowing)), Refused(reason, ~allowed, ~allowed)
 
     def _known(self, cycle: Cycle, skipped: set[str]) -> _Kept:
-        columns, key = self.columns, self._key(cycle.pod)
+        columns, key = self.columns, self._key(cycle)
         kept = self._kept.get(key)
         rows: Rows
         if kept is None or kept.layout != columns.layout:
@@ -196,7 +207,7 @@ class Framework:
             empty = {name: np.zeros(count, np.int64) for name in names}
             kept = self._kept[key] = _Kept(columns.layout, -1, np.zeros(count, np.bool_), empty)
             rows = ALL
-            if len(self._kept) > KEPT:
+            if len(self._kept) > max(LEAST_KEPT, KEPT_ROWS // max(1, count)):
                 self._kept.popitem(last=False)
         else:
             rows = np.flatnonzero(columns.changed_at > kept.version)
@@ -211,16 +222,18 @@ class Framework:
                 if refused is not None:
                     fits &= ~refused
         kept.fits[rows] = fits
+        rows = np.flatnonzero(fits) if isinstance(rows, slice) else rows[fits]
         for scorer in self._scorers:
-            if scorer.is_local:
+            if scorer.is_local and rows.size:
                 kept.scores[scorer.name][rows] = scorer.score(cycle, rows)
         kept.version = columns.version
         return kept
 
-    def _key(self, pod: Pod) -> Hashable:
+    def _key(self, cycle: Cycle) -> Hashable:
+        pod = cycle.pod
         demand = tuple(sorted(pod.demand.items()))
         terms = _encode(pod.constraints) if pod.constraints is not None else b""
-        return (demand, terms, pod.node, pod.unrequested, *(one.key(pod) for one in self._keys))
+        return (demand, terms, pod.node, pod.unrequested, *(one.key(cycle) for one in self._keys))
 
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
         """Weighted scores of the nodes that fit, by plugin."""

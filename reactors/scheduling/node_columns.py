@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -27,13 +27,15 @@ MOST = 2**50
 #: Resources that every layout begins with, in this order.
 CPU, MEMORY, STORAGE = 0, 1, 2
 BASIC = ("cpu", "memory", "ephemeral-storage")
+#: Column of ``kinds`` for pods with shares, and the most cards of one pod that have a column of their own.
+SHARE, MOST_TOLD = 0, cards.WIDTH
 #: Pods that a node takes where its allocatable names no number.
 UNBOUNDED_PODS = 2**31 - 1
 
 #: The columns that move with their nodes, and what a new row has.
 _FILLS = {
     "changed_at": 0, "allocatable": 0, "free": 0, "nonzero": 0, "pods": 0, "most_pods": 0, "unschedulable": 0,
-    "cards": -1, "model": 0, "is_cut": 0, "taint_set": 0,
+    "cards": -1, "idle": 0, "kinds": 0, "model": 0, "is_cut": 0, "taint_set": 0,
 }  # fmt: skip
 
 T = TypeVar("T", bound=np.generic)
@@ -45,6 +47,10 @@ class NodeColumns:
     def __init__(self) -> None:
         #: Counts layouts: what was computed for another layout is void.
         self.layout = 0
+        #: Counts what nodes said of themselves.
+        self.described = 0
+        #: What plugins made of nodes' own words, by plugin; each knows when its own is void.
+        self.tables: dict[str, Any] = {}
         #: Counts changes; ``changed_at`` has the one that touched a row last.
         self.version = 0
         #: The column of each resource.
@@ -69,6 +75,10 @@ class NodeColumns:
         self.unschedulable: Bools = np.zeros(count, np.bool_)
         #: [nodes x cards]: idle thousandths of each card; -1 = the node has no such card.
         self.cards: SmallInts = np.full((count, cards.WIDTH), -1, np.int32)
+        #: Idle thousandths of all cards of the node.
+        self.idle: Ints = np.zeros(count, np.int64)
+        #: [nodes x kinds]: its pods with cards, by the number of their cards; pods with a share of a card by themselves.
+        self.kinds: Ints = np.zeros((count, MOST_TOLD + 1), np.int64)
         #: The node's GPU model as in ``texts``.
         self.model: SmallInts = np.zeros(count, np.int32)
         #: Not all taints and labels of the node are known.
@@ -95,6 +105,7 @@ class NodeColumns:
 
     def _describe(self, row: int) -> None:
         """Write what a node says of itself."""
+        self.described += 1
         node = self.nodes[row]
         amounts = amounts_of(node.allocatable)
         used = self.allocatable[row] - self.free[row]
@@ -165,6 +176,7 @@ class NodeColumns:
         idle = cards.idle(count, self._holding[row])
         self.cards[row] = -1
         self.cards[row, :count] = idle
+        self.idle[row] = sum(idle)
 
 
 def _moved(column: npt.NDArray[T], rows: Sequence[int], fill: int) -> npt.NDArray[T]:

@@ -104,7 +104,7 @@ class Scheduler:
             self.queue.refused(one, why.refused, helped, why.message, at_us)
             return Attempt(pod, "", why, why.message)
         node = framework.columns.names[choice.row]
-        framework.columns.place(pod, node)
+        framework.columns.place(pod, node, framework.cards(cycle, choice.row))
         self.assumed[pod.uid] = (one, cycle)
         rejected = framework.reserve(cycle, choice.row)
         if rejected:

@@ -21,6 +21,8 @@ class Profile(msgspec.Struct, frozen=True):
 
     name: str
     plugins: tuple[Enabled, ...]
+    #: Of several best nodes the first is taken, in the order of uids; else one by a seed of pod and history.
+    takes_first: bool = False
 
     def takes(self, pod: Pod) -> bool:
         """Whether a pod names this profile."""

@@ -1,9 +1,9 @@
 """Runs `openb_small_bind` cases: 400 pods of the trace on 49 nodes, placed by each packing policy, nodes and cards exact."""
 
-from reactors.scheduling.packing.catalogue import POLICIES, Given
-from reactors.scheduling.packing.fragmentation import Fragmentation, Typical
-from reactors.scheduling.packing.machines import Machine, Machines, Shape
-from reactors.scheduling.packing.packer import Packer
+from bus.sources.openb import TraceNode, TracePod
+from deploy.commands.bench_bind import Arrivals, Scene, framework_of, place, pods_of
+from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.packing.catalogue import Given, Typical, fragmentation
 
 
 def check(case):
@@ -17,22 +17,27 @@ def check(case):
 def placed(case, policy):
     """What a policy does with the pods of a case, in the case's words."""
     nodes = sorted(case["nodes"], key=lambda node: node[5])
-    machines = Machines([Machine(*node[:5]) for node in nodes])
-    typical = [Typical(c, m, n, models(names), part) for c, m, n, names, part in case["typical"]]
-    packer = Packer(machines, POLICIES[policy](Given(machines, typical)))
+    typical = [
+        Typical(*kind, tuple(filter(None, models.split("|"))), part)
+        for *kind, models, part in case["typical"]
+    ]
+    pods = [
+        TracePod(name, cpu, memory, cards, milli, models, "", "", 0, None, None)
+        for name, cpu, memory, cards, milli, models in case["pods"]
+    ]
+    scene = Scene(Arrivals("small", 0), [TraceNode(*node[:5]) for node in nodes], pods, typical)
+    framework = framework_of(scene, policy)
+    columns = framework.columns
     index = {node[0]: at for at, node in enumerate(case["nodes"])}
-    total, found = machines.capacity, []
-    for _, cpu, memory, cards, milli, names in case["pods"]:
-        one = packer.place(Shape(cpu, memory, cards, milli, models(names)))
-        found.append(one and [index[machines.names[one.row]], *one.cards])
+    total, found = int(columns.idle.sum()), []
+    for pod in pods_of(scene):
+        one = place(framework, pod)
+        found.append(one and [index[one.node], *one.cards])
+    given = Given(columns, Lesson(0, {}, {}), typical)
     return {
         "placements": found,
         "failed": found.count(None),
-        "used_gpu_milli": total - int(machines.idle.sum()),
+        "used_gpu_milli": total - int(columns.idle.sum()),
         "total_gpu_milli": total,
-        "frag_milli": round(Fragmentation(machines, typical).total(), 3),
+        "frag_milli": round(fragmentation(given).total(), 3),
     }
-
-
-def models(names):
-    return tuple(names.split("|")) if names else ()

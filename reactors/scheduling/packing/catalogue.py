@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Literal, TypeAlias
 
 import msgspec
+import numpy as np
 
-from reactors.scheduling.packing.fragmentation import Fragmentation, Typical
-from reactors.scheduling.packing.learned import Learned
-from reactors.scheduling.packing.machines import Machines
+from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.columns import Columns
+from reactors.scheduling.packing.fragmentation import Fragmentation
+from reactors.scheduling.packing.learned import Learned, LearnedPolicy, reachable
 from reactors.scheduling.packing.policies import (
     BestFit,
     DotProd,
@@ -19,25 +22,56 @@ from reactors.scheduling.packing.policies import (
     Policy,
     Random,
 )
+from reactors.scheduling.packing.shapes import typical_kinds
+
+Name: TypeAlias = Literal[
+    "Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FirstFit", "FGD", "Learned"
+]
+
+
+class Typical(msgspec.Struct, frozen=True):
+    """A kind of pod and its part of all typical pods. ``models``: GPU models of nodes that will do; none = any."""
+
+    cpu_milli: int
+    milli: int
+    cards: int
+    models: tuple[str, ...]
+    part: float
 
 
 class Given(msgspec.Struct, frozen=True):
-    """What a policy may be told before the first pod: FGD the typical pods of the whole trace, Random a seed."""
+    """What a policy goes by: the newest lesson, typical pods in its place where somebody names them, and weights."""
 
-    machines: Machines
+    columns: Columns
+    lesson: Lesson
     typical: Sequence[Typical] = ()
-    seed: int = 0
+    learned: LearnedPolicy = LearnedPolicy()
 
 
-POLICIES: Mapping[str, Callable[[Given], Policy]] = {
-    Random.name: lambda given: Random(given.machines, given.seed),
-    DotProd.name: lambda given: DotProd(given.machines),
-    GpuClustering.name: lambda given: GpuClustering(given.machines),
-    GpuPacking.name: lambda given: GpuPacking(given.machines),
-    BestFit.name: lambda given: BestFit(given.machines),
-    FirstFit.name: lambda given: FirstFit(given.machines),
-    FragmentationGradient.name: lambda given: FragmentationGradient(
-        given.machines, Fragmentation(given.machines, given.typical)
-    ),
-    Learned.name: lambda given: Learned(given.machines),
+def fragmentation(given: Given) -> Fragmentation:
+    """Fragmentation by the typical pods."""
+    columns = given.columns
+    if given.typical:
+        models = np.array([one.model for one in columns.nodes])
+        anywhere = np.ones(models.size, np.bool_)
+        rows = [
+            np.isin(models, one.models) if one.models and one.cards else anywhere
+            for one in given.typical
+        ]
+        typical = [((o.cpu_milli, o.milli, o.cards, o.models), o.part) for o in given.typical]
+        return Fragmentation(columns, typical, np.array(rows, np.bool_))
+    typical = typical_kinds(given.lesson.kinds)
+    reached = reachable(columns, given.lesson, [kind for kind, _ in typical])
+    return Fragmentation(columns, typical, reached)
+
+
+POLICIES: Mapping[Name, Callable[[Given], Policy]] = {
+    "Random": lambda given: Random(given.columns),
+    "DotProd": lambda given: DotProd(given.columns),
+    "GpuClustering": lambda given: GpuClustering(given.columns),
+    "GpuPacking": lambda given: GpuPacking(given.columns),
+    "BestFit": lambda given: BestFit(given.columns),
+    "FirstFit": lambda given: FirstFit(given.columns),
+    "FGD": lambda given: FragmentationGradient(given.columns, fragmentation(given)),
+    "Learned": lambda given: Learned(given.columns, given.lesson, given.learned),
 }

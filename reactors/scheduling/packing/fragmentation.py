@@ -8,7 +8,8 @@ hkust-adsl/kubernetes-scheduler-simulator for the order of the sums; docs/schedu
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from decimal import Decimal
 from typing import TypeAlias
 
 import msgspec
@@ -16,45 +17,14 @@ import numpy as np
 import numpy.typing as npt
 
 from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import Ints
-from reactors.scheduling.packing.machines import Machines, Shape
+from reactors.scheduling.columns import CPU, Bools, Columns, Ints
+from reactors.scheduling.packing.shapes import Kind, Shape
 
 Floats: TypeAlias = npt.NDArray[np.float64]
-#: (cpu, thousandths of each card, cards, models): what typical pods are told apart by.
-Kind: TypeAlias = tuple[int, int, int, tuple[str, ...]]
 
-#: Part of all pods that the typical ones cover.
-COVERED = 0.95
-#: By ``1 * enough cpu + 2 * enough cards`` (GPU pods), 6 and 7 (CPU-only), 8 (wrong model): the sum that an amount goes to.
+#: By ``1 * enough cpu + 2 * enough cards`` (GPU pods), 6 and 7 (CPU-only), 8 (wrong node): the sum that an amount goes to.
 _SUM_OF = np.array((0, 1, 3, 1, 0, 0, 5, 4, 6), np.int64)
 _SUMS, _SATISFIED, _INACCESSIBLE = 7, 3, 8
-
-
-class Typical(msgspec.Struct, frozen=True):
-    """A kind of pod and its part of all typical pods."""
-
-    cpu_milli: int
-    milli: int
-    cards: int
-    models: tuple[str, ...]
-    part: float
-
-
-def kind_of(shape: Shape) -> Kind:
-    """What a shape counts as."""
-    return shape.cpu_milli, shape.milli, shape.cards, shape.models
-
-
-def typical_pods(counts: Mapping[Kind, int]) -> list[Typical]:
-    """The most frequent kinds that cover 95 % of the pods, by falling count and, where that is equal, falling kind."""
-    total, covered, found = sum(counts.values()), 0, []
-    for count, kind in sorted(((count, kind) for kind, count in counts.items()), reverse=True):
-        if covered >= COVERED * total:
-            break
-        covered += count
-        found.append((kind, count))
-    # Part of the part, in this order: the published scores hang on the last bit.
-    return [Typical(*kind, count / total / (covered / total)) for kind, count in found]
 
 
 class Trial(msgspec.Struct, frozen=True):
@@ -67,68 +37,73 @@ class Trial(msgspec.Struct, frozen=True):
     room: Ints
 
 
-def trial(machines: Machines, shape: Shape, rows: Ints) -> Trial:
+def trial(columns: Columns, shape: Shape, rows: Ints) -> Trial:
     """The ways to place a pod on ``rows``, which all fit: one for each card of a share, one for any other pod."""
     if shape.is_share:
-        at, card = np.nonzero(machines.cards[rows] >= shape.milli)
-        return Trial(rows, at, card, machines.cards[rows[at], card])
+        at, card = np.nonzero(columns.cards[rows] >= shape.milli)
+        return Trial(rows, at, card, columns.cards[rows[at], card].astype(np.int64))
     at = np.arange(rows.size)
     return Trial(rows, at, np.zeros_like(at), np.full(rows.size, WHOLE, np.int64))
 
 
 class Fragmentation:
-    """Node fragmentation by a list of typical pods."""
+    """Node fragmentation by typical kinds of pods and their parts. ``accessible``: [kinds x nodes], where each may go."""
 
-    def __init__(self, machines: Machines, typical: Sequence[Typical]) -> None:
-        self._machines = machines
-        self._sizes: Ints = np.array(sorted({one.milli for one in typical} | {WHOLE}), np.int64)
-        where = {int(size): at for at, size in enumerate(self._sizes)}
-        self._size_of = np.array([where[one.milli] for one in typical])
-        self._cpu: Ints = np.array([one.cpu_milli for one in typical], np.int64)[:, None]
-        self._cards: Ints = np.array([one.cards for one in typical], np.int64)[:, None]
-        self._part: Floats = np.array([one.part for one in typical])[:, None]
-        self._base: Ints = np.where(self._cards == 0, 4, 0)
-        self._accessible = np.array(
-            [machines.allowed(one.models if one.cards else ()) for one in typical], np.bool_
+    def __init__(
+        self, columns: Columns, typical: Sequence[tuple[Kind, float]], accessible: Bools
+    ) -> None:
+        self._columns = columns
+        kinds = [kind for kind, _ in typical]
+        self._sizes: Ints = np.array(
+            sorted({milli for _, milli, _, _ in kinds} | {WHOLE}), np.int64
         )
+        where = {int(size): at for at, size in enumerate(self._sizes)}
+        self._size_of = np.array([where[milli] for _, milli, _, _ in kinds], np.int64)
+        self._cpu: Ints = np.array([cpu for cpu, _, _, _ in kinds], np.int64)[:, None]
+        self._cards: Ints = np.array([cards for _, _, cards, _ in kinds], np.int64)[:, None]
+        self._part: Floats = np.array([part for _, part in typical], np.float64)[:, None]
+        self._base: Ints = np.where(self._cards == 0, 4, 0)
+        self._inaccessible: Bools | None = None if accessible.all() else ~accessible
 
     def change(self, shape: Shape, tried: Trial) -> Floats:
         """How much less would be fragmented with the pod, for each way, in thousandths of cards."""
-        machines, rows, at, sizes = self._machines, tried.rows, tried.at, self._sizes
-        cards = machines.cards[rows]
+        columns, rows, at, sizes = self._columns, tried.rows, tried.at, self._sizes
+        cards = columns.cards[rows].astype(np.int64)
         enough = cards[:, :, None] >= sizes
         counts = enough.sum(axis=1)
-        idle = machines.idle[rows]
+        idle = columns.idle[rows]
         below = idle[:, None] - np.where(enough, cards[:, :, None], 0).sum(axis=1)
         taken, room = shape.cards, tried.room[:, None]
         left = room - shape.milli
         was, is_ = room >= sizes, left >= sizes
         after_counts = counts[at] + taken * (is_.astype(np.int64) - was)
         after_below = below[at] + taken * (np.where(is_, 0, left) - np.where(was, 0, room))
-        cpu = machines.cpu[rows]
+        cpu = columns.free[rows, CPU]
         amounts = self._amounts(
             np.concatenate((cpu, cpu[at] - shape.cpu_milli)),
             np.concatenate((counts, after_counts)).T,
             np.concatenate((below, after_below)).T,
             np.concatenate((idle, idle[at] - shape.total)),
-            np.concatenate((machines.model[rows], machines.model[rows[at]])),
+            np.concatenate((rows, rows[at])),
         )
         return amounts[: rows.size][at] - amounts[rows.size :]
 
     def total(self) -> float:
-        """What is fragmented on all nodes."""
-        machines = self._machines
-        enough = machines.cards[:, :, None] >= self._sizes
-        below = machines.idle[:, None] - np.where(enough, machines.cards[:, :, None], 0).sum(axis=1)
-        counts = enough.sum(axis=1).T
-        found = self._amounts(machines.cpu, counts, below.T, machines.idle, machines.model)
+        """What is fragmented on all nodes, in thousandths of cards."""
+        columns = self._columns
+        cards = columns.cards.astype(np.int64)
+        enough = cards[:, :, None] >= self._sizes
+        below = columns.idle[:, None] - np.where(enough, cards[:, :, None], 0).sum(axis=1)
+        counts, rows = enough.sum(axis=1).T, np.arange(len(columns.nodes))
+        found = self._amounts(columns.free[:, CPU], counts, below.T, columns.idle, rows)
         return float(found.sum())
 
-    def _amounts(self, cpu: Ints, counts: Ints, below: Ints, idle: Ints, model: Ints) -> Floats:
+    def _amounts(self, cpu: Ints, counts: Ints, below: Ints, idle: Ints, rows: Ints) -> Floats:
         """Fragmentation of nodes; ``counts`` and ``below`` are [sizes x nodes]."""
         enough_cards = counts[self._size_of] >= self._cards
         code = self._base + (cpu >= self._cpu) + 2 * enough_cards
-        code = np.where(self._accessible[:, model], code, _INACCESSIBLE)
+        if self._inaccessible is not None:
+            code = np.where(self._inaccessible[:, rows], _INACCESSIBLE, code)
         amount = np.where(code == _SATISFIED, below[self._size_of], idle) * self._part
         sums = _SUM_OF[code] + np.arange(cpu.size) * _SUMS
         # Adds in the order of the typical pods, sum by sum.
@@ -138,5 +113,18 @@ class Fragmentation:
 
 
 def levels(change: Floats) -> Ints:
-    """A change in thousandths of cards as a score of 0 to 100; no change is 50."""
-    return (100 * (1 / (1 + np.exp(-change / WHOLE)))).astype(np.int64)
+    """A change in thousandths of cards as a score of 0 to 100 by the logistic curve; no change is 50."""
+    return np.searchsorted(_LEVELS, change, side="right")
+
+
+def _thresholds() -> Floats:
+    """From which change on a score is 1, 2, … 100: a table, since machines differ in the last bit of an exponential."""
+    odds = [Decimal(level) / (100 - level) for level in range(1, 100)]
+    found = [float(WHOLE * one.ln()) for one in odds]
+    # The published scores are computed in floats, where a change of less than this is no change, and where one card of
+    # 37 whole ones is certain.
+    found[49] = -1.5 * 2.0**-52 * WHOLE
+    return np.array([*found, 37.0 * WHOLE])
+
+
+_LEVELS = _thresholds()

@@ -42,34 +42,34 @@ def room_values(shares: Mapping[int, int]) -> Ints:
 
 def _prices(sizes: list[int], counts: list[int]) -> Floats:
     """Simplex over patterns; a column enters while its shares are worth more than a card."""
-    demand = np.array(counts, np.float64)
-    # Each column is a pattern: how many of each size. It begins with cards of one size only.
-    basis = np.diag([float(UNITS // size) for size in sizes])
-    costs = np.ones(len(sizes))
-    prices = _solved(basis.T, costs)
+    # The basis has a pattern for each size; it begins with cards of one size only. Its inverse, what is used of each pattern
+    # and the prices follow each exchange by whole rows: no sum has an order that a machine could choose.
+    parts = np.array([1.0 / (UNITS // size) for size in sizes])
+    inverse, used, prices = np.diag(parts), np.array(counts) * parts, parts.copy()
     for _ in range(ROUNDS):
         if prices.min() < -_NOTHING:
             # More of this size than is asked for costs nothing.
             size = int(prices.argmin())
-            column, cost = np.zeros(len(sizes)), 0.0
+            column, gain = np.zeros(len(sizes)), float(prices[size])
             column[size] = -1.0
         else:
             values, column = _dearest(sizes, prices)
-            if values[UNITS] <= 1 + _NOTHING:
+            gain = 1.0 - values[UNITS]
+            if gain >= -_NOTHING:
                 break
-            cost = 1.0
-        used, step = _solved(basis, np.stack((demand, column), axis=1)).T
+        step = np.zeros(len(sizes))
+        for at in np.flatnonzero(column):
+            step += inverse[:, at] * column[at]
         ratios = np.where(step > _NOTHING, used / np.where(step > _NOTHING, step, 1), np.inf)
         leaving = int(ratios.argmin())
         if not np.isfinite(ratios[leaving]):
             break
-        basis[:, leaving], costs[leaving] = column, cost
-        prices = _solved(basis.T, costs)
-    return np.maximum(prices, 0)
-
-
-def _solved(basis: Floats, right: Floats) -> Floats:
-    return np.asarray(np.linalg.solve(basis, right), np.float64)
+        row, amount = inverse[leaving] / step[leaving], used[leaving] / step[leaving]
+        inverse -= step[:, None] * row
+        used -= step * amount
+        inverse[leaving], used[leaving] = row, amount
+        prices += gain * row
+    return np.asarray(np.maximum(prices, 0))
 
 
 def _dearest(sizes: list[int], prices: Floats) -> tuple[Floats, Floats]:

@@ -11,78 +11,65 @@ from typing import ClassVar, Protocol
 import numpy as np
 
 from reactors.scheduling.cards import WHOLE
-from reactors.scheduling.columns import Ints
-from reactors.scheduling.packing.fragmentation import Floats, Fragmentation, levels, trial
-from reactors.scheduling.packing.machines import SHARE, Machines, Shape
+from reactors.scheduling.columns import CPU, Columns, Ints
+from reactors.scheduling.node_columns import MOST_TOLD, SHARE
+from reactors.scheduling.packing.fragmentation import Fragmentation, levels, trial
+from reactors.scheduling.packing.shapes import Shape
 
 #: Largest node of the trace.
 MOST_CPU, MOST_GPU = 128_000, 8_000
 
 
 class Policy(Protocol):
-    """How nodes are scored. What ``score`` says of a row is kept until that row changes."""
+    """How nodes are scored, and which card of a node a share gets."""
 
     name: ClassVar[str]
 
-    def observe(self, shape: Shape) -> bool:
-        """A pod arrived. True = what was kept is void."""
+    def score(self, shape: Shape, rows: Ints) -> Ints:
+        """A score of each of ``rows``, which all fit. It is kept until the row changes."""
 
-    def score(self, shape: Shape, rows: Ints) -> tuple[Floats | Ints, Ints]:
-        """(score, card of a share) of each of ``rows``, which all fit."""
+    def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
+        """The final score of each node that fits, 0 to 100."""
 
-    def rank(self, shape: Shape, rows: Ints, scores: Floats) -> Floats | Ints:
-        """The final score of each node that fits; the first of the highest is taken."""
+    def card(self, shape: Shape, row: int, chance: int) -> int:
+        """The card of a node that a share gets; ``chance`` is a large number by which one may be drawn."""
 
 
 class Simple:
-    """A policy that learns nothing, whose scores are final, and that puts shares on the tightest card."""
+    """A policy whose scores are final, and that puts shares on the card with the least room that is enough."""
 
-    def __init__(self, machines: Machines) -> None:
-        self.machines = machines
+    def __init__(self, columns: Columns) -> None:
+        self.columns = columns
 
-    def observe(self, shape: Shape) -> bool:
-        """Nothing is learned."""
-        return False
-
-    def score(self, shape: Shape, rows: Ints) -> tuple[Floats | Ints, Ints]:
-        """Score and tightest card."""
-        return self.node_score(shape, rows), self.machines.tightest(shape, rows)
-
-    def node_score(self, shape: Shape, rows: Ints) -> Ints:
+    def score(self, shape: Shape, rows: Ints) -> Ints:
         """All nodes are equal."""
         return np.zeros(rows.size, np.int64)
 
-    def rank(self, shape: Shape, rows: Ints, scores: Floats) -> Floats | Ints:
+    def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
         """As scored."""
         return scores
 
+    def card(self, shape: Shape, row: int, chance: int) -> int:
+        """The fullest that has room, the first of several."""
+        cards = self.columns.cards[row]
+        return int(np.where(cards >= shape.milli, cards, WHOLE + 1).argmin())
+
 
 class FirstFit(Simple):
-    """The first node that fits."""
+    """The first node that fits: a profile with it takes the first of several that are equal."""
 
     name: ClassVar[str] = "FirstFit"
 
 
 class Random(Simple):
-    """Any node that fits, and any card of it that fits."""
+    """Any node that fits, and any card of it: a profile with it draws one of several that are equal."""
 
     name: ClassVar[str] = "Random"
 
-    def __init__(self, machines: Machines, seed: int) -> None:
-        super().__init__(machines)
-        self._dice = np.random.default_rng(seed)
-
-    def score(self, shape: Shape, rows: Ints) -> tuple[Floats | Ints, Ints]:
-        """Zero, and a card by chance."""
-        chances = self._dice.random((rows.size, self.machines.cards.shape[1]))
-        chances[self.machines.cards[rows] < shape.milli] = -1
-        return np.zeros(rows.size, np.int64), chances.argmax(axis=1)
-
-    def rank(self, shape: Shape, rows: Ints, scores: Floats) -> Floats | Ints:
-        """100 for one node by chance."""
-        found = np.zeros(rows.size, np.int64)
-        found[self._dice.integers(rows.size)] = 100
-        return found
+    def card(self, shape: Shape, row: int, chance: int) -> int:
+        """Any that has room."""
+        fitting = np.flatnonzero(self.columns.cards[row] >= shape.milli)
+        return int(fitting[chance % fitting.size])
 
 
 class DotProd(Simple):
@@ -90,11 +77,11 @@ class DotProd(Simple):
 
     name: ClassVar[str] = "DotProd"
 
-    def node_score(self, shape: Shape, rows: Ints) -> Ints:
+    def score(self, shape: Shape, rows: Ints) -> Ints:
         """100 less half of the product."""
-        cpu = self.machines.cpu[rows] * shape.cpu_milli / MOST_CPU**2
-        gpu = self.machines.idle[rows] * shape.total / MOST_GPU**2
-        return (100 * (1 - (cpu + gpu) / 2)).astype(np.int64)
+        cpu = self.columns.free[rows, CPU] * shape.cpu_milli / MOST_CPU**2
+        gpu = self.columns.idle[rows] * shape.total / MOST_GPU**2
+        return np.asarray(100 * (1 - (cpu + gpu) / 2)).astype(np.int64)
 
 
 class GpuClustering(Simple):
@@ -102,16 +89,16 @@ class GpuClustering(Simple):
 
     name: ClassVar[str] = "GpuClustering"
 
-    def node_score(self, shape: Shape, rows: Ints) -> Ints:
+    def score(self, shape: Shape, rows: Ints) -> Ints:
         """Fuller nodes of the same kind first."""
         if not shape.cards:
             return np.zeros(rows.size, np.int64)
-        kinds = self.machines.kinds[rows]
-        same = kinds[:, SHARE if shape.is_share else shape.cards] > 0
+        kinds = self.columns.kinds[rows]
+        same = kinds[:, SHARE if shape.is_share else min(shape.cards, MOST_TOLD)] > 0
         several = (kinds > 0).sum(axis=1) > 1
         empty = kinds.sum(axis=1) == 0
         base = np.select((same & ~several, same, empty), (75, 50, 25), 0)
-        filled = 25 * (MOST_GPU - self.machines.idle[rows]) // MOST_GPU
+        filled = 25 * (MOST_GPU - self.columns.idle[rows]) // MOST_GPU
         return np.asarray(base + filled)
 
 
@@ -120,11 +107,11 @@ class GpuPacking(Simple):
 
     name: ClassVar[str] = "GpuPacking"
 
-    def node_score(self, shape: Shape, rows: Ints) -> Ints:
+    def score(self, shape: Shape, rows: Ints) -> Ints:
         """Up to 100 on used cards, up to 50 on idle ones, up to 33 on idle nodes."""
         if not shape.cards:
             return np.zeros(rows.size, np.int64)
-        cards = self.machines.cards[rows]
+        cards = self.columns.cards[rows]
         count = (cards >= 0).sum(axis=1)
         whole = (cards == WHOLE).sum(axis=1)
         fitting = np.sort(np.where(cards >= shape.milli, cards, WHOLE + 1), axis=1)
@@ -140,18 +127,18 @@ class BestFit(Simple):
 
     name: ClassVar[str] = "BestFit"
 
-    def node_score(self, shape: Shape, rows: Ints) -> Ints:
+    def score(self, shape: Shape, rows: Ints) -> Ints:
         """100 less what would be left, cores and cards alike."""
-        cpu = 0.5 * (self.machines.cpu[rows] - shape.cpu_milli) / MOST_CPU
-        gpu = 0.5 * (self.machines.idle[rows] - shape.total) / MOST_GPU
-        return (100 * (1 - (cpu + gpu))).astype(np.int64)
+        cpu = 0.5 * (self.columns.free[rows, CPU] - shape.cpu_milli) / MOST_CPU
+        gpu = 0.5 * (self.columns.idle[rows] - shape.total) / MOST_GPU
+        return np.asarray(100 * (1 - (cpu + gpu))).astype(np.int64)
 
-    def rank(self, shape: Shape, rows: Ints, scores: Floats) -> Floats | Ints:
+    def rank(self, shape: Shape, rows: Ints, scores: Ints) -> Ints:
         """Stretched to 0 to 100, in whole numbers."""
         lowest, highest = int(scores.min()), int(scores.max())
         if lowest == highest:
             return scores
-        return (scores.astype(np.int64) - lowest) * 100 // (highest - lowest)
+        return (scores - lowest) * 100 // (highest - lowest)
 
 
 class FragmentationGradient(Simple):
@@ -159,13 +146,20 @@ class FragmentationGradient(Simple):
 
     name: ClassVar[str] = "FGD"
 
-    def __init__(self, machines: Machines, fragmentation: Fragmentation) -> None:
-        super().__init__(machines)
+    def __init__(self, columns: Columns, fragmentation: Fragmentation) -> None:
+        super().__init__(columns)
         self._fragmentation = fragmentation
 
-    def score(self, shape: Shape, rows: Ints) -> tuple[Floats | Ints, Ints]:
-        """How little is fragmented more, on the first card for which that is least."""
-        tried = trial(self.machines, shape, rows)
-        found = np.full(self.machines.cards[rows].shape, -1, np.int64)
+    def score(self, shape: Shape, rows: Ints) -> Ints:
+        """How little is fragmented more, on the best card."""
+        return np.asarray(self._by_card(shape, rows).max(axis=1))
+
+    def card(self, shape: Shape, row: int, chance: int) -> int:
+        """The first card on which that is least."""
+        return int(self._by_card(shape, np.array((row,), np.int64))[0].argmax())
+
+    def _by_card(self, shape: Shape, rows: Ints) -> Ints:
+        tried = trial(self.columns, shape, rows)
+        found = np.full((rows.size, self.columns.cards.shape[1]), -1, np.int64)
         found[tried.at, tried.card] = levels(self._fragmentation.change(shape, tried))
-        return found.max(axis=1), found.argmax(axis=1)
+        return found

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from reactors.scheduling.packing.fragmentation import Fragmentation, Typical, trial
-from reactors.scheduling.packing.machines import Machine, Machines, Shape
+from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.packing.catalogue import Given, Typical, fragmentation
+from reactors.scheduling.packing.fragmentation import trial
 from reactors.scheduling.packing.patterns import room_values
+from reactors.scheduling.packing.shapes import Shape
+from tests.reactors.scheduling.packing.clusters import gpu_pod, gpu_world
 
 TYPICAL = [
     Typical(3_000, 810, 1, (), 0.4),
@@ -14,6 +17,7 @@ TYPICAL = [
     Typical(12_000, 0, 0, (), 0.15),
     Typical(40_000, 1000, 8, ("G2", "G3"), 0.05),
 ]
+NODES = [("a", 64, 9, 8, "G2"), ("b", 9, 9, 4, "T4")]
 
 
 def plainly(cpu, cards, model):
@@ -29,18 +33,20 @@ def plainly(cpu, cards, model):
     return total
 
 
-@pytest.mark.parametrize("shape", [Shape(2_000, 1, 1, 300), Shape(5_000, 1, 2, 1000), Shape(9, 1)])
+@pytest.mark.parametrize("shape", [Shape(2_000, 1, 300), Shape(5_000, 2, 1000), Shape(9)])
 def test_the_change_is_what_the_paper_says(shape):
-    machines = Machines([Machine("a", 64_000, 9, 8, "G2"), Machine("b", 9_000, 9, 4, "T4")])
-    for row, card, milli in ((0, 0, 470), (0, 3, 810), (1, 1, 190)):
-        machines.place(Shape(3_000, 1, 1, milli), row, card)
-    tried = trial(machines, shape, np.arange(2))
-    found = Fragmentation(machines, TYPICAL).change(shape, tried)
+    world = gpu_world(NODES)
+    columns = world.columns
+    for name, card, hundredths in (("a", 0, 47), ("a", 3, 81), ("b", 1, 19)):
+        pod = gpu_pod(world, f"{name}{card}", (3_000, 1, hundredths, ()))
+        columns.place(pod, name, (card,))
+    tried = trial(columns, shape, np.arange(2))
+    found = fragmentation(Given(columns, Lesson(0, {}, {}), TYPICAL)).change(shape, tried)
 
     wanted = []
     for row, card in zip(tried.at, tried.card, strict=True):
-        cards = [int(one) for one in machines.cards[row] if one >= 0]
-        cpu, model = int(machines.cpu[row]), machines.models[machines.model[row]]
+        cards = [int(one) for one in columns.cards[row] if one >= 0]
+        cpu, model = int(columns.free[row, 0]), NODES[row][4]
         before = plainly(cpu, cards, model)
         free = [card] if shape.is_share else [n for n, one in enumerate(cards) if one == 1000]
         for one in free[: shape.cards]:

@@ -1,0 +1,130 @@
+"""GpuCards: a node has cards with room for the pod, the policy says which node packs best, and which cards it is.
+
+A share of a card lies on one card; whole cards are idle ones, the first of the node. The profile names it, with the policy;
+kube-scheduler's default profile has no such plugin.
+
+Source: docs/scheduling.md, "GPU packing".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from reactors.scheduling.arrivals import Lesson
+from reactors.scheduling.cards import WHOLE
+from reactors.scheduling.columns import Columns, Ints, Rows
+from reactors.scheduling.contract import HIGHEST, LOWEST, ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.packing.catalogue import POLICIES, Given, Name, Typical
+from reactors.scheduling.packing.learned import LearnedPolicy
+from reactors.scheduling.packing.policies import Policy
+from reactors.scheduling.packing.shapes import Shape, shape_of
+from reactors.scheduling.seeds import seed
+
+REASON = "node(s) had no GPU cards with enough room"
+_NONE = Lesson(0, {}, {})
+
+
+class _Table(msgspec.Struct, frozen=True, eq=False):
+    """A policy over columns, and what it was made from."""
+
+    plugin: GpuCards
+    described: int
+    layout: int
+    lesson: Lesson
+    policy: Policy
+
+
+class GpuCards(msgspec.Struct, frozen=True):
+    """Packs GPU pods by a policy. ``typical``: of FGD, the pods to pack for; none = those that arrived."""
+
+    name: ClassVar[str] = "GpuCards"
+    is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
+
+    policy: Name = "Learned"
+    typical: tuple[Typical, ...] = ()
+    learned: LearnedPolicy = LearnedPolicy()
+
+    def key(self, cycle: Cycle) -> Hashable:
+        """What is learned, and what nodes say of themselves: both change scores of every node."""
+        table = self._table(cycle.columns)
+        return table.lesson.number, table.described if self.policy in ("FGD", "Learned") else 0
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes with too few cards that have the room."""
+        shape = _shape(cycle)
+        if not shape.cards:
+            return ()
+        cards = cycle.columns.cards
+        lacking = (cards[rows] >= shape.milli).sum(axis=1) < shape.cards
+        if not lacking.any():
+            return ()
+        never = (cards[rows] >= 0).sum(axis=1) < shape.cards
+        return (Refused(REASON, lacking, never),)
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Room on cards."""
+        shape = _shape(cycle)
+        if shape.is_share:
+            return f"free {shape.milli // 10} % of a card of node {cycle.columns.names[row]}"
+        return f"free {shape.cards} whole cards of node {cycle.columns.names[row]}"
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> None:
+        """Remember which nodes fit: a policy may rank them by what they are."""
+        cycle.data[f"{self.name}/rows"] = rows
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """As the policy says."""
+        at = np.arange(len(cycle.columns.nodes))[rows] if isinstance(rows, slice) else rows
+        return self._table(cycle.columns).policy.score(_shape(cycle), at)
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """As the policy ranks the nodes that fit."""
+        policy = self._table(cycle.columns).policy
+        found = policy.rank(_shape(cycle), cycle.data[f"{self.name}/rows"], scores)
+        return np.clip(found, LOWEST, HIGHEST)
+
+    def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
+        """The card of a share by the policy, else the first idle ones."""
+        shape = _shape(cycle)
+        if not shape.is_share:
+            free = np.flatnonzero(cycle.columns.cards[row] == WHOLE)
+            return tuple(free[: shape.cards].tolist())
+        chance = seed(cycle.pod.uid, row)
+        return (self._table(cycle.columns).policy.card(shape, row, chance),)
+
+    @property
+    def _learns(self) -> bool:
+        return self.policy == "Learned" or (self.policy == "FGD" and not self.typical)
+
+    def _table(self, columns: Columns) -> _Table:
+        lesson = columns.learned().lesson if self._learns else _NONE
+        known: _Table | None = columns.tables.get(self.name)
+        if (
+            known is None
+            or known.plugin is not self
+            or known.lesson is not lesson
+            or known.described != columns.described
+            or known.layout != columns.layout
+        ):
+            given = Given(columns, lesson, self.typical, self.learned)
+            policy = POLICIES[self.policy](given)
+            known = _Table(self, columns.described, columns.layout, lesson, policy)
+            columns.tables[self.name] = known
+        return known
+
+
+def _shape(cycle: Cycle) -> Shape:
+    found: Shape | None = cycle.data.get(GpuCards.name)
+    if found is None:
+        found = cycle.data[GpuCards.name] = shape_of(cycle.pod)
+    return found

@@ -1,0 +1,113 @@
+"""GpuCards on small clusters: never more than there is, and the same as scoring every node anew."""
+
+import numpy as np
+import pytest
+
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.explaining import explained
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.packing.catalogue import POLICIES, Typical
+from reactors.scheduling.plugins.gpu_cards import REASON, GpuCards
+from reactors.scheduling.plugins.node_affinity import NodeAffinity
+from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
+from reactors.scheduling.profiles import Enabled, Profile
+from tests.reactors.scheduling.packing.clusters import NODES, arrivals, gpu_pod, gpu_world
+from tests.reactors.scheduling.worlds import reasons
+
+TYPICAL = (Typical(3_000, 810, 1, (), 0.6), Typical(4_000, 320, 1, ("T4",), 0.4))
+
+
+def packing(policy, world, *, typical=TYPICAL):
+    plugins = (PrioritySort(), NodeResourcesFit(), NodeAffinity(), GpuCards(policy, typical))
+    enabled = tuple(Enabled(one, int(one.name == GpuCards.name)) for one in plugins)
+    return Framework(Profile("packing", enabled, takes_first=True), world.columns)
+
+
+def placed(framework, pod, sequence=1):
+    """(node, cards), and the pod counts there."""
+    cycle = Cycle(pod, framework.columns)
+    row = framework.choose(cycle, sequence).row
+    if row < 0:
+        return None
+    node, cards = framework.columns.names[row], framework.cards(cycle, row)
+    framework.columns.place(pod, node, cards)
+    return node, cards
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_a_pod_is_placed_where_it_fits_and_nowhere_only_where_nothing_does(policy):
+    world = gpu_world()
+    framework, columns = packing(policy, world), world.columns
+    for number, shape in enumerate(arrivals(120)):
+        _, _, hundredths, models = shape
+        count, milli = (1, hundredths * 10) if hundredths < 100 else (hundredths // 100, 1000)
+        room = (
+            (columns.cards >= milli).sum(axis=1) >= count if hundredths else columns.free[:, 0] > 0
+        )
+        pod = gpu_pod(world, f"p{number}", shape)
+        room &= (columns.free >= columns.request(pod)).all(axis=1)
+        room &= [not models or one[4] in models for one in NODES]
+        before = columns.cards.copy()
+        found = placed(framework, pod)
+
+        assert (found is None) == (not room.any())
+        if found is not None:
+            node, cards = found
+            row = columns.row_of[node]
+            assert room[row]
+            assert len(set(cards)) == (count if hundredths else 0)
+            taken = (before - columns.cards)[row]
+            assert taken.tolist() == [milli * (at in cards) for at in range(8)]
+    assert columns.free.min() >= 0 and columns.cards.min() == -1
+    assert columns.idle.tolist() == np.maximum(columns.cards, 0).sum(axis=1).tolist()
+
+
+@pytest.mark.parametrize("policy", POLICIES)
+def test_what_was_kept_is_what_would_be_scored_anew(policy):
+    world = gpu_world()
+    keeping = packing(policy, world)
+    for number, shape in enumerate(arrivals(100, seed=2)):
+        pod = gpu_pod(world, f"p{number}", shape)
+        anew = packing(policy, world)
+        found = anew.choose(Cycle(pod, anew.columns), 1).row
+        kept = placed(keeping, pod)
+
+        assert (world.columns.names[found] if found >= 0 else None) == (kept and kept[0])
+
+
+@pytest.mark.parametrize("policy", ["FGD", "Learned"])
+def test_what_is_learned_is_a_function_of_the_pods_so_far(policy):
+    begun, runs = arrivals(80), []
+    for rest in (arrivals(40, seed=3), arrivals(40, seed=4)):
+        world = gpu_world()
+        framework = packing(policy, world, typical=())
+        shapes = enumerate((*begun, *rest))
+        runs.append([placed(framework, gpu_pod(world, f"p{at}", shape)) for at, shape in shapes])
+
+    assert runs[0][:80] == runs[1][:80]
+    assert framework.columns.learned().lesson.number == 3
+
+
+def test_shares_that_no_single_card_takes_are_refused_with_the_reason():
+    world = gpu_world([("a", 64, 64, 2, "T4"), ("b", 64, 64, 1, "T4"), ("c", 64, 64, 0, "")])
+    framework = packing("BestFit", world)
+    for at, name in enumerate("aab"):
+        pod = gpu_pod(world, f"share{at}", (1_000, 1, 60, ()))
+        world.columns.place(pod, name, (at % 2,))
+    pod = gpu_pod(world, "p", (1_000, 1, 70, ()))
+    found = explained(framework, pod, 1)
+
+    assert reasons(GpuCards(), Cycle(pod, world.columns)) == {name: {REASON} for name in "abc"}
+    assert found.node == ""
+    assert "free 70 % of a card of node a (node a)" in found.changes
+
+
+def test_draws_of_a_card_reach_every_card_that_has_room():
+    world = gpu_world([("a", 64, 64, 4, "T4")])
+    plugin = GpuCards("Random")
+    held = gpu_pod(world, "held", (1_000, 1, 60, ()))
+    world.columns.place(held, "a", (1,))
+    pods = [gpu_pod(world, f"p{at}", (1_000, 1, 50, ())) for at in range(40)]
+
+    assert {plugin.cards(Cycle(pod, world.columns), 0) for pod in pods} == {(0,), (2,), (3,)}
