@@ -72,10 +72,12 @@ async def following(
     requires_namespaces: bool = False,
     ledger: Store | None = None,
     signer: Signer | None = None,
+    writes: bool = True,
 ) -> AsyncIterator[Admission]:
     """Follow the journals, and keep them true if this process ``keeps``. Entered when the history was read to its end.
 
     ``ledger`` holds snapshots, of which the newest is begun with that ``signer`` sealed; None: the whole history is read.
+    ``writes`` off: it is another process's, so no snapshot is written, and what follows one is read from the bus.
     ``relist(kind)`` asks for a
     complete list of a kind. Who keeps works off the queues, too, where it can start what waits by ``starts``.
     """
@@ -104,7 +106,7 @@ async def following(
     async with AsyncExitStack() as stack:
         # Grants make no cycles, and looking for some delays reviews.
         stack.enter_context(seldom_collecting())
-        if ledger is None:
+        if ledger is None or not writes:
             following = journals.follow()
         else:
             await asyncio.to_thread(readers.read, ledger.select, until)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 
 import typer
 
@@ -22,7 +23,8 @@ def webhook(asked: CommandContext) -> None:
     """Answer admission reviews in one more process, beside the one that `bursar up` runs.
 
     Any number of them may run: what they decide stands in one history, and each decision on all before it. They need the
-    bus, and no ledger. `bursar up` keeps the quotas and registers the webhook with the API server. All of them serve one
+    bus, and no ledger: where they find it, and the key that signs its heads, they begin with its newest snapshot and do not
+    read the whole history. `bursar up` keeps the quotas and registers the webhook with the API server. All of them serve one
     certificate: give it (BURSAR_ADMISSION__CERTIFICATE, …__KEY), or let them share a data folder.
 
     \b
@@ -42,15 +44,20 @@ def webhook(asked: CommandContext) -> None:
 
 
 async def _serve(settings: Settings) -> None:
-    from deploy.runtime.admission import admitting
+    from deploy.runtime.admission import admitting, beginning
     from deploy.runtime.bootstrap import bus
     from deploy.runtime.files import raise_file_limit
 
     settings.admission.require_authenticated()
     say(raise_file_limit())
-    async with bus(settings) as opened:
-        say(f"bus {opened.url}; reading the history")
-        async with admitting(settings, opened.transport, None, keeps=False) as admission:
+    async with bus(settings) as opened, AsyncExitStack() as stack:
+        found = await beginning(settings, opened.transport, stack)
+        store, signer = (None, None) if isinstance(found, str) else found
+        how = f"the whole history: {found}" if store is None else "on from the newest snapshot"
+        say(f"bus {opened.url}; reading {how}")
+        async with admitting(
+            settings, opened.transport, None, keeps=False, ledger=store, signer=signer
+        ) as admission:
             known = sum(len(tree.nodes) for tree in admission.journals.trees.values())
             say(f"answering on port {settings.admission.port}, {known:,} quotas")
             say(f"admission is {told_of(settings.admission)}")

@@ -5,6 +5,7 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
+import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -13,15 +14,20 @@ from pathlib import Path
 from typing import Any, Protocol
 from urllib.parse import urlsplit
 
+from sqlalchemy.exc import SQLAlchemyError
+
 from bus.clock import Clock, SystemClock, floor_seconds
+from bus.errors import PermanentError
 from bus.kube.kinds import GOVERNED
 from bus.metrics import Metric
 from bus.transport import Transport
 from bus.waiting import beside
 from deploy.runtime.files import connections
+from deploy.runtime.ledgers import reader
 from deploy.runtime.proving import Prover
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.shape import Settings
+from projections.engine.checkpoint import confirm
 from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.admission.metrics import figures
@@ -89,7 +95,7 @@ async def admitting(
             following(
                 transport, clock, cluster=settings.cluster.name, source=source, keeps=keeps,
                 relist=relist, starts=cluster, controllers=controllers_of(wanted),
-                requires_namespaces=wanted.require_namespaces, ledger=ledger, signer=signer,
+                requires_namespaces=wanted.require_namespaces, ledger=ledger, signer=signer, writes=keeps,
             )
         )  # fmt: skip
         if admission.releasing is not None and more is not None:
@@ -111,6 +117,27 @@ async def admitting(
             if keeps and cluster is not None:
                 await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
         yield admission
+
+
+async def beginning(
+    settings: Settings, transport: Transport, stack: AsyncExitStack
+) -> tuple[Store, Signer] | str:
+    """The ledger of another process, and the key that seals its snapshots; or why this one begins without.
+
+    It needs to be there, to be of the history on the bus, and its key in the settings' place: a snapshot is believed by that.
+    """
+    if not settings.signing_key.exists():
+        return "the key that seals snapshots is not here"
+    try:
+        made = await asyncio.to_thread(reader, settings)
+        stack.callback(made.dispose)
+        store, signer = Store(made), Signer(settings.signing_key)
+        await confirm(await asyncio.to_thread(store.checkpoint, ""), transport)
+    except PermanentError as error:
+        return str(error)
+    except SQLAlchemyError as error:
+        return f"the ledger does not answer ({type(error).__name__})"
+    return store, signer
 
 
 def controllers_of(settings: AdmissionSettings) -> Controllers:

@@ -3,14 +3,17 @@
 import asyncio
 import random
 
+import msgspec
 import pytest
 
 from bus.clock import SystemClock
 from bus.memory import MemoryTransport
-from projections.engine.snapshots import last
+from projections.engine.heads import Signer
+from projections.engine.snapshots import last, write
 from projections.engine.store import Store, engine
 from reactors.admitting import following
 from reactors.engine.snapshots import Snapshots, last_archived, reader_of
+from reactors.rederive.snapshots import charged
 from tests.reactors.engine.restoring import archived_in, known_to, readers_of
 from tests.recording import recorded
 
@@ -84,3 +87,24 @@ async def test_none_is_written_while_an_own_entry_is_still_to_be_read(store):
 
     assert not readers.is_pure
     assert 0 == last(store.select, reader_of(readers))
+
+
+async def test_who_does_not_write_the_ledger_reads_the_bus_on_from_what_its_key_sealed(
+    store, tmp_path
+):
+    signer, other = Signer(tmp_path / "key"), Signer(tmp_path / "other")
+    for sequence, sealed_by in ((1_000, signer), (2_000, other)):
+        readers = readers_of(HISTORY[:sequence])
+        state = msgspec.msgpack.encode(readers.saved())
+        assert write(store, reader_of(readers), sequence, state, sealed_by.seal)
+    transport, whole = Transport(HISTORY), readers_of(HISTORY)
+    async with following(
+        transport, SystemClock(), cluster="default", source="test", keeps=False, ledger=store, signer=signer,
+        writes=False,
+    ) as admission:  # fmt: skip
+        assert dict(charged(whole.journals, whole.view)) == dict(
+            charged(admission.journals, admission.view)
+        )
+
+    assert [1_000] == transport.read_after
+    assert 2_000 == last(store.select, reader_of(whole))
