@@ -18,6 +18,7 @@ from bus.transport import Transport
 from bus.waiting import beside
 from projections.engine.heads import Signer
 from projections.engine.store import Store
+from projections.evidence import moments
 from reactors.catalogue import REACTORS
 from reactors.engine.adapters import Adapters, Cluster, Effector, QuotaTrees
 from reactors.engine.contract import Reactor
@@ -81,6 +82,13 @@ async def acting(
         for work in more:
             await stack.enter_async_context(beside(work()))
         yield runner
+
+
+async def remembered(ledger: Store, signer: Signer) -> None:
+    """Write a snapshot of what the reactors of each cluster know after the last event in the ledger. Questions begin there."""
+    for cluster in sorted(moments(ledger.select)):
+        replica = await asyncio.to_thread(at, ledger.select, REACTORS, cluster)
+        await Snapshots(ledger, replica, signer).end()
 
 
 def _unsaid(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:

@@ -35,7 +35,7 @@ from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledgers import ledger
 from deploy.runtime.proving import Proof, Prover
-from deploy.runtime.reactors import acting
+from deploy.runtime.reactors import acting, remembered
 from deploy.runtime.source_metrics import source_metrics
 from deploy.runtime.watch import Following, following, states
 from deploy.settings.addresses import default_data
@@ -172,6 +172,8 @@ async def _work(
                 )
             if once or progress.stage == "waiting":
                 await reach(keeping, (await opened.transport.head()).last_sequence)
+            if progress.played:
+                await remembered(store, Signer(settings.signing_key))
             _say_what_to_ask(settings, screen)
             if not once:
                 await asyncio.Event().wait()

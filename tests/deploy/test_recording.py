@@ -11,11 +11,14 @@ import pytest
 from bus.clock import SECOND_US
 from bus.sources.events import read_lines
 from deploy.cli.program.exits import Exit
+from deploy.runtime.reactors import remembered
 from deploy.runtime.service import RECORDING
+from projections.engine.heads import Signer
 from projections.engine.snapshots import last, write
 from projections.engine.store import Store, engine
 from reactors.catalogue import REACTORS
-from reactors.engine.snapshots import at, reader_of
+from reactors.engine.replica import Replica
+from reactors.engine.snapshots import at, last_archived, reader_of
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.engine.restoring import readers_of
 from tests.recording import recorded
@@ -152,6 +155,17 @@ def test_questions_are_answered_alike_with_a_snapshot_and_without(asked, data, t
 
     assert plain == list(answers(tmp_path))
     assert [] == [(q, c) for q, c, out in plain if not out.strip()]
+
+
+async def test_questions_begin_at_a_snapshot_of_what_was_played(data, tmp_path):
+    """To read its 17,000 events for a question takes as much CPU as all the rest of it."""
+    store = Store(engine(f"sqlite:///{shutil.copy(data / 'ledger.db', tmp_path)}"))
+
+    await remembered(store, Signer(tmp_path / "signing.key"))
+
+    reader = reader_of(Replica(REACTORS, "default"))
+    assert last(store.select, reader) == last_archived(store.select) > 10_000
+    store.close()
 
 
 def commands():
