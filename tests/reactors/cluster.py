@@ -16,7 +16,7 @@ from reactors.admitting import following
 from reactors.rederive.journals import rederive
 from reactors.rederive.snapshots import charged
 from reactors.webhook.review import Review
-from tests.reactors.engine.restoring import known_to, readers_of
+from tests.reactors.engine.restoring import answers_of, known_to, readers_of
 from tests.scenario import Clock, History, settled
 
 START_US = 1_767_225_600 * SECOND_US
@@ -63,6 +63,7 @@ class Cluster(History):
         cuts = {len(history) // 2, len(history) * 3 // 4}
         whole, found = readers_of(history, cluster="c1"), readers_of(history, cuts, cluster="c1")
         assert known_to(whole) == known_to(found)
+        assert answers_of(whole) == answers_of(found)
         # The live one is what a process would save.
         live = dict(charged(self.admission.journals, self.admission.view))
         assert live == dict(charged(whole.journals, whole.view))

@@ -14,7 +14,7 @@ from projections.engine.store import Store, engine
 from reactors.admitting import following
 from reactors.engine.snapshots import Snapshots, last_archived, reader_of
 from reactors.rederive.snapshots import charged
-from tests.reactors.engine.restoring import archived_in, known_to, readers_of
+from tests.reactors.engine.restoring import WRONG, answers_of, archived_in, known_to, readers_of
 from tests.recording import recorded
 
 
@@ -24,6 +24,7 @@ def test_the_recording_broken_off_at_many_places_is_known_alike():
     found = readers_of(history, cuts={*random.Random(5).sample(range(1, len(history)), 30)})
 
     assert known_to(whole) == known_to(found)
+    assert answers_of(whole) == answers_of(found)
     assert whole.journals.holders == found.journals.holders
     for name, tree in whole.journals.trees.items():
         other = found.journals.trees[name]
@@ -108,3 +109,21 @@ async def test_who_does_not_write_the_ledger_reads_the_bus_on_from_what_its_key_
 
     assert [1_000] == transport.read_after
     assert 2_000 == last(store.select, reader_of(whole))
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+async def test_a_wrong_snapshot_is_passed_over(store, wrong):
+    readers = readers_of(HISTORY[:2_000])
+    assert write(store, reader_of(readers), 2_000, msgspec.msgpack.encode(readers.saved()))
+    with store.engine.begin() as connection:
+        connection.execute(WRONG[wrong])
+    transport = Transport(HISTORY)
+    async with following(
+        transport, SystemClock(), cluster="default", source="test", keeps=False, ledger=store, writes=False
+    ) as admission:  # fmt: skip
+        whole = readers_of(HISTORY)
+        assert dict(charged(whole.journals, whole.view)) == dict(
+            charged(admission.journals, admission.view)
+        )
+
+    assert [0] == transport.read_after

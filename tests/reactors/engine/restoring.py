@@ -8,8 +8,13 @@ from migrations.schema import upgrade
 from projections.catalogue import MODEL
 from projections.engine.changes import Changes
 from projections.engine.store import Store, engine
+from projections.engine.tables import checkpoints, events, snapshots
+from projections.quota_trees import TreeOverlay
+from reactors.admission.decide import Request, decide_review
+from reactors.admission.evidence import evidence
 from reactors.admission.reconciler import Reconciler
 from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.queue.plan import planned_in
 from reactors.readers import Readers, SavedReaders
 
 
@@ -60,6 +65,7 @@ def readers_of(history, cuts=(), cluster="default"):
             state = msgspec.msgpack.encode(before.saved())
             readers.restore(msgspec.msgpack.decode(state, type=SavedReaders))
             assert known_to(before) == known_to(readers), f"after the event {event.sequence}"
+            assert answers_of(before) == answers_of(readers), f"after the event {event.sequence}"
     return readers
 
 
@@ -74,6 +80,50 @@ def known_to(readers):
     found = plain(readers.saved())
     found["view"]["coverage"]["lives"]["pods"].sort(key=lambda pod: pod["uid"])
     return found
+
+
+def answers_of(readers):
+    """What they answer: who is charged what and why, what a next review would be told, who waits for what."""
+    journals, view, lives = readers.journals, readers.view, readers.view.coverage.lives
+    uids = {*view.state.workloads, *view.state.pods}
+    asked = {}
+    for name, tree in journals.trees.items():
+        for quota in tree.nodes:
+            for amount in (1, 100_000, 10**9):
+                request = Request(
+                    quota, "new", "Job", "ns", "new", {"limits.cpu": amount, "requests.cpu": amount}, {}, "r",
+                )  # fmt: skip
+                asked[name, quota, amount] = decide_review(TreeOverlay(tree), request, 0)
+    return {
+        "asked": asked,
+        "seen": {uid: evidence(view, uid) for uid in uids},
+        "held": {uid: sorted((n.name, g.charge) for n, g in journals.grants(uid)) for uid in uids},
+        "below": {
+            uid: (
+                lives.total(uid),
+                lives.pods(uid),
+                lives.asked(uid),
+                lives.above(uid),
+                lives.pod(uid),
+            )
+            for uid in uids
+        },
+        "waits": planned_in(journals.trees, readers.lines),
+        "due": readers.raises.due(2**62),
+    }
+
+
+#: What may befall the snapshots of a ledger.
+WRONG = {
+    "torn": snapshots.update().values(state=b"\x28\xb5\x2f\xfd"),
+    "altered": snapshots.update().values(time_us=snapshots.c.time_us + 1),
+    "of another version": snapshots.update().values(version="1-other"),
+    "of another place": snapshots.update().values(sequence=snapshots.c.sequence + 7),
+    "of another history": events.update().values(chain=b"x" * 32),
+    "of another stream": checkpoints.update().values(stream_created_us=2),
+    "of another incarnation": checkpoints.update().values(incarnation=2),
+    "absent": snapshots.delete(),
+}
 
 
 def archived_in(path, history):

@@ -19,7 +19,7 @@ from projections.engine import snapshots as kept_snapshots
 from projections.engine.parts import Part
 from projections.engine.snapshots import NEWEST, last, write
 from projections.engine.store import Store, engine
-from projections.engine.tables import checkpoints, events, snapshots
+from projections.engine.tables import events, snapshots
 from reactors.catalogue import REACTORS
 from reactors.engine import snapshots as writing
 from reactors.engine.replica import Replica
@@ -27,8 +27,8 @@ from reactors.engine.runner import Runner
 from reactors.engine.snapshots import Snapshots, at
 from tests import factories as f
 from tests.projections.worlds import events_of, worlds
+from tests.reactors.engine.restoring import WRONG, archived_in, folded, known, readers_of, restored
 from tests.reactors.engine.restoring import archive as archive_in
-from tests.reactors.engine.restoring import archived_in, folded, known, readers_of, restored
 from tests.recording import recorded
 from tests.scenario import Clock
 
@@ -187,18 +187,6 @@ def test_it_is_the_same_on_postgresql(postgres_url, history):
     assert 400 == after
     assert known(whole(history[:500])) == known(replica)
     made.close()
-
-
-WRONG = {
-    "torn": snapshots.update().values(state=b"\x28\xb5\x2f\xfd"),
-    "altered": snapshots.update().values(time_us=snapshots.c.time_us + 1),
-    "of another version": snapshots.update().values(version="1-other"),
-    "of another place": snapshots.update().values(sequence=snapshots.c.sequence + 7),
-    "of another history": events.update().values(chain=b"x" * 32),
-    "of another stream": checkpoints.update().values(stream_created_us=2),
-    "of another incarnation": checkpoints.update().values(incarnation=2),
-    "absent": snapshots.delete(),
-}
 
 
 @pytest.mark.parametrize("wrong", WRONG)
