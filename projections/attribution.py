@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from bus.events.constraints import meets
 from bus.events.quotas import Requirement
 from bus.kube.kinds import NAME_LABEL, QUOTA_LABELS, SELECTABLE
 
@@ -73,18 +74,9 @@ class Rule(msgspec.Struct, frozen=True, array_like=True):
         )
 
 
-def _meets(name: str, labels: Mapping[str, str], requirement: Requirement) -> bool:
-    value = name if requirement.key == NAME_LABEL else labels.get(requirement.key)
-    match requirement.operator:
-        case "In":
-            return value in requirement.values
-        case "NotIn":
-            return value not in requirement.values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-    return False
+def _meets(name: str, labels: Mapping[str, str], one: Requirement) -> bool:
+    text = name if one.key == NAME_LABEL else labels.get(one.key)
+    return meets(one.operator, one.values, text)
 
 
 def selectable(labels: Mapping[str, str]) -> dict[str, str]:

@@ -25,7 +25,13 @@ from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.notebooks import NotebookSampled
 from bus.events.observations import ObjectsListed, SourceHeard
-from bus.events.pods import PodObserved, PodsListed, PodVanished
+from bus.events.pods import (
+    DisruptionBudgetObserved,
+    DisruptionBudgetVanished,
+    PodObserved,
+    PodsListed,
+    PodVanished,
+)
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.vocabulary import Fact
@@ -48,6 +54,8 @@ _KINDS: dict[type[Fact], str] = {
     NamespaceVanished: "namespaces",
     PriorityClassObserved: "priorityclasses",
     PriorityClassVanished: "priorityclasses",
+    DisruptionBudgetObserved: "poddisruptionbudgets",
+    DisruptionBudgetVanished: "poddisruptionbudgets",
     WorkloadObserved: "workloads",
     WorkloadVanished: "workloads",
     QuotaObserved: "quotas",

@@ -11,7 +11,14 @@ from bus.amounts import ContainerResources, PodResources
 from bus.clock import format_stamp, parse_stamp
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
-from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished, encoded_resources
+from bus.events.pods import (
+    DisruptionBudgetObserved,
+    Owner,
+    PodObserved,
+    PodsListed,
+    PodVanished,
+    encoded_resources,
+)
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kube.watch.lists import listed
@@ -107,6 +114,13 @@ def node_vanished(name="n", version=9, at=100, *, uid=None, cluster=CLUSTER):
     """A node was deleted."""
     body = NodeVanished(uid=uid or f"node-{name}", name=name, resource_version=str(version))
     return said(body, key=name, id=f"node.vanished/{name}/{version}", at=at, cluster=cluster)
+
+
+def disruption_budget_observed(name="b", version=1, at=0, *, cluster=CLUSTER, **fields):
+    """A disruption budget was seen."""
+    fields = {"uid": f"budget-{name}", "namespace": "ns", **fields}
+    body = DisruptionBudgetObserved(name=name, resource_version=str(version), **fields)
+    return said(body, key=body.uid, id=f"disruptionbudget.observed/{name}/{version}", at=at, cluster=cluster)  # fmt: skip
 
 
 def workload_observed(uid="w", version=1, at=0, *, cluster=CLUSTER, **fields):

@@ -38,6 +38,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     observations.SourceHeard,
     priorities.PriorityClassObserved,
     priorities.PriorityClassVanished,
+    pods.DisruptionBudgetObserved,
+    pods.DisruptionBudgetVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

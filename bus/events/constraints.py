@@ -1,4 +1,5 @@
-"""What a pod demands of the node that it goes to, and what nodes keep pods away with: named and nested as the API has it.
+"""What a pod demands of the node that it goes to, and what nodes keep pods away with: named and nested as the API has it;
+and which objects a label selector means.
 
 Only the fields that decide where a pod may go are here; unknown ones are never decoded.
 
@@ -6,6 +7,8 @@ Source: Kubernetes API reference, core/v1 PodSpec and NodeSpec.
 """
 
 from __future__ import annotations
+
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -171,3 +174,66 @@ class PodConstraints(_Part, frozen=True):
 
 
 NO_CONSTRAINTS = msgspec.Raw(b"")
+
+
+def meets(operator: str, values: Collection[str] | None, text: str | None) -> bool:
+    """Whether a label of this text, None where it is absent, is what a requirement wants."""
+    match operator:
+        case "In":
+            return text is not None and text in (values or ())
+        case "NotIn":
+            return text is None or text not in (values or ())
+        case "Exists":
+            return text is not None
+        case "DoesNotExist":
+            return text is None
+    return False
+
+
+def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
+    """Whether a selector means an object of these labels. None means nothing, an empty one everything."""
+    if selector is None:
+        return False
+    for key, text in (selector.match_labels or {}).items():
+        if labels.get(key) != text:
+            return False
+    return all(
+        meets(one.operator, one.values, labels.get(one.key))
+        for one in selector.match_expressions or ()
+    )
+
+
+def is_empty(selector: LabelSelector | None) -> bool:
+    """Whether a selector means everything since it names nothing."""
+    return (
+        selector is not None and not selector.match_labels and not selector.match_expressions
+    )  # fmt: skip
+
+
+def is_valid(selector: LabelSelector) -> bool:
+    """Whether the API's own reading of a selector does not fail."""
+    return all(_is_valid(one) for one in selector.match_expressions or ())
+
+
+def _is_valid(one: Requirement) -> bool:
+    if one.operator in ("In", "NotIn"):
+        return bool(one.values)
+    return one.operator in ("Exists", "DoesNotExist") and not one.values
+
+
+def keys_of(selector: LabelSelector | None) -> set[str]:
+    """The labels that a selector names."""
+    if selector is None:
+        return set()
+    return {*(selector.match_labels or ()), *(one.key for one in selector.match_expressions or ())}
+
+
+def without(selector: LabelSelector | None, keys: Collection[str]) -> LabelSelector | None:
+    """A selector that asks nothing of the labels ``keys``, whose texts are not known."""
+    if selector is None or not keys:
+        return selector
+    labels = selector.match_labels or {}
+    return LabelSelector(
+        {key: text for key, text in labels.items() if key not in keys},
+        tuple(one for one in selector.match_expressions or () if one.key not in keys),
+    )

@@ -1,9 +1,9 @@
-"""Facts about pods: seen, gone, and the complete lists that close what disappeared unseen.
+"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, and the budgets that protect them.
 
 Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
 that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
 
-Source: Kubernetes API reference, core/v1 Pod; docs/architecture.md; docs/accounting.md.
+Source: Kubernetes API reference, core/v1 Pod, policy/v1 PodDisruptionBudget; docs/architecture.md; docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import ClassVar
 import msgspec
 
 from bus.amounts import PodResources
-from bus.events.constraints import NO_CONSTRAINTS
+from bus.events.constraints import NO_CONSTRAINTS, LabelSelector
 from bus.events.vocabulary import Fact
 
 
@@ -99,6 +99,38 @@ class PodsListed(Fact, frozen=True, kw_only=True):
     uids: tuple[str, ...] = ()
     part: int = 1
     parts: int = 1
+
+
+class DisruptionBudgetObserved(Fact, frozen=True, kw_only=True):
+    """A disruption budget was seen. Key: its uid."""
+
+    wire_type: ClassVar[str] = "disruptionbudget.observed"
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    #: The pods that it protects; None = none.
+    selector: LabelSelector | None = None
+    #: status.disruptionsAllowed: how many of them may go now.
+    allowed: int = 0
+    #: status.disruptedPods: names of pods whose going is counted already.
+    disrupted: tuple[str, ...] = ()
+    #: Labels that its selector names and that the source does not keep of pods.
+    unkept_labels: tuple[str, ...] = ()
+    #: Its selector is more than a fact carries: which pods it protects is not known.
+    is_cut: bool = False
+
+
+class DisruptionBudgetVanished(Fact, frozen=True, kw_only=True):
+    """A disruption budget was deleted. Key: its uid."""
+
+    wire_type: ClassVar[str] = "disruptionbudget.vanished"
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
 
 
 def encoded_resources(resources: PodResources) -> msgspec.Raw:

@@ -10,7 +10,7 @@ from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
-from bus.sources import namespaces, nodes, pods, priorities, quotas, workloads
+from bus.sources import disruptions, namespaces, nodes, pods, priorities, quotas, workloads
 
 PODS = Source(
     "pods",
@@ -25,6 +25,16 @@ NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
 NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
 PRIORITIES = Source(
     "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", priorities.translate
+)
+
+
+DISRUPTION_BUDGETS = Source(
+    "poddisruptionbudgets",
+    "/apis/policy/v1/poddisruptionbudgets",
+    disruptions.translate,
+    list_fact=partial(ObjectsListed, kind="PodDisruptionBudget"),
+    kind="PodDisruptionBudget",
+    is_optional=True,
 )
 
 
@@ -62,6 +72,7 @@ SOURCES = (
     NAMESPACES,
     NODES,
     PRIORITIES,
+    DISRUPTION_BUDGETS,
     *WORKLOADS.values(),
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,

@@ -16,11 +16,11 @@ from bus.events.constraints import (
     NO_CONSTRAINTS,
     Affinity,
     HostPort,
-    LabelSelector,
     PodConstraints,
     Spread,
     Taint,
     Toleration,
+    keys_of,
 )
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources.images import image_key
@@ -117,7 +117,7 @@ def constraints_of(
         return NO_CONSTRAINTS, False
     if found.affinity is not None or found.topology_spread_constraints:
         keys = sorted(set(_selected(found)))
-        unkept = [key for key in keys if not _is_kept(key, policy)]
+        unkept = [key for key in keys if not is_kept(key, policy)]
         found = msgspec.structs.replace(
             found,
             unkept_labels=tuple(key for key in unkept if key not in TEMPLATE_LABELS),
@@ -166,7 +166,7 @@ def _claims(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
 def _selected(found: PodConstraints) -> Iterator[str]:
     """The keys of pods' labels that constraints name."""
     for spread in found.topology_spread_constraints:
-        yield from _keys(spread.label_selector)
+        yield from keys_of(spread.label_selector)
         yield from spread.match_label_keys or ()
     affinity = found.affinity or Affinity()
     for part in (affinity.pod_affinity, affinity.pod_anti_affinity):
@@ -174,20 +174,14 @@ def _selected(found: PodConstraints) -> Iterator[str]:
             continue
         preferred = (one.pod_affinity_term for one in part.preferred or ())
         for term in (*(part.required or ()), *preferred):
-            yield from _keys(term.label_selector)
+            yield from keys_of(term.label_selector)
             yield from term.match_label_keys or ()
             yield from term.mismatch_label_keys or ()
-            yield from (key for key in _keys(term.namespace_selector) if key != _NAMESPACE_NAME)
+            yield from (key for key in keys_of(term.namespace_selector) if key != _NAMESPACE_NAME)
 
 
-def _keys(selector: LabelSelector | None) -> Iterator[str]:
-    if selector is not None:
-        yield from selector.match_labels or ()
-        for one in selector.match_expressions or ():
-            yield one.key
-
-
-def _is_kept(key: str, policy: LabelPolicy) -> bool:
+def is_kept(key: str, policy: LabelPolicy) -> bool:
+    """Whether facts of pods keep a label."""
     return key in policy.label_keys or key.startswith(policy.label_prefixes)
 
 

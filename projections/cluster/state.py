@@ -20,13 +20,21 @@ from bus.envelope import Event
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
-from bus.events.pods import Owner, PodObserved, PodsListed, PodVanished
+from bus.events.pods import (
+    DisruptionBudgetObserved,
+    DisruptionBudgetVanished,
+    Owner,
+    PodObserved,
+    PodsListed,
+    PodVanished,
+)
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
 from projections.cluster import rows
+from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
 from projections.cluster.rows import (
@@ -44,7 +52,7 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
 DEPTH = 8
 
-_NODE, _CLASS = Node.kind, PriorityClass.kind
+_NODE, _CLASS, _BUDGET = Node.kind, PriorityClass.kind, DisruptionBudget.kind
 
 
 class SavedCluster(msgspec.Struct):
@@ -55,6 +63,7 @@ class SavedCluster(msgspec.Struct):
     _nodes: SavedStore[Node]
     _quotas: SavedStore[Quota]
     _classes: SavedStore[PriorityClass]
+    _budgets: SavedStore[DisruptionBudget]
     namespaces: dict[str, Namespace]
 
 
@@ -68,7 +77,7 @@ class ClusterState(Part):
     derived = frozenset(
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
-            "_assumed",
+            "disruption_budgets", "_assumed",
         }
     )  # fmt: skip
 
@@ -85,9 +94,10 @@ class ClusterState(Part):
         self._nodes: ObjectStore[Node] = ObjectStore(self._changes)
         self._quotas: ObjectStore[Quota] = ObjectStore(self._changes)
         self._classes: ObjectStore[PriorityClass] = ObjectStore(self._changes)
+        self._budgets: ObjectStore[DisruptionBudget] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes,
-            BUSINESS: self._quotas, ELASTIC: self._quotas,
+            _BUDGET: self._budgets, BUSINESS: self._quotas, ELASTIC: self._quotas,
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -95,6 +105,7 @@ class ClusterState(Part):
         self.nodes = self._nodes.rows
         self.quotas = self._quotas.rows
         self.priority_classes = self._classes.rows
+        self.disruption_budgets = self._budgets.rows
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -119,7 +130,15 @@ class ClusterState(Part):
         assert not self._assumed
         super().restore(saved)
         _share((*self.pods.values(), *self.workloads.values()))
-        for store in (self._pods, self._workloads, self._nodes, self._quotas, self._classes):
+        stores = (
+            self._pods,
+            self._workloads,
+            self._nodes,
+            self._quotas,
+            self._classes,
+            self._budgets,
+        )
+        for store in stores:
             for row in store.rows.values():
                 self.index.put(None, row, store.rows)
 
@@ -174,6 +193,13 @@ class ClusterState(Part):
 
     def _class_gone(self, fact: PriorityClassVanished, time_us: int) -> None:
         self._classes.vanished(_CLASS, fact.uid, "", fact.name, time_us)
+
+    def _budget(self, fact: DisruptionBudgetObserved, time_us: int) -> None:
+        make = partial(disruption_budget, fact, time_us)
+        self._budgets.observed(_BUDGET, fact.uid, fact.resource_version, time_us, make)
+
+    def _budget_gone(self, fact: DisruptionBudgetVanished, time_us: int) -> None:
+        self._budgets.vanished(_BUDGET, fact.uid, fact.namespace, fact.name, time_us)
 
     def _store(self, kind: str) -> ObjectStore[Any]:
         return self._stores.get(kind, self._workloads)
@@ -248,6 +274,8 @@ _FOLDS: dict[type[Fact], _Fold] = {
     QuotaVanished: ClusterState._quota_gone,
     PriorityClassObserved: ClusterState._class,
     PriorityClassVanished: ClusterState._class_gone,
+    DisruptionBudgetObserved: ClusterState._budget,
+    DisruptionBudgetVanished: ClusterState._budget_gone,
 }
 
 ClusterState.reads = tuple(_FOLDS)

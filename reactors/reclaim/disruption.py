@@ -11,6 +11,8 @@ from typing import Protocol, TypeVar
 
 import msgspec
 
+from bus.events.constraints import LabelSelector, is_empty, is_valid, selects, without
+
 
 class Pod(Protocol):
     """What decides whether a budget protects a pod."""
@@ -31,22 +33,17 @@ class Pod(Protocol):
 P = TypeVar("P", bound=Pod)
 
 
-class Expression(msgspec.Struct, frozen=True):
-    """One requirement of a label selector: In, NotIn, Exists or DoesNotExist."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
 class Budget(msgspec.Struct, frozen=True):
     """A PodDisruptionBudget: its selector, how many disruptions are left, who is counted already."""
 
     namespace: str
     allowed: int
-    match_labels: Mapping[str, str] = {}
-    match_expressions: tuple[Expression, ...] = ()
+    selector: LabelSelector | None = None
     disrupted: frozenset[str] = frozenset()
+    #: Labels of its selector that are not known of pods: it covers whoever it may mean.
+    unknown: frozenset[str] = frozenset()
+    #: Nothing of its selector is known: it covers all pods of its namespace.
+    is_cut: bool = False
 
 
 def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[P], list[P]]:
@@ -69,29 +66,12 @@ def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[
 
 
 def covers(budget: Budget, pod: Pod) -> bool:
-    """Whether a budget selects a pod. An empty or invalid selector selects nothing."""
-    if budget.namespace != pod.namespace or not pod.labels:
+    """Whether a budget selects a pod, or may do so. An empty or invalid selector selects nothing."""
+    selector = budget.selector
+    if budget.namespace != pod.namespace:
         return False
-    if not budget.match_labels and not budget.match_expressions:
+    if selector is None or is_empty(selector) or not is_valid(selector):
+        return budget.is_cut
+    if not pod.labels and not budget.unknown:
         return False
-    if not all(_is_valid(one) for one in budget.match_expressions):
-        return False
-    labels = pod.labels
-    return all(labels.get(key) == value for key, value in budget.match_labels.items()) and all(
-        _holds(one, labels) for one in budget.match_expressions
-    )
-
-
-def _is_valid(expression: Expression) -> bool:
-    if expression.operator in {"In", "NotIn"}:
-        return bool(expression.values)
-    return expression.operator in {"Exists", "DoesNotExist"} and not expression.values
-
-
-def _holds(expression: Expression, labels: Mapping[str, str]) -> bool:
-    value = labels.get(expression.key)
-    if expression.operator == "In":
-        return value in expression.values
-    if expression.operator == "NotIn":
-        return value not in expression.values
-    return (value is not None) == (expression.operator == "Exists")
+    return selects(without(selector, budget.unknown), pod.labels)

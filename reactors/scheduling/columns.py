@@ -13,6 +13,7 @@ import msgspec
 import numpy as np
 
 from projections.cluster import POD, Change, ClusterState, Pod
+from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
 from reactors.scheduling.arrivals import Arrivals
@@ -126,6 +127,10 @@ class Columns(NodeColumns):
         """Labels of a namespace, with the one that has its name."""
         known = self._cluster.namespaces.get(name)
         return {**(known.labels if known is not None else {}), NAMESPACE_NAME: name}
+
+    def disruption_budgets(self) -> Iterable[DisruptionBudget]:
+        """The disruption budgets of the cluster."""
+        return self._cluster.disruption_budgets.values()
 
     def request(self, pod: Pod) -> Ints:
         """What a pod requests, one amount for each column."""

@@ -1,12 +1,12 @@
-"""Which nodes and which pods a selector means. Pure.
+"""Which nodes a selector means, and which pods a pod's own one does. Pure.
 
-Source: Kubernetes API reference, core/v1 NodeSelectorTerm and meta/v1 LabelSelector.
+Source: Kubernetes API reference, core/v1 NodeSelectorTerm.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 
@@ -101,23 +101,6 @@ def _number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def selects(selector: LabelSelector | None, labels: Mapping[str, str]) -> bool:
-    """Whether a selector means a pod or namespace of these labels. None means nothing, an empty one everything."""
-    if selector is None:
-        return False
-    for key, text in (selector.match_labels or {}).items():
-        if labels.get(key) != text:
-            return False
-    return all(_holds(one, labels) for one in selector.match_expressions or ())
-
-
-def is_empty(selector: LabelSelector | None) -> bool:
-    """Whether a selector means everything since it names nothing."""
-    return (
-        selector is not None and not selector.match_labels and not selector.match_expressions
-    )  # fmt: skip
-
-
 def narrowed(
     selector: LabelSelector | None,
     labels: Mapping[str, str],
@@ -130,28 +113,3 @@ def narrowed(
     if not more or selector is None:
         return selector
     return LabelSelector(selector.match_labels, (*(selector.match_expressions or ()), *more))
-
-
-def without(selector: LabelSelector | None, keys: Collection[str]) -> LabelSelector | None:
-    """A selector that asks nothing of the labels ``keys``, whose texts are not known."""
-    if selector is None or not keys:
-        return selector
-    labels = selector.match_labels or {}
-    return LabelSelector(
-        {key: text for key, text in labels.items() if key not in keys},
-        tuple(one for one in selector.match_expressions or () if one.key not in keys),
-    )
-
-
-def _holds(one: Requirement, labels: Mapping[str, str]) -> bool:
-    text = labels.get(one.key)
-    match one.operator:
-        case "In":
-            return text is not None and text in (one.values or ())
-        case "NotIn":
-            return text is None or text not in (one.values or ())
-        case "Exists":
-            return text is not None
-        case "DoesNotExist":
-            return text is None
-    return False

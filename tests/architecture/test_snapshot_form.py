@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "19b5cd30037710b0",
-    "versions": "ec5bc3f35bc5fdb0",
-    "reactors": "11d26aa4fc8d91cd",
-    "admission": "b96a08bb1a00e764",
+    "versions": "a454e14969bb40ca",
+    "reactors": "7e4ca19be8bb05bb",
+    "admission": "545e3d0c44440c40",
 }
 
 ADVICE = """

@@ -4,6 +4,7 @@ Only maps fields: amounts stay in the case's units, names of fields become those
 """
 
 from bus.events.admissions import QuotaSpec
+from bus.events.constraints import LabelSelector, Requirement
 from projections.quota_trees import Node
 from projections.quota_trees.elastic import (
     Claim,
@@ -26,7 +27,6 @@ from projections.quota_trees.shape import ELASTIC
 from reactors.admission.decide import barred
 from reactors.reclaim import (
     Budget,
-    Expression,
     Pod,
     can_preempt,
     is_eligible,
@@ -367,9 +367,9 @@ def _split(given, expected):
         Budget(
             namespace=one["namespace"],
             allowed=one["allowed"],
-            match_labels=one["selector"] or {},
-            match_expressions=(
-                (Expression("app", "InvalidOp"),) if one.get("invalid_selector") else ()
+            selector=LabelSelector(
+                one["selector"] or {},
+                (Requirement("app", "InvalidOp"),) if one.get("invalid_selector") else (),
             ),
             disrupted=frozenset(one.get("already_disrupted", ())),
         )

@@ -97,7 +97,7 @@ class _Trial:
     def __init__(self, cycle: Cycle, filters: Filters, rows: Ints, reasons: _Counts) -> None:
         self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
         self._rows, self._reasons = rows, reasons
-        self._budgets: Sequence[Budget] = ()
+        self._budgets = _budgets(cycle.columns)
         self._lifted: set[str] = set()
 
     def run(self) -> Iterator[Preemption]:
@@ -159,6 +159,16 @@ class _Trial:
             if is_first:
                 self._reasons.add(one.reason, int(one.nodes.sum()))
         return [row for row, fit in zip(rows, fits.tolist(), strict=True) if fit]
+
+
+def _budgets(columns: Columns) -> list[Budget]:
+    return [
+        Budget(
+            one.namespace, one.allowed, one.selector, frozenset(one.disrupted),
+            frozenset(one.unkept_labels), one.is_cut,
+        )
+        for one in columns.disruption_budgets()
+    ]  # fmt: skip
 
 
 def _all(columns: Columns) -> Ints:

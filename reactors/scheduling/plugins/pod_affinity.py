@@ -15,13 +15,20 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from bus.events.constraints import Affinity, PodAffinity, PodAffinityTerm, PreferredPods
+from bus.events.constraints import (
+    Affinity,
+    PodAffinity,
+    PodAffinityTerm,
+    PreferredPods,
+    selects,
+    without,
+)
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
 from reactors.scheduling.crowds import Crowd, labels_of
 from reactors.scheduling.hints import Hint
-from reactors.scheduling.selectors import narrowed, selects, without
+from reactors.scheduling.selectors import narrowed
 
 NEAR = "node(s) didn't match pod affinity rules"
 FAR = "node(s) didn't match pod anti-affinity rules"

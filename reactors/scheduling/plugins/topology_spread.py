@@ -15,14 +15,14 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from bus.events.constraints import LabelSelector, Spread
+from bus.events.constraints import LabelSelector, Spread, is_empty, selects
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Ints, Rows
 from reactors.scheduling.contract import HIGHEST, ONE_CHANGE, SKIP, Cycle, Refused, Status
 from reactors.scheduling.crowds import labels_of
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.taint_toleration import tolerates
-from reactors.scheduling.selectors import is_empty, narrowed, required_nodes, selects
+from reactors.scheduling.selectors import narrowed, required_nodes
 
 SKEWED = "node(s) didn't match pod topology spread constraints"
 NO_LABEL = "node(s) didn't match pod topology spread constraints (missing required label)"

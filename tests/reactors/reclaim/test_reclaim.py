@@ -4,10 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bus.events.constraints import LabelSelector, Requirement
 from projections.quota_trees.elastic import DEFAULT
 from reactors.reclaim import (
     Budget,
-    Expression,
     Pod,
     Selection,
     Watch,
@@ -139,7 +139,7 @@ def test_pods_that_would_violate_a_budget_are_handed_back_first():
         Pod("a", "ns", "q", 1, request={"cpu": 2, "memory": 0}),
         Pod("b", "ns", "q", 0, request={"cpu": 2, "memory": 0}, labels={"app": "x"}),
     ]
-    budget = Budget("ns", 0, {"app": "x"})
+    budget = Budget("ns", 0, LabelSelector({"app": "x"}))
 
     assert victims(held, {"cpu": 4}, budgets=[budget]) == Selection(OK, (held[0],), 0)
     assert victims(held, {"cpu": 2}, budgets=[budget]) == Selection(OK, tuple(held), 1)
@@ -207,7 +207,7 @@ def test_a_pod_waits_for_the_room_that_is_being_made_for_it(change, eligible):
     ],
 )
 def test_a_selector_selects_as_kubernetes_says(expressions, selects):
-    budget = Budget("ns", 0, {}, tuple(Expression(*one) for one in expressions))
+    budget = Budget("ns", 0, LabelSelector({}, tuple(Requirement(*one) for one in expressions)))
 
     assert covers(budget, Pod("a", "ns", labels={"app": "x"})) == selects
 
@@ -216,8 +216,8 @@ def test_a_selector_selects_as_kubernetes_says(expressions, selects):
 def test_no_budget_is_overdrawn_by_the_pods_that_violate_none(apps, of_x, of_all):
     held = [Pod(f"p{n}", "ns", labels={"app": app} if app else {}) for n, app in enumerate(apps)]
     budgets = [
-        Budget("ns", of_x, {"app": "x"}),
-        Budget("ns", of_all, {}, (Expression("app", "Exists"),)),
+        Budget("ns", of_x, LabelSelector({"app": "x"})),
+        Budget("ns", of_all, LabelSelector({}, (Requirement("app", "Exists"),))),
     ]
     violating, others = split_by_budget(held, budgets)
 

@@ -1,7 +1,9 @@
 """DefaultPreemption: single cases, and random worlds against the oracle."""
 
+import msgspec
 import pytest
 
+from bus.events.constraints import LabelSelector
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
@@ -52,10 +54,32 @@ def crowded_world(seed, kind):
         cpu = random.choice(("1", "3", "5"))
         ranks = {"priority": random.choice(PRIORITIES), "scheduled": random.randint(0, 9)}
         world.pod(f"low{number}", **fields(random.choice(names), cpu) | ranks)
+    budgets = [budget(world, random, number) for number in range(random.randint(0, 3))]
     asker = fields(None, random.choice(("5", "9", "12"))) | {"deletion": None}
     if kind == "constrained" and random.random() < 0.8:
         asker |= constrained(random.choice(CHOOSY))
-    return world, world.pod("p", **asker | {"priority": random.choice((3, 9, 9))})
+    return world, world.pod("p", **asker | {"priority": random.choice((3, 9, 9))}), budgets
+
+
+def budget(world, random, number):
+    """A disruption budget, as the oracle reads it."""
+    app, space = random.choice("ab"), random.choice(("ns", "other"))
+    expressions = random.choice(
+        (
+            {"matchLabels": {"app": app}},
+            {"matchExpressions": [{"key": "app", "operator": "NotIn", "values": [app]}]},
+            {},
+        )
+    )
+    selector = msgspec.convert(expressions, LabelSelector)
+    allowed = random.randint(0, 2)
+    world.see(f.disruption_budget_observed(f"b{number}", namespace=space, selector=selector, allowed=allowed))  # fmt: skip
+    means = {
+        "matchLabels": lambda labels: labels.get("app") == app,
+        "matchExpressions": lambda labels: labels.get("app") != app,
+    }
+    selects = next((means[key] for key in expressions), lambda labels: False)
+    return {"namespace": space, "allowed": allowed, "selects": selects}
 
 
 def _far(key):
@@ -77,12 +101,12 @@ CHOOSY = (
 @pytest.mark.parametrize("kind", ["plain", "constrained"])
 @pytest.mark.parametrize("seed", range(50))
 def test_victims_are_those_of_the_oracle(seed, kind):
-    world, pod = crowded_world(seed, kind)
+    world, pod, budgets = crowded_world(seed, kind)
     framework = Framework(default_profile("default-scheduler"), world.columns)
     cycle, before = Cycle(pod, world.columns), shown(world.columns)
     if framework.choose(cycle, 1).row >= 0:
         return
-    found, expected = framework.post_filter(cycle, 1), oracle.candidates(pod, world.state)
+    found, expected = framework.post_filter(cycle, 1), oracle.candidates(pod, world.state, budgets)
 
     assert shown(world.columns) == before
     if not expected:
@@ -122,6 +146,27 @@ def test_a_node_that_is_too_small_is_not_tried():
     assert found.message == (
         "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
     )
+
+
+@pytest.mark.parametrize(
+    ("said", "victim"),
+    [
+        ({"selector": LabelSelector({"app": "x"})}, "a"),
+        ({"selector": LabelSelector({"app": "y"})}, "b"),
+        ({"selector": LabelSelector({"tier": "1"}), "unkept_labels": ("tier",)}, "a"),
+        ({"is_cut": True}, "a"),
+        ({"selector": LabelSelector({"app": "x"}), "disrupted": ("b",)}, "b"),
+    ],
+    ids=["protected", "not meant", "perhaps meant", "anybody meant", "counted already"],
+)
+def test_a_node_is_taken_where_no_budget_is_violated(said, victim):
+    world = World().node("m", allocatable={"cpu": "1"}).node("n", allocatable={"cpu": "1"})
+    world.pod("a", "m", cpu="1", memory="0", priority=1, namespace="open")
+    world.pod("b", "n", cpu="1", memory="0", priority=0, labels={"app": "x"})
+    world.see(f.disruption_budget_observed(**said))
+    found = asking(world, cpu="1", memory="0", priority=5)
+
+    assert (names(found), found.violating) == ([victim], 0)
 
 
 def test_who_preempts_never_evicts_nobody():
