@@ -133,8 +133,8 @@ def kept_texts(
     """The labels and annotations that ``policy`` keeps, together at most :data:`LARGEST_TEXTS` as JSON.
 
     Annotations are left out first, then labels, from the end of their order, so that two watchers
-    keep the same ones: what Bursar itself reads goes last, or a tenant could push it out with texts
-    of its own. At most 64 of each.
+    keep the same ones: what Bursar itself reads goes last, and the keys that the settings name before it, or a
+    tenant could push them out with labels below a prefix. At most 64 of each.
     """
     kept, labels_cut, size = _bounded(
         labels or {}, _chosen_labels(labels, policy), LONGEST_LABEL, LARGEST_TEXTS
@@ -167,6 +167,7 @@ def _chosen_labels(labels: Mapping[str, str] | None, policy: LabelPolicy) -> lis
             key not in QUOTA_LABELS,
             key not in named,
             key not in READ_LABELS,
+            key not in keys,
             not key.startswith(SELECTABLE),
             key,
         )

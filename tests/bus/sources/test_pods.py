@@ -235,9 +235,11 @@ def test_other_labels_may_name_team_and_user():
     assert (found.team, found.user) == ("vision", "ann")
 
 
-def test_a17_labels_are_bounded_in_number_and_length_and_noted():
-    labels = {f"topology.kubernetes.io/{n:05}": "v" for n in range(50_000)} | {"app": "x" * 10_000}
-    labels["topology.kubernetes.io/" + "k" * 10_000] = "v"
+@pytest.mark.parametrize("prefix", ["topology.kubernetes.io/", "bursar.io/"])
+def test_a17_labels_are_bounded_in_number_and_length_and_noted(prefix):
+    """Labels below a prefix push out none that the settings name."""
+    labels = {f"{prefix}{n:05}": "v" for n in range(50_000)} | {"app": "x" * 10_000}
+    labels[prefix + "k" * 10_000] = "v"
     found = observed(pod(labels=labels, annotations={"bursar.io/a": "y" * 10_000}))
 
     assert (len(found.labels), len(found.labels["app"])) == (64, 63)
