@@ -39,7 +39,7 @@ _PERCENT = NANO // 10
 _MIB = 2**20 * NANO
 
 
-class Amounts(msgspec.Struct, frozen=True):
+class Amounts(msgspec.Struct, frozen=True, gc=False):
     """What one pod is charged per second while it holds: exact integers, each 0 to 2**40.
 
     `extended`: (resource name, count) sorted by name, each name once, no zeros; MiB instead of a

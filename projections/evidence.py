@@ -68,7 +68,7 @@ FACTS: tuple[type[Fact], ...] = (*_KINDS, SourceHeard)
 MOVING: tuple[type[Fact], ...] = tuple(fact for fact in FACTS if fact is not NotebookSampled)
 
 
-class Evidence(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True, gc=False):
     """The newest observation of one kind of object of one cluster."""
 
     cluster: str
@@ -95,6 +95,8 @@ def fold(row: Evidence | None, fact: Fact, event: Event) -> Evidence:
     """The row after one more observation; an older one changes nothing."""
     if row is not None and event.time_us <= row.observed_us:
         return row
+    if row is not None:
+        return Evidence(row.cluster, row.kind, event.time_us, event.sequence)
     ((cluster, kind),) = keys(fact, event)
     return Evidence(cluster, kind, event.time_us, event.sequence)
 

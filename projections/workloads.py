@@ -10,7 +10,7 @@ docs/quotas.md.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import sqlalchemy as sa
@@ -155,7 +155,7 @@ def is_same_word(before: Workload | None, after: Workload) -> bool:
     return known == (after.owner, after.quotas(), after.deadline_s)
 
 
-class Controlled(msgspec.Struct, frozen=True):
+class Controlled(msgspec.Struct, frozen=True, gc=False):
     """An object with the controller that it names."""
 
     uid: str
@@ -164,35 +164,42 @@ class Controlled(msgspec.Struct, frozen=True):
     owner: Owner | None
 
 
-def no_own(controlled: Controlled, owner: Owner) -> bool:
-    """Every controller answers for what names it."""
-    return False
+class Tops(NamedTuple):
+    """The controllers above an object; None for an object without one."""
+
+    #: The end of the chain, and the end of its part in which each answers for what is below it.
+    end: Owner | None
+    charged: Owner | None
 
 
-def top(
+def tops(
     found: Controlled,
     find: Callable[[str], Workload | None],
-    is_own: Callable[[Controlled, Owner], bool] = no_own,
-) -> Owner | None:
-    """The end of the chain of controllers above an object; None for one without a controller.
+    is_own: Callable[[Controlled, Owner], bool],
+) -> Tops:
+    """The ends of the chain of controllers above an object.
 
     A controller that was never seen ends the chain: its reference still names it. One of another kind or namespace than the
-    reference says is none, nor is one that does not answer for the object (``is_own``). A cycle ends where it closes.
+    reference says is none. One that does not answer for the object (``is_own``) ends what is charged. A cycle ends where it
+    closes.
     """
     end: Owner | None = None
+    charged: Owner | None = None
+    is_charged = True
     seen: set[str] = set()
     while (owner := found.owner) is not None:
         row = find(owner.uid)
         if row is not None and (row.kind, row.namespace) != (owner.kind, found.namespace):
             break
-        if is_own(found, owner):
-            break
+        is_charged = is_charged and not is_own(found, owner)
         end = owner
+        if is_charged:
+            charged = owner
         if row is None or owner.uid in seen or len(seen) == DEPTH:
             break
         seen.add(owner.uid)
         found = Controlled(row.uid, row.kind, row.namespace, row.owner)
-    return end
+    return Tops(end, charged)
 
 
 def _shown(row: Workload) -> dict[str, Any]:

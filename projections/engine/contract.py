@@ -14,7 +14,7 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -78,8 +78,7 @@ class Projection(msgspec.Struct, frozen=True, kw_only=True):
     #: A fact that says something of several rows as one part for each row; ``keys`` and ``fold`` take parts then.
     parts: Callable[[Any], Iterable[Any]] | None = None
 
-    def touched(self, fact: Fact, event: Event) -> Iterator[tuple[Key, Any]]:
+    def touched(self, fact: Fact, event: Event) -> list[tuple[Key, Any]]:
         """Every row that the fact touches, by key, and what to fold into it."""
-        for part in (fact,) if self.parts is None else self.parts(fact):
-            for key in self.keys(part, event):
-                yield key, part
+        parts = (fact,) if self.parts is None else self.parts(fact)
+        return [(key, part) for part in parts for key in self.keys(part, event)]

@@ -260,10 +260,8 @@ class PodRuns:
     def _above(self, pod: Pod) -> Above:
         if pod.owner is None:
             return Above()
-        found = pod.controlled
-        charged = workloads.top(found, self._workload, self._is_own)
+        top, charged = workloads.tops(pod.controlled, self._workload, self._is_own)
         row = self._workload(charged.uid) if charged else None
-        top = workloads.top(found, self._workload)
         return Above(top) if row is None else Above(top, row.quotas(), row.deadline_s)
 
     def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:

@@ -25,7 +25,7 @@ UNASSIGNED = "unassigned"
 _NOBODY = (None, None, None, None)
 
 
-class Absence(msgspec.Struct, frozen=True):
+class Absence(msgspec.Struct, frozen=True, gc=False):
     """What the complete lists say of a pod of which no end is known.
 
     ``seen_us``: the latest evidence of it, an observation or a list that had it. ``missed_us``: the earliest list

@@ -58,11 +58,14 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if fact.phase in TERMINAL:
         terminals = _first(terminals, _terminal(fact, known, time_us))
     latest, phase, labels, deadline_s = row.latest, row.phase, row.labels, row.deadline_s
-    if replaces(version, time_us, latest):
+    is_newer = replaces(version, time_us, latest)
+    if is_newer:
         latest, phase = (version, time_us), fact.phase
         labels, deadline_s = _encoder.encode(fact.labels).decode(), _deadline(fact)
     owned, owner = row.owned, row.owner
-    if fact.owner is not None and replaces(version, time_us, owned):
+    # An object and its owner are mostly seen together.
+    is_owner = is_newer if owned == row.latest else replaces(version, time_us, owned)
+    if fact.owner is not None and is_owner:
         owned, owner = (version, time_us), fact.owner
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
@@ -70,9 +73,11 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
         deadline_s, event.sequence,
     )  # fmt: skip
-    if history == row.history and msgspec.structs.replace(folded, sequence=row.sequence) == row:
-        return row
-    return folded
+    # Most observations are of a new version.
+    if latest != row.latest or history != row.history:
+        return folded
+    is_known = msgspec.structs.replace(folded, sequence=row.sequence) == row
+    return row if is_known else folded
 
 
 def is_same_run(before: Pod | None, after: Pod) -> bool:

@@ -23,7 +23,7 @@ Value = tuple[int, int, int, str, str | None, str | None, str | None, Names | No
 Terminal = tuple[str, int, int, tuple[str, ...]]
 
 
-class Above(msgspec.Struct, frozen=True):
+class Above(msgspec.Struct, frozen=True, gc=False):
     """What is known of the end of a pod's owner chain: who it is (None: there is none), what its labels name of quotas over
     time, and after how many seconds it ends what it began (None: no word of that).
     """
@@ -33,7 +33,7 @@ class Above(msgspec.Struct, frozen=True):
     deadline_s: int | None = None
 
 
-class Pod(msgspec.Struct, frozen=True):
+class Pod(msgspec.Struct, frozen=True, gc=False):
     """All that was observed of one pod, by uid, as a function of the set of observations.
 
     Stamps are microseconds UTC. ``created_us``: the smallest creation; None where no observation has a plausible one.
@@ -88,7 +88,7 @@ class Pod(msgspec.Struct, frozen=True):
         return self.seen_us if start_us is None else min(self.seen_us, start_us)
 
 
-class Segment(msgspec.Struct, frozen=True):
+class Segment(msgspec.Struct, frozen=True, gc=False):
     """An interval [start_s, end_s) in which nothing about the charge changed; ``end_s`` None while it is open.
 
     ``quota`` "": none is named; then there are no types.
@@ -110,7 +110,7 @@ class Segment(msgspec.Struct, frozen=True):
     memory_type: str = ""
 
 
-class Run(msgspec.Struct, frozen=True):
+class Run(msgspec.Struct, frozen=True, gc=False):
     """What follows for one pod: when it waited and held, for whom, and what is unknown. Whole seconds UTC.
 
     ``start_s`` None: never bound. ``end_s`` None: open. Waiting is [created_s, start_s), or until the end, or until now.
@@ -132,7 +132,7 @@ class Run(msgspec.Struct, frozen=True):
         return "vanished" in self.flags
 
 
-class PodRun(msgspec.Struct, frozen=True):
+class PodRun(msgspec.Struct, frozen=True, gc=False):
     """A pod and its run: one row of ``pod_runs`` and its rows of ``held_segments``.
 
     ``sequence`` is the last event that touched the pod's row, ``run_sequence`` the last that changed its segments.

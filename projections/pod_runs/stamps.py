@@ -33,7 +33,7 @@ ABSENT, WRONG_CLOCK = "clamped", "clock"
 _FLAGGED = frozenset((ABSENT,))
 
 
-class Stamps(msgspec.Struct, frozen=True):
+class Stamps(msgspec.Struct, frozen=True, gc=False):
     """The plausible stamps of one observation, microseconds UTC; None where there is none. ``flags``: what was wrong with
     the others.
 
@@ -53,14 +53,21 @@ class Stamps(msgspec.Struct, frozen=True):
 def read(fact: PodState, time_us: int) -> Stamps:
     """The stamps of ``fact``, observed at ``time_us``. ``finished_us`` is the latest of its finishes."""
     texts = (fact.created, fact.scheduled, fact.deletion, fact.disrupted, *fact.finished)
-    found, flags, first, last = _parsed(texts)
-    # The usual case: few stamps, all of them good.
-    if min(first, time_us) < FIRST_US or max(last, time_us) > min(first, time_us) + YEAR_US:
-        moments = [time_us, *[us for us in found if us is not None]]
-        greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
-        plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
-        if plausible != found:
-            found, flags = plausible, _FLAGGED
+    found, flags, first, last, finished_us = _parsed(texts)
+    earliest = first if first < time_us else time_us
+    if earliest >= FIRST_US and last <= earliest + YEAR_US >= time_us:
+        # The usual case: few stamps, all of them good.
+        return Stamps(time_us, found[0], found[1], found[2], found[3], finished_us, flags)
+    return _plausible(found, flags, time_us)
+
+
+def _plausible(found: list[int | None], flags: frozenset[str], time_us: int) -> Stamps:
+    """The stamps of which some are not plausible."""
+    moments = [time_us, *[us for us in found if us is not None]]
+    greatest = sorted(us for us in moments if us >= FIRST_US)[-2:]
+    plausible = [us if us is None or _is_plausible(us, greatest) else None for us in found]
+    if plausible != found:
+        found, flags = plausible, _FLAGGED
     created, scheduled, deletion, disrupted, *finished = found
     ends = [us for us in finished if us is not None]
     at_us = time_us
@@ -70,8 +77,10 @@ def read(fact: PodState, time_us: int) -> Stamps:
 
 
 @lru_cache(maxsize=8_192)
-def _parsed(texts: tuple[str | None, ...]) -> tuple[list[int | None], frozenset[str], int, int]:
-    """The moments of stamps, None for one that is absent or cannot be read; flags; the first and the last of them.
+def _parsed(
+    texts: tuple[str | None, ...],
+) -> tuple[list[int | None], frozenset[str], int, int, int | None]:
+    """The moments of stamps, None for one that is absent or cannot be read; flags; the first, the last, and the last finish.
 
     The observations of a pod have the same stamps again and again. What is returned is never changed.
     """
@@ -84,7 +93,9 @@ def _parsed(texts: tuple[str | None, ...]) -> tuple[list[int | None], frozenset[
             flags = _FLAGGED
             found.append(None)
     known = [us for us in found if us is not None]
-    return found, flags, min(known, default=_LATEST_US), max(known, default=FIRST_US)
+    ends = [us for us in found[4:] if us is not None]
+    first, last = min(known, default=_LATEST_US), max(known, default=FIRST_US)
+    return found, flags, first, last, max(ends, default=None)
 
 
 def _is_plausible(us: int, greatest: list[int]) -> bool:

@@ -172,7 +172,7 @@ class _Named:
     ) -> str:
         if not self._has_quotas:
             return ""
-        top = workloads.top(pod.controlled, self._workloads.get, self._is_own)
+        top = workloads.tops(pod.controlled, self._workloads.get, self._is_own).charged
         above = self._workloads.get(top.uid) if top else None
         of_workload = timelines.at(above.quotas(), created_s) if above else None
         around = self._serving.around(pod.cluster, pod.namespace)

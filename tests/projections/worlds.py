@@ -344,6 +344,9 @@ def _top(shown, seen):
     name = owners[-1] if owners else None
     while True:
         links = _links(name, seen)
+        if links and shown[-1]["namespace"] != "ns":
+            # Workloads are in this namespace, and answer for nothing in another.
+            return None
         if not links or links[-1]["above"] is None:
             return name
         name = links[-1]["above"]

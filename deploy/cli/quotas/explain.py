@@ -184,7 +184,7 @@ def _top(consulted: Consulted, found: Found) -> Owner | None:
         return own.is_own(own.codec.row(rows[0]) if rows else None, child.kind, owner)
 
     child = workloads.Controlled(found.uid, found.kind, found.namespace, found.owner)
-    return workloads.top(child, row, is_own)
+    return workloads.tops(child, row, is_own).charged
 
 
 def _because(consulted: Consulted, found: Found) -> str:
