@@ -46,7 +46,7 @@ def registered():
     found.append(("lists.absence", lists.absence))
     for one in MODEL.sums:
         found += [(f"shares of {table.name}", shares) for table, shares in one.tables]
-    found.append(("workloads.top", workloads.top))
+    found.append(("workloads.tops", workloads.tops))
     for part in ("asked", "scaled", "scale_of", "target_of", "governing_owner"):
         found.append((f"kinds.{part}", getattr(kinds, part)))
     found += [

@@ -34,6 +34,7 @@ from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner, PodObserved, PodVanished, encoded_resources
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from bus.sources.images import image_key
 from bus.sources.limits import LIMITED, whole_limits
 
 NAMESPACES = 50
@@ -301,7 +302,7 @@ def pod_event(seen: Seen) -> Event:
         labels=_kept(life),
         resources=_resources(life),
         limits=_limits(life.job.shape),
-        constraints=_CONSTRAINTS,
+        constraints=_CONSTRAINTS if life.stage >= BOUND else _WAITING,
     )
     return _event(fact, life.uid, seen.time_us)
 
@@ -343,6 +344,17 @@ def _kept(life: Life) -> dict[str, str]:
 
 #: What the volumes of each pod demand of its node.
 _CONSTRAINTS = msgspec.Raw(msgspec.json.encode(PodConstraints(claims=("datasets",))))
+#: The same while it waits for a node.
+_WAITING = msgspec.Raw(
+    msgspec.json.encode(
+        PodConstraints(
+            claims=("datasets",),
+            images=tuple(
+                image_key(f"registry.example.com/ml/{n}:2026.07") for n in ("main", "metrics")
+            ),
+        )
+    )
+)
 _prepared: dict[tuple[int, bool], msgspec.Raw] = {}
 
 
