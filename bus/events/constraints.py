@@ -160,6 +160,8 @@ class PodConstraints(_Part, frozen=True):
     host_ports: tuple[HostPort, ...] = ()
     #: PersistentVolumeClaims of its namespace, those of ephemeral volumes too.
     claims: tuple[str, ...] = ()
+    #: Disks that its volumes name themselves, by kind: ``rbd``, say.
+    disks: tuple[str, ...] = ()
     #: It has resource claims (dynamic resource allocation).
     has_resource_claims: bool = False
     #: While it waits: the images of its containers, one for each, and of its volumes (:func:`bus.sources.images.image_key`).

@@ -62,13 +62,21 @@ class ImageVolume(msgspec.Struct):
 
 
 class Volume(msgspec.Struct, rename="camel"):
-    """A volume: only whether it is a claim or an image, and its name."""
+    """A volume: only whether it is a claim, an image or a disk, and its name."""
 
     name: str = ""
     persistent_volume_claim: Claim | None = None
     #: Its claim is named like pod and volume.
     ephemeral: Anything | None = None
     image: ImageVolume | None = None
+    aws_elastic_block_store: Anything | None = None
+    azure_disk: Anything | None = None
+    cinder: Anything | None = None
+    gce_persistent_disk: Anything | None = None
+    iscsi: Anything | None = None
+    portworx_volume: Anything | None = None
+    rbd: Anything | None = None
+    vsphere_volume: Anything | None = None
 
 
 class Placing(msgspec.Struct, rename="camel"):
@@ -109,6 +117,7 @@ def constraints_of(
         topology_spread_constraints=spec.topology_spread_constraints or (),
         host_ports=tuple(one for one in ports if one.host_port),
         claims=tuple(_claims(spec.volumes or (), pod)),
+        disks=tuple(sorted(set(_disks(spec.volumes or ())))),
         has_resource_claims=bool(spec.resource_claims),
         images=tuple(map(image_key, images)) if any(images) else (),
         volume_images=tuple(map(image_key, volumes)),
@@ -153,6 +162,26 @@ def _is_default(one: Toleration) -> bool:
     return (
         one.key in _DEFAULT_TOLERATIONS and one.operator == "Exists" and one.effect == "NoExecute"
     )
+
+
+#: Volumes that pods may not share, or of which a node takes only so many, by field.
+_DISKS = {
+    "aws_elastic_block_store": "awsElasticBlockStore",
+    "azure_disk": "azureDisk",
+    "cinder": "cinder",
+    "gce_persistent_disk": "gcePersistentDisk",
+    "iscsi": "iscsi",
+    "portworx_volume": "portworxVolume",
+    "rbd": "rbd",
+    "vsphere_volume": "vsphereVolume",
+}
+
+
+def _disks(volumes: Iterable[Volume]) -> Iterator[str]:
+    for volume in volumes:
+        for field, kind in _DISKS.items():
+            if getattr(volume, field) is not None:
+                yield kind
 
 
 def _claims(volumes: Iterable[Volume], pod: str) -> Iterator[str]:

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "19b5cd30037710b0",
-    "versions": "a454e14969bb40ca",
-    "reactors": "7e4ca19be8bb05bb",
-    "admission": "545e3d0c44440c40",
+    "versions": "879bdf8f9fefd751",
+    "reactors": "2e49dd927c71e90a",
+    "admission": "00224fa0d67f5a1e",
 }
 
 ADVICE = """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
@@ -16,19 +17,26 @@ class KnownTerms(msgspec.Struct, frozen=True):
     is_local: ClassVar[bool] = True
 
     def pre_enqueue(self, pod: Pod) -> str:
-        """What is not known of it."""
-        if pod.unrequested is None:
-            return "one of its requests cannot be read"
-        found = pod.constraints
-        if found is None:
-            return ""
-        if found.is_cut:
-            return "its terms are more than the history keeps (8 KiB): not all of them are known"
-        if found.unkept_labels:
-            keys = ", ".join(found.unkept_labels)
-            return f"its selectors name labels that are not kept: {keys}; add them to labels.keep"
-        if found.has_resource_claims:
-            return "it has resource claims, which kube-scheduler allocates"
-        if found.claims:
-            return "it has volume claims, which kube-scheduler binds"
-        return ""
+        """What is not known of it; the first that counts."""
+        return next(_unknown(pod), "")
+
+
+def _unknown(pod: Pod) -> Iterator[str]:
+    if pod.unrequested is None:
+        yield "one of its requests cannot be read"
+    found = pod.constraints
+    if found is None:
+        return
+    if found.is_cut:
+        yield "its terms are more than the history keeps (8 KiB): not all of them are known"
+    if found.unkept_labels:
+        keys = ", ".join(found.unkept_labels)
+        yield f"its selectors name labels that are not kept: {keys}; add them to labels.keep"
+    if found.has_resource_claims:
+        yield "it has resource claims, whose devices kube-scheduler allocates"
+    if found.claims:
+        more = len(found.claims) - 1
+        names = found.claims[0] + (f" and {more} more" if more else "")
+        yield f"it claims volumes of which nothing is known; kube-scheduler binds them: {names}"
+    if found.disks:
+        yield f"it names disks, which kube-scheduler keeps apart: {', '.join(found.disks)}"

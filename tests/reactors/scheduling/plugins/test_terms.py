@@ -205,8 +205,10 @@ def test_remedies_name_what_is_in_the_way():
         ({"schedulingGates": ["a", "b"]}, "waiting for scheduling gates: [a b]"),
         ({"isCut": True}, "its terms are more than the history keeps (8 KiB): not all of them are known"),
         ({"unkeptLabels": ["tier"]}, "its selectors name labels that are not kept: tier; add them to labels.keep"),
-        ({"hasResourceClaims": True}, "it has resource claims, which kube-scheduler allocates"),
-        ({"claims": ["c"]}, "it has volume claims, which kube-scheduler binds"),
+        ({"hasResourceClaims": True}, "it has resource claims, whose devices kube-scheduler allocates"),
+        ({"claims": ["c"]}, "it claims volumes of which nothing is known; kube-scheduler binds them: c"),
+        ({"claims": ["c", "d", "e"]}, "it claims volumes of which nothing is known; kube-scheduler binds them: c and 2 more"),
+        ({"disks": ["iscsi", "rbd"]}, "it names disks, which kube-scheduler keeps apart: iscsi, rbd"),
         ({}, ""),
     ],
 )  # fmt: skip
