@@ -75,14 +75,22 @@ def tried(
     labels: LabelPolicy,
     sequence: int,
 ) -> list[Tried]:
-    """Place the pods one after the other; each takes its room from those that follow. Raises ObservationError."""
+    """Place the pods one after the other; each takes its room from those that follow, also where others had to go for it.
+
+    Raises ObservationError.
+    """
     columns = Columns(state)
     framework = Framework(default_profile("check"), columns)
     done = []
     for number, manifest in enumerate(manifests, 1):
         pod = pod_of(manifest, number, namespace, state, labels)
         found = explained(framework, pod, sequence)
-        if found.node:
+        room = found.preemption
+        if room is not None and room.node:
+            for victim in room.victims:
+                columns.lift(victim.uid)
+            columns.place(pod, room.node)
+        elif found.node:
             columns.place(pod, found.node)
         done.append(Tried(pod, found))
     return done

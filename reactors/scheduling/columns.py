@@ -198,7 +198,7 @@ class Columns(NodeColumns):
         return [self._on[uid].pod for uid in self._here[row]]
 
     def lift(self, uid: str) -> None:
-        """Count a pod no more, for a trial that ends with :meth:`put_back`, before anything else happens."""
+        """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""
         self.version += 1
         self._count(self._on[uid], -1)
 

@@ -58,14 +58,15 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     choice = framework.choose(cycle, sequence)
     if choice.reason:
         message = f"0/{count} nodes are available: {choice.reason}."
-        return Explanation("", count, 0, {}, {}, message, [], [])
+        preemption = framework.post_filter(cycle, sequence)
+        return Explanation("", count, 0, {}, {}, message, [], [], preemption)
     asked = framework.refusals(cycle)
     refused, nodes = _counted(framework.left_out(cycle), asked, count)
     node = columns.names[choice.row] if choice.row >= 0 else ""
     return Explanation(
         node, count, choice.rows.size, refused, nodes, "" if node else _message(refused, count),
         _top(columns, choice), [] if node else _changes(cycle, asked, count),
-        None if node else framework.post_filter(cycle, sequence),
+        None if node or not count else framework.post_filter(cycle, sequence),
     )  # fmt: skip
 
 

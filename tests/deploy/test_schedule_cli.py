@@ -86,6 +86,15 @@ def test_who_would_have_to_go_is_said(checked, capsys, data, tmp_path):
     assert "default/p would find room on a without ns/held" in capsys.readouterr().out
 
 
+def test_room_that_is_made_for_a_pod_is_taken_from_those_that_follow(checked):
+    pods = [pod(name, "4", priority=priority) for name, priority in (("p", 9), ("q", 8), ("r", 7))]
+    found = checked(*pods, code=Exit.NOT_ADMITTED)
+
+    assert [one["node"] for one in found] == ["b", None, None]
+    assert found[1]["preemption"]["victims"] == ["ns/held"]
+    assert found[2]["preemption"]["node"] is None
+
+
 def test_limits_are_requests_where_none_are_written(checked):
     manifest = pod("p", "1")
     manifest["spec"]["containers"][0]["resources"] = {"limits": {"cpu": 5}}

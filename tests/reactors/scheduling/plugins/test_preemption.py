@@ -5,6 +5,7 @@ import pytest
 
 from bus.events.constraints import LabelSelector
 from reactors.scheduling.contract import Cycle
+from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
@@ -167,6 +168,28 @@ def test_a_node_is_taken_where_no_budget_is_violated(said, victim):
     found = asking(world, cpu="1", memory="0", priority=5)
 
     assert (names(found), found.violating) == ([victim], 0)
+
+
+def test_a_pod_that_no_node_can_suit_preempts_nobody():
+    """Whatever is refused before any node is looked at."""
+    world = full(0)
+    required = "requiredDuringSchedulingIgnoredDuringExecution"
+    fields = [{"key": "metadata.name", "operator": "In", "values": ["a"]}]
+    terms = [{"matchFields": [*fields, {**fields[0], "values": ["b"]}]}]
+    affinity = {"nodeAffinity": {required: {"nodeSelectorTerms": terms}}}
+    framework = Framework(default_profile("default-scheduler"), world.columns)
+    found = explained(framework, world.pod("p", priority=5, **constrained({"affinity": affinity})), 1)  # fmt: skip
+
+    assert found.preemption.message == (
+        "preemption: 0/1 nodes are available: 1 Preemption is not helpful for scheduling."
+    )
+
+
+def test_without_nodes_nobody_is_looked_for():
+    world = World()
+    framework = Framework(default_profile("default-scheduler"), world.columns)
+
+    assert explained(framework, world.pod("p", priority=5), 1).preemption is None
 
 
 def test_who_preempts_never_evicts_nobody():
