@@ -48,7 +48,7 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
         """Where nobody requires anything, no node is refused."""
         affinity = _affinity(cycle.pod)
         own = _required(affinity.pod_affinity) or _required(affinity.pod_anti_affinity)
-        return None if own or any(cycle.columns.crowds.choosy()) else SKIP
+        return None if own or any(map(_keeps_away, cycle.columns.crowds.choosy())) else SKIP
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes that are too far, or too near."""
@@ -123,6 +123,11 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
             for weight, term in terms:
                 if weight and not _is_vague(term, crowd) and _meant(term, crowd, pod, columns):
                     yield term.topology_key, weight, *_on(crowd)
+
+
+def _keeps_away(crowd: Crowd) -> bool:
+    """Whether pods require others to be far."""
+    return crowd.affinity is not None and bool(_required(crowd.affinity.pod_anti_affinity))
 
 
 def _near(pod: Pod, columns: Columns) -> Bools:
