@@ -23,6 +23,7 @@ from reactors.admission.children import Below, Children, Holder
 from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
+from reactors.admission.lives import Undo
 from reactors.admission.mapping import SEEN, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED, sentence, warning
 from reactors.admission.objects import Object
@@ -248,7 +249,10 @@ class Handler:
             mapped_only=self._view.requires_namespaces,
         )  # fmt: skip
 
+        undo: Undo | None = None
+
         def question(draft: TreeOverlay, now_us: int) -> AdmissionDecided:
+            nonlocal undo
             known = basis
             if self._withdrawals is not None and not review.dry_run:
                 before = draft.grant(request.quota, request.uid)
@@ -257,7 +261,11 @@ class Handler:
                 known = replace(basis, refusal=UNSEEN)
             asks = replace(request, basis=known)
             if below is not None:
-                return self._raised(draft, asks, review, below, now_us)
+                if undo is not None:
+                    # An earlier try lost the race for the journal: it was not stored.
+                    undo()
+                decision, undo = self._raised(draft, asks, review, below, now_us)
+                return decision
             return decide_review(draft, asks, now_us)
 
         decision = await self._decisions.decide(tree, question, review)
@@ -277,11 +285,14 @@ class Handler:
         review: Review,
         below: tuple[Below, Holder],
         now_us: int,
-    ) -> AdmissionDecided:
-        """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted."""
+    ) -> tuple[AdmissionDecided, Undo | None]:
+        """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
+        what undoes that is given with it.
+        """
         undo = self._children.expect(below[0])
         asks = replace(request, live=self._children.need(*below))
         decision = decide_review(draft, asks, now_us)
         if decision.verdict == "refused" or review.dry_run:
             undo()
-        return decision
+            return decision, None
+        return decision, undo

@@ -11,7 +11,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner").
 
 from __future__ import annotations
 
-from collections import deque
+import heapq
 from collections.abc import Callable
 
 import msgspec
@@ -84,8 +84,8 @@ class Lives(Part):
         self._chains = Chains(parent_of, mark)
         #: By the first two characters of the uid: a complete list comes in parts by uid.
         self._pods: dict[str, dict[str, _Pod]] = {}
-        #: (until, uid, is a pod) of what is expected, oldest first.
-        self._expected: deque[tuple[int, str, bool]] = deque()
+        #: (until, uid, is a pod) of what is expected, the first to end first, whichever process's clock said so.
+        self._expected: list[tuple[int, str, bool]] = []
 
     def saved(self) -> SavedLives:
         """What a snapshot holds."""
@@ -94,12 +94,13 @@ class Lives(Part):
             for bucket in self._pods.values()
             for uid, pod in bucket.items()
         ]
-        return SavedLives(self._chains.all(), pods, [*self._expected])
+        return SavedLives(self._chains.all(), pods, sorted(self._expected))
 
     def restore(self, saved: SavedLives) -> None:
         """Become what was saved, in a new one. Pods that are written alike share what they count."""
         self._chains.restore(saved.nodes)
         self._expected.extend(saved._expected)
+        heapq.heapify(self._expected)
         nodes = {node.uid: node for node in saved.nodes}
         alike: dict[tuple[tuple[str, int], ...], dict[str, int]] = {}
         for one in saved.pods:
@@ -181,17 +182,19 @@ class Lives(Part):
     def expect(self, uid: str, parent: str, ask: Amounts, version: str, now_us: int) -> Undo:
         """A review lets an object below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
 
-        Gives what undoes it.
+        Gives what undoes it, where nothing newer is expected of the object by then.
         """
         node = self._chains.opened(uid)
         former, before = node.parent, (node.expected, node.version, node.until_us)
         self._chains.relink(node, parent)
         node.version, node.until_us = version, now_us + LANDED_US
-        self._expected.append((node.until_us, uid, False))
+        heapq.heappush(self._expected, (node.until_us, uid, False))
         self._chains.say(node, node.ask, largest(node.expected, {**ask, EXPECTED: 1}))
 
         def undo() -> None:
-            found = self._chains.opened(uid)
+            found = self._chains.get(uid)
+            if found is None or (found.version, found.until_us) != (version, now_us + LANDED_US):
+                return
             expected, found.version, found.until_us = before
             self._chains.link(found, former)
             self._chains.say(found, found.ask, expected)
@@ -229,11 +232,11 @@ class Lives(Part):
     ) -> Undo:
         """A review lets a pod below ``parent`` ask for this, in place of its ``version`` ("" = it is created).
 
-        Gives what undoes it.
+        Gives what undoes it, where nothing newer is known of the pod by then.
         """
         before = self._pods.get(uid[:2], {}).get(uid)
         until_us = now_us + LANDED_US
-        self._expected.append((until_us, uid, True))
+        heapq.heappush(self._expected, (until_us, uid, True))
         node = self._chains.opened(parent)
         pod = _Pod(node, {**amounts, EXPECTED: 1}, NOTHING, until_us=until_us)
         if before is not None:
@@ -245,14 +248,15 @@ class Lives(Part):
         self._put(uid, pod)
 
         def undo() -> None:
-            self._put(uid, before)
+            if self._pods.get(uid[:2], {}).get(uid) is pod:
+                self._put(uid, before)
 
         return undo
 
     def expire(self, now_us: int) -> None:
         """Drop what was expected and can no longer land."""
         while self._expected and self._expected[0][0] <= now_us:
-            until_us, uid, is_pod = self._expected.popleft()
+            until_us, uid, is_pod = heapq.heappop(self._expected)
             pod, node = self._pods.get(uid[:2], {}).get(uid), self._chains.get(uid)
             # A later review of the same object has its own time.
             if is_pod and pod is not None and pod.until_us == until_us:

@@ -220,6 +220,9 @@ class AdmissionState(Part):
         if not isinstance(before, rows.Namespace) or before.labels != after.labels:
             inside = self.state.index.in_namespace[after.name]
             self.changed.update(uid for uid in inside if uid in self.objects)
+            self.changed.update(
+                u for u, gone in self._ending.items() if gone.namespace == after.name
+            )
 
     def _quota(self, quota: rows.Quota) -> None:
         fact = quota.fact

@@ -109,6 +109,23 @@ async def test_a_set_that_was_given_away_and_is_gone_before_that_is_seen_answers
     assert cluster.used() == 0
 
 
+async def test_what_lives_below_an_owner_that_is_gone_moves_with_its_namespace(cluster):
+    """Its namespace is given to another team while its pods still end."""
+    await cluster.see_quota("other", {"limits.cpu": 10_000})
+    for quota, expected in (("team", (4000, 0)), ("other", (0, 4000))):
+        labels = {QUOTA: quota}
+        version = {"team": "5", "other": "700"}[quota]
+        mapped = NamespaceObserved(uid="n", name="ns", resource_version=version, labels=labels)
+        await cluster.say(mapped, "ns")
+        if quota == "team":
+            await show(cluster, "Deployment", "web", 4, 1, labels={})
+            await show(cluster, "ReplicaSet", "set", 4, 1, by=("Deployment", "web"), labels={})
+            await show(cluster, "Pod", "p", 4, by=("ReplicaSet", "set"), labels={})
+            await cluster.lose("set", kind="ReplicaSet")
+            await cluster.lose("web", kind="Deployment")
+        assert (cluster.used(), cluster.used("other")) == expected
+
+
 @pytest.mark.parametrize(
     "order",
     [one for one in itertools.permutations(("gone", "seen", "set", "pod")) if one[0] != "pod"],

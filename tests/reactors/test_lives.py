@@ -116,6 +116,29 @@ def test_what_is_expected_counts_until_it_is_seen_or_cannot_land_and_can_be_undo
     assert dict(lives.pods("j")) == {"cpu": 3}
 
 
+def test_what_was_seen_since_is_not_undone():
+    lives = Lives(lambda uid: "", lambda uid: None)
+    undo_pod = lives.expect_pod("p1", "j", {"cpu": 4}, "", 0)
+    undo_set = lives.expect("r1", "j", {"cpu": 4}, "", 0)
+    lives.see_pod("p1", "j", {"cpu": 3}, "7", 5)
+    lives.expect("r1", "j", {"cpu": 5}, "", 1)
+
+    undo_pod()
+    undo_set()
+
+    assert (dict(lives.pods("j")), lives.asked("r1")["cpu"]) == ({"cpu": 3}, 5)
+
+
+def test_what_a_process_of_a_fast_clock_expects_holds_up_nothing_else():
+    lives = Lives(lambda uid: "", lambda uid: None)
+    lives.expect_pod("p1", "j", {"cpu": 1}, "", 10 * LANDED_US)
+    lives.expect_pod("p2", "j", {"cpu": 2}, "", 0)
+
+    lives.expire(LANDED_US)
+
+    assert lives.pods("j")["cpu"] == 1
+
+
 def test_what_ends_is_said_beside_what_lives():
     lives = Lives({"set": "web", "web": ""}.__getitem__, lambda uid: None)
     lives.see("set", {"cpu": 4}, "1")

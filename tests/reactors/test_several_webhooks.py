@@ -1,5 +1,7 @@
 """Pods below one owner that several webhook processes are asked about at once: none of them has seen what another let pass."""
 
+import asyncio
+
 import pytest
 
 from tests.reactors.below import CONTROLLER, ask, begin, show
@@ -64,3 +66,21 @@ async def test_a_model_that_a_user_writes_on_a_covered_object_is_charged_to_nobo
     await show(cluster, "ReplicaSet", "web-1", 2, 3, by=("Deployment", "web"), labels=types)
 
     assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (6000, 0)
+
+
+async def test_a_child_whose_first_try_lost_the_race_and_that_is_refused_counts_no_more(webhooks):
+    """It counted below its owner for 75 s, so that the next one was refused as well."""
+    one, other = webhooks
+    await one.see_quota("team", {"limits.cpu": 8000})
+    for number in range(3):
+        await show(one, "Pod", f"old-{number}", 2, by=("ReplicaSet", "web-1"))
+    await other.settled()
+    answers = await asyncio.gather(one.ask("job", 2), ask(other, "Pod", "new", 2, **BY))
+    assert [answer.reason for answer in answers] == ["fits", "over-quota"]
+
+    await one.see("job", 2)
+    await one.lose("job")
+    await other.settled()
+    assert (await ask(other, "Pod", "next", 2, **BY)).allowed
+    await other.settled()
+    assert one.used() == 8000
