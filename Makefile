@@ -10,7 +10,7 @@ JOBS ?= $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 8)
 # What a run compiles is kept, also where the environment says otherwise: its processes read the same files.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup
-SERVERLESS := not nats and not postgres and not kube and not long and not slow and not benchmark and not hunt
+SERVERLESS := not nats and not postgres and not kube and not long and not slow and not benchmark
 
 .PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs clean
 
