@@ -9,7 +9,7 @@ Source: docs/architecture.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 
 import msgspec
@@ -24,10 +24,10 @@ from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 from reactors.catalogue import REACTORS
-from reactors.engine.verify import Mismatch, Rederived, rederive
+from reactors.engine.verify import VERBS, Mismatch, Rederived, rederive
 from reactors.rederive.journals import rederive as journals_rederived
 from reactors.rederive.shape import Checked, Difference
-from reactors.rederive.snapshots import Compared, compared
+from reactors.rederive.snapshots import Compared, Comparison, compared
 
 
 class AllRederived(msgspec.Struct, frozen=True):
@@ -54,21 +54,26 @@ def rederived(select: Select) -> AllRederived:
     reactors = list[Rederived]()
     reviews, observed, releases = list[Rederived](), list[Rederived](), list[Rederived]()
     passed_over: Counter[str] = Counter()
-    for cluster in _clusters(select, decisions):
-        reactors.append(rederive(partial(_history, select, cluster), REACTORS, cluster))
+    kept = list[Compared]()
+    transport, clock = MemoryTransport(), SystemClock()
+    with_decisions = _clusters(select, decisions)
+    for cluster in with_decisions:
+        comparison = Comparison(select, REACTORS, cluster, transport, clock)
+        # One reading serves both.
+        history = partial(_history, select, cluster, see=comparison.take)
+        decided = _history(select, cluster, VERBS)
+        reactors.append(rederive(history, REACTORS, cluster, decided))
+        kept.append(comparison.end())
+    for cluster in {*_clusters(select, snapshots)}.difference(with_decisions):
+        kept.append(compared(select, REACTORS, cluster, transport, clock))
     for cluster in sorted({*_clusters(select, admissions), *_clusters(select, waits)}):
         found = journals_rederived(
-            partial(_history, select, cluster), cluster=cluster, transport=MemoryTransport(),
-            clock=SystemClock(),
-        )  # fmt: skip
+            partial(_history, select, cluster), cluster=cluster, transport=transport, clock=clock
+        )
         reviews.append(_as_mismatches(found.reviews))
         observed.append(_as_mismatches(found.observed))
         releases.append(_as_mismatches(found.releases))
         passed_over.update(found.passed_over)
-    kept = [
-        compared(select, REACTORS, cluster, MemoryTransport(), SystemClock())
-        for cluster in _clusters(select, snapshots)
-    ]
     snapshotted = Compared(
         sum(one.same for one in kept), tuple(d for one in kept for d in one.differences)
     )
@@ -82,10 +87,17 @@ def _clusters(select: Select, table: sa.Table) -> list[str]:
     return sorted(cluster for (cluster,) in select(sa.select(table.c.cluster).distinct()))
 
 
-def _history(select: Select, cluster: str) -> Iterator[Event]:
-    """All events of a cluster, as they were stored."""
-    for part in archived(select, cluster, None, apart=False):
-        yield from part
+def _history(
+    select: Select,
+    cluster: str,
+    types: Iterable[str] | None = None,
+    see: Callable[[Event], None] = lambda event: None,
+) -> Iterator[Event]:
+    """The events of a cluster, of some ``types`` or all, as they were stored; ``see`` sees each of them, too."""
+    for part in archived(select, cluster, types, apart=False):
+        for event in part:
+            see(event)
+            yield event
 
 
 def _sum(parts: list[Rederived]) -> Rederived:

@@ -40,11 +40,16 @@ class Rederived(msgspec.Struct, frozen=True):
 
 
 def rederive(
-    history: Callable[[], Iterable[Event]], reactors: Sequence[Reactor], cluster: str
+    history: Callable[[], Iterable[Event]],
+    reactors: Sequence[Reactor],
+    cluster: str,
+    decided: Iterable[Event] | None = None,
 ) -> Rederived:
-    """Decide the history of ``cluster`` again. ``history`` gives all its events in order, and is asked twice."""
+    """Decide the history of ``cluster`` again. ``history`` gives all its events in order; ``decided`` are the decisions
+    among them, for which it is asked once more where they are not given.
+    """
     recorded: dict[int, list[tuple[Event, Decision]]] = {}
-    for event in history():
+    for event in decided if decided is not None else history():
         decision = _decision(event)
         if decision is not None and event.cluster == cluster:
             recorded.setdefault(decision.trigger, []).append((event, decision))
@@ -88,12 +93,13 @@ def _compared(said: Sequence[Event], derived: Sequence[Event], trigger: int) -> 
     return found + [Mismatch("missing", id, trigger) for id in ours]
 
 
-_VERBS = {name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Decision)}
+#: The types of decisions.
+VERBS = {name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Decision)}
 
 
 def _decision(event: Event) -> Decision | None:
     """The decision in an event; None for others, and for one that cannot be read: that is parked."""
-    verb = _VERBS.get(event.type)
+    verb = VERBS.get(event.type)
     try:
         return verb.read(event) if verb is not None else None
     except EnvelopeError:

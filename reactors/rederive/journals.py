@@ -11,7 +11,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from itertools import groupby
+from heapq import heappop, heappush
+from itertools import count, groupby
+from operator import itemgetter
 
 import msgspec
 
@@ -26,6 +28,9 @@ from reactors.rederive import observed, reviews
 from reactors.rederive.reader import History, Reader
 from reactors.rederive.releases import Look, Releases, look_of, store
 from reactors.rederive.shape import Checked, Difference
+
+#: Events by which a process may be behind another, and its entries are still compared in the first reading.
+BEHIND = 10_000
 
 _encode = msgspec.json.encode
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
@@ -186,13 +191,18 @@ class _Journal:
 class _Premises:
     """What was read of the cluster for an entry, compared with what was to be read there.
 
-    Several processes have read to different places. What lies behind the reader waits for a second reading, in order.
+    Several processes have read to different places. So an entry waits until the journals were read :data:`BEHIND` events
+    further, and those that wait are compared in the order of what they had read. What was behind even so waits for a second
+    reading, in order.
     """
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
-        self._reader = reader
-        self._first: Reader | None = None
-        self._late: list[tuple[int, Event, Fact]] = []
+        self._new_reader = reader
+        self._reader: Reader | None = None
+        #: A heap, by what was read, and in the order of the journals.
+        self._waiting: list[tuple[int, int, Event, Fact]] = []
+        self._count = count()
+        self._late: list[tuple[int, int, Event, Fact]] = []
         self._untrue: list[Difference] = []
 
     def take(self, event: Event, fact: Fact) -> None:
@@ -201,32 +211,41 @@ class _Premises:
         if basis is None:
             # The answer to the review of a quota reads its journal alone.
             return
-        read = basis.read
-        if self._first is None:
-            self._first = self._reader()
-        if read < self._first.sequence:
-            self._late.append((read, event, fact))
-        else:
-            self._check(self._first, read, event, fact)
+        if basis.read >= event.sequence:
+            # Nobody can have read what was not said yet.
+            self._untrue.append(Difference(event.id, event.sequence, fact, None))
+            return
+        heappush(self._waiting, (basis.read, next(self._count), event, fact))
+        self._compare(event.sequence - BEHIND)
 
     def untrue(self) -> list[Difference]:
         """The entries that rest on something else than was there."""
+        if self._waiting:
+            self._compare(max(self._waiting)[0])
         if self._late:
-            second = self._reader()
-            for late in sorted(self._late, key=lambda one: one[0]):
-                self._check(second, *late)
+            second = self._new_reader()
+            for read, _, event, fact in sorted(self._late, key=itemgetter(0, 1)):
+                self._check(second, read, event, fact)
             self._late = []
         return self._untrue
 
-    def _check(self, reader: Reader, read: int, event: Event, fact: Fact) -> None:
-        # Nobody can have read what was not said yet.
-        is_true = read < event.sequence
-        if is_true:
-            reader.reach(read)
-            if reviews.is_review(fact):
-                is_true = reviews.is_true(event.key, fact, reader.view)
+    def _compare(self, until: int) -> None:
+        """Compare those that had read no further than ``until``."""
+        while self._waiting and self._waiting[0][0] <= until:
+            late = read, _, event, fact = heappop(self._waiting)
+            if self._reader is None:
+                self._reader = self._new_reader()
+            if read < self._reader.sequence:
+                self._late.append(late)
             else:
-                is_true = observed.is_true(fact, reader.view)
+                self._check(self._reader, read, event, fact)
+
+    def _check(self, reader: Reader, read: int, event: Event, fact: Fact) -> None:
+        reader.reach(read)
+        if reviews.is_review(fact):
+            is_true = reviews.is_true(event.key, fact, reader.view)
+        else:
+            is_true = observed.is_true(fact, reader.view)
         if not is_true:
             self._untrue.append(Difference(event.id, event.sequence, fact, None))
 

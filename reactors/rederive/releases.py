@@ -27,6 +27,9 @@ from reactors.rederive.shape import Checked, Difference
 
 Entry = tuple[Event, Fact]
 
+#: Most readers at a time; each holds the state of a cluster.
+READERS = 3
+
 
 class Look(msgspec.Struct, frozen=True):
     """What the decisions of one look at one tree have in common; looks at all trees come one after the other."""
@@ -58,7 +61,7 @@ class Releases:
 
     def __init__(self, reader: Callable[[], Reader]) -> None:
         self._new_reader = reader
-        self._reader: Reader | None = None
+        self._readers: list[Reader] = []
         self._last: Look | None = None
         self._elsewhere = 0
         #: The setting of the newest release.
@@ -68,10 +71,7 @@ class Releases:
 
     def take(self, tree: Tree, look: Look, said: Sequence[Entry]) -> None:
         """The decisions of the next look, on its tree as its journal is before them."""
-        reader = self._reader
-        if reader is None or look.based_on < reader.sequence:
-            # Another process decided, which was behind.
-            reader = self._reader = self._new_reader()
+        reader = self._reader_at(look.based_on)
         for _, fact in said:
             if isinstance(fact, AdmissionDecided):
                 self._mapped_only = fact.basis is not None and fact.basis.mapped_only
@@ -84,6 +84,19 @@ class Releases:
         self._last, self._elsewhere = look, elsewhere + begun
         self._same += len(said) - sum(one.said is not None for one in differences)
         self._found += differences
+
+    def _reader_at(self, sequence: int) -> Reader:
+        """The reader that is the furthest of those that are not behind ``sequence``, or a new one.
+
+        Of two processes that decide in turns one may always be behind the other: each has its own then.
+        """
+        found = [one for one in self._readers if one.sequence <= sequence]
+        if found:
+            return max(found, key=lambda one: one.sequence)
+        if len(self._readers) == READERS:
+            self._readers.remove(min(self._readers, key=lambda one: one.sequence))
+        self._readers.append(self._new_reader())
+        return self._readers[-1]
 
     def end(self) -> Checked:
         """What was found, when all was read."""

@@ -9,11 +9,13 @@ Source: docs/architecture.md (snapshots).
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from bus.clock import Clock
+from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.transport import Transport
 from projections.quota_trees.queries import Select, archived
@@ -40,41 +42,62 @@ class Compared(msgspec.Struct, frozen=True):
     differences: tuple[Difference, ...]
 
 
+class Comparison:
+    """The newest snapshot of each reader of ``cluster``, beside the fold of the history that is given to it."""
+
+    def __init__(
+        self, select: Select, reactors: Sequence[Reactor], cluster: str, transport: Transport, clock: Clock
+    ) -> None:  # fmt: skip
+        def replica() -> Replica:
+            return Replica(reactors, cluster)
+
+        def readers() -> Readers:
+            return Readers(transport, clock, cluster=cluster, source="rederive")
+
+        last = last_archived(select)
+        self._replica, self._readers = (
+            restored(select, replica, last),
+            restored(select, readers, last),
+        )
+        self._folded, self._read = replica(), readers()
+        #: The events behind it say nothing of the snapshots.
+        self.until = max(self._replica.sequence, self._readers.sequence)
+
+    def take(self, event: Event) -> None:
+        """The next event of the history, from the first one on."""
+        if event.sequence <= self._readers.sequence:
+            self._read.journals.take([event])
+            # Nobody works these off here.
+            self._read.view.unmark()
+        if event.sequence <= self._replica.sequence:
+            with suppress(EnvelopeError):
+                # As live readers do: the ledger counts what is parked.
+                self._folded.take(event)
+
+    def end(self) -> Compared:
+        """What was found, when all was taken."""
+        found = []
+        if at := self._replica.sequence:
+            self._folded.sequence = at
+            held, folded = _acting(self._replica), _acting(self._folded)
+            found.append(_compared(self._replica.name, at, held, folded))
+        if at := self._readers.sequence:
+            held, folded = _admission(self._readers), _admission(self._read)
+            found.append(_compared(self._readers.name, at, held, folded))
+        same = sum(not one.parts for one in found)
+        return Compared(same, tuple(one for one in found if one.parts))
+
+
 def compared(
     select: Select, reactors: Sequence[Reactor], cluster: str, transport: Transport, clock: Clock
 ) -> Compared:
-    """The newest snapshot of each reader of ``cluster``, beside the fold of the history up to there."""
-
-    def replica() -> Replica:
-        return Replica(reactors, cluster)
-
-    def readers() -> Readers:
-        return Readers(transport, clock, cluster=cluster, source="rederive")
-
-    until = last_archived(select)
-    acting, admission = restored(select, replica, until), restored(select, readers, until)
-    to = (acting.sequence, admission.sequence)
-    acted, admitted = replica(), readers()
-    for part in archived(select, cluster, None, until=max(to), apart=False) if any(to) else ():
-        for event in part:
-            if event.sequence <= to[0]:
-                try:
-                    acted.take(event)
-                except EnvelopeError:
-                    # As live readers do: the ledger counts what is parked.
-                    continue
-        if known := [event for event in part if event.sequence <= to[1]]:
-            admitted.journals.take(known)
-            # Nobody works these off here.
-            admitted.view.unmark()
-    found = []
-    if to[0]:
-        acted.sequence = to[0]
-        found.append(_compared(acting.name, to[0], _acting(acting), _acting(acted)))
-    if to[1]:
-        found.append(_compared(admission.name, to[1], _admission(admission), _admission(admitted)))
-    same = sum(not one.parts for one in found)
-    return Compared(same, tuple(one for one in found if one.parts))
+    """The newest snapshot of each reader of ``cluster``, beside the fold of the archive up to there."""
+    comparison = Comparison(select, reactors, cluster, transport, clock)
+    if comparison.until:
+        for part in archived(select, cluster, None, until=comparison.until, apart=False):
+            for event in part:
+                comparison.take(event)
+    return comparison.end()
 
 
 def _compared(

@@ -10,6 +10,7 @@ import pytest
 
 from bus.events.admissions import AdmissionsGrouped
 from bus.events.namespaces import NamespaceObserved
+from reactors.rederive import journals
 from tests.reactors.cluster import QUOTA, Cluster, job
 from tests.reactors.rederive.forging import decisions, forge
 
@@ -103,8 +104,12 @@ async def test_answers_of_older_versions_are_counted_and_passed_over(cluster):
     assert 5 == found.passed_over["older"]
 
 
-async def test_processes_that_have_read_to_different_places_are_each_taken_by_theirs(cluster):
-    """The other process has not seen that the namespace went to another quota."""
+@pytest.mark.parametrize(("events", "readings"), [(journals.BEHIND, 2), (0, 3)])
+async def test_processes_that_have_read_to_different_places_are_each_taken_by_theirs(
+    cluster, monkeypatch, events, readings
+):
+    """The other process has not seen that the namespace went to another quota. Only one that is further behind is read for anew."""
+    monkeypatch.setattr(journals, "BEHIND", events)
     await cluster.see_quota("rest", {"limits.cpu": 4000})
     behind = Behind(cluster.transport)
     async with Cluster(behind) as other:
@@ -116,10 +121,19 @@ async def test_processes_that_have_read_to_different_places_are_each_taken_by_th
         await other.review(job("b", 1, "", "shop"), uid="review-of-b")
         behind.may_read.set()
     quotas = {fact.name: fact.quota for _, _, fact in decisions(cluster)}
-    found = cluster.rederived()
+    asked = []
+
+    def history():
+        asked.append(len(asked))
+        return cluster.transport.events
+
+    found = journals.rederive(
+        history, cluster="c1", transport=cluster.transport, clock=cluster.clock
+    )
 
     assert {"a": "rest", "b": "team"} == quotas
     assert (2, ()) == (found.reviews.same, found.reviews.differences)
+    assert readings == len(asked)
 
 
 async def see_shop(cluster, quota, version):
