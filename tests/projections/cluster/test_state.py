@@ -30,7 +30,14 @@ def known(state):
     """All that a state answers with."""
     index = state.index
     groups = (index.owned, index.on_node, index.in_namespace, index.naming)
-    stores = (state._pods, state._workloads, state._nodes, state._quotas, state._classes)
+    stores = (
+        state._pods,
+        state._workloads,
+        state._nodes,
+        state._quotas,
+        state._classes,
+        state._budgets,
+    )
     return (
         [(dict(store.rows), dict(store.gone)) for store in stores],
         dict(state.namespaces),
@@ -41,6 +48,14 @@ def known(state):
             for name, uid in found.items()
         },
     )
+
+
+def every(state):
+    """All rows by uid, but for namespaces."""
+    return (
+        state.pods | state.workloads | state.nodes | state.quotas | state.priority_classes
+        | state.disruption_budgets
+    )  # fmt: skip
 
 
 def scanned(state):
@@ -55,8 +70,7 @@ def scanned(state):
         for ref in named_quotas(row.labels):
             naming.setdefault(ref, set()).add(row.uid)
     names = {}
-    stores = (state.pods, state.workloads, state.nodes, state.quotas, state.priority_classes)
-    for row in (row for rows in stores for row in rows.values()):
+    for row in every(state).values():
         names.setdefault((row.kind, row.namespace, row.name), []).append(row)
     newest = {name: max(rows, key=lambda one: int(one.version)).uid for name, rows in names.items()}
     return [owned, on_node, in_namespace, naming], newest
@@ -106,9 +120,7 @@ def test_changes_say_what_each_event_did(seed):
                 rows[change.uid] = change.after
 
     rows = {uid: row for uid, row in rows.items() if not isinstance(row, Namespace)}
-    assert (
-        rows == state.pods | state.workloads | state.nodes | state.quotas | state.priority_classes
-    )
+    assert rows == every(state)
 
 
 def test_a_deletion_is_certain_whatever_is_seen_later():

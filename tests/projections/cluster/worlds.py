@@ -6,12 +6,14 @@ import msgspec
 
 from bus.events.nodes import NodeVanished
 from bus.events.observations import ObjectsListed
+from bus.events.pods import DisruptionBudgetVanished
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.kube.watch.lists import listed
 from tests import factories as f
 
 NAMES = ("a", "b", "c", "d")
 KINDS = ("Deployment", "ReplicaSet", "Job")
+BUDGET = "PodDisruptionBudget"
 NODES = ("n1", "n2", "n3")
 QUOTAS = ({}, {"biz.group.resource.quota": "q1"}, {"quota.scheduling.koordinator.sh/name": "e1"})
 
@@ -38,7 +40,9 @@ class World:
         does()
 
     def _make(self):
-        kind = self._random.choice(("Pod", "Pod", "Node", "Quota", "Namespace", "Class", *KINDS))
+        kind = self._random.choice(
+            ("Pod", "Pod", "Node", "Quota", "Namespace", "Class", BUDGET, *KINDS)
+        )
         if kind == "Namespace":
             self._see(f"namespace-{self._random.choice(NAMES)}", kind, {})
             return
@@ -87,6 +91,9 @@ class World:
             name = fields["name"]
             body = PriorityClassObserved(uid=uid, name=name, resource_version=str(version), value=1)
             return _said(body, uid, version, at)
+        if kind == BUDGET:
+            allowed = self._random.randint(0, 2)
+            return f.disruption_budget_observed(fields["name"], version, at, uid=uid, allowed=allowed)  # fmt: skip
         return f.workload_observed(uid, version, at, kind=kind, **fields)
 
     def _delete(self):
@@ -111,11 +118,14 @@ class World:
         if kind == "Class":
             body = PriorityClassVanished(uid=uid, name=name, resource_version=str(version))
             return _said(body, uid, version, at)
+        if kind == BUDGET:
+            body = DisruptionBudgetVanished(uid=uid, namespace="ns", name=name, resource_version=str(version))  # fmt: skip
+            return _said(body, uid, version, at)
         return f.workload_vanished(uid, version, at, kind=kind, name=name)
 
     def _list(self):
         """A complete list, of which some omit what exists."""
-        kind = self._random.choice(("Pod", "Quota", *KINDS))
+        kind = self._random.choice(("Pod", "Quota", BUDGET, *KINDS))
         omits = self._random.random() < 0.3
         uids = [
             uid
