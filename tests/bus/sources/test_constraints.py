@@ -163,3 +163,14 @@ def test_a_node_says_its_largest_images():
     assert said == f"{image_key('b:1')}=7"
     assert len(most) <= LARGEST_IMAGES
     assert most.startswith((f"{image_key(f'a:{10**9 + 299}')}=", f"{image_key(f'a@sha256:{10**9 + 299:064}')}="))  # fmt: skip
+
+
+def test_images_cost_what_the_page_says():
+    """docs/scheduling.md: 38 bytes for the one image of a waiting pod, 2 KB for 50 images with two names each on a node."""
+    names = [[f"a:{number}", f"a@sha256:{number:064}"] for number in range(50)]
+    listed = [{"names": one, "sizeBytes": 8_000_000_000} for one in names]
+    _, without = fact_of()
+    _, told = fact_of(containers=[{"name": "c", "image": "r.io/a:1"}])
+
+    assert len(told.body) - len(without.body) == 38
+    assert 1_900 < len(node(images=listed).images) < 2_048
