@@ -157,6 +157,17 @@ def test_why_tells_where_a_waiting_pod_would_go(capsys, tmp_path, pod, expected)
     assert part in found["numbers"]
 
 
+def test_why_tells_who_would_have_to_go(capsys, tmp_path):
+    filling = [f.pod_observed(f"low{n}", 20 + n, node="b", cpu="1") for n in range(4)]
+    terms = msgspec.Raw(msgspec.json.encode({"schedulerName": "bursar"}))
+    asks = f.pod_observed("p", 30, node=None, cpu="4", priority=5, constraints=terms)
+    data = make_ledger(tmp_path, [*EVENTS, *filling, asks])
+    assert bursar("why", "ns/p", "--cluster", "c", "--data", data, "-o", "json") == 0
+    (found,) = json.loads(capsys.readouterr().out)
+
+    assert found["numbers"].endswith("; or evict ns/held (node a)")
+
+
 def test_why_says_nothing_of_placing_pods_of_other_schedulers(tmp_path, capsys):
     data = make_ledger(tmp_path, [*EVENTS, f.pod_observed("p", 10, node=None)])
 

@@ -8,12 +8,15 @@ from typing import Any
 from bus.clock import format_stamp
 from deploy.queries.scheduling import cluster_state, explained_pods
 from projections.quota_trees.queries import Select
+from reactors.scheduling.contract import Preemption
 from reactors.scheduling.explaining import Explanation
 
 #: The schedulerName that pods of Bursar have.
 SCHEDULER = "bursar"
 #: Nodes that are named with their scores.
 NODES = 3
+#: Less important pods that are named which would have to go.
+VICTIMS = 3
 
 
 def steps(
@@ -34,4 +37,12 @@ def _numbers(found: Explanation) -> str:
     parts = [f"{one.node} scores {one.score}" for one in found.top[:NODES]]
     parts += [f"{plugin} refuses {nodes}" for plugin, nodes in found.refused_nodes.items()]
     text = f"{found.feasible} of {found.nodes} nodes fit: {', '.join(parts)}"
-    return "; or ".join([text, *found.changes]) if parts else text.removesuffix(": ")
+    changes = [*found.changes, *_evicting(found.preemption)]
+    return "; or ".join([text, *changes]) if parts else text.removesuffix(": ")
+
+
+def _evicting(found: Preemption | None) -> Iterator[str]:
+    if found is not None and found.node:
+        names = [f"{one.namespace}/{one.name}" for one in found.victims]
+        more = f" and {len(names) - VICTIMS} more" if len(names) > VICTIMS else ""
+        yield f"evict {', '.join(names[:VICTIMS])}{more} (node {found.node})"
