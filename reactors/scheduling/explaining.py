@@ -85,8 +85,10 @@ def _counted(
         together = refused_by(refused, count)
         if together is None or not (together & left).any():
             continue
-        reasons = {one.reason: int((one.nodes & left).sum()) for one in refused}
-        found.setdefault(name, {}).update({why: many for why, many in reasons.items() if many})
+        reasons = found.setdefault(name, {})
+        for one in refused:
+            if many := int((one.nodes & left).sum()):
+                reasons[one.reason] = reasons.get(one.reason, 0) + many
         nodes[name] = nodes.get(name, 0) + int((together & left).sum())
         left &= ~together
     return found, nodes

@@ -12,7 +12,7 @@ from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from reactors.scheduling.plugins.pod_affinity import FAR, InterPodAffinity
 from reactors.scheduling.plugins.taint_toleration import UNKNOWN, TaintToleration
-from reactors.scheduling.plugins.topology_spread import PodTopologySpread
+from reactors.scheduling.plugins.topology_spread import NO_LABEL, PodTopologySpread
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling import term_oracle as plainly
 from tests.reactors.scheduling.terms import HOST, constrained, constrained_world, placed
@@ -146,6 +146,16 @@ def test_of_two_pods_that_do_not_want_each_other_near_only_the_own_term_counts()
     cycle = world.cycle(**constrained({"affinity": apart}))
 
     assert reasons(InterPodAffinity(), cycle) == {"a": {FAR}}
+
+
+def test_nodes_of_one_reason_by_several_constraints_are_counted_together():
+    hard = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {}}
+    spreads = [{**hard, "topologyKey": key} for key in ("rack", "disk")]
+    world = World().node("a", labels={"rack": "1"}).node("b", labels={"disk": "1"})
+    pod = world.pod("p", **constrained({"topologySpreadConstraints": spreads}))
+    found = explained(Framework(default_profile("bursar"), world.columns), pod, 1)
+
+    assert found.refused == {"PodTopologySpread": {NO_LABEL: 2}}
 
 
 def test_who_tolerates_a_cordon_may_go_there():
