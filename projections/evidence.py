@@ -34,6 +34,7 @@ from bus.events.pods import (
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections.engine.codec import Codec
@@ -60,6 +61,8 @@ _KINDS: dict[type[Fact], str] = {
     WorkloadVanished: "workloads",
     QuotaObserved: "quotas",
     QuotaVanished: "quotas",
+    ScvObserved: "scvs",
+    ScvVanished: "scvs",
     ObjectsListed: OTHERS,
     NotebookSampled: NOTEBOOKS,
 }

@@ -15,6 +15,7 @@ from bus.events import (
     priorities,
     queues,
     quotas,
+    scvs,
     workloads,
 )
 from bus.events.vocabulary import Fact, vocabulary
@@ -40,6 +41,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     priorities.PriorityClassVanished,
     pods.DisruptionBudgetObserved,
     pods.DisruptionBudgetVanished,
+    scvs.ScvObserved,
+    scvs.ScvVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

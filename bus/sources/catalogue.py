@@ -10,7 +10,16 @@ from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
-from bus.sources import disruptions, namespaces, nodes, pods, priorities, quotas, workloads
+from bus.sources import (
+    disruptions,
+    namespaces,
+    nodes,
+    pods,
+    priorities,
+    quotas,
+    scvs,
+    workloads,
+)
 
 PODS = Source(
     "pods",
@@ -66,6 +75,8 @@ BUSINESS_QUOTAS = _quotas(PLURAL, PATH, KIND)
 ELASTIC_QUOTAS = _quotas(
     "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
+#: The cards of nodes as Yoda's daemon measures them.
+SCVS = Source("scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, is_optional=True)
 
 SOURCES = (
     PODS,
@@ -76,4 +87,5 @@ SOURCES = (
     *WORKLOADS.values(),
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
+    SCVS,
 )

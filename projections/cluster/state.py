@@ -30,6 +30,7 @@ from bus.events.pods import (
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
@@ -46,13 +47,15 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
+from projections.cluster.scvs import Scv, scv
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
 DEPTH = 8
 
-_NODE, _CLASS, _BUDGET = Node.kind, PriorityClass.kind, DisruptionBudget.kind
+_NODE, _CLASS = Node.kind, PriorityClass.kind
+_BUDGET, _SCV = DisruptionBudget.kind, Scv.kind
 
 
 class SavedCluster(msgspec.Struct):
@@ -64,6 +67,7 @@ class SavedCluster(msgspec.Struct):
     _quotas: SavedStore[Quota]
     _classes: SavedStore[PriorityClass]
     _budgets: SavedStore[DisruptionBudget]
+    _scvs: SavedStore[Scv]
     namespaces: dict[str, Namespace]
 
 
@@ -77,7 +81,7 @@ class ClusterState(Part):
     derived = frozenset(
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
-            "disruption_budgets", "_assumed",
+            "disruption_budgets", "scvs", "_assumed",
         }
     )  # fmt: skip
 
@@ -95,9 +99,10 @@ class ClusterState(Part):
         self._quotas: ObjectStore[Quota] = ObjectStore(self._changes)
         self._classes: ObjectStore[PriorityClass] = ObjectStore(self._changes)
         self._budgets: ObjectStore[DisruptionBudget] = ObjectStore(self._changes)
+        self._scvs: ObjectStore[Scv] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
-            POD: self._pods, _NODE: self._nodes, _CLASS: self._classes,
-            _BUDGET: self._budgets, BUSINESS: self._quotas, ELASTIC: self._quotas,
+            POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
+            _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas,
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -106,6 +111,7 @@ class ClusterState(Part):
         self.quotas = self._quotas.rows
         self.priority_classes = self._classes.rows
         self.disruption_budgets = self._budgets.rows
+        self.scvs = self._scvs.rows
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -137,6 +143,7 @@ class ClusterState(Part):
             self._quotas,
             self._classes,
             self._budgets,
+            self._scvs,
         )
         for store in stores:
             for row in store.rows.values():
@@ -201,6 +208,13 @@ class ClusterState(Part):
     def _budget_gone(self, fact: DisruptionBudgetVanished, time_us: int) -> None:
         self._budgets.vanished(_BUDGET, fact.uid, fact.namespace, fact.name, time_us)
 
+    def _scv(self, fact: ScvObserved, time_us: int) -> None:
+        make = partial(scv, fact, time_us)
+        self._scvs.observed(_SCV, fact.uid, fact.resource_version, time_us, make)
+
+    def _scv_gone(self, fact: ScvVanished, time_us: int) -> None:
+        self._scvs.vanished(_SCV, fact.uid, "", fact.name, time_us)
+
     def _store(self, kind: str) -> ObjectStore[Any]:
         return self._stores.get(kind, self._workloads)
 
@@ -234,6 +248,10 @@ class ClusterState(Part):
         """Every priority class, of two of one name the newer one."""
         classes = self.priority_classes.values()
         return [one for one in classes if self.named(_CLASS, "", one.name) == one.uid]
+
+    def current_scvs(self) -> list[Scv]:
+        """Every Scv object, of two of one name the newer one."""
+        return [one for one in self.scvs.values() if self.named(_SCV, "", one.name) == one.uid]
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """A priority class by its name; None for none."""
@@ -276,6 +294,8 @@ _FOLDS: dict[type[Fact], _Fold] = {
     PriorityClassVanished: ClusterState._class_gone,
     DisruptionBudgetObserved: ClusterState._budget,
     DisruptionBudgetVanished: ClusterState._budget_gone,
+    ScvObserved: ClusterState._scv,
+    ScvVanished: ClusterState._scv_gone,
 }
 
 ClusterState.reads = tuple(_FOLDS)

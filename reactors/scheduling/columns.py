@@ -15,6 +15,7 @@ import numpy as np
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.rows import Node
+from projections.cluster.scvs import Scv
 from reactors.scheduling import cards
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.crowds import Crowds
@@ -32,6 +33,7 @@ from reactors.scheduling.node_columns import (
     Rows,
     SmallInts,
 )
+from reactors.scheduling.scvs import Cards, cards_of
 
 __all__ = [
     "ALL",
@@ -78,6 +80,7 @@ class Columns(NodeColumns):
         #: How many pods on nodes have each priority.
         self.priorities: dict[int, int] = {}
         self._on: dict[str, Placed] = {}
+        self._scvs: Cards | None = None
         #: By row: uids of its pods.
         self._here: list[set[str]] = []
         #: Pods that were placed here ahead of the history, by uid.
@@ -100,6 +103,7 @@ class Columns(NodeColumns):
 
     def _lay_out(self) -> None:
         """Give every node its row; what is known of nodes that stay moves with them."""
+        self._scvs = None
         nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
         stays = {one.uid for one in nodes}
         for row, node in enumerate(self.nodes):
@@ -122,6 +126,13 @@ class Columns(NodeColumns):
         for placed in self._ahead.values():
             if placed.node in names:
                 self._add(placed)
+
+    @property
+    def scvs(self) -> Cards:
+        """The cards that Scv objects show."""
+        if self._scvs is None:
+            self._scvs = cards_of(self._cluster.current_scvs(), self.row_of)
+        return self._scvs
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Labels of a namespace, with the one that has its name."""
@@ -168,6 +179,8 @@ class Columns(NodeColumns):
                 if found is not None or change.after is None:
                     self._ahead.pop(change.uid, None)
                 self._replace(change.uid, found or self._ahead.get(change.uid))
+            elif change.kind == Scv.kind:
+                self._scvs = None
             elif change.kind == Node.kind:
                 after = change.after
                 row = self.row_of.get(after.name) if isinstance(after, Node) else None

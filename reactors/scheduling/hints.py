@@ -7,6 +7,7 @@ from enum import Enum
 
 from projections.cluster import Change, Pod
 from projections.cluster.rows import Node
+from projections.cluster.scvs import Scv
 
 
 class Hint(Enum):
@@ -26,6 +27,9 @@ def hints_of(change: Change) -> Iterator[Hint]:
     if isinstance(after, Node):
         if not isinstance(before, Node) or _offer(before) != _offer(after):
             yield Hint.NODE
+        return
+    if isinstance(after, Scv):
+        yield Hint.NODE
         return
     held = before if isinstance(before, Pod) and _holds(before) else None
     holds = after if isinstance(after, Pod) and _holds(after) else None

@@ -108,14 +108,14 @@ def _containers(random):
     found = {"containers": containers, "initContainers": first}
     if random.random() < 0.15:
         found["runtimeClassName"] = HEAVY
-    if random.random() < 0.1:
-        image = {"reference": f"docker.io/{random.choice(NAMES)}"}
-        found["volumes"] = [{"name": "model", "image": image}]
-    if random.random() < 0.1:
-        # No less than all of its containers together.
+    elif random.random() < 0.1:
+        # No less than all of its containers together. Not with an overhead: docs/scheduling.md, departures.
         found["resources"] = {"requests": {"cpu": random.choice(("5", "6"))}}
         if random.random() < 0.5:
             found["resources"]["requests"]["memory"] = "13Gi"
+    if random.random() < 0.1:
+        image = {"reference": f"docker.io/{random.choice(NAMES)}"}
+        found["volumes"] = [{"name": "model", "image": image}]
     return found
 
 

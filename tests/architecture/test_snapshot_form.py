@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "19b5cd30037710b0",
-    "versions": "879bdf8f9fefd751",
-    "reactors": "2e49dd927c71e90a",
-    "admission": "00224fa0d67f5a1e",
+    "versions": "ad988f1105af1218",
+    "reactors": "fbfeb1eeec119b7e",
+    "admission": "5ae240865b88b014",
 }
 
 ADVICE = """

@@ -19,6 +19,7 @@ from tests.cases import (
     openb_ledger,
     openb_small_bind,
     pod_accounting,
+    yoda_score,
 )
 from tests.cases.files import FILES, FOLDER, HERE
 from tests.thorough import tries
@@ -31,6 +32,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
     "culling": culling.check,
     "openb_small_bind": openb_small_bind.check,
+    "yoda_score": yoda_score.check,
 }
 CHECKS |= elastic.CHECKS
 RUNNERS = {"pod_accounting", "openb_ledger", "openb_fgd_bench", *CHECKS}

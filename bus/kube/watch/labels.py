@@ -98,6 +98,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
         "batch.kubernetes.io/",
         "bursar.io/",
         "kueue.x-k8s.io/",
+        "scv/",  # Yoda
         "topology.kubernetes.io/",
         "training.kubeflow.org/",
     )

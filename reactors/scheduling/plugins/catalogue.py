@@ -17,9 +17,11 @@ from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
 from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
 from reactors.scheduling.plugins.taint_toleration import TaintToleration
 from reactors.scheduling.plugins.topology_spread import PodTopologySpread
+from reactors.scheduling.plugins.yoda import Yoda
+from reactors.scheduling.plugins.yoda_sort import YodaSort
 from reactors.scheduling.profiles import Enabled, Profile
 
-#: In the order in which a profile asks them, with the weight of their scores.
+#: In the order in which a profile asks them, with the weight of their scores; 0 = only where a profile names it.
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (KnownTerms, 1),
     (SchedulingGates, 1),
@@ -35,9 +37,11 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (DefaultPreemption, 1),
     (NodeResourcesBalancedAllocation, 1),
     (ImageLocality, 1),
+    (Yoda, 0),
+    (YodaSort, 0),
 )
 
 
 def default_profile(name: str) -> Profile:
     """Every plugin as it is by default."""
-    return Profile(name, tuple(Enabled(plugin(), weight) for plugin, weight in PLUGINS))
+    return Profile(name, tuple(Enabled(plugin(), weight) for plugin, weight in PLUGINS if weight))

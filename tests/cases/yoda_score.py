@@ -1,0 +1,183 @@
+"""Runs `yoda_score` cases: Yoda's filter and score over facts, and rules of the framework with plugins of the cases' own."""
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+import pytest
+
+from bus.kube.watch.labels import LabelPolicy
+from bus.sources import scvs
+from reactors.scheduling.contract import scaled
+from reactors.scheduling.framework import Framework, ScoreRangeError
+from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.plugins.yoda import NoMemoryError, Yoda
+from reactors.scheduling.plugins.yoda_sort import YodaSort
+from reactors.scheduling.profiles import Enabled, Profile
+from tests.bus.sources.records import record
+from tests.reactors.scheduling.worlds import World
+
+FORMULAS = {"as_written": "documented", "clock_fixed": "corrected"}
+CARD = {
+    "health": "health", "free_memory": "freeMemory", "total_memory": "totalMemory", "clock": "clock",
+    "core": "core", "bandwidth": "bandwidth", "power": "power",
+}  # fmt: skip
+
+
+def check(case):
+    """The rule of the case gives what it says."""
+    RULES[case["rule"]](case["given"], case["expect"])
+
+
+def _filter_and_score(given, expect):
+    for mode, formula in FORMULAS.items():
+        world = _world(given["nodes"])
+        cycle = world.cycle(labels=given["labels"])
+
+        assert _scored(Yoda(formula), cycle, given) == expect[mode], mode
+
+
+def _world(nodes):
+    world = World()
+    for one in nodes:
+        world.node(one["name"])
+        if one["has_metrics"]:
+            cards = [{CARD[key]: value for key, value in card.items()} for card in one["cards"]]
+            status = {
+                "cardList": cards, "cardNumber": one["card_number"],
+                "totalMemorySum": one["total_memory_sum"], "freeMemorySum": one["free_memory_sum"],
+            }  # fmt: skip
+            metadata = {"name": one["name"], "uid": f"scv-{one['name']}", "resourceVersion": "1"}
+            found = record({"metadata": metadata, "status": status})
+            world.see(scvs.translate(found, LabelPolicy()))
+        for number, labels in enumerate(one["pods"]):
+            world.pod(f"{one['name']}-{number}", one["name"], labels=labels)
+    return world
+
+
+def _scored(plugin, cycle, given):
+    """What a case tells of one formula."""
+    names = cycle.columns.names
+    refused = np.zeros(len(names), np.bool_)
+    for one in plugin.filter(cycle, slice(None)):
+        refused |= one.nodes
+    rows = np.flatnonzero(~refused)
+    error = {}
+    try:
+        plugin.pre_score(cycle, rows)
+    except NoMemoryError:
+        error = {"error": "integer divide by zero"}
+    parts = cycle.data[plugin.name]
+    totals = {one["name"]: one["total_memory_sum"] for one in given["nodes"]}
+    raw, nodes = plugin.score(cycle, rows), {}
+    for at, row in enumerate(rows):
+        said = {
+            "cards": int(parts.cards[at]), "allocate": int(parts.allocate[at]),
+            "actual": int(parts.actual[at]), "raw": int(raw[at]),
+        }  # fmt: skip
+        nodes[names[row]] = said if totals[names[row]] else error
+    normal, best = {}, []
+    if not error and rows.size:
+        scores = plugin.normalize(cycle, raw)
+        normal = {names[row]: int(score) for row, score in zip(rows, scores, strict=True)}
+        best = [name for name, score in normal.items() if score == max(normal.values())]
+    order = [one["name"] for one in given["nodes"]]
+    return {
+        "maxima": msgspec.structs.asdict(parts.largest),
+        "feasible": {name: not bad for name, bad in zip(names, refused.tolist(), strict=True)},
+        "nodes": nodes, "normalized": normal, "best": sorted(best, key=order.index), **error,
+    }  # fmt: skip
+
+
+def _queue_order(given, expect):
+    world = World()
+    pods = [world.pod(f"p{n}", labels=one["labels"]) for n, one in enumerate(given["pods"])]
+    # When they came is left out of the cases.
+    priorities = [-YodaSort().sort_key(pod, 0)[0] for pod in pods]
+
+    assert {
+        "priority": priorities,
+        "less": [[one > other for other in priorities] for one in priorities],
+    } == expect
+
+
+class Told(msgspec.Struct, frozen=True):
+    """Scores what it is told to."""
+
+    is_local: ClassVar[bool] = False
+    name: str
+    normal: str | None
+    scores: dict[str, int]
+
+    def score(self, cycle, rows):
+        return np.array([self.scores[name] for name in cycle.columns.names])[rows]
+
+    def normalize(self, cycle, scores):
+        return scaled(scores, is_reversed=self.normal == "max_reverse") if self.normal else scores
+
+
+class Reserving(msgspec.Struct, frozen=True):
+    """Reserves, or says why not."""
+
+    is_local: ClassVar[bool] = True
+    name: str
+    status: str
+    calls: list[str]
+
+    def reserve(self, cycle, row):
+        self.calls.append(f"reserve {self.name}")
+        return "" if self.status == "Success" else self.status
+
+    def unreserve(self, cycle):
+        self.calls.append(f"unreserve {self.name}")
+
+
+def _framework(world, plugins):
+    enabled = [Enabled(one, weight) for one, weight in plugins]
+    return Framework(Profile("case", (Enabled(PrioritySort()), *enabled)), world.columns)
+
+
+def _score_total(given, expect):
+    world = World()
+    for name in given["plugins"][0]["scores"]:
+        world.node(name)
+    # kube-scheduler reads a weight of 0 as one that is not said.
+    told = [
+        (Told(one["name"], one["normalize"], one["scores"]), one["weight"] or 1)
+        for one in given["plugins"]
+    ]
+    run = _framework(world, told)
+    if expect.get("error"):
+        with pytest.raises(ScoreRangeError):
+            run.choose(world.cycle(), 1)
+        return
+    found, names = run.choose(world.cycle(), 1), world.columns.names
+    total = dict(zip(names, found.totals.tolist(), strict=True))
+
+    assert {
+        "weighted": {
+            plugin: dict(zip(names, scores.tolist(), strict=True))
+            for plugin, scores in found.scores.items()
+        },
+        "total": total,
+        "best": sorted(name for name in names if total[name] == max(total.values())),
+    } == expect
+
+
+def _reserve(given, expect):
+    world, calls = World().node("a"), []
+    plugins = [(Reserving(one["name"], one["returns"], calls), 1) for one in given["plugins"]]
+    run, cycle = _framework(world, plugins), world.cycle()
+    status = run.reserve(cycle, 0)
+    if status:
+        run.unreserve(cycle)
+
+    assert {"status": status or "Success", "calls": calls} == expect
+
+
+RULES = {
+    "filter_and_score": _filter_and_score,
+    "queue_order": _queue_order,
+    "score_total": _score_total,
+    "reserve": _reserve,
+}
