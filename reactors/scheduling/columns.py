@@ -67,6 +67,14 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
     cards: tuple[int, ...] = ()
 
 
+class _Request(msgspec.Struct, frozen=True, gc=False):
+    """What a demand requests, as (column, amount), and by name what no node offers."""
+
+    demand: dict[str, int]
+    amounts: list[tuple[int, int]]
+    not_offered: dict[str, int]
+
+
 class Columns(NodeColumns):
     """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing."""
 
@@ -85,8 +93,8 @@ class Columns(NodeColumns):
         self._here: list[set[str]] = []
         #: Pods that were placed here ahead of the history, by uid.
         self._ahead: dict[str, Placed] = {}
-        #: By the id of pods' demands, which many share: the demand, and its (column, amount).
-        self._amounts: dict[int, tuple[dict[str, int], list[tuple[int, int]]]] = {}
+        #: By the id of pods' demands, which many share.
+        self._requests: dict[int, _Request] = {}
         #: Who arrives, counted from when somebody learns of it.
         self.arrivals: Arrivals | None = None
         self._lay_out()
@@ -113,6 +121,7 @@ class Columns(NodeColumns):
         old = {one.uid: row for row, one in enumerate(self.nodes)}
         rows = [old.get(one.uid, -1) for one in nodes]
         self._move(nodes, rows)
+        self._requests.clear()
         self.crowds.move({row: at for at, row in enumerate(rows) if row >= 0})
         self.ports = [self.ports[row] if row >= 0 else {} for row in rows]
         self._here = [self._here[row] if row >= 0 else set() for row in rows]
@@ -145,26 +154,44 @@ class Columns(NodeColumns):
 
     def request(self, pod: Pod) -> Ints:
         """What a pod requests, one amount for each column."""
-        amounts = self._requested(pod)
         request = np.zeros(self.free.shape[1], np.int64)
-        for at, amount in amounts:
+        for at, amount in self._requested(pod).amounts:
             request[at] = amount
         return request
 
-    def _requested(self, pod: Pod) -> list[tuple[int, int]]:
+    def not_offered(self, pod: Pod) -> dict[str, int]:
+        """What a pod requests and no node offers, which therefore has no column: tenants may name anything."""
+        return self._requested(pod).not_offered
+
+    def _requested(self, pod: Pod) -> _Request:
         demand = pod.demand
-        known = self._amounts.get(id(demand))
-        if known is not None and known[0] is demand:
-            return known[1]
-        found = [
-            (self.column(name.removeprefix(_REQUESTS)), min(amount, MOST))
-            for name, amount in demand.items()
-            if name.startswith(_REQUESTS)
-        ]
-        if len(self._amounts) >= KNOWN_DEMANDS:
-            self._amounts.clear()
-        self._amounts[id(demand)] = (demand, found)
+        known = self._requests.get(id(demand))
+        if known is not None and known.demand is demand:
+            return known
+        found = _Request(demand, [], {})
+        for key, amount in demand.items():
+            if key.startswith(_REQUESTS):
+                name = key.removeprefix(_REQUESTS)
+                at = self.resources.get(name)
+                if at is not None:
+                    found.amounts.append((at, min(amount, MOST)))
+                elif amount:
+                    found.not_offered[name] = min(amount, MOST)
+        if len(self._requests) >= KNOWN_DEMANDS:
+            self._requests.clear()
+        self._requests[id(demand)] = found
         return found
+
+    def column(self, resource: str) -> int:
+        """The column of a resource; of a new one that which pods on nodes have of it already."""
+        is_new = resource not in self.resources
+        at = super().column(resource)
+        if is_new:
+            self._requests.clear()
+            for placed in self._on.values():
+                amount = placed.pod.demand.get(_REQUESTS + resource, 0)
+                self.free[self.row_of[placed.node], at] -= min(amount, MOST)
+        return at
 
     def follow(self, changes: Iterable[Change]) -> None:
         """The cluster's state changed: what its last event changed."""
@@ -190,7 +217,7 @@ class Columns(NodeColumns):
                 self.version += 1
                 self.nodes[row] = after
                 self._describe(row)
-        if stale:
+        if stale or self._is_bloated:
             self._lay_out()
 
     def place(self, pod: Pod, node: str, on: tuple[int, ...] = ()) -> None:
@@ -235,7 +262,7 @@ class Columns(NodeColumns):
 
     def _count(self, placed: Placed, sign: int) -> None:
         row, pod = self.row_of[placed.node], placed.pod
-        for at, amount in self._requested(pod):
+        for at, amount in self._requested(pod).amounts:
             self.free[row, at] -= sign * amount
             if at <= MEMORY:
                 self.nonzero[row, at] += sign * amount

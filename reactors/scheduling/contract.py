@@ -64,7 +64,6 @@ class Cycle:
 
     def __init__(self, pod: Pod, columns: Columns) -> None:
         self.pod = pod
-        # May add columns, so it comes before anybody looks at their shape.
         self.request: Ints = columns.request(pod)
         self.columns = columns
         #: By plugin.

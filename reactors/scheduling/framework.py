@@ -237,7 +237,7 @@ class Framework:
 
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
         """Weighted scores of the nodes that fit, by plugin."""
-        found = {}
+        found, before = {}, dict(cycle.data)
         for plugin in self._scorers:
             pre_score = self._pre_scores.get(plugin.name)
             if pre_score is not None:
@@ -253,6 +253,8 @@ class Framework:
             if scores.min() < LOWEST or scores.max() > HIGHEST:
                 raise ScoreRangeError(plugin=plugin.name)
             found[plugin.name] = scores * self._weights[plugin.name]
+        # What scores noted has a number for each node: who is assumed to have a node does not carry it along.
+        cycle.data = before
         return found
 
     def refusals(self, cycle: Cycle) -> list[tuple[Filter, Sequence[Refused]]]:

@@ -29,6 +29,9 @@ CPU, MEMORY, STORAGE = 0, 1, 2
 BASIC = ("cpu", "memory", "ephemeral-storage")
 #: Column of ``kinds`` for pods with shares, and the most cards of one pod that have a column of their own.
 SHARE, MOST_TOLD = 0, cards.WIDTH
+#: Resources, labels, texts and sets of taints that may be kept though no node says them any more, of each as many as are
+#: said and these.
+SPARE = 256
 #: Pods that a node takes where its allocatable names no number.
 UNBOUNDED_PODS = 2**31 - 1
 
@@ -88,6 +91,7 @@ class NodeColumns:
         #: Sizes of images that pods asked for.
         self.images = ImageSizes()
         self._labels: dict[str, SmallInts] = {}
+        self._forget_at = SPARE
         self._holding: list[dict[str, cards.Holding]] = []
 
     def _move(self, nodes: list[Node], rows: Sequence[int]) -> None:
@@ -99,24 +103,53 @@ class NodeColumns:
         self._labels = {key: _moved(one, rows, 0) for key, one in self._labels.items()}
         self._holding = [self._holding[row] if row >= 0 else {} for row in rows]
         self.nodes = nodes
+        if self._is_bloated:
+            self._forget()
         self.images.forget()
         self.names = [one.name for one in nodes]
         self.row_of = {name: row for row, name in enumerate(self.names)}
+
+    @property
+    def _is_bloated(self) -> bool:
+        """Whether more is kept than nodes say."""
+        named = (self.resources, self._labels, self.texts, self.taints)
+        return sum(len(one) for one in named) > self._forget_at
+
+    def _forget(self) -> None:
+        """Keep what nodes say, and no other resource, label, text or set of taints: their numbers change."""
+        self._labels = {key: one for key, one in self._labels.items() if one.any()}
+        texts = {number: text for text, number in self.texts.items()}
+        live = np.unique(np.concatenate((self.model, *self._labels.values())))
+        numbers, live = np.zeros(len(texts) + 1, np.int32), live[live > 0]
+        numbers[live] = np.arange(1, live.size + 1)
+        self.texts = {texts[old]: new for new, old in enumerate(live.tolist(), 1)}
+        self._labels = {key: numbers[one] for key, one in self._labels.items()}
+        self.model = numbers[self.model]
+        sets = np.union1d(self.taint_set, (0,))
+        self.taint_set = np.searchsorted(sets, self.taint_set).astype(np.int32)
+        self.taints = [self.taints[one] for one in sets.tolist()]
+        self._taint_sets = {one: at for at, one in enumerate(self.taints)}
+        offered = {name for one in self.nodes for name in one.allocatable}
+        names = [name for at, name in enumerate(self.resources) if at <= STORAGE or name in offered]
+        order = [self.resources[name] for name in names]
+        self.resources = {name: at for at, name in enumerate(names)}
+        self.allocatable, self.free = self.allocatable[:, order], self.free[:, order]
+        named = (self.resources, self._labels, self.texts, self.taints)
+        self._forget_at = 2 * sum(len(one) for one in named) + SPARE
 
     def _describe(self, row: int) -> None:
         """Write what a node says of itself."""
         self.described += 1
         node = self.nodes[row]
         amounts = amounts_of(node.allocatable)
-        used = self.allocatable[row] - self.free[row]
         self.most_pods[row] = min(amounts.pop("pods", UNBOUNDED_PODS), UNBOUNDED_PODS)
         # Growing makes new matrices, so the columns come first.
         columns = {self.column(name): min(amount, MOST - 1) for name, amount in amounts.items()}
+        used = self.allocatable[row] - self.free[row]
         self.allocatable[row] = 0
         for at, amount in columns.items():
             self.allocatable[row, at] = amount
-        self.free[row] = self.allocatable[row]
-        self.free[row, : len(used)] -= used
+        self.free[row] = self.allocatable[row] - used
         self.unschedulable[row] = node.unschedulable
         for column in self._labels.values():
             column[row] = 0
@@ -135,7 +168,7 @@ class NodeColumns:
         self._touch(row)
 
     def column(self, resource: str) -> int:
-        """The column of a resource; a new one is 0 on every node."""
+        """The column of a resource that a node offers; a new one is 0 on every node."""
         at = self.resources.get(resource)
         if at is None:
             at = self.resources[resource] = len(self.resources)

@@ -85,8 +85,10 @@ class InterPodAffinity(msgspec.Struct, frozen=True):
             if (cycle.columns.label(key)[at] != 0).any():
                 said = True
                 totals += weight * cycle.columns.per_domain(key, at, amounts)
+        if not said:
+            return SKIP
         cycle.data[self.name] = totals
-        return None if said else SKIP
+        return None
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """The sum of the weights; may be negative."""

@@ -64,6 +64,11 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
             if lacking.any():
                 never = columns.allocatable[rows, at] < amount
                 refused.append(Refused(f"Insufficient {name}", lacking, never))
+        everywhere = np.ones(full.size, np.bool_)
+        refused += [
+            Refused(f"Insufficient {name}", everywhere, everywhere)
+            for name in self._not_offered(cycle)
+        ]
         return refused
 
     def distance(self, cycle: Cycle) -> Ints:
@@ -75,7 +80,7 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
             if amount and name not in self.ignored:
                 left = np.maximum(columns.free[:, at], 0)
                 lacking += np.maximum(amount - left, 0) // -(-amount // ONE_CHANGE)
-        return lacking
+        return lacking + ONE_CHANGE * len(self._not_offered(cycle))
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Request what the node has left, or wait for what it lacks."""
@@ -88,7 +93,15 @@ class NodeResourcesFit(msgspec.Struct, frozen=True):
                 asked = resource_text(name, amount)
                 less = f"request {resource_text(name, free)} of {name}, not {asked}"
                 changes.append(less if free > 0 else f"free {asked} of {name}")
+        changes += [
+            f"free {resource_text(name, amount)} of {name}"
+            for name, amount in self._not_offered(cycle).items()
+        ]
         return " and ".join(changes)
+
+    def _not_offered(self, cycle: Cycle) -> dict[str, int]:
+        found = cycle.columns.not_offered(cycle.pod)
+        return {name: amount for name, amount in found.items() if name not in self.ignored}
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """How the resources would be filled with the pod, 0 to 100."""

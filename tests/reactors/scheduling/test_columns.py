@@ -3,10 +3,12 @@
 import numpy as np
 import pytest
 
+from bus.events.constraints import Taint
 from reactors.scheduling.columns import Columns
+from reactors.scheduling.node_columns import SPARE
 from tests import factories as f
 from tests.reactors.scheduling.terms import constrained_world, placed
-from tests.reactors.scheduling.worlds import World, changed, random_world, shown
+from tests.reactors.scheduling.worlds import ROOMY, World, changed, random_world, shown
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -116,3 +118,41 @@ def test_a_decision_names_the_cards_of_a_pod():
     world.columns.place(world.pod("q", gpu=1), "a")
 
     assert world.columns.cards[0, :3].tolist() == [0, 1000, 0]
+
+
+def test_a_resource_that_no_node_offers_has_no_column():
+    world = World().node("a")
+    known = dict(world.columns.resources)
+    for number in range(50):
+        requests = {f"example.com/invented-{number}": "1"}
+        world.pod(f"p{number}", "a" if number % 2 else None, resources=f.requesting(requests))
+
+    assert world.columns.resources == known
+
+
+def test_what_pods_hold_of_a_resource_counts_when_a_node_offers_it():
+    world = World().node("a")
+    columns = world.columns
+    world.pod("held", "a", resources=f.requesting({"example.com/disk": "3"}))
+    world.node("a", allocatable={**ROOMY, "example.com/disk": "5"})
+
+    assert columns.free[0, columns.resources["example.com/disk"]] == 2
+    assert shown(Columns(world.state)) == shown(columns)
+
+
+def test_what_nodes_say_no_more_is_forgotten():
+    world = World().node("a").node("b", labels={"zone": "z1"})
+    columns = world.columns
+    for number in range(3 * SPARE):
+        world.node(
+            "a",
+            labels={"zone": f"z{number}", f"l{number}": "x"},
+            taints=(Taint(f"t{number}", "", "NoSchedule"),),
+            allocatable={**ROOMY, f"example.com/r{number}": "1"},
+        )
+        world.pod("p", "a" if number % 2 else "b", cpu="2")
+    kept = sum(map(len, (columns.resources, columns.texts, columns.taints)))
+
+    assert kept < 2 * SPARE
+    assert columns.free.shape[1] < 2 * SPARE
+    assert shown(Columns(world.state)) == shown(columns)

@@ -136,11 +136,12 @@ def changed(world, random):
 
 def shown(columns):
     """Everything that plugins read, whatever numbers texts and resources have."""
+    offered = {resource for node in columns.nodes for resource in node.allocatable}
     by_name = {
         name: {
             one: getattr(columns, name)[:, at].tolist()
             for one, at in columns.resources.items()
-            if getattr(columns, name)[:, at].any()
+            if one in offered and getattr(columns, name)[:, at].any()
         }
         for name in _PLAIN
     }

@@ -67,7 +67,7 @@ def test_a_pod_is_placed_where_it_fits_and_nowhere_only_where_nothing_does(polic
 def test_what_was_kept_is_what_would_be_scored_anew(policy):
     world = gpu_world()
     keeping = packing(policy, world)
-    for number, shape in enumerate(arrivals(100, seed=2)):
+    for number, shape in enumerate(arrivals(40, seed=2)):
         pod = gpu_pod(world, f"p{number}", shape)
         anew = packing(policy, world)
         found = anew.choose(Cycle(pod, anew.columns), 1).row
