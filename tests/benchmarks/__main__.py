@@ -32,6 +32,7 @@ NAMES = (
     "created",
     "queue",
     "cluster_state",
+    "scheduling",
 )
 
 

@@ -1,0 +1,126 @@
+"""How fast the framework places pods: kube-scheduler's plugins on a cluster of 5,000 nodes, in process.
+
+    python -m tests.benchmarks.scheduling [--nodes 5000] [--pods 4000] [--rounds 5] [-o json]
+
+Each pod is chosen a node, and counts there for those that follow. *plain* pods request cores and memory in twelve sizes. *zone*
+pods shall lie evenly over zones; *spread* pods have to, and shall lie evenly over nodes; *apart* pods keep away from their own app.
+*grown* is what the process takes more while five times as many plain pods come and go, once as many have done so before.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Iterator
+
+import msgspec
+
+from bus.events.constraints import (
+    Affinity,
+    LabelSelector,
+    PodAffinity,
+    PodAffinityTerm,
+    PodConstraints,
+    Spread,
+)
+from bus.events.nodes import NodeObserved
+from projections.cluster import ClusterState, Pod
+from reactors.scheduling.columns import Columns
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.plugins.catalogue import default_profile
+from tests.benchmarks import measure
+from tests.benchmarks.cluster_state import MIB, resident
+from tests.benchmarks.measure import Report
+
+ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
+KINDS = 20
+_SIZES = [
+    {"requests.cpu": cpu, "requests.memory": mib * MIB}
+    for cpu in (100, 250, 500, 1000)
+    for mib in (128, 512, 1024)
+]
+
+
+def cluster(nodes: int) -> ClusterState:
+    """Nodes in three zones."""
+    state = ClusterState()
+    for number in range(nodes):
+        name = f"node-{number:05}"
+        fact = NodeObserved(
+            uid=name, name=name, resource_version="1", ready=True,
+            allocatable={"cpu": "32", "memory": "128Gi", "pods": "110"}, labels={ZONE: f"z{number % 3}", HOST: name},
+        )  # fmt: skip
+        state.take(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
+    return state
+
+
+def terms(kind: str, app: str) -> PodConstraints | None:
+    """What a pod of a kind demands."""
+    same = LabelSelector({"app": app})
+    zone = Spread(1, ZONE, "DoNotSchedule", same)
+    match kind:
+        case "zone":
+            zone = msgspec.structs.replace(zone, when_unsatisfiable="ScheduleAnyway")
+            return PodConstraints(topology_spread_constraints=(zone,))
+        case "spread":
+            host = Spread(1, HOST, "ScheduleAnyway", same)
+            return PodConstraints(topology_spread_constraints=(zone, host))
+        case "apart":
+            term = PodAffinityTerm(HOST, same)
+            return PodConstraints(affinity=Affinity(pod_anti_affinity=PodAffinity((term,))))
+    return None
+
+
+def pods(kind: str, count: int) -> Iterator[Pod]:
+    """Waiting pods; those of one app are alike."""
+    apps = [f"app-{number}" for number in range(KINDS)]
+    known = {app: terms(kind, app) for app in apps}
+    for number in range(count):
+        app, uid = apps[number % KINDS], f"{kind}-{number}"
+        yield Pod(
+            uid, "ns", uid, "1", number, "Pending", "", False, number, 0, "", None, {"app": app}, {},
+            _SIZES[number % len(_SIZES)], (0, 0), known[app],
+        )  # fmt: skip
+
+
+def placed(framework: Framework, kind: str, count: int) -> float:
+    """Pods a CPU second."""
+    columns, waiting = framework.columns, list(pods(kind, count))
+    began = time.process_time()
+    for pod in waiting:
+        row = framework.choose(Cycle(pod, columns), pod.started_us).row
+        columns.place(pod, columns.names[row])
+    spent = time.process_time() - began
+    for pod in waiting:
+        columns.take_back(pod.uid)
+    return count / spent
+
+
+def run(args: argparse.Namespace) -> Report:
+    """One cluster, emptied after each kind."""
+    framework = Framework(default_profile("default-scheduler"), Columns(cluster(args.nodes)))
+    rates: dict[str, list[float]] = {"plain": [], "zone": [], "spread": [], "apart": []}
+    placed(framework, "plain", args.pods // 10)
+    for _ in range(args.rounds):
+        for kind, found in rates.items():
+            found.append(placed(framework, kind, args.pods))
+    grown = []
+    for _ in range(2):
+        before = resident()
+        for _ in range(5):
+            placed(framework, "plain", args.pods)
+        grown.append((resident() - before) / MIB)
+    goals = [
+        measure.verdict("plain pods a CPU second", rates["plain"], ">=", 2_000),
+        measure.verdict("grown by five times the pods, MiB", grown[1:], "<=", 5),
+    ]
+    notes = [
+        f"{kind}: {sorted(found)[len(found) // 2]:,.0f} pods a CPU second"
+        for kind, found in rates.items()
+    ]
+    return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
+
+
+if __name__ == "__main__":
+    raise SystemExit(measure.main(run, "Placing pods, in process.", nodes=5_000, pods=4_000))
