@@ -7,6 +7,8 @@ BIN := $(VENV)/bin
 UV := uv==0.13.9
 # Tests at a time: one more than there are cores, since many of them wait for something.
 JOBS ?= $(shell $(PYTHON) -c 'import os; print(min((os.cpu_count() or 1) + 1, 8))')
+# Without servers nothing waits, and each process more reads all tests once more.
+UNIT_JOBS := $(if $(filter file,$(origin JOBS)),$(shell $(PYTHON) -c 'import os; print(min(os.cpu_count() or 1, 8))'),$(JOBS))
 # What a run compiles is kept, also where the environment says otherwise: its processes read the same files.
 PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup
@@ -38,7 +40,7 @@ lint: $(VENV)/.installed ## Format, rules, types, import contracts
 	@$(BIN)/lint-imports
 
 unit: $(VENV)/.installed ## The tests that start no server and no process of the program: a minute
-	@$(PARALLEL) -m '$(SERVERLESS)'
+	@$(PARALLEL) -n $(UNIT_JOBS) -m '$(SERVERLESS)'
 
 controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for the tests, once
 	@if command -v go >/dev/null || [ -n "$$KUBEBUILDER_ASSETS" ]; then $(BIN)/python -m tests.cluster.build; \

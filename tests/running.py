@@ -6,6 +6,7 @@ room. A test that starts a nats-server is marked by hand, and refused where it i
 """
 
 import asyncio
+import gc
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -49,6 +50,12 @@ def pytest_collection_modifyitems(config, items):
         mark = item.get_closest_marker("xdist_group")
         if mark is not None and not item.nodeid.endswith(f"@{mark.args[0]}"):
             item._id = NodeId.parse(f"{item.nodeid}@{mark.args[0]}")
+
+
+def pytest_collection_finish():
+    """What was collected stays to the end: the collector of garbage need not go through it again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -351,12 +351,12 @@ async def test_an_emptied_list_a_jumped_clock_and_a_lost_log_stop_nobody(happens
 
 async def test_the_limit_is_two_percent_in_five_minutes():
     at = Notebooks()
-    await at.idle(200)
-    at.kernels = {f"nb-{n}": {"active_us": us(n)} for n in range(1, 201)}
+    await at.idle(100)
+    at.kernels = {f"nb-{n}": {"active_us": us(n)} for n in range(1, 101)}
     await at.pass_time(3_400)
 
     assert [f"nb-{n}" for n in range(1, len(at.culled()) + 1)] == at.culled()
-    assert 4 * 3 == len(at.culled())
+    assert 2 * 3 == len(at.culled())
 
 
 async def test_deriving_the_decisions_of_a_day_again_gives_the_same_bytes():
