@@ -75,17 +75,25 @@ class PodRuns:
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """Read the pods that are observed, and ask for what is around them."""
         uids: dict[str, None] = {}
-        want = self._rows.want
+        # Many pods of a batch are in one namespace, on one node, below one owner: each is asked for once.
+        around: dict[tuple[str, str], None] = {}
+        under: dict[tuple[str, str], None] = {}
+        above: dict[tuple[str], None] = {}
         for event, fact in facts:
             if isinstance(fact, PodState):
                 uids[fact.uid] = None
-                want(namespaces.projection, (event.cluster, fact.namespace))
+                around[(event.cluster, fact.namespace)] = None
                 if fact.node is not None:
-                    want(nodes.projection, (event.cluster, fact.node))
+                    under[(event.cluster, fact.node)] = None
                 if fact.owner is not None:
-                    want(workloads.projection, (fact.owner.uid,))
-                    want(own.projection, (fact.uid,))
-                    want(own.projection, (fact.owner.uid,))
+                    self._rows.want(own.projection, (fact.uid,))
+                    above[(fact.owner.uid,)] = None
+        for projection, keys in (
+            (namespaces.projection, around), (nodes.projection, under),
+            (workloads.projection, above), (own.projection, above),
+        ):  # fmt: skip
+            for key in keys:
+                self._rows.want(projection, key)
         self._pods.load(uids)
 
     def take(self, event: Event, fact: Fact) -> None:

@@ -47,7 +47,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         row = Pod(fact.uid, event.cluster, fact.namespace, fact.name, known.at_us)
     value, flags = _value(fact, known.flags.union(row.flags))
     history = added(row.history, version, time_us, value)
-    started_us, bound_us = _started(row, fact, known)
+    started_us, bound_us = _started(row, value[6], known)
     deleted_us, vanished_us = row.deleted_us, row.vanished_us
     if known.deletion_us is not None and fact.grace_seconds == 0:
         deleted_us = stamps.earlier(deleted_us, known.deletion_us)
@@ -130,9 +130,9 @@ def _deadline(fact: PodState) -> int | None:
     return seconds if seconds is None or 0 <= seconds * 1_000_000 <= FARTHEST_US else None
 
 
-def _started(row: Pod, fact: PodState, known: Stamps) -> tuple[int | None, int | None]:
+def _started(row: Pod, node: str | None, known: Stamps) -> tuple[int | None, int | None]:
     """(the smallest start by stamps, when it was first seen bound without any): see :class:`Pod`."""
-    if _node(fact) is None:
+    if node is None:
         return row.started_us, row.bound_us
     by_stamp = known.created_us
     if known.scheduled_us is not None:

@@ -111,7 +111,7 @@ def earlier(one: int | None, other: int | None) -> int | None:
     """The smaller of two moments; None is no moment."""
     if one is None or other is None:
         return other if one is None else one
-    return min(one, other)
+    return one if one < other else other
 
 
 def earlier_seen(one: int | None, other: int) -> int:
@@ -120,4 +120,4 @@ def earlier_seen(one: int | None, other: int) -> int:
         return other
     if other < FIRST_US <= one:
         return one
-    return min(one, other)
+    return one if one < other else other
