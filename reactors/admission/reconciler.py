@@ -25,7 +25,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import POD, covers
 from projections.quota_trees import Tree, TreeOverlay
-from projections.quota_trees.keys import EXPECTED
+from projections.quota_trees.keys import EXPECTED, summed
 from projections.quota_trees.shape import ELASTIC, LANDED_US
 from projections.quota_trees.tree import Fact
 from reactors.admission.capacity import capacity, sized
@@ -79,6 +79,8 @@ class Reconciler:
         self._absent: dict[str, int] = {}
         #: Children for which their holder's charge was raised, until they are seen or can no longer land.
         self._raises = raises if raises is not None else Raises()
+        #: By holder: what keeps its own charge until the holder's is raised for it.
+        self._behind: dict[str, set[str]] = {}
         journals.listen(self.take)
 
     def take(self, event: Event) -> None:
@@ -222,6 +224,9 @@ class Reconciler:
         if seen.holder:
             # Charged at its owner before it is given back.
             await self._object(seen.holder)
+            if self._is_short(seen.holder):
+                self._behind.setdefault(seen.holder, set()).add(uid)
+                return
         if seen.kind == POD:
             seen = self._as_asked(seen)
         if self._is_raised(uid, seen.live):
@@ -232,6 +237,21 @@ class Reconciler:
         for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
             await self._settle(self._journals.tree(tree), seen, read)
         self._unsettled.watch(uid)
+        if uid in self._behind and not self._is_short(uid):
+            for child in sorted(self._behind.pop(uid)):
+                await self._object(child)
+
+    def _is_short(self, holder: str) -> bool:
+        """Whether more lives below a holder than it is charged with, and its raise waits for what is on its way there."""
+        place, seen = evidence(self._view, holder) or (None, None)
+        if place is None or seen is None or not self._is_raised(holder, seen.live):
+            return False
+        tree = self._journals.trees.get(self._journals.places.get((place.kind, place.quota), ""))
+        node = tree.nodes.get(place.quota) if tree is not None else None
+        grant = node.grants.get(holder) if node is not None else None
+        charge = grant.charge if grant is not None else {}
+        live = summed(seen.live, seen.types)
+        return node is not None and any(n > charge.get(key, 0) for key, n in live.items())
 
     def _is_raised(self, uid: str, live: Mapping[str, int]) -> bool:
         """Whether something that was let pass below an object was not seen yet."""

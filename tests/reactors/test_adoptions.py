@@ -2,6 +2,7 @@
 
 import pytest
 
+from bus.clock import SECOND_US
 from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
@@ -111,3 +112,22 @@ async def test_what_was_admitted_itself_is_charged_for_its_pods_while_its_owner_
 
     answers = [(await ask(cluster, "Pod", f"p{n}", 4, **of)).reason for n in range(2)]
     assert answers == ["covered", "over-quota"]
+
+
+async def test_a_pod_keeps_its_own_charge_until_its_owners_is_raised_for_it(cluster):
+    """What is on its way below the owner holds the raise up, and what was given back meanwhile was given to others."""
+    by = {"by": ("PyTorchJob", "train")}
+    assert (await ask(cluster, "Pod", "early", 4, **by)).reason == "fits"
+    cluster.clock.us += 50 * SECOND_US
+    assert (await ask(cluster, "PyTorchJob", "train", 4, 1)).reason == "fits"
+    assert (await ask(cluster, "Pod", "next", 4, **by)).reason == "covered"
+    await show(cluster, "PyTorchJob", "train", 4, 1)
+    await show(cluster, "Pod", "early", 4, **by)
+    cluster.clock.us += 30 * SECOND_US
+    await cluster.list_pods("early")
+    assert cluster.used() == 8000
+
+    await show(cluster, "Pod", "next", 4, **by)
+    await cluster.list_pods("early", "next")
+    assert cluster.used() == 8000
+    assert cluster.said("released")[-1]["releases"][0]["uid"] == "early"
