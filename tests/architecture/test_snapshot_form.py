@@ -17,10 +17,10 @@ from tests.recording import recorded
 
 WRITTEN_DOWN = {
     "form": 2,
-    "day": "19b5cd30037710b0",
+    "day": "f319f391a2f3d040",
     "versions": "ad988f1105af1218",
-    "reactors": "fbfeb1eeec119b7e",
-    "admission": "5ae240865b88b014",
+    "reactors": "c825ca9940af2eef",
+    "admission": "57cc8515d767672e",
 }
 
 ADVICE = """

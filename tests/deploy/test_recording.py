@@ -85,6 +85,14 @@ def test_quotas_were_held_a_budget_was_spent_and_pods_were_evicted_for_it(asked)
     assert {row["reason"] for row in evicted} == {"budget-grace-over"}
 
 
+def test_its_quotas_name_their_namespaces_as_they_should(data, capsys):
+    bursar("status", "--data", data)
+    said = capsys.readouterr().out
+
+    assert "quotas" in said
+    assert "name no namespaces" not in said
+
+
 def test_jobs_waited_and_some_wait_still(asked):
     waits = asked("sql", "SELECT * FROM v1_waits")
     waiting = asked("queue", "show")

@@ -43,11 +43,18 @@ USES = {
     "norbert": Use(active=((9.0, 20.0),)),
 }
 QUOTAS: tuple[tuple[str, Json], ...] = (
-    ("ai-lab", {"hard": {"limits.cpu": "320", "limits.nvidia.com/gpu": "40"}}),
+    (
+        "ai-lab",
+        {
+            "hard": {"limits.cpu": "320", "limits.nvidia.com/gpu": "40"},
+            "namespaces": ["vision", "language", "robotics"],
+        },
+    ),
     (
         "vision",
         {
             "parentBizGroup": "ai-lab",
+            "namespaces": ["vision"],
             "hard": {"limits.cpu": "120", "limits.nvidia.com/gpu": "14", "cash/limits.cpu": "1010"},
             "budget": {"period": "Day", "exhaustion": "GraceThenEvict", "graceSeconds": 7200},
         },
@@ -56,13 +63,18 @@ QUOTAS: tuple[tuple[str, Json], ...] = (
         "language",
         {
             "parentBizGroup": "ai-lab",
+            "namespaces": ["language"],
             "hard": {"limits.cpu": "80", "limits.nvidia.com/gpu": "12"},
             "queue": {"hold": True, "order": "BackFill"},
         },
     ),
     (
         "robotics",
-        {"parentBizGroup": "ai-lab", "hard": {"limits.cpu": "72", "limits.nvidia.com/gpu": "9"}},
+        {
+            "parentBizGroup": "ai-lab",
+            "namespaces": ["robotics"],
+            "hard": {"limits.cpu": "72", "limits.nvidia.com/gpu": "9"},
+        },
     ),
 )
 
