@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -24,8 +24,10 @@ class RowReader(Protocol):
         """The rows of ``table`` whose primary keys are, or begin with, these, those that there are, in any order."""
         ...
 
-    def select(self, query: sa.Select[Any]) -> list[Columns]:
-        """The rows of a query."""
+    def select(
+        self, query: sa.Select[Any], values: Mapping[str, Any] | None = None
+    ) -> list[Columns]:
+        """The rows of a query, with ``values`` for its parameters."""
         ...
 
 

@@ -12,7 +12,7 @@ there after a power cut. Source: docs/reliability.md; docs/architecture.md.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -166,10 +166,12 @@ class Store:
         with looking(self.engine) as connection:
             return self._writer.find(connection, table, keys)
 
-    def select(self, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
-        """The rows of a query."""
+    def select(
+        self, query: sa.Select[Any], values: Mapping[str, Any] | None = None
+    ) -> list[tuple[Any, ...]]:
+        """The rows of a query, with ``values`` for its parameters."""
         with looking(self.engine) as connection:
-            return [tuple(row) for row in connection.execute(query)]
+            return [tuple(row) for row in connection.execute(query, values or {})]
 
     # the checkpoint
 

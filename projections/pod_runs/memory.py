@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sqlalchemy as sa
@@ -52,20 +52,21 @@ class PodMemory:
         for row in queries.by_uid(self._reader, missing):
             self._keep(row)
 
-    def stored(self, query: sa.Select[Any]) -> set[str]:
+    def stored(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> set[str]:
         """The uids that a query finds, brought into memory."""
-        uids = {row[0] for row in self._reader.select(query)}
+        uids = {row[0] for row in self._reader.select(query, values)}
         self.load(uids)
         return uids
 
     def of_namespace(self, key: Key, since: int) -> set[str]:
         """Those of a (cluster, namespace) that held or waited after second ``since``."""
-        found = self.stored(queries.of_namespace(key, since))
-        return found | self._by_namespace.get(key, set())
+        values = {"cluster": key[0], "name": key[1], "since": since}
+        return self.stored(queries.OF_NAMESPACE, values) | self._by_namespace.get(key, set())
 
     def on_node(self, key: Key, since: int) -> set[str]:
         """Those that held on a (cluster, node) after second ``since``."""
-        return self.stored(queries.on_node(key, since)) | self._by_node.get(key, set())
+        values = {"cluster": key[0], "name": key[1], "since": since}
+        return self.stored(queries.ON_NODE, values) | self._by_node.get(key, set())
 
     def of_owners(self, uids: Iterable[str]) -> set[str]:
         """Those whose controller is one of ``uids``."""

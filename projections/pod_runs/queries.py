@@ -12,7 +12,6 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import PodsListed
-from projections.engine.contract import Key
 from projections.engine.tables import events
 from projections.pod_runs.lists import Part
 from projections.pod_runs.shape import (
@@ -48,24 +47,23 @@ def live(select: Select) -> list[PodRun]:
     return stored(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
 
 
-def of_namespace(key: Key, since: int | None) -> sa.Select[Any]:
-    """Uids of pods of a (cluster, namespace) that held or waited after second ``since``."""
-    return sa.select(pod_runs.c.uid).where(
-        pod_runs.c.cluster == key[0], pod_runs.c.namespace == key[1], _after(pod_runs, since)
-    )
+#: Uids of pods of a (``cluster``, ``name`` of a namespace) that held or waited after second ``since``.
+OF_NAMESPACE = sa.select(pod_runs.c.uid).where(
+    pod_runs.c.cluster == sa.bindparam("cluster"),
+    pod_runs.c.namespace == sa.bindparam("name"),
+    sa.or_(pod_runs.c.end_s.is_(None), pod_runs.c.end_s > sa.bindparam("since")),
+)
 
-
-def on_node(key: Key, since: int | None) -> sa.Select[Any]:
-    """Uids of pods that held on a (cluster, node) after second ``since``."""
-    return (
-        sa.select(held_segments.c.uid)
-        .where(
-            held_segments.c.cluster == key[0],
-            held_segments.c.node == key[1],
-            _after(held_segments, since),
-        )
-        .distinct()
+#: Uids of pods that held on a (``cluster``, ``name`` of a node) after second ``since``.
+ON_NODE = (
+    sa.select(held_segments.c.uid)
+    .where(
+        held_segments.c.cluster == sa.bindparam("cluster"),
+        held_segments.c.node == sa.bindparam("name"),
+        sa.or_(held_segments.c.end_s.is_(None), held_segments.c.end_s > sa.bindparam("since")),
     )
+    .distinct()
+)
 
 
 def of_quotas(cluster: str, since: int | None) -> sa.Select[Any]:
