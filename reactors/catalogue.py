@@ -6,5 +6,6 @@ from reactors.budgets.reactor import reactor as budgets
 from reactors.culling.reactor import reactor as culling
 from reactors.engine.contract import Reactor
 from reactors.evictions.reactor import reactor as evictions
+from reactors.scheduling.reactor import reactor as scheduling
 
-REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions)
+REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions, scheduling)

@@ -96,6 +96,7 @@ class Scenario(History):
         while runner.replica.sequence < (await self.transport.head()).last_sequence:
             for event in self.transport.events[runner.replica.sequence :]:
                 await runner.take(event)
+            await runner.conclude()
 
     async def say(self, *events):
         """Publish events, and let the runner read them."""

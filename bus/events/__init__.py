@@ -63,6 +63,8 @@ DECIDED: dict[str, type[Fact]] = vocabulary(
     decisions.EffectSettled,
     decisions.NoticeSettled,
     queues.QueueOrdered,
+    decisions.SchedulingPassed,
+    decisions.BindSettled,
     *admissions.JOURNAL,
     admissions.AdmissionsGrouped,
 )

@@ -3,7 +3,13 @@
 All decisions of a cluster are one line of events under ``bursar.<cluster>.decision.*.*``, appended with the expected
 last sequence of that subject: each stands on all before it, whichever process made it. Outcomes are another line.
 
-Source: docs/architecture.md; docs/reliability.md.
+A pass of the scheduler is one event for many pods, and no :class:`Decision`: it takes effect where it stands in the history, in
+every process alike, so the next pass is decided when it was read. Passes are a line of events of their own, appended with
+the expected last sequence of theirs: two processes never give away the same room. The texts that pods share stand once in a pass,
+and pods name them by their index. What was decided is confirmed by the pod itself, which is observed on its node, and no further
+event says so. Who binds says ``bind.settled`` of a pod that was not bound, and then it waits again.
+
+Source: docs/architecture.md; docs/reliability.md; docs/scheduling.md.
 """
 
 from __future__ import annotations
@@ -135,3 +141,90 @@ class EffectSettled(Fact, frozen=True, kw_only=True):
     result: Result
     #: A token or the API server's words.
     message: str = ""
+
+
+# --- passes of the scheduler -------------------------------------------------------------------------
+
+#: ``refused``: the API server takes no such bind. ``lost``: the pod is not bound, and nobody knows why. ``gone``: there is no
+#: such pod any more. ``stale``: newer knowledge is against it. ``shadow``: by now nothing may be bound.
+BindResult = Literal["refused", "lost", "gone", "stale", "shadow"]
+
+
+class Refusal(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why pods get no node, or not another one."""
+
+    #: By plugin and reason: nodes for which this plugin was the first to refuse. A node may have several reasons.
+    nodes: dict[str, dict[str, int]] = {}
+    #: Why no node was looked at; "" = they were.
+    reason: str = ""
+
+
+class TriedPod(msgspec.Struct, frozen=True, array_like=True):
+    """What a pass decided of one pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    #: Index of the pass's ``nodes``; -1 = no node takes it, and it waits.
+    node: int
+    #: How many nodes fit.
+    feasible: int
+    #: Index of the pass's ``refusals``; -1 = no node was refused.
+    refused: int
+    #: The best nodes, the chosen one first: pairs of an index of ``nodes`` and an index of ``scores``.
+    top: tuple[int, ...] = ()
+    #: The cards of its node that it gets; empty = whichever.
+    cards: tuple[int, ...] = ()
+
+
+class SchedulingPassed(Fact, frozen=True, kw_only=True):
+    """The scheduler tried pods, the next one first, each after those before it. Key: the profile.
+
+    It was decided on the history up to ``after``. A pass that is too large for one event has several parts, stored together.
+    """
+
+    wire_type: ClassVar[str] = "scheduling.passed"
+
+    profile: str
+    #: The newest event that was known, and the newest pass among these (0 = none).
+    after: int
+    assumed: int
+    #: Number of this part among the events of this moment.
+    part: int = 0
+    #: Version of the scheduler's rules.
+    rules: int
+    #: Digest of the policy.
+    policy: str
+    #: Recorded, and never bound.
+    is_shadow: bool = False
+    #: The time of the event ``after``, microseconds UTC.
+    at_us: int
+    #: How many nodes there were.
+    count: int = 0
+    nodes: tuple[str, ...] = ()
+    #: Plugins that scored, and the weighted scores of one node for one pod, in their order.
+    plugins: tuple[str, ...] = ()
+    scores: tuple[tuple[int, ...], ...] = ()
+    refusals: tuple[Refusal, ...] = ()
+    pods: tuple[TriedPod, ...] = ()
+    #: Pods that were tried again and refused for the same reasons as before, by their numbers in the queue.
+    again: tuple[int, ...] = ()
+
+
+class FailedBind(msgspec.Struct, frozen=True, array_like=True):
+    """A pod that did not get its node."""
+
+    uid: str
+    #: The sequence of the pass that decided it.
+    passed: int
+    result: BindResult
+    #: A token or the API server's words.
+    message: str = ""
+
+
+class BindSettled(Fact, frozen=True, kw_only=True):
+    """These pods were not bound as a pass decided: their room is free again, and they wait. Key: the profile."""
+
+    wire_type: ClassVar[str] = "bind.settled"
+
+    failed: tuple[FailedBind, ...]

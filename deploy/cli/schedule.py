@@ -22,16 +22,14 @@ from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from deploy.queries.scheduling import Tried
+    from deploy.queries.scheduling import Tried, Waits
     from projections.cluster import Pod
     from reactors.scheduling.contract import Preemption
-    from reactors.scheduling.passes import Attempt
-    from reactors.scheduling.queue import Queued
 
 #: The schedulerName that pods of Bursar have.
 NAME = "bursar"
 
-_QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help")
+_QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help", "until", "attempts")  # fmt: skip
 _FIELDS = (
     "pod", "node", "nodes", "feasible", "refused", "refused_nodes", "message", "top", "changes", "preemption",
 )  # fmt: skip
@@ -100,33 +98,31 @@ def queue(
     """Which pods wait for a node: in which order, which node each would get now, and why none.
 
     In the order in which they are tried: by priority, then by who waits longest; each takes its room from those that follow.
-    STATE is `fits`, `gated` (it may not be tried yet) or `unschedulable`, which HELP says what could end.
+    STATE is `fits`, `gated` (it may not be tried yet) or `unschedulable`, which HELP says what could end. Where Bursar schedules,
+    it is also `assumed` (it has a node, and its bind is not confirmed) or `backoff` (it rests after a failure, until UNTIL).
 
     \b
     bursar schedule queue
     bursar schedule queue --scheduler default-scheduler
     """
-    from deploy.queries.scheduling import cluster_state, only_cluster, queued
+    from deploy.queries.scheduling import known, only_cluster, queued
 
     with reading(asked.place) as connection:
         stands = standing(connection)
         name = cluster or only_cluster(stands.moments, asked.place.cluster)
-        state = cluster_state(lambda query: [tuple(row) for row in connection.execute(query)], name)
+        replica = known(lambda query: [tuple(row) for row in connection.execute(query)], name)
     at_us = stands.newest_s * SECOND_US
-    attempts, left = queued(state, scheduler, sequence=stands.sequence, at_us=at_us)
-    rows = [_fits(one) for one in attempts if one.node] + [_waits(one) for one in left]
+    rows = [
+        _waits(one) for one in queued(replica, scheduler, sequence=stands.sequence, at_us=at_us)
+    ]
     notes = footer(stands.sequence, stands.moments.get(name, 0))
     answer(asked, rows, fields=_QUEUE_FIELDS, columns=_QUEUE_COLUMNS, notes=notes)
 
 
-def _fits(one: Attempt) -> dict[str, Any]:
-    return _pod(one.pod) | {"state": "fits", "node": one.node, "reason": "", "help": []}
-
-
-def _waits(one: Queued) -> dict[str, Any]:
-    helped = sorted(hint.value for hint in one.helped_by)
+def _waits(one: Waits) -> dict[str, Any]:
     return _pod(one.pod) | {
-        "state": one.place.value, "node": None, "reason": one.reason, "help": helped,
+        "state": one.state, "node": one.node or None, "reason": one.reason, "help": list(one.help),
+        "until": times.stamp(one.until_us // SECOND_US) if one.until_us else None, "attempts": one.attempts,
     }  # fmt: skip
 
 
@@ -189,6 +185,8 @@ _QUEUE_COLUMNS = (
     field("NODE"),
     field("REASON", show=lambda text: Cell(text, "words") if text else None),
     Column("HELP", lambda row: Cell(", ".join(row["help"]), "words") if row["help"] else None),
+    field("UNTIL", show=moment, wide=True),
+    field("ATTEMPTS", wide=True),
     field("UID", wide=True),
 )
 _COLUMNS = (

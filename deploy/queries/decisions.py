@@ -1,6 +1,6 @@
 """Were the decisions in the archive what their rules make of it? For ``bursar verify --decisions``.
 
-Those of reactors, evictions among them, the answers to reviews, what was charged or given back because of what was seen, and
+Those of reactors, evictions and passes of the scheduler among them, the answers to reviews, what was charged or given back because of what was seen, and
 the releases of queues. Only the first carry a version of their rules: the others are derived by today's.
 
 Source: docs/architecture.md.
@@ -19,12 +19,12 @@ from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.memory import MemoryTransport
 from projections.decisions import decisions
-from projections.engine.tables import snapshots
+from projections.engine.tables import events, snapshots
 from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
 from reactors.catalogue import REACTORS
-from reactors.engine.verify import VERBS, Mismatch, Rederived, rederive
+from reactors.engine.verify import Mismatch, Rederived, decided_types, rederive
 from reactors.rederive.journals import rederive as journals_rederived
 from reactors.rederive.shape import Checked, Difference
 from reactors.rederive.snapshots import Compared, Comparison, compared
@@ -56,12 +56,14 @@ def rederived(select: Select) -> AllRederived:
     passed_over: Counter[str] = Counter()
     kept = list[Compared]()
     transport, clock = MemoryTransport(), SystemClock()
-    with_decisions = _clusters(select, decisions)
+    types = decided_types(REACTORS)
+    passes = sa.select(events.c.cluster).where(events.c.type.in_(sorted(types))).distinct()
+    with_decisions = sorted({*_clusters(select, decisions), *(name for (name,) in select(passes))})
     for cluster in with_decisions:
         comparison = Comparison(select, REACTORS, cluster, transport, clock)
         # One reading serves both.
         history = partial(_history, select, cluster, see=comparison.take)
-        decided = _history(select, cluster, VERBS)
+        decided = _history(select, cluster, types)
         reactors.append(rederive(history, REACTORS, cluster, decided))
         kept.append(comparison.end())
     for cluster in {*_clusters(select, snapshots)}.difference(with_decisions):

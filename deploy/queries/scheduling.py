@@ -12,14 +12,18 @@ from deploy.errors import SettingsError
 from projections.cluster import ClusterState, Pod
 from projections.quota_trees.queries import Select
 from reactors.catalogue import REACTORS
+from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at
+from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.hints import Hint
 from reactors.scheduling.manifests import pod_of
-from reactors.scheduling.passes import Attempt, Scheduler
+from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
-from reactors.scheduling.queue import Queued
+from reactors.scheduling.state import SchedulingState
+from reactors.scheduling.trial import attempts
 
 
 class Tried(msgspec.Struct, frozen=True):
@@ -29,14 +33,54 @@ class Tried(msgspec.Struct, frozen=True):
     found: Explanation
 
 
-def queued(
-    state: ClusterState, scheduler: str, *, sequence: int, at_us: int
-) -> tuple[list[Attempt], list[Queued]]:
-    """(what a pass over all that wait would decide now, the pods that it would leave waiting, in the queue's order)."""
-    columns = Columns(state)
-    passes = Scheduler(default_profile(scheduler), columns)
-    passes.begin(state.pods.values(), at_us)
-    return passes.run(sequence, at_us, len(state.pods)), list(passes.queue)
+class Waits(msgspec.Struct, frozen=True):
+    """A pod that waits for a node. ``state``: ``fits`` and ``unschedulable`` are what a pass would decide now."""
+
+    pod: Pod
+    state: str
+    node: str = ""
+    reason: str = ""
+    help: Collection[str] = ()
+    #: When it is tried again at the latest, microseconds UTC; 0 = that is not bounded.
+    until_us: int = 0
+    attempts: int = 0
+
+
+def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Waits]:
+    """The pods that wait for a scheduler, in the order of its queue: first those that have a node or would get one now."""
+    known = replica.states[SCHEDULING]
+    assert isinstance(known, SchedulingState)
+    state, scheduler = replica.cluster_state, known.scheduler
+    if scheduler is None or name not in scheduler.queues:
+        scheduler = Scheduler([default_profile(name)], state)
+        scheduler.begin(at_us)
+    found = [
+        Waits(
+            state.pods[one.uid],
+            "assumed",
+            one.node,
+            until_us=one.deadline_us,
+            attempts=one.attempts,
+        )
+        for one in scheduler.assumed.values()
+        if one.profile == name
+    ]
+    due = attempts(scheduler, sequence, at_us, len(state.pods) + 1).get(name, [])
+    found += [Waits(one.pod, "fits", one.node) for one in due if one.node]
+    tried = {one.pod.uid: one for one in due}
+    for one in scheduler.queues[name]:
+        attempt = tried.get(one.pod.uid)
+        if attempt is None:
+            helped = _words(one.helped_by)
+            found.append(Waits(one.pod, one.place.value, "", one.reason, helped, one.until_us, one.attempts))  # fmt: skip
+        elif not attempt.node:
+            helped = _words(scheduler.frameworks[name].helped_by(attempt.refused))
+            found.append(Waits(one.pod, "unschedulable", "", attempt.message, helped, one.until_us, one.attempts))  # fmt: skip
+    return found
+
+
+def _words(hints: Collection[Hint]) -> list[str]:
+    return sorted(hint.value for hint in hints)
 
 
 def only_cluster(observed: Iterable[str], configured: str) -> str:
@@ -49,9 +93,14 @@ def only_cluster(observed: Iterable[str], configured: str) -> str:
     raise SettingsError(f"name one of the clusters {', '.join(found)} with --cluster")
 
 
+def known(select: Select, cluster: str) -> Replica:
+    """What reactors know of the cluster after the newest event in the ledger."""
+    return at(select, REACTORS, cluster)
+
+
 def cluster_state(select: Select, cluster: str) -> ClusterState:
     """The cluster as it was observed last."""
-    return at(select, REACTORS, cluster).cluster_state
+    return known(select, cluster).cluster_state
 
 
 def explained_pods(

@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from reactors.budgets import NAME
 from reactors.budgets.decide import decide
-from reactors.budgets.effects import effects
 from reactors.budgets.settings import BudgetSettings
 from reactors.budgets.state import BudgetState, LedgerRead
 from reactors.engine.contract import Reactor
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+
+
+def effects(adapters: Adapters) -> Effects:
+    """What runs for budgets."""
+    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    from reactors.budgets.effects import effects
+
+    return effects(adapters)
+
 
 reactor = Reactor(
     name=NAME,

@@ -2,14 +2,37 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from bus.events.clock import ClockTicked
 from reactors.culling.decide import decide, managed, overtaken, rests
-from reactors.culling.effects import effects
-from reactors.culling.metrics import figures
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
 from reactors.culling.state import NAME, CullingState
 from reactors.engine.contract import Reactor
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.metrics import Metric
+    from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.replica import Replica
+
+
+def effects(adapters: Adapters) -> Effects:
+    """What runs for culling."""
+    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    from reactors.culling.effects import effects
+
+    return effects(adapters)
+
+
+def figures(replica: Replica) -> Iterator[Metric]:
+    """What a scraper sees of it."""
+    from reactors.culling.metrics import figures
+
+    return figures(replica)
+
 
 reactor = Reactor(
     name=NAME,

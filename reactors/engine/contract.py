@@ -20,7 +20,27 @@ from bus.events.decisions import Decision, Target
 from bus.events.vocabulary import Fact
 from bus.metrics import Metric
 from projections.cluster import ClusterState
+from reactors.engine.policies import Current
 from reactors.engine.settings import ReactorPolicy, ReactorSettings
+
+
+class Conclusion(Protocol):
+    """A fact that was decided on the history up to ``after``, at the time of that event."""
+
+    @property
+    def after(self) -> int:
+        """The newest event that was known."""
+
+    @property
+    def at_us(self) -> int:
+        """Its time, microseconds UTC."""
+
+    @property
+    def rules(self) -> int:
+        """Version of the reactor's rules."""
+
+    def event(self, *, cluster: str, key: str, id: str, source: str, time_us: int) -> Event:
+        """The fact as an event."""
 
 
 class Review(msgspec.Struct, frozen=True):
@@ -62,6 +82,17 @@ class Rest(msgspec.Struct, frozen=True):
     draft: ProposedDecision
     reason: str
     until_us: int = 0
+
+
+class Concluded(msgspec.Struct, frozen=True):
+    """What a reactor decides on all that was read together. ``name`` makes it unique among those on one event.
+
+    It takes effect where it stands in the history, in the process that decided it as in every other.
+    """
+
+    key: str
+    name: str
+    fact: Conclusion
 
 
 class State(Protocol):
@@ -118,6 +149,9 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Callable[[Any], Iterator[Metric]] = lambda replica: iter(())
     #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
     expects: str = "decision.*"
+    #: (state, the policy in force) to what is decided once on all that was read together; the next is decided when that was read.
+    #: What it is decided on is the state alone, so it depends on no process and is derived again from the history.
+    concludes: Callable[[Any, Current], Sequence[Concluded]] | None = None
     #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.
     rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda state, trigger, policy: ()
 

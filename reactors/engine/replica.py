@@ -21,7 +21,15 @@ from bus.events.vocabulary import Fact, read
 from projections.cluster import ClusterState
 from projections.cluster.state import SavedCluster
 from projections.engine.parts import Part, shape
-from reactors.engine.contract import ProposedDecision, Reactor, Review, State, Trigger, decision_id
+from reactors.engine.contract import (
+    Concluded,
+    ProposedDecision,
+    Reactor,
+    Review,
+    State,
+    Trigger,
+    decision_id,
+)
 from reactors.engine.effects import Effects, SavedEffects
 from reactors.engine.interlocks import Interlocks, SavedInterlocks
 from reactors.engine.policies import Current, Policies, SavedPolicies
@@ -169,6 +177,21 @@ class Replica(Part):
                     found.append(decision)
         return found[:MOST]
 
+    def concluded(self) -> dict[str, list[Event]]:
+        """What is decided on all that was read, by what it expects, each a batch; it takes effect when it is read."""
+        found: dict[str, list[Event]] = {}
+        for reactor in self.reactors.values():
+            current = self.policies.of(reactor.name)
+            if reactor.concludes is None or current is None or current.mode == "off":
+                continue
+            if not self.policies.is_paused:
+                made = reactor.concludes(self.states[reactor.name], current)
+                if made:
+                    found[reactor.expects] = [
+                        concluded_event(reactor.name, one, self.cluster) for one in made
+                    ]
+        return found
+
     def review(self, reactor: str, asked: Review, at_us: int) -> Sequence[Fact]:
         """What a reactor without a policy decides on ``asked``; it is not made by this."""
         decide, state = self.reactors[reactor].decide, self.states[reactor]
@@ -252,6 +275,18 @@ def _made(
         numbers=draft.numbers,
         expires_us=draft.expires_us,
         **({"beneficiary": draft.beneficiary} if draft.verb is Evict else {}),
+    )
+
+
+def concluded_event(reactor: str, made: Concluded, cluster: str) -> Event:
+    """What a reactor decided on all that was read as an event: the same bytes whoever makes it, and whenever."""
+    fact = made.fact
+    return fact.event(
+        cluster=cluster,
+        key=made.key,
+        id=decision_id(reactor, fact.after, made.name),
+        source=f"reactor/{reactor}",
+        time_us=fact.at_us,
     )
 
 

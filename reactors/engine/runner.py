@@ -79,6 +79,9 @@ class Runner:
         self._settled: set[str] = set()
         #: Triggers up to here are history.
         self._past = 0
+        #: The newest of what was concluded here; and the time of the newest event.
+        self._concluded = 0
+        self._newest_us = 0
         self._moved = asyncio.Event()
 
     async def follow(self) -> None:
@@ -87,12 +90,14 @@ class Runner:
         async for events in self._transport.read(after=self.replica.sequence, linger_seconds=0.0):
             for event in events:
                 await self.take(event)
+            await self.conclude()
             if self._snapshots is not None:
                 self._snapshots.offer()
             self._wake()
 
     async def take(self, event: Event) -> None:
         """Take in the next event; on a fresh trigger, decide and publish."""
+        self._newest_us = event.time_us
         try:
             self.replica.take(event)
         except EnvelopeError as error:
@@ -105,6 +110,17 @@ class Runner:
         if event.time_us >= self._clock.now_us() - LATE_US:
             await self._decide(event)
 
+    async def conclude(self) -> None:
+        """Decide once on all that was read together, where a reactor does so; not before its last such decision was read."""
+        replica = self.replica
+        if replica.sequence < max(self._past, self._concluded):
+            return
+        if self._newest_us < self._clock.now_us() - LATE_US:
+            return
+        for expects, events in replica.concluded().items():
+            sequences = await self._append(events, expects)
+            self._concluded = max([self._concluded, *sequences])
+
     async def reached(self, sequence: int) -> None:
         """Return when the history was read up to ``sequence``. Raises StalledError where it does not move for a minute."""
         await reached(lambda: self.replica.sequence, sequence, "the reading of the history")
@@ -116,10 +132,16 @@ class Runner:
             expects = replica.reactors[one.reactor].expects
             batches.setdefault(expects, []).append(decision_event(one, replica.cluster))
         for expects, events in batches.items():
-            await self._append(events, expects)
+            sequences = await self._append(events, expects)
+            replica.made(
+                [
+                    msgspec.structs.replace(event, sequence=sequence)
+                    for event, sequence in zip(events, sequences, strict=False)
+                ]
+            )
 
-    async def _append(self, events: list[Event], expects: str) -> None:
-        """Publish decisions, unless another process did since."""
+    async def _append(self, events: list[Event], expects: str) -> list[int]:
+        """Publish decisions, unless another process did since; their sequences, none where it did."""
         replica = self.replica
         subject = f"bursar.{replica.cluster}.{expects}.*"
         expected = Expectation(subject, replica.last[expects])
@@ -128,14 +150,9 @@ class Runner:
             sequences = await self._publish(events, expected)
         except WrongExpectationError:
             _log.info("another process decided before; the next tick decides again")
-            return
+            return []
         crashpoint("decision.after_publish")
-        replica.made(
-            [
-                msgspec.structs.replace(event, sequence=sequence)
-                for event, sequence in zip(events, sequences, strict=True)
-            ]
-        )
+        return sequences
 
     async def _publish(self, events: list[Event], expected: Expectation) -> list[int]:
         """Their sequences. What may have been stored must be known before anything else is decided."""

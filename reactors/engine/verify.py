@@ -1,5 +1,8 @@
 """Were these decisions what the rules make of this history? Decides all of it again and compares the bytes. Pure.
 
+What reactors decide once on all that was read (passes of the scheduler) names the event on which it was decided. Its effect begins
+where it stands, so it is compared at the one place and folded at the other.
+
 A trigger without recorded decisions proves nothing: nobody may have been there to decide. Where there are some, they are one
 atomic batch, so all of them and no others must come out. Decisions by another version of a reactor's rules are passed over.
 
@@ -9,6 +12,7 @@ Source: docs/architecture.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import msgspec
 
@@ -49,10 +53,15 @@ def rederive(
     among them, for which it is asked once more where they are not given.
     """
     recorded: dict[int, list[tuple[Event, Decision]]] = {}
+    concluded = _Concluded(reactors)
     for event in decided if decided is not None else history():
+        if event.cluster != cluster:
+            continue
         decision = _decision(event)
-        if decision is not None and event.cluster == cluster:
+        if decision is not None:
             recorded.setdefault(decision.trigger, []).append((event, decision))
+        else:
+            concluded.take(event)
     replica = Replica(reactors, cluster)
     versions = {reactor.name: reactor.version for reactor in reactors}
     same, passed_over, found = 0, 0, list[Mismatch]()
@@ -62,6 +71,7 @@ def rederive(
         except EnvelopeError:
             # As live readers do: the ledger counts what is parked.
             continue
+        concluded.compare(event.sequence, replica)
         said = recorded.pop(event.sequence, None)
         if said is None:
             continue
@@ -76,7 +86,50 @@ def rederive(
         replica.made(events)
     for said in recorded.values():
         found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in said]
-    return Rederived(same, passed_over, tuple(found))
+    found += concluded.end()
+    passed_over += concluded.passed_over
+    return Rederived(same + concluded.same, passed_over, tuple(found))
+
+
+class _Concluded:
+    """What was decided on all that was read, by the event on which it was decided."""
+
+    def __init__(self, reactors: Sequence[Reactor]) -> None:
+        self.same = 0
+        self.passed_over = 0
+        self._versions = {one.expects: one.version for one in reactors if one.concludes}
+        self._recorded: dict[int, list[tuple[Event, int]]] = {}
+        self._found: list[Mismatch] = []
+
+    def take(self, event: Event) -> None:
+        """The next event of the history."""
+        if event.type not in self._versions:
+            return
+        try:
+            fact: Any = VOCABULARY[event.type].read(event)
+        except EnvelopeError:
+            return
+        self._recorded.setdefault(fact.after, []).append((event, fact.rules))
+
+    def compare(self, sequence: int, replica: Replica) -> None:
+        """Decide again on what is known after the event ``sequence``, if something was decided on it."""
+        said = self._recorded.pop(sequence, None)
+        if said is None:
+            return
+        events = [event for event, _ in said]
+        if any(self._versions[event.type] != rules for event, rules in said):
+            self.passed_over += len(said)
+            return
+        derived = [one for batch in replica.concluded().values() for one in batch]
+        mismatches = _compared(events, derived, sequence)
+        self.same += len(said) - sum(one.what != "missing" for one in mismatches)
+        self._found += mismatches
+
+    def end(self) -> list[Mismatch]:
+        """What was found, when all was read."""
+        for said in self._recorded.values():
+            self._found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in said]
+        return self._found
 
 
 def _compared(said: Sequence[Event], derived: Sequence[Event], trigger: int) -> list[Mismatch]:
@@ -95,6 +148,11 @@ def _compared(said: Sequence[Event], derived: Sequence[Event], trigger: int) -> 
 
 #: The types of decisions.
 VERBS = {name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Decision)}
+
+
+def decided_types(reactors: Sequence[Reactor]) -> set[str]:
+    """The wire types of all that is compared: decisions, and what reactors decide once on all that was read."""
+    return {*VERBS, *(one.expects for one in reactors if one.concludes)}
 
 
 def _decision(event: Event) -> Decision | None:

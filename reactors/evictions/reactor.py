@@ -9,13 +9,16 @@ from bus.events.decisions import Evict
 from reactors.engine.contract import Reactor
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide, managed, overtaken, rests
-from reactors.evictions.metrics import figures
 from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.settings import EvictionSettings
 from reactors.evictions.state import EvictionState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.metrics import Metric
     from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.replica import Replica
 
 
 def effects(adapters: Adapters) -> Effects:
@@ -25,6 +28,13 @@ def effects(adapters: Adapters) -> Effects:
     from reactors.engine.adapters import Effects
 
     return Effects({Evict.wire_type: EvictEffector(adapters.cluster)})
+
+
+def figures(replica: Replica) -> Iterator[Metric]:
+    """What a scraper sees of it."""
+    from reactors.evictions.metrics import figures
+
+    return figures(replica)
 
 
 reactor = Reactor(

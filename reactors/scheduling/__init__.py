@@ -1,1 +1,41 @@
-"""Scheduling: which node takes a waiting pod, by plugins over columns of numbers. Source: docs/scheduling.md."""
+"""Scheduling: which node takes a waiting pod, by plugins over columns of numbers. Source: docs/scheduling.md.
+
+The functions here import what computes with numpy when it is first needed: that takes a tenth of a second, which no question
+should pay. Whoever places nothing never imports it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from projections.cluster import ClusterState
+    from reactors.engine.contract import Concluded
+    from reactors.engine.policies import Current
+    from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.settings import SchedulingPolicy
+    from reactors.scheduling.state import Dealt, SchedulingState
+
+#: The name of the reactor, and of its section of the settings.
+NAME = "scheduling"
+#: Version of the scheduler's rules.
+RULES = 1
+
+
+def scheduler_of(
+    policy: SchedulingPolicy, cluster: ClusterState, is_shadow: bool, dealt: Mapping[str, Dealt]
+) -> Scheduler:
+    """A scheduler that has not begun."""
+    from reactors.scheduling.passes import Scheduler
+
+    return Scheduler(policy.made(), cluster, is_shadow=is_shadow, dealt=dealt)
+
+
+def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:
+    """See :func:`reactors.scheduling.decide.concluded`; nothing where nothing is scheduled."""
+    if state.scheduler is None:
+        return ()
+    from reactors.scheduling import decide
+
+    return decide.concluded(state, state.scheduler, current)

@@ -6,7 +6,7 @@ function of what exists, in whatever order it came. Where a node comes or goes, 
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TypeAlias
 
 import msgspec
@@ -34,6 +34,7 @@ from reactors.scheduling.node_columns import (
     SmallInts,
 )
 from reactors.scheduling.scvs import Cards, cards_of
+from reactors.scheduling.state import Dealt
 
 __all__ = [
     "ALL",
@@ -76,11 +77,16 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
 
 
 class Columns(NodeColumns):
-    """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing."""
+    """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing.
 
-    def __init__(self, cluster: ClusterState) -> None:
+    ``dealt``: which cards decisions gave to pods that are bound already, by uid.
+    """
+
+    def __init__(self, cluster: ClusterState, dealt: Mapping[str, Dealt] | None = None) -> None:
         super().__init__()
         self._cluster = cluster
+        #: Cards that decisions gave to pods, by uid, until the pod is gone or lies elsewhere.
+        self.dealt: dict[str, Dealt] = dict(dealt or {})
         #: Pods by what selectors of pods see of them.
         self.crowds = Crowds()
         #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
@@ -130,7 +136,7 @@ class Columns(NodeColumns):
             self._describe(row)
             for uid in self._cluster.index.on_node.get(self.names[row], ()):
                 if uid not in self._ahead:
-                    self._add(_seen(self._cluster.pods[uid]))
+                    self._add(self._seen(self._cluster.pods[uid]))
         names = {self.names[row] for row in came}
         for placed in self._ahead.values():
             if placed.node in names:
@@ -202,9 +208,11 @@ class Columns(NodeColumns):
                 after = change.after
                 if self.arrivals is not None and change.before is None and isinstance(after, Pod):
                     self.arrivals.count(after)
-                found = _seen(after) if isinstance(after, Pod) and holds(after) else None
+                found = self._seen(after) if isinstance(after, Pod) and holds(after) else None
                 if found is not None or change.after is None:
                     self._ahead.pop(change.uid, None)
+                    if found is None or not found.cards:
+                        self.dealt.pop(change.uid, None)
                 self._replace(change.uid, found or self._ahead.get(change.uid))
             elif change.kind == Scv.kind:
                 self._scvs = None
@@ -224,6 +232,8 @@ class Columns(NodeColumns):
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
         self.version += 1
         placed = self._ahead[pod.uid] = Placed(pod, node, on)
+        if on:
+            self.dealt[pod.uid] = Dealt(node, on)
         self._replace(pod.uid, placed)
 
     def take_back(self, uid: str) -> None:
@@ -231,7 +241,14 @@ class Columns(NodeColumns):
         self.version += 1
         self._ahead.pop(uid, None)
         pod = self._cluster.pods.get(uid)
-        self._replace(uid, _seen(pod) if pod is not None and holds(pod) else None)
+        found = self._seen(pod) if pod is not None and holds(pod) else None
+        if found is None or not found.cards:
+            self.dealt.pop(uid, None)
+        self._replace(uid, found)
+
+    def _seen(self, pod: Pod) -> Placed:
+        dealt = self.dealt.get(pod.uid)
+        return Placed(pod, pod.node, dealt.cards if dealt and dealt.node == pod.node else ())
 
     def pods_on(self, row: int) -> list[Pod]:
         """The pods that are counted on a node, in no order."""
@@ -310,7 +327,3 @@ _ENDED = ("Succeeded", "Failed")
 def holds(pod: Pod) -> bool:
     """Whether a pod has a part of a node: a scheduler counts it until it is gone or has ended."""
     return bool(pod.node) and not pod.is_ended
-
-
-def _seen(pod: Pod) -> Placed:
-    return Placed(pod, pod.node)

@@ -14,6 +14,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints
 from reactors.scheduling.contract import Cycle, Filter, Preemption, Refused, Remedy
 from reactors.scheduling.framework import Choice, Framework, refused_by
+from reactors.scheduling.messages import unschedulable
 
 #: Nodes that are shown with their scores.
 TOP = 10
@@ -57,15 +58,15 @@ def explained(framework: Framework, pod: Pod, sequence: int) -> Explanation:
     cycle = Cycle(pod, columns)
     choice = framework.choose(cycle, sequence)
     if choice.reason:
-        message = f"0/{count} nodes are available: {choice.reason}."
+        message = unschedulable({}, count, choice.reason)
         preemption = framework.post_filter(cycle, sequence)
         return Explanation("", count, 0, {}, {}, message, [], [], preemption)
     asked = framework.refusals(cycle)
     refused, nodes = _counted(framework.left_out(cycle), asked, count)
     node = columns.names[choice.row] if choice.row >= 0 else ""
     return Explanation(
-        node, count, choice.rows.size, refused, nodes, "" if node else _message(refused, count),
-        _top(columns, choice), [] if node else _changes(cycle, asked, count),
+        node, count, choice.rows.size, refused, nodes, "" if node else unschedulable(refused, count),
+        best(columns, choice), [] if node else _changes(cycle, asked, count),
         None if node or not count else framework.post_filter(cycle, sequence),
     )  # fmt: skip
 
@@ -94,30 +95,25 @@ def _counted(
     return found, nodes
 
 
-def _message(refused: dict[str, dict[str, int]], count: int) -> str:
-    if not count:
-        return "no nodes available to schedule pods"
-    totals: dict[str, int] = {}
-    for reasons in refused.values():
-        for reason, nodes in reasons.items():
-            totals[reason] = totals.get(reason, 0) + nodes
-    listed = ", ".join(sorted(f"{nodes} {reason}" for reason, nodes in totals.items()))
-    return f"0/{count} nodes are available: {listed}."
-
-
-def _top(columns: Columns, choice: Choice) -> list[Candidate]:
+def best(columns: Columns, choice: Choice) -> list[Candidate]:
+    """The best nodes: the chosen one first, the others by their sums, then in the order of rows."""
     if choice.row < 0:
         return []
-    # The chosen one first, the others by their sums, then in the order of rows.
-    order = sorted(
-        range(choice.rows.size),
-        key=lambda at: (-int(choice.totals[at]), int(choice.rows[at]) != choice.row, at),
-    )
+    totals, most = choice.totals, min(TOP, choice.rows.size)
+    least = np.partition(totals, totals.size - most)[totals.size - most]
+    # Of those that are as good as the last one, the first few are enough.
+    found = [
+        *np.flatnonzero(totals > least).tolist(),
+        *np.flatnonzero(totals == least)[:TOP].tolist(),
+    ]
+    chosen = int(np.searchsorted(choice.rows, choice.row))
+    order = sorted({*found, chosen}, key=lambda at: (-int(totals[at]), at != chosen, at))
+    scores = sorted(choice.scores.items())
     return [
         Candidate(
             columns.names[choice.rows[at]],
-            int(choice.totals[at]),
-            {name: int(scores[at]) for name, scores in sorted(choice.scores.items())},
+            int(totals[at]),
+            {name: int(found[at]) for name, found in scores},
         )
         for at in order[:TOP]
     ]

@@ -38,6 +38,7 @@ from reactors.scheduling.contract import (
 )
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.profiles import Profile
+from reactors.scheduling.refusals import RefusalCodes
 from reactors.scheduling.seeds import seed
 
 _encode = msgspec.json.Encoder(order="sorted").encode
@@ -45,6 +46,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
+#: Plugins that refuse nodes which somebody closed.
+KEEPING_AWAY = ("NodeUnschedulable", "TaintToleration")
 
 
 class ScoreRangeError(PermanentError):
@@ -66,6 +69,8 @@ class Choice(msgspec.Struct, frozen=True):
     scores: dict[str, Ints]
     #: Why a pod was refused before any node was looked at.
     reason: str = ""
+    #: By plugin and reason: nodes for which this plugin was the first to refuse; local plugins are asked before the others.
+    refused: dict[str, dict[str, int]] = {}
 
 
 class _Kept(msgspec.Struct):
@@ -73,7 +78,8 @@ class _Kept(msgspec.Struct):
 
     layout: int
     version: int
-    fits: Bools
+    #: The code of who refused each node first, and why; 0 = it fits.
+    first: Ints
     scores: dict[str, Ints]
 
 
@@ -104,6 +110,7 @@ class Framework:
         self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
         self._normalizes = {one.name: one for one in plugins if isinstance(one, Normalize)}
         self._kept: OrderedDict[Hashable, _Kept] = OrderedDict()
+        self._codes = RefusalCodes()
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
@@ -117,6 +124,11 @@ class Framework:
                 found.update(one.helped_by if isinstance(one, Helped) else Hint)
         # Who was refused by nobody had no node to be refused by.
         return frozenset(found or Hint)
+
+    def prepare(self, cycle: Cycle) -> None:
+        """Let plugins that reserve look at a pod whose node was chosen before, as they do when it is chosen."""
+        if self._reserves:
+            self.pre_filter(cycle)
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Every plugin reserves, in order; the first that cannot ends it, and says why."""
@@ -137,27 +149,44 @@ class Framework:
         if reason:
             return _nothing(reason)
         kept = self._known(cycle, skipped)
-        fits = kept.fits if allowed is None else kept.fits & allowed
-        rows = np.flatnonzero(fits)
+        first = kept.first
+        if allowed is not None and (left_out := self.left_out(cycle)) is not None:
+            first = self._codes.coded(np.zeros_like(first), left_out[0], [left_out[1]])
+            first = np.where(first > 0, first, kept.first)
+        rows = np.flatnonzero(first == 0)
         for plugin in self._filters:
-            if not rows.size:
-                return _nothing()
-            if not plugin.is_local and plugin.name not in skipped:
-                refused = refused_by(plugin.filter(cycle, rows), rows.size)
-                if refused is not None:
-                    rows = rows[~refused]
+            if rows.size and not plugin.is_local and plugin.name not in skipped:
+                refused = plugin.filter(cycle, rows)
+                if refused:
+                    codes = self._codes.coded(np.zeros(rows.size, np.int64), plugin.name, refused)
+                    first = first.copy() if first is kept.first else first
+                    first[rows] = codes
+                    rows = rows[codes == 0]
+        counts = self._codes.counted(first)
         if not rows.size:
-            return _nothing()
+            return _nothing(refused=counts)
         if rows.size == 1:
-            return Choice(int(rows[0]), rows, np.zeros(1, np.int64), {})
+            return Choice(int(rows[0]), rows, np.zeros(1, np.int64), {}, "", counts)
         scores = self._scores(cycle, rows, kept)
         totals = np.zeros(rows.size, np.int64)
         for found in scores.values():
             totals += found
         best = np.flatnonzero(totals == totals.max())
-        first = 0 if self.profile.takes_first else seed(cycle.pod.uid, sequence) % best.size
-        row = rows[best[first]]
-        return Choice(int(row), rows, totals, scores)
+        at = 0 if self.profile.takes_first else seed(cycle.pod.uid, sequence) % best.size
+        row = rows[best[at]]
+        return Choice(int(row), rows, totals, scores, "", counts)
+
+    def refuses(self, cycle: Cycle, row: int) -> str:
+        """Why a node does not take a pod any more; "" = it does. The first reason counts."""
+        found = self.first_refusals(cycle, np.array([row], np.int64))
+        reasons = [one.reason for one in found if one.nodes[0]]
+        return (reasons[0] or "the pod's own terms leave it out") if reasons else ""
+
+    def keeps_away(self, cycle: Cycle, row: int) -> bool:
+        """Whether a node takes no new pod of this kind, whatever room it has: it is cordoned or tainted."""
+        rows = np.array([row], np.intp)
+        closing = [one for one in self._filters if one.name in KEEPING_AWAY]
+        return any(found.nodes[0] for one in closing for found in one.filter(cycle, rows))
 
     def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:
         """(plugins whose filter is not asked, the nodes that are left where it is not all, why the pod cannot be placed)."""
@@ -205,7 +234,7 @@ class Framework:
             count = len(columns.nodes)
             names = [one.name for one in self._scorers if one.is_local]
             empty = {name: np.zeros(count, np.int64) for name in names}
-            kept = self._kept[key] = _Kept(columns.layout, -1, np.zeros(count, np.bool_), empty)
+            kept = self._kept[key] = _Kept(columns.layout, -1, np.zeros(count, np.int64), empty)
             rows = ALL
             if len(self._kept) > max(LEAST_KEPT, KEPT_ROWS // max(1, count)):
                 self._kept.popitem(last=False)
@@ -215,13 +244,12 @@ class Framework:
             if not rows.size:
                 return kept
         size = len(columns.nodes) if isinstance(rows, slice) else rows.size
-        fits = np.ones(size, np.bool_)
+        first: Ints = np.zeros(size, np.int64)
         for plugin in self._filters:
             if plugin.is_local and plugin.name not in skipped:
-                refused = refused_by(plugin.filter(cycle, rows), size)
-                if refused is not None:
-                    fits &= ~refused
-        kept.fits[rows] = fits
+                self._codes.coded(first, plugin.name, plugin.filter(cycle, rows))
+        kept.first[rows] = first
+        fits = first == 0
         rows = np.flatnonzero(fits) if isinstance(rows, slice) else rows[fits]
         for scorer in self._scorers:
             if scorer.is_local and rows.size:
@@ -322,6 +350,6 @@ def _listed(names: Sequence[str]) -> str:
     return f"[{' '.join(sorted(names))}]"
 
 
-def _nothing(reason: str = "") -> Choice:
+def _nothing(reason: str = "", refused: dict[str, dict[str, int]] | None = None) -> Choice:
     none = np.zeros(0, np.int64)
-    return Choice(-1, none, none, {}, reason)
+    return Choice(-1, none, none, {}, reason, refused or {})

@@ -1,122 +1,269 @@
-"""A pass over the queue: each pod gets a node, or waits. Pure but for its state.
+"""The scheduler of one cluster: the queues of its profiles, and the pods that have a node ahead of the history.
 
-What a pass decides is assumed until it is confirmed or taken back. A pod that got its node is counted on the columns at
-once, so the next one sees what is left. Who fails after that is unreserved by every plugin, also by those that were never
-asked, the last one first.
+Pure but for its state.
 
-Source: Kubernetes, "Scheduling Framework".
+Everything it knows is folded in the order of the history: changes of the cluster, passes where they stand, binds that failed.
+A pass is decided by trial: each pod that gets a node is counted there at once, so the next one sees what is left, and at
+the end all is taken back. It takes effect when it is read. What happened to a node between the event on which a pass
+was decided and the pass itself is seen by then: the node is asked again, and a pod that it does not take any more waits again.
+
+Who fails after its node was chosen is unreserved by every plugin, also by those that were never asked, the last one first.
+A plugin that reserves is asked again where a pass is read and where a snapshot is restored, in the order of the passes.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from projections.cluster import Change, Pod
+from bus.events.decisions import Refusal
+from projections.cluster import Change, ClusterState, Pod
+from projections.cluster.rows import Node
 from reactors.scheduling.columns import Columns, holds
 from reactors.scheduling.contract import Cycle
-from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
+from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
-
-
-class Attempt(msgspec.Struct, frozen=True):
-    """What became of one pod in a pass. ``node`` "" = it waits, for ``why``."""
-
-    pod: Pod
-    node: str
-    why: Explanation | None = None
-    reason: str = ""
+from reactors.scheduling.state import Assumed, Dealt, Mark, Waiting
 
 
 class Scheduler:
-    """The queue of one profile over one cluster's columns."""
+    """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
 
-    def __init__(self, profile: Profile, columns: Columns) -> None:
-        self.framework = Framework(profile, columns)
-        self.queue = Queue(self.framework.order, self.framework.pre_enqueue)
-        #: Pods with a node that nobody has confirmed yet.
-        self.assumed: dict[str, tuple[Queued, Cycle]] = {}
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        cluster: ClusterState,
+        *,
+        is_shadow: bool = False,
+        dealt: Mapping[str, Dealt] | None = None,
+    ) -> None:
+        self._cluster = cluster
+        self._is_shadow = is_shadow
+        self.columns = Columns(cluster, dealt)
+        self.frameworks = {one.name: Framework(one, self.columns) for one in profiles}
+        self.queues = {
+            name: Queue(one.order, one.pre_enqueue) for name, one in self.frameworks.items()
+        }
+        #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
+        self.assumed: dict[str, Assumed] = {}
+        self._cycles: dict[str, Cycle] = {}
+        #: Node to the newest event that changed it or its pods, but for pods that came as they were assumed.
+        self.touched: dict[str, int] = {}
+        #: Of shadows: how the real placement compares with the own one.
+        self.agreement: Counter[str] = Counter()
 
-    def begin(self, pods: Iterable[Pod], at_us: int) -> None:
+    def begin(self, at_us: int) -> None:
         """Queue whoever waits already."""
-        for pod in pods:
+        for pod in self._cluster.pods.values():
             self._seen(pod, at_us)
 
-    def follow(self, changes: Iterable[Change], at_us: int) -> None:
-        """The cluster changed, and the columns followed: who waits, who is confirmed, who may be helped."""
+    # what is folded
+
+    def follow(self, changes: Sequence[Change], sequence: int, at_us: int) -> None:
+        """The cluster changed: who waits, who is confirmed, who may be helped."""
         hints: set[Hint] = set()
         for change in changes:
             hints.update(hints_of(change))
+            for node in self._touches(change):
+                self.touched[node] = sequence
+        self.columns.follow(changes)
+        for change in changes:
             pod = change.after
             if isinstance(pod, Pod):
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
                 self._left(change.uid, at_us)
-        if hints:
-            self.queue.happened(hints, at_us)
+        self._happened(hints, at_us)
+
+    def place(self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark) -> None:
+        """A pass gave a node to a pod. Nothing where it waits no more; it waits again where the node takes it no more."""
+        queue, framework = self.queues[profile], self.frameworks[profile]
+        one, row = queue.get(uid), self.columns.row_of.get(node, -1)
+        if one is None:
+            self._compare(uid, node, mark.is_shadow)
+            return
+        why = "" if row >= 0 else "the node is gone"
+        if not why and self.touched.get(node, 0) > mark.after:
+            why = framework.refuses(Cycle(one.pod, self.columns), row)
+        if not why:
+            why = self._assume(profile, one, node, cards, mark)
+        if why:
+            queue.failed(one, f"{node} took it no more: {why}", mark.at_us)
+
+    def refuse(self, profile: str, uid: str, refusal: Refusal, count: int, at_us: int) -> None:
+        """A pass found no node for a pod among ``count``."""
+        queue, nodes = self.queues[profile], refusal.nodes
+        one = queue.get(uid)
+        if one is not None:
+            message = unschedulable(nodes, count, refusal.reason)
+            queue.refused(one, nodes, self.frameworks[profile].helped_by(nodes), message, at_us)
+
+    def refuse_again(self, profile: str, number: int, at_us: int) -> None:
+        """A pass found no node for a pod, for the reasons that are known."""
+        queue = self.queues[profile]
+        one = queue.numbered(number)
+        if one is not None:
+            queue.refused(one, one.refused_by, one.helped_by, one.reason, at_us)
+
+    def passed(self, after: int) -> None:
+        """A pass took effect: no later one is decided on less than was known then."""
+        self.touched = {node: at for node, at in self.touched.items() if at > after}
+
+    def take_back(self, uid: str, passed: int, reason: str, at_us: int) -> None:
+        """A pod does not get the node of a pass after all: it leaves no trace there, and is tried again later.
+
+        Nothing where it was confirmed, went, or got another node meanwhile.
+        """
+        found = self.assumed.get(uid)
+        if found is not None and found.passed == passed:
+            self._forget(uid, at_us)
+            self.queues[found.profile].failed(self._queued(found), reason, at_us)
+
+    def elapse(self, at_us: int) -> None:
+        """End the shadows that nobody has bound."""
+        for one in list(self.assumed.values()):
+            if one.is_shadow and one.deadline_us <= at_us:
+                self.agreement["unbound"] += 1
+                self.take_back(one.uid, one.passed, "nobody bound it", at_us)
+
+    # snapshots
+
+    def restore(
+        self,
+        waiting: Mapping[str, Sequence[Waiting]],
+        numbers: Mapping[str, int],
+        assumed: Iterable[Assumed],
+    ) -> None:
+        """Become what was saved, in a new scheduler. Raises KeyError or ValueError where that is wrong."""
+        for name, ones in waiting.items():
+            self.queues[name].restore(ones, numbers[name], self._cluster.pods)
+        for found in assumed:
+            self._keep(found)
+
+    def adopt(self, assumed: Iterable[Assumed]) -> None:
+        """The policy changed: binds that may be under way still hold their room."""
+        for one in assumed:
+            if one.profile not in self.frameworks:
+                one = msgspec.structs.replace(one, profile=next(iter(self.frameworks)))
+            for queue in self.queues.values():
+                queue.remove(one.uid)
+            self._keep(one)
+
+    def _keep(self, found: Assumed) -> None:
+        framework, columns = self.frameworks[found.profile], self.columns
+        cycle = Cycle(self._cluster.pods[found.uid], columns)
+        framework.prepare(cycle)
+        columns.place(cycle.pod, found.node, found.cards)
+        if found.node in columns.row_of:
+            framework.reserve(cycle, columns.row_of[found.node])
+        self.assumed[found.uid], self._cycles[found.uid] = found, cycle
+
+    # questions
+
+    def outstanding(self) -> Iterator[Assumed]:
+        """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
+        return (one for one in self.assumed.values() if not one.is_shadow)
+
+    def overtaken(self, found: Assumed) -> str:
+        """Why a pod must not be bound as it was decided, by what is known now, a token; "" = it may."""
+        if found.uid not in self.assumed or self.assumed[found.uid].passed != found.passed:
+            return "settled"
+        row = self.columns.row_of.get(found.node)
+        if row is None:
+            return "node_gone"
+        cycle = Cycle(self._cluster.pods[found.uid], self.columns)
+        return "node_cordoned" if self.frameworks[found.profile].keeps_away(cycle, row) else ""
+
+    def _assume(
+        self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark
+    ) -> str:
+        framework, columns = self.frameworks[profile], self.columns
+        cycle = Cycle(one.pod, columns)
+        framework.prepare(cycle)
+        columns.place(one.pod, node, cards)
+        rejected = framework.reserve(cycle, columns.row_of[node])
+        if rejected:
+            framework.unreserve(cycle)
+            columns.take_back(one.pod.uid)
+            return rejected
+        self.queues[profile].remove(one.pod.uid)
+        self._cycles[one.pod.uid] = cycle
+        self.assumed[one.pod.uid] = Assumed(
+            one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
+            one.added_us, one.number, one.attempts,
+        )  # fmt: skip
+        return ""
+
+    def _queued(self, found: Assumed) -> Queued:
+        pod = self._cluster.pods[found.uid]
+        return Queued(pod, found.added_us, found.number, attempts=found.attempts)
 
     def _seen(self, pod: Pod, at_us: int) -> None:
         if holds(pod):
-            self.queue.remove(pod.uid)
-            self.assumed.pop(pod.uid, None)
+            self._confirmed(pod)
         elif pod.is_ended or pod.is_terminating:
             self._left(pod.uid, at_us)
-        elif pod.uid not in self.assumed and self.framework.profile.takes(pod):
-            self.queue.add(pod, pod.started_us, at_us)
+        elif pod.uid not in self.assumed:
+            name = self.profile_of(pod)
+            if name:
+                self.queues[name].add(pod, pod.started_us, at_us)
+
+    def profile_of(self, pod: Pod) -> str:
+        """The profile that places a pod; "" = none does."""
+        for name, framework in self.frameworks.items():
+            if framework.profile.takes(pod):
+                return name
+        return next(iter(self.frameworks)) if self._is_shadow else ""
+
+    def _confirmed(self, pod: Pod) -> None:
+        found = self.assumed.pop(pod.uid, None)
+        if found is not None:
+            self._compare(pod.uid, found.node, found.is_shadow)
+            del self._cycles[pod.uid]
+        for queue in self.queues.values():
+            one = queue.remove(pod.uid)
+            if one is not None and one.attempts and self._is_shadow:
+                self.agreement["unplaced"] += 1
+
+    def _compare(self, uid: str, node: str, is_shadow: bool) -> None:
+        pod = self._cluster.pods.get(uid)
+        if is_shadow and pod is not None and pod.node:
+            self.agreement["same" if pod.node == node else "other"] += 1
 
     def _left(self, uid: str, at_us: int) -> None:
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""
-        self.queue.remove(uid)
+        for queue in self.queues.values():
+            queue.remove(uid)
         self._forget(uid, at_us)
 
-    def _forget(self, uid: str, at_us: int) -> Queued | None:
-        """Take an assumed pod off its node, which may help others; None where it is not assumed any more."""
+    def _forget(self, uid: str, at_us: int) -> None:
+        """Take an assumed pod off its node, which may help others."""
         found = self.assumed.pop(uid, None)
-        if found is None:
-            return None
-        one, cycle = found
-        self.framework.unreserve(cycle)
-        self.framework.columns.take_back(uid)
-        self.queue.happened({Hint.GONE}, at_us)
-        return one
+        if found is not None:
+            self.frameworks[found.profile].unreserve(self._cycles.pop(uid))
+            self.columns.take_back(uid)
+            self._happened({Hint.GONE}, at_us)
 
-    def run(self, sequence: int, at_us: int, most: int) -> list[Attempt]:
-        """Try at most so many pods that are due, the next one first. ``sequence``: what is known is the history up to it."""
-        done: list[Attempt] = []
-        while len(done) < most:
-            one = self.queue.take(at_us)
-            if one is None:
-                break
-            done.append(self._try(one, sequence, at_us))
-        return done
+    def _happened(self, hints: set[Hint], at_us: int) -> None:
+        if hints:
+            for queue in self.queues.values():
+                queue.happened(hints, at_us)
 
-    def _try(self, one: Queued, sequence: int, at_us: int) -> Attempt:
-        framework, pod = self.framework, one.pod
-        cycle = Cycle(pod, framework.columns)
-        choice = framework.choose(cycle, sequence)
-        if choice.row < 0:
-            why = explained(framework, pod, sequence)
-            helped = framework.helped_by(why.refused)
-            self.queue.refused(one, why.refused, helped, why.message, at_us)
-            return Attempt(pod, "", why, why.message)
-        node = framework.columns.names[choice.row]
-        framework.columns.place(pod, node, framework.cards(cycle, choice.row))
-        self.assumed[pod.uid] = (one, cycle)
-        rejected = framework.reserve(cycle, choice.row)
-        if rejected:
-            self.take_back(pod.uid, rejected, at_us)
-            return Attempt(pod, "", None, rejected)
-        return Attempt(pod, node)
-
-    def take_back(self, uid: str, reason: str, at_us: int) -> None:
-        """A pod does not get its node after all: it leaves no trace there, and is tried again later.
-
-        Nothing where it was confirmed or went meanwhile.
-        """
-        one = self._forget(uid, at_us)
-        if one is not None:
-            self.queue.failed(one, reason, at_us)
+    def _touches(self, change: Change) -> Iterator[str]:
+        """The nodes whose room is not what a pass may have counted on."""
+        for row in (change.before, change.after):
+            if isinstance(row, Node):
+                yield row.name
+        before, after = change.before, change.after
+        if isinstance(after, Pod) and holds(after):
+            known = self.assumed.get(after.uid)
+            is_new = not isinstance(before, Pod) or not before.node
+            if not (is_new and known is not None and known.node == after.node):
+                yield after.node

@@ -1,5 +1,7 @@
 """Pods that wait for a node: who is next, who rests after a failure, who waits for something to change. Pure but for its state.
 
+It is a fold: who is due is asked without a change, and what became of an attempt is told when its pass is read.
+
 Active pods are taken in the order of the profile. A pod that no node takes waits until a change of the kind comes that one
 of the plugins which refused it is helped by, and at most five minutes; then it is tried again, not before its back-off
 ends. A failed bind backs off as well. Times are of the history, never of a clock.
@@ -9,15 +11,16 @@ Source: Kubernetes, "Scheduling Framework"; kube-scheduler's scheduling queue.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush, nsmallest
 
 import msgspec
 
 from bus.clock import SECOND_US
 from projections.cluster import Pod
 from reactors.scheduling.hints import Hint
+from reactors.scheduling.state import Waiting
 
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US
@@ -46,16 +49,18 @@ class Queued(msgspec.Struct):
 
     pod: Pod
     added_us: int
+    #: Names it in the queue: no other pod had this number.
+    number: int = 0
     place: Place = Place.ACTIVE
     attempts: int = 0
     #: When it failed last.
     failed_us: int = 0
     until_us: int = 0
-    #: Plugins that refused nodes, and what helps them.
-    refused_by: tuple[str, ...] = ()
+    #: By plugin: the reasons for which it refused nodes. And what helps these plugins.
+    refused_by: dict[str, tuple[str, ...]] = {}
     helped_by: frozenset[Hint] = frozenset()
     reason: str = ""
-    #: Which entry of the queue's heaps is its own.
+    #: Which entry of the queue's heap is its own.
     turn: int = 0
 
     @property
@@ -74,14 +79,28 @@ class Queue:
         self._order = order
         self._gate = gate
         self._all: dict[str, Queued] = {}
-        #: Heaps of (order, turn, uid) and (time, turn, uid): an entry counts while it has its pod's newest turn.
-        self._active: list[tuple[tuple[object, ...], int, str]] = []
+        self._numbers: dict[int, str] = {}
+        #: Who may be tried: uids in the place of an ordered set.
+        self._active: dict[str, None] = {}
+        #: A heap of (time, turn, uid): an entry counts while it has its pod's newest turn.
         self._timed: list[tuple[int, int, str]] = []
+        #: Who may be helped by a kind of change: uids in the place of an ordered set.
+        self._helped: dict[Hint, dict[str, None]] = {}
         self._turn = 0
+        #: The number of the next pod that comes.
+        self.number = 1
 
     def __iter__(self) -> Iterator[Queued]:
         """All pods, in the order in which they would be taken."""
-        return iter(sorted(self._all.values(), key=lambda one: self._order(one.pod, one.added_us)))
+        return iter(sorted(self._all.values(), key=self._key))
+
+    def get(self, uid: str) -> Queued | None:
+        """The pod that waits; None where it does not."""
+        return self._all.get(uid)
+
+    def numbered(self, number: int) -> Queued | None:
+        """The pod of this number; None where it waits no more."""
+        return self._all.get(self._numbers.get(number, ""))
 
     def add(self, pod: Pod, since_us: int, at_us: int) -> None:
         """A pod waits, since ``since_us``, or was changed while it waits: it is tried at once unless it rests.
@@ -90,7 +109,9 @@ class Queue:
         """
         one = self._all.get(pod.uid)
         if one is None:
-            one = self._all[pod.uid] = Queued(pod, since_us)
+            one = Queued(pod, since_us, self.number)
+            self.number += 1
+            self._put_back(one)
         elif one.place is not Place.GATED and _terms(one.pod) == _terms(pod):
             one.pod = pod
             return
@@ -101,51 +122,102 @@ class Queue:
         else:
             self._wake(one, at_us)
 
-    def remove(self, uid: str) -> None:
-        """A pod waits no more: it was bound, or is gone."""
-        self._all.pop(uid, None)
+    def saved(self) -> list[Waiting]:
+        """What a snapshot holds of the pods."""
+        return [
+            Waiting(
+                one.pod.uid, one.added_us, one.number, one.place.value, one.attempts, one.failed_us, one.until_us,
+                one.refused_by, sorted(hint.value for hint in one.helped_by), one.reason,
+            )
+            for one in self._all.values()
+        ]  # fmt: skip
 
-    def take(self, at_us: int) -> Queued | None:
-        """The next pod to try; it counts as tried. None where nobody is active."""
-        while self._timed and self._timed[0][0] <= at_us:
-            _, turn, uid = heappop(self._timed)
-            rested = self._all.get(uid)
-            if rested is not None and rested.turn == turn:
-                self._wake(rested, at_us)
-        while self._active:
-            _, turn, uid = heappop(self._active)
-            one = self._all.get(uid)
-            if one is not None and one.turn == turn:
-                del self._all[uid]
-                one.attempts += 1
-                return one
-        return None
+    def restore(self, saved: Iterable[Waiting], number: int, pods: Mapping[str, Pod]) -> None:
+        """Become what was saved, in a new queue. Raises KeyError or ValueError where that is wrong."""
+        self.number = number
+        for one in saved:
+            self._put_back(
+                Queued(
+                    pods[one.uid], one.added_us, one.number, Place(one.place), one.attempts, one.failed_us, one.until_us,
+                    one.refused_by, frozenset(map(Hint, one.helped_by)), one.reason,
+                )
+            )  # fmt: skip
+
+    def remove(self, uid: str) -> Queued | None:
+        """A pod waits no more: it was bound, or is gone. None where it did not."""
+        one = self._all.pop(uid, None)
+        if one is not None:
+            self._numbers.pop(one.number, None)
+            self._active.pop(uid, None)
+        return one
+
+    def due(self, at_us: int, most: int) -> list[Queued]:
+        """The pods to try, at most so many, the next one first. Nothing is changed that anybody could see."""
+        self._forget_old()
+        found = [self._all[uid] for uid in (*self._active, *self._rested(at_us))]
+        return nsmallest(most, found, key=self._key)
 
     def refused(
         self,
         one: Queued,
-        refused_by: Collection[str],
+        refused_by: Mapping[str, Iterable[str]],
         helped_by: Iterable[Hint],
         reason: str,
         at_us: int,
     ) -> None:
-        """No node takes a pod that was taken from the queue: it waits for what could help."""
-        one.refused_by, one.helped_by = tuple(sorted(refused_by)), frozenset(helped_by)
+        """No node takes a pod: it waits for what could help."""
+        one.attempts += 1
+        one.refused_by = {name: tuple(reasons) for name, reasons in refused_by.items()}
+        one.helped_by = frozenset(helped_by)
         one.reason, one.failed_us = reason, at_us
-        self._all[one.pod.uid] = one
         self._put(one, Place.UNSCHEDULABLE, at_us + FLUSH_US)
 
     def failed(self, one: Queued, reason: str, at_us: int) -> None:
         """Its bind failed, or it was rejected after it had a node: it rests and is tried again."""
+        one.attempts += 1
         one.failed_us, one.reason = at_us, reason
-        self._all[one.pod.uid] = one
+        self._put_back(one)
         self._wake(one, at_us)
 
     def happened(self, hints: Collection[Hint], at_us: int) -> None:
         """The cluster changed: who may be helped by that is tried again."""
-        for one in self._all.values():
-            if one.place is Place.UNSCHEDULABLE and not one.helped_by.isdisjoint(hints):
-                self._wake(one, at_us)
+        for hint in hints:
+            for uid in list(self._helped.get(hint, ())):
+                one = self._all.get(uid)
+                if one is not None and one.place is Place.UNSCHEDULABLE:
+                    self._wake(one, at_us)
+            self._helped.pop(hint, None)
+
+    def _put_back(self, one: Queued) -> None:
+        self._all[one.pod.uid] = one
+        self._numbers[one.number] = one.pod.uid
+        self._put(one, one.place, one.until_us)
+
+    def _key(self, one: Queued) -> tuple[object, ...]:
+        return self._order(one.pod, one.added_us)
+
+    def _is_newest(self, uid: str, turn: int) -> bool:
+        one = self._all.get(uid)
+        return one is not None and one.turn == turn
+
+    def _rested(self, at_us: int) -> Iterator[str]:
+        """Who rested or waited long enough: the entries of a heap up to a time, which lie together at its top."""
+        places = [0]
+        while places:
+            at = places.pop()
+            if at < len(self._timed) and self._timed[at][0] <= at_us:
+                _, turn, uid = self._timed[at]
+                if self._is_newest(uid, turn):
+                    yield uid
+                places += (2 * at + 1, 2 * at + 2)
+
+    def _forget_old(self) -> None:
+        """Drop the entries of who was put elsewhere since: at the top, and all of them where they are most of it."""
+        while self._timed and not self._is_newest(self._timed[0][2], self._timed[0][1]):
+            heappop(self._timed)
+        if len(self._timed) > 2 * len(self._all) + 64:
+            self._timed = [one for one in self._timed if self._is_newest(one[2], one[1])]
+            heapify(self._timed)
 
     def _wake(self, one: Queued, at_us: int) -> None:
         ends = one.backoff_ends_us
@@ -158,9 +230,17 @@ class Queue:
         self._turn += 1
         one.place, one.until_us, one.turn = place, until_us, self._turn
         if place is Place.ACTIVE:
-            heappush(self._active, (self._order(one.pod, one.added_us), one.turn, one.pod.uid))
-        elif until_us:
+            self._active[one.pod.uid] = None
+        else:
+            self._active.pop(one.pod.uid, None)
+        if until_us:
             heappush(self._timed, (until_us, one.turn, one.pod.uid))
+        for hint in Hint:
+            known = self._helped.setdefault(hint, {})
+            if place is Place.UNSCHEDULABLE and hint in one.helped_by:
+                known[one.pod.uid] = None
+            else:
+                known.pop(one.pod.uid, None)
 
 
 def _terms(pod: Pod) -> tuple[object, ...]:

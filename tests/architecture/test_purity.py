@@ -27,6 +27,8 @@ from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.effectors import patches
 from reactors.effectors import quota_status
 from reactors.engine import effects, interlocks, policies, verify
+from reactors.scheduling import trial
+from reactors.scheduling.decide import concluded as passes_decided
 from tests.architecture.product import PACKAGES
 from tests.architecture.purity import faults
 
@@ -59,8 +61,9 @@ def registered():
         found += [(f"{part} of {kind.name}", getattr(kind, part)) for part in ("asks", "reads")]
     for module in (choice, fusion, hub, kubeflow, memory, policy, workspaces):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
-    for module in (effects, interlocks, patches, policies, verify):
+    for module in (effects, interlocks, patches, policies, trial, verify):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
+    found.append(("passes of the scheduler", passes_decided))
     for reactor in reactors():
         for part in ("decide", "managed", "overtaken"):
             found.append((f"{part} of {reactor.name}", getattr(reactor, part)))

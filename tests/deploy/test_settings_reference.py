@@ -83,7 +83,7 @@ def test_config_show_says_where_each_value_comes_from(tmp_path):
 
 @pytest.mark.long
 def test_config_show_names_a_part_that_is_near(tmp_path):
-    found = process("config", "show", "cluling", "--data", tmp_path)
+    found = process("config", "show", "kulling", "--data", tmp_path)
 
     assert (found.returncode, "is it culling?" in found.stderr) == (Exit.FAILED, True)
     assert process("config", "show", "--changed", "--data", tmp_path).stdout.count("\n") == 3

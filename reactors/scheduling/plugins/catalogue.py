@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
 from reactors.scheduling.contract import Plugin
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
@@ -44,4 +49,28 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
 
 def default_profile(name: str) -> Profile:
     """Every plugin as it is by default."""
-    return Profile(name, tuple(Enabled(plugin(), weight) for plugin, weight in PLUGINS if weight))
+    return profile_of(name, {}, {})
+
+
+def profile_of(
+    name: str, weights: Mapping[str, int], fields: Mapping[str, Mapping[str, Any]]
+) -> Profile:
+    """The plugins with other weights and fields. Raises ValueError for a plugin or a field that there is not."""
+    known = {plugin.name for plugin, _ in PLUGINS}
+    strangers = sorted({*weights, *fields} - known)
+    if strangers:
+        raise ValueError(f"there is no plugin {', '.join(strangers)}")
+    if not weights.get("PrioritySort", 1):
+        raise ValueError("PrioritySort sorts the queue and cannot be left out")
+    enabled = []
+    for plugin, usual in PLUGINS:
+        weight, own = weights.get(plugin.name, usual), fields.get(plugin.name, {})
+        if weight:
+            try:
+                enabled.append(Enabled(msgspec.convert(own, plugin), weight))
+            except msgspec.ValidationError as error:
+                raise ValueError(f"{plugin.name}: {error}") from error
+            strange = sorted(set(own) - set(getattr(plugin, "__struct_fields__", ())))
+            if strange:
+                raise ValueError(f"{plugin.name} has no field {', '.join(strange)}")
+    return Profile(name, tuple(enabled))

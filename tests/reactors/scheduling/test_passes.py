@@ -6,11 +6,14 @@ import msgspec
 import pytest
 
 from bus.clock import SECOND_US
+from bus.events.decisions import Refusal
 from reactors.scheduling.framework import ProfileError
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.state import Mark
+from reactors.scheduling.trial import attempts
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling import term_oracle as plainly
 from tests.reactors.scheduling.terms import constrained_world, placed
@@ -19,12 +22,54 @@ from tests.reactors.scheduling.worlds import World, asked, random_world
 NAME = "default-scheduler"
 
 
+class Passes:
+    """A scheduler whose passes take effect at once."""
+
+    def __init__(self, world, *more):
+        profile = default_profile(NAME)
+        plugins = (*profile.plugins, *(Enabled(one) for one in more))
+        self.world = world
+        self.scheduler = Scheduler([Profile(NAME, plugins)], world.state)
+        self.scheduler.begin(0)
+        world.listeners.append(lambda changes: self.follow(changes))
+        self.at = 0
+
+    @property
+    def columns(self):
+        return self.scheduler.columns
+
+    @property
+    def queue(self):
+        return self.scheduler.queues[NAME]
+
+    @property
+    def assumed(self):
+        return self.scheduler.assumed
+
+    def follow(self, changes):
+        self.scheduler.follow(changes, self.at, self.at * SECOND_US)
+
+    def run(self, sequence, at_us, most):
+        """What is decided, and in effect now."""
+        free = self.columns.free.copy()
+        found = attempts(self.scheduler, sequence, at_us, most).get(NAME, [])
+        assert (self.columns.free == free).all()
+        mark = Mark(sequence, f"pass{sequence}", sequence, at_us)
+        for one in found:
+            if one.node:
+                self.scheduler.place(NAME, one.pod.uid, one.node, one.cards, mark)
+            else:
+                refusal, count = Refusal(one.refused, one.reason), len(self.columns.nodes)
+                self.scheduler.refuse(NAME, one.pod.uid, refusal, count, at_us)
+        return found
+
+    def take_back(self, uid, reason, at_us):
+        if uid in self.assumed:
+            self.scheduler.take_back(uid, self.assumed[uid].passed, reason, at_us)
+
+
 def scheduler_of(world, *more):
-    profile = default_profile(NAME)
-    plugins = (*profile.plugins, *(Enabled(one) for one in more))
-    scheduler = Scheduler(Profile(NAME, plugins), world.columns)
-    scheduler.begin(world.state.pods.values(), 0)
-    return scheduler
+    return Passes(world, *more)
 
 
 def placed_at(attempts):
@@ -32,16 +77,9 @@ def placed_at(attempts):
 
 
 def follow(world, scheduler, does, at):
-    """Something happens at a second, and the scheduler hears of it after the columns."""
-    columns = scheduler.framework.columns
-
-    def heard(changes):
-        columns.follow(changes)
-        scheduler.follow(changes, at * SECOND_US)
-
-    world.listeners.append(heard)
+    """Something happens at a second."""
+    scheduler.at = at
     does()
-    world.listeners.remove(heard)
 
 
 def refusal(pod, node, nodes, state):
@@ -63,6 +101,7 @@ def test_each_pod_gets_a_node_that_fits_and_none_only_where_none_does(seed):
     for step in range(12):
         world.pod(f"waits{step}", **placed(random, None))
     done = scheduler_of(world).run(1, 0, 99)
+    world.listeners.clear()
     for one in done:
         nodes = oracle.nodes(world.state)
         fitting = {n.name for n in nodes if not refusal(one.pod, n, nodes, world.state)}
@@ -94,24 +133,24 @@ def test_nothing_is_over_committed_whatever_is_taken_back(seed):
     for step in range(20):
         world.pod(f"waits{step}", **asked(random))
     scheduler = scheduler_of(world)
-    was_short = world.columns.free.min(axis=1) < 0
+    was_short = scheduler.columns.free.min(axis=1) < 0
     for second in range(0, 60, 3):
         for one in scheduler.run(second, second * SECOND_US, 5):
             if one.node and random.random() < 0.4:
                 scheduler.take_back(one.pod.uid, "refused", second * SECOND_US)
 
-        assert not ((world.columns.free.min(axis=1) < 0) & ~was_short).any()
+        assert not ((scheduler.columns.free.min(axis=1) < 0) & ~was_short).any()
 
 
 def test_what_fails_is_tried_again_and_leaves_no_trace():
     world = World().node("a")
     world.pod("p", cpu="3")
     scheduler = scheduler_of(world)
-    empty = world.columns.free.copy()
+    empty = scheduler.columns.free.copy()
     first = placed_at(scheduler.run(1, 0, 9))
     scheduler.take_back("p", "HTTP 409", 0)
 
-    assert (first, (world.columns.free == empty).all()) == ({"p": "a"}, True)
+    assert (first, (scheduler.columns.free == empty).all()) == ({"p": "a"}, True)
     assert placed_at(scheduler.run(2, 0, 9)) == {}
     assert placed_at(scheduler.run(3, SECOND_US, 9)) == {"p": "a"}
 
@@ -150,7 +189,7 @@ def test_who_cannot_reserve_ends_it_and_all_take_back_the_last_one_first():
     assert calls == [
         "reserve Slots", "reserve More", "unreserve Last", "unreserve More", "unreserve Slots"
     ]  # fmt: skip
-    assert [one.reason for one in scheduler.queue] == ["no slot"]
+    assert [one.reason for one in scheduler.queue] == ["0/1 nodes are available: no slot."]
 
 
 def test_a_pod_that_ends_wakes_who_had_no_room():
@@ -189,14 +228,15 @@ def test_a_pod_that_goes_before_it_is_bound_leaves_no_trace(goes):
     calls, world = [], World().node("a")
     world.pod("p", cpu="3")
     scheduler = scheduler_of(world, Slots(calls))
-    empty = world.columns.free.copy()
+    empty = scheduler.columns.free.copy()
     scheduler.run(1, 0, 9)
     follow(world, scheduler, lambda: goes(world), 1)
     scheduler.take_back("p", "HTTP 404", SECOND_US)
 
-    assert (world.columns.free == empty).all()
+    assert (scheduler.columns.free == empty).all()
     assert (calls, scheduler.assumed, list(scheduler.queue)) == (
-        ["reserve Slots", "unreserve Slots"],
+        # Once on trial, once where the pass takes effect.
+        ["reserve Slots", "unreserve Slots"] * 2,
         {},
         [],
     )
@@ -234,7 +274,7 @@ def test_a_profile_sorts_its_queue_in_exactly_one_way():
     world = World().node("a")
     for plugins in ((), (PrioritySort(), PrioritySort())):
         with pytest.raises(ProfileError):
-            Scheduler(Profile("x", tuple(map(Enabled, plugins))), world.columns)
+            Scheduler([Profile("x", tuple(map(Enabled, plugins)))], world.state)
 
 
 def test_no_two_plugins_have_one_name():

@@ -1,0 +1,105 @@
+"""What the scheduler decides on all that was read: passes, as facts. Pure.
+
+A pod that is refused for the same reasons as the last time is recorded by its number alone: its attempt counts for its
+back-off, and nothing new is known of it. A pass that is too large for one event is cut into parts.
+
+Source: docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bus.events.decisions import Refusal, SchedulingPassed, TriedPod
+from reactors.engine.contract import Concluded
+from reactors.engine.policies import Current
+from reactors.scheduling import RULES
+from reactors.scheduling.settings import SchedulingPolicy
+from reactors.scheduling.trial import Attempt, attempts
+
+if TYPE_CHECKING:
+    from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.state import SchedulingState
+
+#: Largest part of a pass, bytes; a single pod may be more.
+MOST_BYTES = 256 * 1024
+#: Reasons of one plugin that are recorded of one pod, those of the most nodes; and the length of one.
+MOST_REASONS = 20
+MOST_LETTERS = 256
+
+
+def concluded(
+    state: SchedulingState, scheduler: Scheduler, current: Current
+) -> Sequence[Concluded]:
+    """The passes that are due on what is known, in parts that are stored together; none where nobody is due."""
+    assert isinstance(current.policy, SchedulingPolicy)
+    found = attempts(scheduler, state.sequence, state.at_us, current.policy.most_pods)
+    empty = SchedulingPassed(
+        profile="", after=state.sequence, assumed=state.newest, rules=RULES, policy=current.digest,
+        is_shadow=current.mode == "shadow", at_us=state.at_us, count=len(scheduler.columns.names),
+    )  # fmt: skip
+    facts = [
+        part
+        for profile, attempts in found.items()
+        for part in _parts(msgspec.structs.replace(empty, profile=profile), attempts)
+    ]
+    return [
+        Concluded(one.profile, str(number), msgspec.structs.replace(one, part=number))
+        for number, one in enumerate(facts)
+    ]
+
+
+def _parts(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Iterator[SchedulingPassed]:
+    whole = _recorded(empty, attempts)
+    if len(attempts) == 1 or len(msgspec.json.encode(whole)) <= MOST_BYTES:
+        yield whole
+        return
+    middle = len(attempts) // 2
+    yield from _parts(empty, attempts[:middle])
+    yield from _parts(empty, attempts[middle:])
+
+
+def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> SchedulingPassed:
+    nodes: dict[str, int] = {}
+    scores: dict[tuple[int, ...], int] = {}
+    refusals: dict[bytes, int] = {}
+    told = [one for one in attempts if not one.is_again]
+    plugins = sorted({name for one in told for node in one.top for name in node.scores})
+    pods = []
+    for one in told:
+        top: list[int] = []
+        for found in one.top:
+            shares = tuple(found.scores.get(name, 0) for name in plugins)
+            top += (
+                nodes.setdefault(found.node, len(nodes)), scores.setdefault(shares, len(scores)),
+            )  # fmt: skip
+        refused = -1
+        if one.refused or one.reason or not one.node:
+            said = msgspec.json.encode(_refusal(one))
+            refused = refusals.setdefault(said, len(refusals))
+        node = nodes.setdefault(one.node, len(nodes)) if one.node else -1
+        pod = one.pod
+        pods.append(
+            TriedPod(
+                pod.uid, pod.namespace, pod.name, node, one.feasible, refused, tuple(top), one.cards
+            )
+        )
+    return msgspec.structs.replace(
+        empty, nodes=tuple(nodes), plugins=tuple(plugins), scores=tuple(scores),
+        refusals=tuple(msgspec.json.decode(one, type=Refusal) for one in refusals), pods=tuple(pods),
+        again=tuple(one.number for one in attempts if one.is_again),
+    )  # fmt: skip
+
+
+def _refusal(one: Attempt) -> Refusal:
+    found = {}
+    for plugin, reasons in one.refused.items():
+        most = sorted(reasons.items(), key=lambda found: (-found[1], found[0]))[:MOST_REASONS]
+        counts: dict[str, int] = {}
+        for reason, nodes in most:
+            counts[reason[:MOST_LETTERS]] = counts.get(reason[:MOST_LETTERS], 0) + nodes
+        found[plugin] = dict(sorted(counts.items()))
+    return Refusal(found, one.reason[:MOST_LETTERS])

@@ -1,0 +1,19 @@
+"""The words for a pod that no node takes: kube-scheduler's, so that people find what they know. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def unschedulable(refused: Mapping[str, Mapping[str, int]], count: int, reason: str = "") -> str:
+    """The message for a pod that none of ``count`` nodes takes. ``reason``: why none was looked at."""
+    if reason:
+        return f"0/{count} nodes are available: {reason}."
+    if not count:
+        return "no nodes available to schedule pods"
+    totals: dict[str, int] = {}
+    for reasons in refused.values():
+        for why, nodes in reasons.items():
+            totals[why] = totals.get(why, 0) + nodes
+    listed = ", ".join(sorted(f"{nodes} {why}" for why, nodes in totals.items()))
+    return f"0/{count} nodes are available: {listed}."

@@ -1,0 +1,35 @@
+"""The scheduling reactor: its parts, as the machine runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from reactors.engine.contract import Reactor
+from reactors.scheduling import NAME, RULES, concluded
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
+from reactors.scheduling.state import SchedulingState
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+
+
+def effects(adapters: Adapters) -> Effects:
+    """Nobody binds yet."""
+    from reactors.engine.adapters import Effects
+
+    return Effects()
+
+
+reactor = Reactor(
+    name=NAME,
+    version=RULES,
+    policy=SchedulingPolicy,
+    settings=SchedulingSettings,
+    activity="scheduling",
+    state=SchedulingState,
+    triggers=(),
+    decide=lambda state, trigger, policy: (),
+    concludes=concluded,
+    effects=effects,
+    expects="scheduling.passed",
+)

@@ -1,0 +1,88 @@
+"""What may be set of the scheduler: whose pods it places, by which plugins. Source: docs/scheduling.md."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator
+
+from bus.events.policies import Mode, switch
+from reactors.engine.settings import ReactorPolicy
+
+if TYPE_CHECKING:
+    from reactors.scheduling.profiles import Profile
+
+
+class SchedulingProfile(BaseModel):
+    """The plugins for the pods of one ``schedulerName``."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: str = Field("bursar", pattern="^[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?$")
+    #: Plugin to the weight of its scores, where it is another than the default; 0 = the plugin is not asked.
+    weights: dict[str, int] = {}
+    #: Plugin to its own fields, where they are others than the defaults.
+    fields: dict[str, dict[str, Any]] = {}
+
+    @field_validator("weights")
+    @classmethod
+    def _bounded(cls, weights: dict[str, int]) -> dict[str, int]:
+        if any(not 0 <= weight <= 1000 for weight in weights.values()):
+            raise ValueError("a weight is from 0 to 1000")
+        return weights
+
+
+class SchedulingPolicy(ReactorPolicy):
+    """Which pods are placed, and how."""
+
+    #: In shadow the first one stands for the schedulers that are not named.
+    profiles: tuple[SchedulingProfile, ...] = Field(
+        (SchedulingProfile(),), min_length=1, max_length=16
+    )
+    #: Most pods that one pass tries; the next one follows at once.
+    most_pods: int = Field(500, ge=1, le=5000)
+
+    @field_validator("profiles")
+    @classmethod
+    def _known(cls, profiles: tuple[SchedulingProfile, ...]) -> tuple[SchedulingProfile, ...]:
+        if len({one.name for one in profiles}) < len(profiles):
+            raise ValueError("two profiles have one name")
+        for one in profiles:
+            if one.weights or one.fields:
+                _made(one)
+        return profiles
+
+    def made(self) -> list[Profile]:
+        """The profiles with their plugins."""
+        return [_made(one) for one in self.profiles]
+
+
+def _made(profile: SchedulingProfile) -> Profile:
+    # Plugins compute with numpy, which takes a tenth of a second to import.
+    from reactors.scheduling.plugins.catalogue import profile_of
+
+    return profile_of(profile.name, profile.weights, profile.fields)
+
+
+class SchedulingSettings(BaseModel):
+    """Whether waiting pods are given nodes."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    #: ``off``: no pod is placed. ``shadow``: where the pods of all schedulers would go is decided and recorded. ``on``: it is
+    #: decided and recorded for the pods that name one of the profiles.
+    mode: Annotated[Mode, BeforeValidator(switch)] = "off"
+    policy: SchedulingPolicy = SchedulingPolicy()
+
+    def wanted(self, environment: Mapping[str, str]) -> tuple[Mode, SchedulingPolicy]:
+        """Mode and policy as they are set."""
+        return self.mode, self.policy
+
+    def told(self, mode: Mode) -> str:
+        """What ``bursar up`` says of the scheduler when it starts; "" where nobody asked for it."""
+        return {
+            "off": "",
+            "shadow": "shadow: where waiting pods would go is decided and recorded, and none is bound",
+            "on": "on: pods whose schedulerName is a profile's are given nodes",
+        }[mode]

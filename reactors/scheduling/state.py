@@ -1,0 +1,253 @@
+"""What the scheduler knows, folded from the history: who waits, and who has a node ahead of it. Pure but for its state.
+
+The contract for whoever binds:
+
+- :attr:`SchedulingState.outstanding` are the pods to bind, the oldest pass first. Each has the uid, the node, the cards and the
+  ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
+- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more.
+- A bind that succeeded is said by nobody: the pod is observed on its node, and is outstanding no more. One that failed is said by
+  :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
+- A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server
+  (409), and the pod itself says on which node it is. After :attr:`Assumed.deadline_us`, a time of the history, the pod is read
+  too: a bind whose answer was lost may have succeeded, so time alone gives no room back.
+- The policy may have changed since: ``policy_digest`` tells, and what was decided by another policy is settled as ``stale``.
+
+Until the policy says ``shadow`` or ``on``, nothing is kept and nothing is imported that computes.
+
+Source: docs/scheduling.md; docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
+
+import msgspec
+from pydantic import ValidationError
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.events.clock import ClockTicked
+from bus.events.decisions import BindSettled, SchedulingPassed
+from bus.events.namespaces import NamespaceObserved
+from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed, PodState
+from bus.events.policies import Mode, PauseChanged, PolicyChanged
+from bus.events.vocabulary import Fact
+from projections.cluster import ClusterState
+from projections.engine.parts import Part
+from reactors.scheduling import NAME, scheduler_of
+from reactors.scheduling.settings import SchedulingPolicy
+
+if TYPE_CHECKING:
+    from reactors.scheduling.passes import Scheduler
+
+
+#: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
+CONFIRMED_US = 300 * SECOND_US
+
+
+class Dealt(msgspec.Struct, frozen=True, gc=False):
+    """The cards of a node that a decision gave to a pod."""
+
+    node: str
+    cards: tuple[int, ...]
+
+
+class Assumed(msgspec.Struct):
+    """A pod that a pass gave a node, until it is observed there, gone, or not bound after all.
+
+    It is asked to be bound under the uid and ``decision``. At ``deadline_us``, a time of the history, nobody has confirmed it: a
+    shadow ends by itself, and of another one the API server is asked. Time alone gives no room back, as a bind may be late.
+    """
+
+    uid: str
+    profile: str
+    node: str
+    #: Sequence and id of its pass, and the time of that.
+    passed: int
+    decision: str
+    at_us: int
+    is_shadow: bool
+    cards: tuple[int, ...]
+    #: Its place in the queue, if it must wait again.
+    added_us: int
+    number: int
+    attempts: int
+
+    @property
+    def deadline_us(self) -> int:
+        """When it should have been confirmed."""
+        return self.at_us + CONFIRMED_US
+
+
+class Waiting(msgspec.Struct):
+    """A pod that waits: :class:`reactors.scheduling.queue.Queued` without what follows from the pod."""
+
+    uid: str
+    added_us: int
+    number: int
+    place: str
+    attempts: int
+    failed_us: int
+    until_us: int
+    refused_by: dict[str, tuple[str, ...]]
+    helped_by: list[str]
+    reason: str
+
+
+class Mark(msgspec.Struct, frozen=True):
+    """Which pass it is that takes effect: its sequence and id, the event on which it was decided, and its time."""
+
+    passed: int
+    decision: str
+    after: int
+    at_us: int
+    is_shadow: bool = False
+
+
+class SavedScheduling(msgspec.Struct):
+    """What a snapshot holds of the scheduler."""
+
+    sequence: int
+    at_us: int
+    mode: Mode
+    policy: bytes
+    policy_digest: str
+    newest: int
+    waiting: dict[str, list[Waiting]]
+    numbers: dict[str, int]
+    assumed: list[Assumed]
+    dealt: dict[str, Dealt]
+    touched: dict[str, int]
+    agreement: dict[str, int]
+
+
+class SchedulingState(Part):
+    """Kept by :class:`reactors.engine.contract.State`."""
+
+    Saved = SavedScheduling
+    derived = frozenset({"_cluster", "_load", "scheduler"})
+
+    reads: ClassVar[tuple[type[Fact], ...]] = (
+        PodState, PodsListed, NodeObserved, NodeVanished, ObjectsListed, NamespaceObserved, ClockTicked, PolicyChanged,
+        PauseChanged, SchedulingPassed, BindSettled,
+    )  # fmt: skip
+
+    def __init__(self, state: ClusterState) -> None:
+        self._cluster = state
+        self._load = scheduler_of
+        #: None while nothing is scheduled.
+        self.scheduler: Scheduler | None = None
+        #: The newest event that was folded here, and its time.
+        self.sequence = 0
+        self.at_us = 0
+        self.mode: Mode = "off"
+        #: The policy as JSON, and its digest.
+        self.policy = b""
+        self.policy_digest = ""
+        #: The newest pass.
+        self.newest = 0
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """Fold one event. A pass by a policy that does not hold any more changes nothing."""
+        self.sequence, self.at_us = event.sequence, event.time_us
+        if isinstance(fact, PolicyChanged):
+            if fact.reactor == NAME:
+                self._go_by(fact)
+            return
+        if isinstance(fact, SchedulingPassed):
+            self.newest = event.sequence
+        scheduler = self.scheduler
+        if scheduler is None:
+            return
+        if isinstance(fact, SchedulingPassed):
+            self._passed(scheduler, fact, event)
+        elif isinstance(fact, BindSettled):
+            for one in fact.failed:
+                reason = f"{one.result}: {one.message}" if one.message else one.result
+                scheduler.take_back(one.uid, one.passed, reason, event.time_us)
+        elif isinstance(fact, ClockTicked):
+            scheduler.elapse(event.time_us)
+            if self.mode == "off" and not scheduler.assumed:
+                self.scheduler = None
+        else:
+            changes = self._cluster.changes(event)
+            if changes:
+                scheduler.follow(changes, event.sequence, event.time_us)
+
+    def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:
+        # The digest covers the mode.
+        if fact.policy != self.policy_digest or fact.profile not in scheduler.frameworks:
+            return
+        at_us = event.time_us
+        mark = Mark(event.sequence, event.id, fact.after, at_us, fact.is_shadow)
+        for one in fact.pods:
+            if one.node >= 0:
+                scheduler.place(fact.profile, one.uid, fact.nodes[one.node], one.cards, mark)
+            else:
+                refusal = fact.refusals[one.refused]
+                scheduler.refuse(fact.profile, one.uid, refusal, fact.count, at_us)
+        for number in fact.again:
+            scheduler.refuse_again(fact.profile, number, at_us)
+        scheduler.passed(fact.after)
+
+    def _go_by(self, fact: PolicyChanged) -> None:
+        """Begin again by another policy. Binds that may be under way keep their room; shadows end."""
+        kept = [] if self.scheduler is None else list(self.scheduler.outstanding())
+        agreement = {} if self.scheduler is None else self.scheduler.agreement
+        try:
+            policy = SchedulingPolicy.model_validate(fact.policy)
+        except ValidationError:
+            # The replica says so. Nothing is decided without a policy.
+            self.mode, policy = "off", SchedulingPolicy()
+        else:
+            self.mode = fact.mode
+        dealt = {} if self.scheduler is None else self.scheduler.columns.dealt
+        self.policy, self.policy_digest = (
+            msgspec.json.encode(fact.policy, order="sorted"),
+            fact.digest,
+        )
+        self.scheduler = None
+        if self.mode != "off" or kept:
+            self.scheduler = self._made(policy, dealt)
+            self.scheduler.begin(self.at_us)
+            self.scheduler.adopt(kept)
+            self.scheduler.agreement.update(agreement)
+
+    def _made(self, policy: SchedulingPolicy, dealt: Mapping[str, Dealt]) -> Scheduler:
+        return self._load(policy, self._cluster, self.mode == "shadow", dealt)
+
+    def saved(self) -> SavedScheduling:
+        """What a snapshot holds."""
+        own = self.scheduler
+        return SavedScheduling(
+            self.sequence, self.at_us, self.mode, self.policy, self.policy_digest, self.newest,
+            {name: queue.saved() for name, queue in own.queues.items()} if own else {},
+            {name: queue.number for name, queue in own.queues.items()} if own else {},
+            list(own.assumed.values()) if own else [],
+            own.columns.dealt if own else {},
+            own.touched if own else {}, dict(own.agreement) if own else {},
+        )  # fmt: skip
+
+    def restore(self, saved: SavedScheduling) -> None:
+        """Become what was saved, in a new state beside the restored state of its cluster."""
+        super().restore(saved)
+        if saved.mode != "off" or saved.assumed:
+            policy = SchedulingPolicy.model_validate_json(saved.policy)
+            own = self.scheduler = self._made(policy, saved.dealt)
+            own.restore(saved.waiting, saved.numbers, saved.assumed)
+            own.touched.update(saved.touched)
+            own.agreement.update(saved.agreement)
+
+    # questions
+
+    @property
+    def outstanding(self) -> Iterable[Assumed]:
+        """The pods to bind, or whose bind is not confirmed, the oldest first."""
+        return self.scheduler.outstanding() if self.scheduler is not None else ()
+
+    def overtaken(self, found: Assumed) -> str:
+        """Why a pod must not be bound as it was decided, a token; "" = it may."""
+        return self.scheduler.overtaken(found) if self.scheduler is not None else "settled"
