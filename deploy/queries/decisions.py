@@ -1,7 +1,8 @@
 """Were the decisions in the archive what their rules make of it? For ``bursar verify --decisions``.
 
-Those of reactors, evictions and passes of the scheduler among them, the answers to reviews, what was charged or given back because of what was seen, and
-the releases of queues. Only the first carry a version of their rules: the others are derived by today's.
+Those of reactors, evictions and passes of the scheduler among them, the answers to reviews, what was charged or given back
+because of what was seen, and the releases of queues. Only the first carry a version of their rules: the others are derived by
+today's.
 
 Source: docs/architecture.md.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from bus.clock import SystemClock
@@ -20,12 +21,24 @@ def blocked(select: Select, cluster: str, now_us: int) -> list[Blocked]:
     return at(select, REACTORS, cluster).blocked(now_us)
 
 
-def held_back(replica: Replica | None, releasing: Releasing | None) -> list[dict[str, Any]]:
+def held_back(
+    replica: Replica | None,
+    releasing: Releasing | None,
+    troubles: Mapping[str, Callable[[], Iterable[str]]] = {},
+) -> list[dict[str, Any]]:
     """What a running process holds back now, by what: how many, the first of them, and why in a sentence.
 
-    ``replica``, ``releasing`` None: they do not run.
+    ``replica``, ``releasing`` None: they do not run. ``troubles``: by activity, what keeps its effects from being done.
     """
-    return _blocked(replica) + _stuck(releasing)
+    found = [
+        {
+            "verb": activity, "reason": "refused", "count": 1, "until_us": 0, "first": activity,
+            "sentence": sentence,
+        }
+        for activity, trouble in troubles.items()
+        for sentence in trouble()
+    ]  # fmt: skip
+    return _blocked(replica) + _stuck(releasing) + found
 
 
 def _blocked(replica: Replica | None) -> list[dict[str, Any]]:

@@ -8,7 +8,7 @@ Source: docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -58,6 +58,7 @@ async def acting(
         snapshots = Snapshots(ledger, replica, signer)
     effectors: dict[str, Effector] = {}
     more: list[Callable[[], Coroutine[Any, Any, None]]] = []
+    troubles: dict[str, Callable[[], Iterable[str]]] = {}
     for reactor in reactors:
         mode, policy = wanted.get(reactor.name) or _unsaid(reactor)
         section = (sections or {}).get(reactor.name) or reactor.settings()
@@ -68,7 +69,8 @@ async def acting(
         effects = reactor.effects(adapters)
         effectors |= effects.effectors
         more += effects.beside if mode != "off" else ()
-    runner = Runner(replica, transport, clock, effectors, snapshots)
+        troubles[reactor.activity] = effects.trouble
+    runner = Runner(replica, transport, clock, effectors, snapshots, troubles)
     head = await transport.head()
     async with AsyncExitStack() as stack:
         if snapshots is not None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -77,6 +77,7 @@ class Progress(msgspec.Struct):
     played: int = 0
     #: Who knows what is held back: the reactors, and the queues. None while they do not run.
     replica: Replica | None = None
+    troubles: Mapping[str, Callable[[], Iterable[str]]] = {}
     releasing: Releasing | None = None
 
     @property
@@ -161,7 +162,8 @@ async def _work(
                 for reactor in REACTORS:
                     if (wanted := settings.wanted.get(reactor.name)) is not None:
                         told = settings.section(reactor).told(wanted[0])
-                        screen.tell(f"{reactor.activity} is {told}")
+                        if told:
+                            screen.tell(f"{reactor.activity} is {told}")
                 progress.stage = "following"
                 _write_state(settings, progress)
                 if once:
@@ -223,7 +225,7 @@ async def _acting(
         ledger=store, signer=Signer(settings.signing_key), writes_elastic=settings.admission.elastic_status,
     ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
-        progress.replica = runner.replica
+        progress.replica, progress.troubles = runner.replica, runner.troubles
         yield
 
 
@@ -339,7 +341,7 @@ def _write_state(settings: Settings, progress: Progress) -> None:
         "pid": os.getpid(),
         "filling": progress.filled,
         "sources": states(progress.sources),
-        "blocked": held_back(progress.replica, progress.releasing),
+        "blocked": held_back(progress.replica, progress.releasing, progress.troubles),
         "admission": progress.proof,
     }
     replace(settings.state_file, msgspec.json.encode(told))

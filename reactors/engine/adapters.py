@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -42,6 +42,12 @@ class Cluster(Protocol):
 
     async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
         """Ask for the pod's end."""
+        ...
+
+    async def bind(
+        self, namespace: str, pod: str, *, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Give the pod its node."""
         ...
 
 
@@ -117,3 +123,5 @@ class Effects(msgspec.Struct, frozen=True):
 
     effectors: Mapping[str, Effector] = {}
     beside: tuple[Callable[[], Coroutine[Any, Any, None]], ...] = ()
+    #: What keeps these effects from being done now, in sentences for people.
+    trouble: Callable[[], Iterable[str]] = tuple

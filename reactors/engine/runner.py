@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
@@ -63,8 +63,11 @@ class Runner:
         clock: Clock,
         effectors: Mapping[str, Effector],
         snapshots: Snapshots | None = None,
+        troubles: Mapping[str, Callable[[], Iterable[str]]] | None = None,
     ) -> None:
         self.replica = replica
+        #: By activity: what keeps its effects from being done now, in sentences for people.
+        self.troubles = troubles or {}
         #: Events that could not be read. Not 0 means that somebody writes who should not.
         self.parked = 0
         self._transport = transport

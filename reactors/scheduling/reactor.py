@@ -14,10 +14,11 @@ if TYPE_CHECKING:
 
 
 def effects(adapters: Adapters) -> Effects:
-    """Nobody binds yet."""
-    from reactors.engine.adapters import Effects
+    """Who binds, and who tells why pods wait."""
+    # A question to the reactors needs nobody who acts, and should not pay for the import.
+    from reactors.scheduling.effects import effects as made
 
-    return Effects()
+    return made(adapters)
 
 
 reactor = Reactor(

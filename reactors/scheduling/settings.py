@@ -70,8 +70,8 @@ class SchedulingSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: ``off``: no pod is placed. ``shadow``: where the pods of all schedulers would go is decided and recorded. ``on``: it is
-    #: decided and recorded for the pods that name one of the profiles.
+    #: ``off``: no pod is placed. ``shadow``: where the pods of all schedulers would go is decided and recorded, nothing is done.
+    #: ``on``: the pods that name one of the profiles are bound.
     mode: Annotated[Mode, BeforeValidator(switch)] = "off"
     policy: SchedulingPolicy = SchedulingPolicy()
 
@@ -84,5 +84,5 @@ class SchedulingSettings(BaseModel):
         return {
             "off": "",
             "shadow": "shadow: where waiting pods would go is decided and recorded, and none is bound",
-            "on": "on: pods whose schedulerName is a profile's are given nodes",
+            "on": "on: pods whose schedulerName is a profile's are bound, beside kube-scheduler",
         }[mode]

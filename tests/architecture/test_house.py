@@ -16,7 +16,11 @@ ADAPTERS = {
     "sqlite3": (),
     "psycopg": (),
     "httpx": ("bus.notify",),
-    "httptools": ("bus.notebooks.prober", "reactors.webhook.connections"),
+    "httptools": (
+        "bus.kube.client.connections",
+        "bus.notebooks.prober",
+        "reactors.webhook.connections",
+    ),
     "requests": (),
     "prometheus_client": ("bus.metrics",),
     "socket": ("reactors.webhook.listening",),

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "ad988f1105af1218",
-    "reactors": "c825ca9940af2eef",
+    "versions": "602f7588f0927599",
+    "reactors": "9bf7fd0a568eb08d",
     "admission": "57cc8515d767672e",
 }
 

@@ -33,6 +33,8 @@ NAMES = (
     "queue",
     "cluster_state",
     "scheduling",
+    "bindings",
+    "schedulers",
 )
 
 

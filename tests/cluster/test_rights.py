@@ -36,6 +36,8 @@ from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
+from reactors.scheduling.effectors.bind import Placement, bind
+from reactors.scheduling.effectors.notices import PodNotices, Subject
 from reactors.webhook.registration import (
     MUTATING_PATH,
     PATH,
@@ -138,6 +140,7 @@ async def tell(plane, cluster):
     return [one.result for one in written], world.recorder.counts
 
 
+SCHEDULED = (["bound", "bound"], {"written": 2})
 QUOTA = {
     "apiVersion": "bursar.io/v1alpha1",
     "kind": "BizGroupResourceQuota",
@@ -163,6 +166,34 @@ async def register(cluster):
     return problem
 
 
+async def schedule(plane, cluster):
+    """What the scheduler does: bind a pod, find it bound, and tell of it and of one that waits."""
+    pods = [
+        plane.api.request("POST", notebooks.PATHS["Pod"].format("default"), waits_for_a_node(name))
+        for name in ("placed", "unplaced")
+    ]
+    names = [(one["metadata"]["name"], one["metadata"]["uid"]) for one in pods]
+    placed = Placement("default", *names[0], "node-1", "d" * 32, ("0",))
+    outcomes = [(await bind(cluster, placed)).outcome for _ in range(2)]
+    notices = PodNotices(cluster, SystemClock(), instance="host-1")
+    notices.bound(Subject("default", *names[0], "bursar"), "node-1")
+    waits = (
+        Subject("default", *names[1], "bursar"),
+        "0/1 nodes are available: 1 Insufficient cpu.",
+    )
+    notices.waits({names[1][1]: waits})
+    await notices.work()
+    return outcomes, notices.counts
+
+
+def waits_for_a_node(name):
+    container = {"name": "main", "image": "x"}
+    return {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": "bursar", "containers": [container]},
+    }
+
+
 async def everything(plane, cluster):
     """One run of all that asks the API server, and what came of it."""
     await follow(cluster)
@@ -172,12 +203,13 @@ async def everything(plane, cluster):
         "POST", notebooks.PATHS["Pod"].format("default"), notebooks.notebook("Pod", "evicted")
     )
     evicted = await EvictEffector(cluster).act(test_evict.decision(pod))
+    scheduled = await schedule(plane, cluster)
     starter = Starter(cluster)
     waits = [kind for kind in GOVERNED if kind.queues]
     started = {(await starter.start(kind, "default", "none", "u")).result for kind in waits}
     with contextlib.suppress(NotFoundError):
         await cluster.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
-    return culled, written, events, evicted[0], started, await register(cluster)
+    return culled, written, events, evicted[0], scheduled, started, await register(cluster)
 
 
 @pytest.fixture
@@ -196,7 +228,7 @@ async def test_what_is_granted_is_used_and_what_is_used_is_granted(plane, cluste
     done = await everything(plane, cluster)
 
     all_done = {kind: ["done"] * (4 if kind == "Pod" else 5) for kind in KINDS}
-    expected = (all_done, ["written"] * 2, {"written": 2}, "done", {"superseded"})
+    expected = (all_done, ["written"] * 2, {"written": 2}, "done", SCHEDULED, {"superseded"})
     assert done == (*expected, "a request passed without a review")
     assert used == set().union(*map(granted, ROLES))
 
@@ -307,6 +339,37 @@ def test_the_accounts_change_only_the_fields_that_bursar_changes(plane):
     assert said("Job", {"spec": {"suspend": False}}) == "Job"
     assert said("TFJob", {"spec": {"runPolicy": {"suspend": False}}}) == "TFJob"
     assert said("Pod", {"metadata": {"annotations": {"bursar.io/notebook-culls-at": "x"}}}) == "Pod"
+
+
+def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
+    """A binding may label a pod, and whoever may patch a status may say that the pod is ready. A policy refuses both."""
+    path = notebooks.PATHS["Pod"].format("default")
+    plane.api.request("POST", path, waits_for_a_node("p"))
+    actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
+    target = {"kind": "Node", "name": "node-1"}
+
+    def said(method, part, body, content_type="application/json"):
+        try:
+            return actor.request(method, f"{path}/p/{part}", body, content_type=content_type)[
+                "kind"
+            ]
+        except ApiError as error:
+            return str(error)
+
+    def bound(**metadata):
+        return said("POST", "binding", {"metadata": {"name": "p", **metadata}, "target": target})
+
+    def told(**status):
+        return said("PATCH", "status", {"status": status}, "application/strategic-merge-patch+json")
+
+    ready = {"type": "Ready", "status": "True"}
+    waits = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}
+    assert "annotations of its own" in bound(labels={"app": "other"})
+    assert "annotations of its own" in bound(annotations={"a": "b"})
+    assert "no condition of a pod but" in told(conditions=[ready])
+    assert "nothing of a pod's status but" in told(podIP="10.0.0.1")
+    assert "Pod" == told(conditions=[waits])
+    assert "Status" == bound(annotations={"bursar.io/decision": "d"})
 
 
 def test_an_eviction_waits_in_no_queue_of_lists(plane):

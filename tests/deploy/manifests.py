@@ -22,7 +22,7 @@ ROLES = {
 
 
 #: Roles that change what runs: theirs is an account of its own.
-ACTING = {"bursar-culler", "bursar-evictor", "bursar-queue"}
+ACTING = {"bursar-culler", "bursar-evictor", "bursar-queue", "bursar-scheduler"}
 
 
 def named(group, resource):

@@ -34,3 +34,10 @@ async def test_a_start_that_somebody_refuses_is_told_while_it_is_not_done(cluste
     cluster.clock.after(60)
     await until(lambda: cluster.running() == ["a"])
     assert stuck() == []
+
+
+def test_what_keeps_effects_from_being_done_is_told_in_the_words_of_who_refuses_it():
+    sentence = "pods are not bound, and tried again: no right"
+    (told,) = held_back(None, None, {"scheduling": lambda: [sentence], "culling": tuple})
+
+    assert (told["first"], told["count"], told["sentence"]) == ("scheduling", 1, sentence)

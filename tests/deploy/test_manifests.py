@@ -74,6 +74,13 @@ def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
     assert granted("bursar-evictor") == {("pods", "get"), ("pods/eviction", "create")}
 
 
+def test_scheduling_may_look_bind_and_tell_and_nothing_else():
+    events = ("events.events.k8s.io", "create")
+    wanted = {("pods", "get"), ("pods/binding", "create"), ("pods/status", "patch"), events}
+
+    assert granted("bursar-scheduler") == wanted
+
+
 def test_culling_may_patch_what_it_stops_and_tell_of_it_and_nothing_else():
     stopped = {"pods", "notebooks.kubeflow.org", "statefulsets.apps", "deployments.apps"}
     wanted = {(resource, verb) for resource in stopped for verb in ("get", "patch")}
@@ -119,4 +126,4 @@ def test_what_acts_has_its_own_place_in_the_queues_of_the_api_server():
 
     assert schema["spec"]["matchingPrecedence"] < 9000
     assert subject["serviceAccount"] == {"name": "bursar-actor", "namespace": "bursar-system"}
-    assert resources["resources"] == ["pods/eviction"]
+    assert resources["resources"] == ["pods/eviction", "pods/binding"]

@@ -1,0 +1,143 @@
+"""Gives a pod its node by the Binding subresource, on the condition of its uid. At most once, and never to another node.
+
+The decision's id and the devices go with the binding as annotations, in the one write that also names the node. An answer
+that was lost is no failure: the pod itself says where it is. A pod that is on the node that was decided is bound, whoever
+wrote it.
+
+Source: Kubernetes API reference, "Binding"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Literal, Protocol
+
+import msgspec
+
+from bus.crashpoints import crashpoint
+from bus.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    MalformedJsonError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
+
+Json = dict[str, Any]
+
+#: On a bound pod: which decision bound it, and to which devices of the node, by name with commas between.
+DECISION = "bursar.io/decision"
+DEVICES = "bursar.io/devices"
+
+TOO_MANY = 429
+#: Longest words of the API server that are kept.
+LONGEST = 500
+
+#: ``bound``: it is on its node. ``elsewhere``: somebody else bound it to another. ``gone``: it ends or ended, or another pod
+#: has its name. ``refused``: the API server will not have this one. ``denied``: we may bind none. ``later``: nothing was done,
+#: or nobody can say.
+Outcome = Literal["bound", "elsewhere", "gone", "refused", "denied", "later"]
+
+#: How the API server's authorizer words it that a right is missing; other 403s are about the one pod.
+_NO_RIGHT = " cannot create resource "
+
+
+class Placement(msgspec.Struct, frozen=True):
+    """Which pod shall be on which node, by which decision, with which of the node's devices.
+
+    ``profile`` and ``passed`` name the pass: its profile and its sequence.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    decision: str
+    devices: tuple[str, ...] = ()
+    profile: str = ""
+    passed: int = 0
+
+
+class Outcomes(msgspec.Struct, frozen=True):
+    """What became of a placement, in which words; of ``later``, after how long it may be tried again."""
+
+    outcome: Outcome
+    message: str = ""
+    delay_seconds: float = 0.0
+
+
+class Bindings(Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def bind(
+        self, namespace: str, pod: str, *, uid: str, node: str, annotations: Mapping[str, str]
+    ) -> None:
+        """Give the pod its node."""
+        ...
+
+
+async def bind(cluster: Bindings, placement: Placement) -> Outcomes:
+    """Bind a pod, or say what is in the way. Raises nothing that an API server can cause."""
+    annotations = {DECISION: placement.decision}
+    if placement.devices:
+        annotations[DEVICES] = ",".join(placement.devices)
+    crashpoint("bind.before_post")
+    try:
+        await cluster.bind(
+            placement.namespace, placement.name, uid=placement.uid, node=placement.node,
+            annotations=annotations,
+        )  # fmt: skip
+    except NotFoundError as error:
+        return Outcomes("gone", error.message[:LONGEST])
+    except PermissionDeniedError as error:
+        is_none = error.fields.get("status") == 401 or _NO_RIGHT in error.message
+        return Outcomes("denied" if is_none else "refused", str(error)[:LONGEST])
+    except RequestRefusedError as error:
+        return Outcomes("refused", error.message[:LONGEST])
+    except ConflictError as error:
+        return await seen(cluster, placement, Outcomes("refused", error.message[:LONGEST]))
+    except ClusterUnavailableError as error:
+        later = Outcomes("later", str(error)[:LONGEST], error.delay_seconds)
+        # Of these alone nothing was done for certain.
+        return later if error.status == TOO_MANY else await seen(cluster, placement, later)
+    except MalformedJsonError as error:
+        return await seen(cluster, placement, Outcomes("later", str(error)[:LONGEST], 1.0))
+    crashpoint("bind.after_post")
+    return Outcomes("bound")
+
+
+async def seen(cluster: Bindings, placement: Placement, otherwise: Outcomes) -> Outcomes:
+    """What the pod itself says; ``otherwise`` where it is still the one, waits, and does not end.
+
+    Raises nothing that an API server can cause.
+    """
+    path = f"/api/v1/namespaces/{placement.namespace}/pods/{placement.name}"
+    try:
+        pod = await cluster.get(path)
+        metadata, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
+        uid, ends = metadata["uid"], "deletionTimestamp" in metadata
+    except NotFoundError as error:
+        return Outcomes("gone", error.message[:LONGEST])
+    except PermissionDeniedError as error:
+        return Outcomes("denied", str(error)[:LONGEST])
+    except (
+        ClusterUnavailableError,
+        MalformedJsonError,
+        KeyError,
+        TypeError,
+        AttributeError,
+    ) as error:
+        delay = error.delay_seconds if isinstance(error, ClusterUnavailableError) else 1.0
+        return Outcomes("later", f"nobody can say whether it was bound: {error}"[:LONGEST], delay)
+    if uid != placement.uid:
+        return Outcomes("gone", "another pod has this name")
+    if node == placement.node:
+        return Outcomes("bound")
+    if node:
+        return Outcomes("elsewhere", f"bound to {node}")
+    return Outcomes("gone", "being deleted") if ends else otherwise

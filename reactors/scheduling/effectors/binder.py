@@ -1,0 +1,199 @@
+"""ADAPTER: has every outstanding placement bound, several at once, and says of those that cannot be bound why not.
+
+What is outstanding is folded from the history, so a process that was killed at any moment goes on with the same list: a pod
+that it had bound already is found on its node. A placement that got no certain answer keeps its room and is tried
+again on the same node: a request that seemed lost may still arrive. Room is given back only where the pod was read and waits,
+after every request has run out that may have been on its way: also a refusal may meet a second process that is let through.
+
+An API server that has too much to do, or denies the right, is left alone for a while by all.
+
+Source: docs/scheduling.md; docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol
+
+from bus.crashpoints import crashpoint
+from bus.errors import RetryableError
+from reactors.scheduling.effectors.bind import Bindings, Outcomes, Placement, bind, seen
+
+#: Placements in work: twice the connections, so that none of these waits for us.
+AT_ONCE = 16
+#: Between two looks at what is outstanding.
+LOOK_SECONDS = 0.02
+#: Before a placement is tried again that got no answer, and before anything is while the right is missing.
+AGAIN_SECONDS = 1.0
+DENIED_SECONDS = 30.0
+#: After this a bound pod that was not observed on its node is asked about again.
+CONFIRM_SECONDS = 300.0
+#: So long an API server may still do what was asked: its deadline of a request, and a margin.
+LATE_SECONDS = 75.0
+#: Between a refusal and a last look at the pod: another process may be binding it at the same moment.
+REFUSED_SECONDS = 20.0
+#: Most placements that are said in one event not to be bound.
+MOST_SAID = 200
+
+_log = logging.getLogger(__name__)
+
+
+class Outstanding(Protocol):
+    """Placements that were decided, and neither confirmed nor settled."""
+
+    @property
+    def position(self) -> int:
+        """Moves when something may have changed."""
+        ...
+
+    def decisions(self) -> Iterable[tuple[str, str]]:
+        """Pod and decision of all of them, the oldest first; none while nothing may be done."""
+        ...
+
+    def placement(self, uid: str) -> Placement | None:
+        """That of one pod; None where there is none any more."""
+        ...
+
+    def overtaken(self, placement: Placement) -> str:
+        """Why it must not be done any more, a token; "" = it may."""
+        ...
+
+
+#: Says why placements were not bound. Raises RetryableError where it cannot be said now.
+Settle = Callable[[Sequence[tuple[Placement, Outcomes]]], Awaitable[None]]
+
+
+class Binder:
+    """Binds what is outstanding. One in each process that acts; two of them do no harm."""
+
+    def __init__(
+        self,
+        cluster: Bindings,
+        outstanding: Outstanding,
+        settle: Settle,
+        told: Callable[[Placement], None],
+    ) -> None:
+        """``told`` hears of each pod that was bound."""
+        #: What became of placements.
+        self.counts: Counter[str] = Counter()
+        #: What keeps placements from being bound, in the API server's words; "" while nothing does.
+        self.trouble = ""
+        self._cluster = cluster
+        self._outstanding = outstanding
+        self._say = settle
+        self._told = told
+        self._queue: asyncio.Queue[Placement] = asyncio.Queue()
+        #: Pod to decision: what is queued, in work, or done and still outstanding.
+        self._known: dict[str, str] = {}
+        #: When a known one is tried again, and when anything is; seconds of the loop's clock.
+        self._again_at: dict[str, float] = {}
+        self._rests_until = 0.0
+        #: When a request of an outstanding pod was last sent whose answer is not known.
+        self._uncertain_at: dict[str, float] = {}
+        #: Placements that were refused once, with the words: the pod decides when it is read.
+        self._against: dict[str, tuple[Placement, str]] = {}
+        self._refused: list[tuple[Placement, Outcomes]] = []
+        self._position = -1
+        self._next_at = 0.0
+
+    async def run(self) -> None:
+        """Bind for ever."""
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(AT_ONCE):
+                tasks.create_task(self._work())
+            while True:
+                self._look()
+                await self._settle()
+                await asyncio.sleep(LOOK_SECONDS)
+
+    def _look(self) -> None:
+        """Queue what is new, and what is due again."""
+        now, position = asyncio.get_running_loop().time(), self._outstanding.position
+        if now < self._rests_until or (position == self._position and now < self._next_at):
+            return
+        self._position = position
+        wanted = dict(self._outstanding.decisions())
+        known = self._known
+        for uid in [uid for uid, decision in known.items() if wanted.get(uid) != decision]:
+            del known[uid]
+            self._again_at.pop(uid, None)
+            self._uncertain_at.pop(uid, None)
+            self._against.pop(uid, None)
+        due = [uid for uid, at in self._again_at.items() if at <= now]
+        for uid in (*(uid for uid in wanted if uid not in known), *due):
+            placement = self._outstanding.placement(uid)
+            if placement is not None:
+                self._again_at.pop(uid, None)
+                known[uid] = placement.decision
+                self._queue.put_nowait(placement)
+        self._next_at = min(self._again_at.values(), default=float("inf"))
+
+    async def _work(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            placement = await self._queue.get()
+            while (rests := self._rests_until - loop.time()) > 0:
+                await asyncio.sleep(rests)
+            # Much may have happened while it was queued.
+            if self._outstanding.placement(placement.uid) != placement:
+                continue
+            why = self._outstanding.overtaken(placement) or self._said_against(placement)
+            if why:
+                await self._end(placement, why)
+                continue
+            found = await bind(self._cluster, placement)
+            if found.outcome == "refused":
+                self.counts["refused"] += 1
+                self._against[placement.uid] = (placement, found.message)
+                self._again(placement, loop.time() + REFUSED_SECONDS)
+            else:
+                self._take(placement, found, loop.time())
+
+    def _said_against(self, placement: Placement) -> str:
+        refused, message = self._against.get(placement.uid, (None, ""))
+        return message if refused == placement else ""
+
+    async def _end(self, placement: Placement, why: str) -> None:
+        """Give a placement up that is not right any more, unless the pod has its node already."""
+        now = asyncio.get_running_loop().time()
+        certain_at = self._uncertain_at.get(placement.uid, -LATE_SECONDS) + LATE_SECONDS
+        if certain_at > now:
+            self._again(placement, certain_at)
+            return
+        self._take(placement, await seen(self._cluster, placement, Outcomes("refused", why)), now)
+
+    def _take(self, placement: Placement, found: Outcomes, now: float) -> None:
+        self.counts[found.outcome] += 1
+        if found.outcome == "bound":
+            self.trouble = ""
+            self._again(placement, now + CONFIRM_SECONDS)
+            self._told(placement)
+        elif found.outcome in ("later", "denied"):
+            if not self.trouble:
+                _log.warning("pods are not bound now: %s", found.message)
+            self.trouble = found.message
+            delay = DENIED_SECONDS if found.outcome == "denied" else found.delay_seconds
+            self._rests_until = max(self._rests_until, now + delay)
+            self._uncertain_at[placement.uid] = now
+            self._again(placement, now + max(delay, AGAIN_SECONDS))
+        else:
+            self._refused.append((placement, found))
+
+    def _again(self, placement: Placement, at: float) -> None:
+        self._again_at[placement.uid] = at
+        self._next_at = min(self._next_at, at)
+
+    async def _settle(self) -> None:
+        if not self._refused:
+            return
+        crashpoint("bind.before_settle")
+        said = self._refused[:MOST_SAID]
+        try:
+            await self._say(said)
+        except RetryableError as error:
+            _log.warning("why pods were not bound is said later: %s", error)
+            return
+        del self._refused[: len(said)]

@@ -1,0 +1,246 @@
+"""ADAPTER: tells people of pods as kube-scheduler does: the condition PodScheduled, and Events on the pod.
+
+A pod that no node takes has PodScheduled=False with the reason ``Unschedulable`` and the message ``0/3 nodes are
+available: ...``, which `kubectl describe` shows and which autoscalers of nodes read, and an Event ``FailedScheduling``.
+A pod that was bound has an Event ``Scheduled``. Both are for reading only: the decision is in the history.
+
+A pod is told of when its message changes, and once a minute at most; all of them together are bounded. What the pod
+says already is not said again, so a restart writes nothing. Events ``Scheduled`` that come too fast are left out and counted.
+
+``condition`` and ``record`` are pure. Source: Kubernetes API reference, "PodCondition" and events.k8s.io/v1;
+docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections import Counter, deque
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+import msgspec
+
+from bus.clock import SECOND_US, Clock, format_stamp
+from bus.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    MalformedJsonError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
+from reactors.admission.rate import Buckets, Rate
+from reactors.effectors.events import LONGEST_NOTE, micro_time
+
+Json = dict[str, Any]
+
+#: Between two conditions of one pod, and before one that was in conflict is tried again.
+APART_US = 60 * SECOND_US
+AGAIN_US = 5 * SECOND_US
+#: Pods that are told of, of all together.
+ALL = Rate(per_second=20, burst=100)
+#: Between two looks at what is to be written.
+PACE_SECONDS = 0.5
+#: Bound pods of which no Event was written yet; more are left out.
+MOST_BOUND = 1_000
+#: Longest message of a condition, bytes.
+LONGEST_MESSAGE = 4096
+
+_log = logging.getLogger(__name__)
+
+
+class Writes(Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def apply(self, path: str, body: Mapping[str, Any]) -> Json:
+        """Server-side apply of ``body`` at ``path``."""
+        ...
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in the collection at ``path``."""
+        ...
+
+
+class Subject(msgspec.Struct, frozen=True):
+    """The pod that is told of, and the scheduler that it names."""
+
+    namespace: str
+    name: str
+    uid: str
+    scheduler: str
+
+
+class _Told(msgspec.Struct):
+    """What a pod was told last, and from when on it may be told again."""
+
+    message: str
+    after_us: int
+
+
+def condition(pod: Json, message: str, now_us: int) -> Json | None:
+    """The pod's condition, as server-side apply wants it; None where the pod says so already, is bound, or ends."""
+    metadata = pod["metadata"]
+    if pod.get("spec", {}).get("nodeName") or "deletionTimestamp" in metadata:
+        return None
+    known: Json = next(
+        (one for one in pod.get("status", {}).get("conditions") or () if one["type"] == "PodScheduled"), {}
+    )  # fmt: skip
+    message = message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
+    said = (known.get("status"), known.get("reason"), known.get("message"))
+    if said == ("False", "Unschedulable", message):
+        return None
+    since = format_stamp(now_us // SECOND_US * SECOND_US)
+    if known.get("status") == "False":
+        since = known.get("lastTransitionTime") or since
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": metadata["name"], "namespace": metadata["namespace"], "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+        },
+        "status": {
+            "conditions": [
+                {
+                    "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
+                    "message": message, "lastTransitionTime": since,
+                }
+            ]
+        },
+    }  # fmt: skip
+
+
+def record(subject: Subject, *, node: str, message: str, now_us: int, instance: str) -> Json:
+    """The Event on a pod that was bound to ``node``, or for which none was found (``node`` "").
+
+    Its name follows from what it says, so that it is made once.
+    """
+    said = f"{subject.uid}\n{node}\n{message}".encode()
+    name = f"bursar.{hashlib.blake2b(said, digest_size=8).hexdigest()}"
+    note = message
+    if node:
+        note = f"Successfully assigned {subject.namespace}/{subject.name} to {node}"
+    return {
+        "apiVersion": "events.k8s.io/v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": subject.namespace},
+        "eventTime": micro_time(now_us),
+        "reportingController": subject.scheduler,
+        "reportingInstance": instance[:128] or "bursar",
+        "action": "Binding" if node else "Scheduling",
+        "reason": "Scheduled" if node else "FailedScheduling",
+        "regarding": {
+            "apiVersion": "v1", "kind": "Pod", "namespace": subject.namespace, "name": subject.name,
+            "uid": subject.uid,
+        },
+        "note": note.encode()[:LONGEST_NOTE].decode(errors="ignore"),
+        "type": "Normal" if node else "Warning",
+    }  # fmt: skip
+
+
+class PodNotices:
+    """Tells of what it is given. One for a cluster, in the process that binds."""
+
+    def __init__(self, cluster: Writes, clock: Clock, *, instance: str) -> None:
+        #: What became of notices: ``written``, ``known``, ``denied``, ``refused``, ``gone``, ``crowded`` (left out).
+        self.counts: Counter[str] = Counter()
+        #: Why the API server takes none, in its words; "" while it does.
+        self.trouble = ""
+        self._cluster = cluster
+        self._clock = clock
+        self._instance = instance
+        self._due: dict[str, tuple[Subject, str]] = {}
+        self._told: dict[str, _Told] = {}
+        self._bound: deque[tuple[Subject, str]] = deque()
+        self._all = Buckets(ALL)
+
+    def waits(self, waiting: Mapping[str, tuple[Subject, str]]) -> None:
+        """Every pod that no node takes now, by uid, with the message; of all others nothing is known any more."""
+        self._told = {uid: told for uid, told in self._told.items() if uid in waiting}
+        self._due = {
+            uid: one
+            for uid, one in waiting.items()
+            if uid not in self._told or self._told[uid].message != one[1]
+        }
+
+    def bound(self, subject: Subject, node: str) -> None:
+        """A pod was bound."""
+        if len(self._bound) >= MOST_BOUND:
+            self.counts["crowded"] += 1
+            return
+        self._bound.append((subject, node))
+
+    async def work(self) -> None:
+        """Write what is due and within the rate; the rest waits. Raises ClusterUnavailableError."""
+        for uid, (subject, message) in list(self._due.items()):
+            now_us = self._clock.now_us()
+            told = self._told.get(uid)
+            if told is not None and now_us < told.after_us:
+                continue
+            if not self._all.takes("", now_us):
+                return
+            again_us = await self._tried(self._waiting(subject, message))
+            if again_us:
+                self._told[uid] = _Told(told.message if told is not None else "", now_us + again_us)
+            else:
+                self._told[uid] = _Told(message, now_us + APART_US)
+                self._due.pop(uid, None)
+        while self._bound and self._all.takes("", self._clock.now_us()):
+            subject, node = self._bound.popleft()
+            await self._tried(self._event(subject, node, ""))
+
+    async def _tried(self, write: Any) -> int:
+        """Whether it is settled: 0, else after how many microseconds it is tried again."""
+        try:
+            self.counts[await write] += 1
+            self.trouble = ""
+        except NotFoundError:
+            self.counts["gone"] += 1
+        except (ConflictError, MalformedJsonError, KeyError, TypeError):
+            # It changed between our look and our write, or a proxy answered: the next look decides anew.
+            return AGAIN_US
+        except (PermissionDeniedError, RequestRefusedError) as error:
+            said = "denied" if isinstance(error, PermissionDeniedError) else "refused"
+            if not self.counts[said]:
+                _log.warning("pods are not told why they wait: %s", error)
+            self.counts[said] += 1
+            self.trouble = str(error)
+        return 0
+
+    async def _waiting(self, subject: Subject, message: str) -> str:
+        path = f"/api/v1/namespaces/{subject.namespace}/pods/{subject.name}"
+        pod = await self._cluster.get(path)
+        if pod["metadata"]["uid"] != subject.uid:
+            return "gone"
+        body = condition(pod, message, self._clock.now_us())
+        if body is None:
+            return "known"
+        await self._cluster.apply(f"{path}/status", body)
+        return await self._event(subject, "", message)
+
+    async def _event(self, subject: Subject, node: str, message: str) -> str:
+        now_us = self._clock.now_us()
+        body = record(subject, node=node, message=message, now_us=now_us, instance=self._instance)
+        path = f"/apis/events.k8s.io/v1/namespaces/{subject.namespace}/events"
+        try:
+            await self._cluster.create(path, body)
+        except ConflictError:
+            # It was written before a crash.
+            return "known"
+        return "written"
+
+
+async def telling(notices: PodNotices) -> None:
+    """Write for ever, at a pace that no number of pods makes faster."""
+    while True:
+        try:
+            await notices.work()
+        except ClusterUnavailableError as error:
+            await asyncio.sleep(error.delay_seconds)
+        await asyncio.sleep(PACE_SECONDS)

@@ -1,0 +1,163 @@
+"""What runs for the scheduler, in the process that acts: pods are bound as passes decided, and who waits is told why."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import platform
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bus.clock import Clock
+from bus.events.decisions import BindResult, BindSettled, FailedBind
+from bus.transport import Transport
+from reactors.engine.replica import Replica
+from reactors.scheduling import NAME
+from reactors.scheduling.effectors.bind import Outcomes, Placement
+from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
+from reactors.scheduling.queue import Place
+from reactors.scheduling.state import SchedulingState
+
+if TYPE_CHECKING:
+    from reactors.engine.adapters import Adapters, Effects
+
+#: Between two looks at who waits.
+LOOK_SECONDS = 1.0
+
+#: What was found, in the words of the history.
+_RESULTS: dict[str, BindResult] = {"refused": "refused", "elsewhere": "stale", "gone": "gone"}
+
+
+def effects(adapters: Adapters) -> Effects:
+    """The binder and the notices; both do nothing while the policy in force is not ``on``."""
+    from reactors.engine.adapters import Effects
+
+    replica, clock = adapters.replica, adapters.clock
+    placements = Placements(replica)
+    notices = PodNotices(adapters.cluster, clock, instance=platform.node())
+    binder = Binder(
+        adapters.cluster, placements, partial(settle, adapters.transport, clock, replica.cluster),
+        lambda one: notices.bound(subject(one.profile, one.namespace, one.name, one.uid), one.node),
+    )  # fmt: skip
+    return Effects(
+        beside=(binder.run, partial(telling, notices), partial(watching, placements, notices)),
+        trouble=partial(trouble, binder, notices),
+    )
+
+
+class Placements:
+    """What is outstanding, as the binder asks for it, and who waits; nothing while nothing may be done."""
+
+    def __init__(self, replica: Replica) -> None:
+        self._replica = replica
+
+    @property
+    def position(self) -> int:
+        """The newest event that was read."""
+        return self._replica.sequence
+
+    def decisions(self) -> Iterator[tuple[str, str]]:
+        """Pod and decision of all that are outstanding, the oldest first."""
+        if not self._replica.policies.is_paused:
+            yield from ((one.uid, one.decision) for one in self._state.outstanding)
+
+    def placement(self, uid: str) -> Placement | None:
+        """Where a pod shall go; None where nothing is outstanding of it."""
+        scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
+        found = scheduler.assumed.get(uid) if scheduler is not None else None
+        if found is None or pod is None or found.is_shadow:
+            return None
+        return Placement(
+            pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(str, found.cards)),
+            found.profile, found.passed,
+        )  # fmt: skip
+
+    def overtaken(self, placement: Placement) -> str:
+        """Why a pod must not be bound as it was decided; "" = it may."""
+        current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
+        found = scheduler.assumed.get(placement.uid) if scheduler is not None else None
+        if found is None:
+            return "settled"
+        if current is None or current.mode != "on":
+            return "mode_changed"
+        return self._state.overtaken(found)
+
+    def waiting(self) -> dict[str, tuple[Subject, str]]:
+        """Every pod that was tried, or never will be as it is, and why it has no node; by uid.
+
+        Of a pod with scheduling gates the API server says so itself.
+        """
+        current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
+        if current is None or current.mode != "on" or scheduler is None:
+            return {}
+        return {
+            one.pod.uid: (subject(name, one.pod.namespace, one.pod.name, one.pod.uid), one.reason)
+            for name, queue in scheduler.queues.items()
+            for one in queue
+            if one.reason and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
+        }
+
+    @property
+    def _state(self) -> SchedulingState:
+        state = self._replica.states[NAME]
+        assert isinstance(state, SchedulingState)
+        return state
+
+
+def _has_gates(constraints: object) -> bool:
+    return bool(getattr(constraints, "scheduling_gates", ()))
+
+
+def subject(profile: str, namespace: str, name: str, uid: str) -> Subject:
+    """A pod as it is told of; its scheduler is the profile that it names."""
+    return Subject(namespace, name, uid, profile)
+
+
+async def watching(placements: Placements, notices: PodNotices) -> None:
+    """Hand on who waits, for ever, when something may have changed."""
+    position = -1
+    while True:
+        if placements.position != position:
+            position = placements.position
+            notices.waits(placements.waiting())
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def settle(
+    transport: Transport,
+    clock: Clock,
+    cluster: str,
+    found: Sequence[tuple[Placement, Outcomes]],
+) -> None:
+    """Say which pods were not bound. Said twice it counts once, as it names the pass."""
+    by_profile: dict[str, list[FailedBind]] = {}
+    for placement, one in found:
+        by_profile.setdefault(placement.profile, []).append(
+            FailedBind(
+                placement.uid, placement.passed, _RESULTS.get(one.outcome, "lost"), one.message
+            )
+        )
+    events = []
+    for profile, failed in by_profile.items():
+        fact, now_us = BindSettled(failed=tuple(failed)), clock.now_us()
+        # Two processes may find the same at the same time in other words.
+        digest = hashlib.sha256(msgspec.json.encode((now_us, fact))).hexdigest()[:32]
+        events.append(
+            fact.event(
+                cluster=cluster, key=profile, id=f"{fact.wire_type}/{digest}", source=f"effector/{NAME}",
+                time_us=now_us,
+            )
+        )  # fmt: skip
+    await transport.publish(events)
+
+
+def trouble(binder: Binder, notices: PodNotices) -> Iterator[str]:
+    """What keeps the scheduler from its work now, in sentences with the API server's words."""
+    if binder.trouble:
+        yield f"pods are not bound, and tried again: {binder.trouble}"
+    if notices.trouble:
+        yield f"pods are not told why they wait: {notices.trouble}"

@@ -1,0 +1,171 @@
+"""Bursar's scheduler beside a real API server, as `bursar up` runs it, and an adapter that stands in its way."""
+
+import asyncio
+import contextlib
+import random
+from contextvars import ContextVar
+
+from bus import crashpoints
+from bus.amounts import parse_quantity
+from bus.clock import SystemClock
+from bus.errors import ClusterUnavailableError, RequestRefusedError
+from bus.kube.client import Access, connect
+from bus.kube.watch.contract import ReflectorSettings
+from bus.kube.watch.reflector import Reflector
+from bus.sources.catalogue import NAMESPACES, NODES, PODS, PRIORITIES
+from deploy.runtime.reactors import acting
+from reactors.scheduling import NAME
+from reactors.scheduling.reactor import reactor
+from reactors.scheduling.settings import SchedulingPolicy
+
+SOURCES = (NAMESPACES, PRIORITIES, NODES, PODS)
+QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
+PODS_PATH = "/api/v1/namespaces/default/pods"
+NODES_PATH = "/api/v1/nodes"
+
+
+LABELS = (
+    "decision.before_publish", "decision.after_publish", "bind.before_post", "bind.after_post",
+    "bind.before_settle",
+)  # fmt: skip
+
+
+#: Set in the process that dies, of several in one.
+MORTAL = ContextVar("MORTAL", default=False)
+
+
+class KilledError(Exception):
+    """The process ends here."""
+
+
+class Meddled:
+    """The product's adapter to the cluster. Of so many binds one goes wrong, each in its way."""
+
+    def __init__(self, door):
+        self._door = door
+        self.tried = self.wrong = 0
+        #: Names of pods whose user makes another one of that name just before they are bound.
+        self.replaced, self.replace = set(), None
+
+    def __getattr__(self, name):
+        return getattr(self._door, name)
+
+    async def bind(self, namespace, pod, **fields):
+        self.tried += 1
+        wrong = {23: "busy", 31: "lost", 37: "never sent", 41: "refused"}
+        what = next((wrong[n] for n in wrong if self.tried % n == 0), "")
+        self.wrong += bool(what)
+        if pod in self.replaced:
+            self.replaced.discard(pod)
+            await self.replace(pod)
+        if what == "busy":
+            raise ClusterUnavailableError(status=429, delay_seconds=0.1)
+        if what == "refused":
+            raise RequestRefusedError(status=422, message="a policy of the cluster refuses it")
+        if what == "never sent":
+            raise ClusterUnavailableError(reason="ConnectionResetError", delay_seconds=0.1)
+        await self._door.bind(namespace, pod, **fields)
+        if what == "lost":
+            raise ClusterUnavailableError(reason="TimeoutError", delay_seconds=0.1)
+
+
+def pod(name, cpu, memory_gib, scheduler="bursar"):
+    """A pod that no controller made."""
+    requests = {"cpu": cpu, "memory": f"{memory_gib}Gi"}
+    container = {"name": "main", "image": "x", "resources": {"requests": requests}}
+    return {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
+
+
+def pods(count, seed, prefix="p"):
+    """Pods of several sizes."""
+    dice = random.Random(seed)
+    sizes = ("100m", "250m", "500m", "1", "2")
+    return [pod(f"{prefix}{n}", dice.choice(sizes), dice.randint(1, 4)) for n in range(count)]
+
+
+def schedulable(plane, count, **options):
+    """New nodes without taints, which the controllers would take away; their names."""
+    names = plane.create_nodes(count, gpus=0, **options)
+    for name in names:
+        patch = {"spec": {"taints": None}}
+        plane.api.request(
+            "PATCH", f"{NODES_PATH}/{name}", patch, content_type="application/merge-patch+json"
+        )
+    return names
+
+
+@contextlib.asynccontextmanager
+async def watched(plane, transport, door=lambda cluster: cluster):
+    """The cluster's adapter, while its sources say to ``transport`` what there is."""
+    cluster, clock = door(await connect(Access(str(plane.kubeconfig)))), SystemClock()
+    reflectors = [
+        Reflector(source, cluster, transport, clock, name="c1", settings=QUICK)
+        for source in SOURCES
+    ]
+    tasks = [asyncio.create_task(one.run()) for one in reflectors]
+    try:
+        yield cluster
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await cluster.close()
+
+
+def scheduling(transport, cluster, mode="on", policy=None):
+    """The scheduler alone of all that `bursar up` runs."""
+    wanted = {NAME: (mode, policy or SchedulingPolicy())}
+    return acting(transport, cluster, wanted, name="c1", reactors=(reactor,))
+
+
+@contextlib.asynccontextmanager
+async def killed_again_and_again(acting):
+    """A process that dies at each label once, and begins anew; which labels are left."""
+    left = list(LABELS)
+
+    def hook(label):
+        if label in left and MORTAL.get():
+            left.remove(label)
+            raise KilledError(label)
+
+    async def run():
+        MORTAL.set(True)
+        while True:
+            try:
+                async with acting():
+                    await asyncio.Event().wait()
+            except* KilledError:
+                pass
+
+    crashpoints.install(hook)
+    task = asyncio.create_task(run())
+    try:
+        yield left
+    finally:
+        crashpoints.install(None)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def overcommitted(nodes, found):
+    """Nodes that hold more than they have, by the API server's own record, one dimension after the other."""
+    wrong = []
+    for node in nodes:
+        allocatable = node["status"]["allocatable"]
+        mine = [
+            one
+            for one in found
+            if one["spec"].get("nodeName") == node["metadata"]["name"]
+            and one["status"]["phase"] not in ("Succeeded", "Failed")
+        ]
+        asked = [c["resources"]["requests"] for one in mine for c in one["spec"]["containers"]]
+        for resource in ("cpu", "memory"):
+            used = sum(parse_quantity(one[resource]) for one in asked)
+            if used > parse_quantity(allocatable[resource]):
+                wrong.append((node["metadata"]["name"], resource))
+        if len(mine) > int(allocatable["pods"]):
+            wrong.append((node["metadata"]["name"], "pods"))
+    return wrong

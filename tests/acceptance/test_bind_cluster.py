@@ -1,0 +1,146 @@
+"""Binding on a real API server: every pod gets a node, once, and no node gets more than it has, whatever goes wrong."""
+
+import asyncio
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+
+from bus.events.decisions import BindSettled, SchedulingPassed
+from bus.memory import MemoryTransport
+from tests.acceptance import binding
+from tests.acceptance.binding import NODES_PATH, PODS_PATH, Meddled
+from tests.cluster import build
+from tests.cluster.api import MERGE
+from tests.cluster.plane import ControlPlane
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(240)]
+
+NODES, EACH = 50, 100
+#: Pods of two cores for which there is no room for all.
+TOO_MANY = 90
+
+
+@pytest.fixture
+def plane(tmp_path):
+    """Nobody else binds or simulates."""
+    if reason := build.missing():
+        pytest.skip(f"no control plane: {reason}")
+    none = {"controllers": False, "scheduler": False, "simulator": False}
+    with ControlPlane(tmp_path / "plane", **none) as running:
+        yield running
+
+
+class Scene:
+    """What is asked of the API server beside Bursar; requests run in threads."""
+
+    def __init__(self, plane):
+        self._api, self._threads = plane.api, ThreadPoolExecutor(8)
+
+    async def request(self, *args, **options):
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, lambda: self._api.request(*args, **options)
+        )
+
+    async def create(self, bodies):
+        await asyncio.gather(*(self.request("POST", PODS_PATH, one) for one in bodies))
+
+    async def replace(self, name):
+        """Its user deletes a pod, and makes another of its name."""
+        await self.request("DELETE", f"{PODS_PATH}/{name}?gracePeriodSeconds=0")
+        await self.request("POST", PODS_PATH, binding.pod(name, "1", 1))
+
+    async def cordon(self, name):
+        patch = {"spec": {"unschedulable": True}}
+        await self.request("PATCH", f"{NODES_PATH}/{name}", patch, content_type=MERGE)
+
+    async def pods(self):
+        return (await self.request("GET", PODS_PATH))["items"]
+
+    async def nodes(self):
+        return (await self.request("GET", NODES_PATH))["items"]
+
+    async def all_bound(self):
+        await self._none(lambda pod: not pod["spec"].get("nodeName"))
+
+    async def all_told(self):
+        """Until each is bound, or was told that there is no room."""
+        await self._none(lambda pod: not pod["status"].get("conditions"))
+
+    async def _none(self, is_left, seconds=50):
+        end = asyncio.get_running_loop().time() + seconds
+        while left := [p for p in await self.pods() if is_left(p)]:
+            assert asyncio.get_running_loop().time() < end, [p["metadata"]["name"] for p in left]
+            await asyncio.sleep(0.2)
+
+
+async def test_all_are_bound_and_no_node_holds_more_than_it_has(plane):
+    names = binding.schedulable(plane, NODES, cpu="6", memory="24Gi")
+    scene, transport = Scene(plane), MemoryTransport()
+    async with binding.watched(plane, transport, Meddled) as cluster:
+        cluster.replaced, cluster.replace = {"p3", "p50"}, scene.replace
+        async with binding.killed_again_and_again(
+            lambda: binding.scheduling(transport, cluster)
+        ) as left:
+            await scene.create(binding.pods(EACH, 1))
+            await scene.all_bound()
+            cordoned = names[:10]
+            for name in cordoned:
+                await scene.cordon(name)
+            async with binding.scheduling(transport, cluster) as second:
+                known = second.replica.cluster_state.nodes
+                async with asyncio.timeout(30):
+                    while sum(one.unschedulable for one in known.values()) < len(cordoned):
+                        await asyncio.sleep(0.05)
+                await scene.create(binding.pods(EACH, 2, "q"))
+                await scene.all_bound()
+                await scene.create([binding.pod(f"large{n}", "2", 1) for n in range(TOO_MANY)])
+                await scene.all_told()
+    found = await scene.pods()
+    bound = [one for one in found if one["spec"].get("nodeName")]
+    late = {one["spec"]["nodeName"] for one in bound if one["metadata"]["name"][0] in "ql"}
+    decided = {one.id for one in transport.events if one.type == SchedulingPassed.wire_type}
+    settled = [BindSettled.read(e) for e in transport.events if e.type == BindSettled.wire_type]
+
+    print(f"{len(bound)} of {len(found)} bound, {cluster.tried} binds, {cluster.wrong} went wrong")
+    assert [] == binding.overcommitted(await scene.nodes(), found)
+    assert 2 * EACH < len(bound) < len(found) == 2 * EACH + TOO_MANY
+    assert late & set(cordoned) == set()
+    assert {one["metadata"]["annotations"]["bursar.io/decision"] for one in bound} <= decided
+    assert (left, cluster.replaced) == ([], set())
+    assert {"gone", "refused"} <= {one.result for fact in settled for one in fact.failed}
+
+
+async def test_a_pod_that_fits_nowhere_is_told_so_as_kube_scheduler_would(plane):
+    binding.schedulable(plane, 3, cpu="4", memory="16Gi")
+    scene, transport = Scene(plane), MemoryTransport()
+    async with (
+        binding.watched(plane, transport) as cluster,
+        binding.scheduling(transport, cluster),
+    ):
+        await scene.create([binding.pod("large", "5", 1), binding.pod("small", "1", 1)])
+        async with asyncio.timeout(30):
+            while not (found := await conditions(scene, "large")):
+                await asyncio.sleep(0.1)
+        told = "0/3 nodes are available: 3 Insufficient cpu."
+        assert {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+        }.items() <= found.items()
+        assert found["message"].startswith(told)
+        events = "/apis/events.k8s.io/v1/namespaces/default/events"
+        async with asyncio.timeout(30):
+            while len(items := (await scene.request("GET", events))["items"]) < 2:
+                await asyncio.sleep(0.1)
+    by_reason = {one["reason"]: one for one in items}
+    assert by_reason["FailedScheduling"]["note"].startswith(told)
+    assert by_reason["Scheduled"]["note"].startswith("Successfully assigned default/small to node-")
+    assert {one["reportingController"] for one in items} == {"bursar"}
+
+
+async def conditions(scene, name):
+    """The pod's condition PodScheduled; {} where it has none."""
+    pod = await scene.request("GET", f"{PODS_PATH}/{name}")
+    found = pod["status"].get("conditions") or ()
+    return next((one for one in found if one["type"] == "PodScheduled"), {})

@@ -1,0 +1,229 @@
+"""Bursar's scheduler beside kube-scheduler of the same release, on a real API server: pods a second, CPU, time to a node.
+
+    python -m tests.benchmarks.schedulers [--rounds 1] [--nodes 200] [--pods 500] [--rate 100] [--seconds 5] [-o json]
+
+The published sizes are ``--nodes 1000 --pods 3000 --seconds 30``. etcd without fsync, the API server, nothing that simulates
+nodes; each variant on a control plane of its own. Bursar is ``bursar up`` with its embedded bus (sync always) and its ledger, as
+anyone starts it; kube-scheduler with its defaults, but 500 requests a second allowed.
+
+- *burst*: pods of five sizes from 16 clients in another process, as fast as the API server takes them. Pods a second from the
+  first request to the last binding, and CPU of API server, etcd and scheduler together, the creating of the pods included.
+- *steady*: so many pods a second. From the answer to the create until a watch shows the pod's node, in this process.
+
+All of it shares one machine, so only the ratios of one run count.
+"""
+
+from __future__ import annotations
+
+import argparse
+import http.client
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from tests.benchmarks import measure
+from tests.benchmarks.measure import Report
+from tests.cluster.api import MERGE, Api
+from tests.cluster.plane import ControlPlane
+
+CLIENTS = 16
+PODS = "/api/v1/namespaces/default/pods"
+SIZES = (("100m", "128Mi"), ("250m", "256Mi"), ("500m", "512Mi"), ("1", "1Gi"), ("2", "2Gi"))
+LONGEST = 200.0
+#: Variant to the schedulerName of its pods.
+NAMES = {"bursar": "bursar", "kube-scheduler": "default-scheduler"}
+
+
+def pod(name: str, scheduler: str, dice: random.Random) -> dict[str, Any]:
+    """A pod of one of the sizes."""
+    cpu, memory = dice.choice(SIZES)
+    container = {
+        "name": "main",
+        "image": "x",
+        "resources": {"requests": {"cpu": cpu, "memory": memory}},
+    }
+    return {
+        "metadata": {"name": name},
+        "spec": {"schedulerName": scheduler, "containers": [container]},
+    }
+
+
+def load(order: dict[str, Any]) -> None:
+    """Create pods from :data:`CLIENTS` connections; in a process of its own."""
+    api = Api(order["url"], order["token"], order["ca"])
+
+    def client(number: int) -> None:
+        dice, connection = random.Random(number), api._connect(60)
+        for one in range(number, order["pods"], CLIENTS):
+            body = pod(f"burst-{one}", order["scheduler"], dice)
+            connection.request("POST", PODS, json.dumps(body), api._headers("application/json"))
+            answer = connection.getresponse()
+            said = answer.read()
+            if answer.status != http.client.CREATED:
+                raise RuntimeError(said[:300])
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(client, range(CLIENTS)))
+
+
+def family(pid: int) -> list[int]:
+    """A process and all below it."""
+    parent = psutil.Process(pid)
+    return [parent.pid, *(one.pid for one in parent.children(recursive=True))]
+
+
+@contextmanager
+def scheduling(plane: ControlPlane, variant: str, folder: Path) -> Iterator[int]:
+    """The scheduler's process, when it binds."""
+    process = None
+    pid = 0
+    if variant == "bursar":
+        process = subprocess.Popen(
+            [sys.executable, "-c", "from deploy.cli import main; main()", "up", "--data", str(folder)],
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {
+                "KUBECONFIG": str(plane.kubeconfig), "BURSAR_SCHEDULING__MODE": "on",
+                "BURSAR_CULLING__MODE": "off", "BURSAR_EVICTIONS__MODE": "off",
+            },
+        )  # fmt: skip
+        pid = process.pid
+    else:
+        pid = plane._processes["kube-scheduler"].pid
+    try:
+        plane.api.request("POST", PODS, pod("probe", NAMES[variant], random.Random(1)))
+        all_bound(plane)
+        yield pid
+    finally:
+        if process is not None:
+            process.terminate()
+            process.wait(30)
+
+
+def all_bound(plane: ControlPlane, count: int = 0) -> None:
+    """Wait until no pod waits, and there are so many."""
+    end = time.monotonic() + LONGEST
+    while time.monotonic() < end:
+        waiting = plane.api.request("GET", f"{PODS}?fieldSelector=spec.nodeName%3D&limit=1")
+        if not waiting["items"]:
+            if not count:
+                return
+            left = plane.api.request("GET", f"{PODS}?limit=1")["metadata"].get(
+                "remainingItemCount", 0
+            )
+            if left + 1 >= count:
+                return
+        time.sleep(0.05)
+    raise TimeoutError("not all pods were bound")
+
+
+def burst(plane: ControlPlane, variant: str, pods: int, pids: list[int]) -> dict[str, float]:
+    """All at once."""
+    order = {
+        "url": plane.url, "token": plane.token, "ca": str(plane.ca_file), "pods": pods,
+        "scheduler": NAMES[variant],
+    }  # fmt: skip
+    command = [sys.executable, "-m", "tests.benchmarks.schedulers", "--load"]
+    cpu, began = measure.cpu_seconds(pids), time.monotonic()
+    subprocess.run(command, input=json.dumps(order).encode(), check=True)
+    created = time.monotonic() - began
+    all_bound(plane, pods + 1)
+    took = time.monotonic() - began
+    cpu = measure.cpu_seconds(pids) - cpu
+    return {"rate": pods / took, "created": pods / created, "cpu_ms": cpu / pods * 1e3}
+
+
+def watch(plane: ControlPlane, bound: dict[str, float], seconds: int) -> None:
+    """Note when each pod was first shown with a node."""
+    version = plane.api.request("GET", f"{PODS}?limit=1")["metadata"]["resourceVersion"]
+
+    def read() -> None:
+        for line in plane.api.lines(PODS, version, seconds=seconds):
+            found = json.loads(line)["object"]
+            if found["spec"].get("nodeName"):
+                bound.setdefault(found["metadata"]["name"], time.monotonic())
+
+    threading.Thread(target=read, daemon=True).start()
+
+
+def steady(plane: ControlPlane, variant: str, rate: int, seconds: int) -> list[float]:
+    """From created to bound, in milliseconds, sorted."""
+    dice = random.Random(7)
+    created: dict[str, float] = {}
+    bound: dict[str, float] = {}
+    watch(plane, bound, seconds + 60)
+    began = time.monotonic()
+
+    def create(number: int) -> None:
+        time.sleep(max(began + number / rate - time.monotonic(), 0))
+        name = f"steady-{number}"
+        plane.api.request("POST", PODS, pod(name, NAMES[variant], dice))
+        created[name] = time.monotonic()
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(create, range(rate * seconds)))
+    end = time.monotonic() + LONGEST
+    while created.keys() - bound.keys() and time.monotonic() < end:
+        time.sleep(0.05)
+    return sorted(max(bound[name] - at, 0.0) * 1e3 for name, at in created.items())
+
+
+def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
+    """One variant on a control plane of its own."""
+    is_theirs = variant == "kube-scheduler"
+    with (
+        tempfile.TemporaryDirectory(prefix="bursar-bench-") as folder,
+        ControlPlane(controllers=False, scheduler=is_theirs, simulator=False) as plane,
+    ):
+        for name in plane.create_nodes(args.nodes, gpus=0, cpu="32", memory="128Gi"):
+            # The controllers would take them away.
+            patch = {"spec": {"taints": None}}
+            plane.api.request("PATCH", f"/api/v1/nodes/{name}", patch, content_type=MERGE)
+        with scheduling(plane, variant, Path(folder) / "data") as pid:
+            servers = [plane._processes[name].pid for name in ("etcd", "kube-apiserver")]
+            found = burst(plane, variant, args.pods, [*servers, *family(pid)])
+            waits = steady(plane, variant, args.rate, args.seconds)
+    return found | {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]}
+
+
+def run(args: argparse.Namespace) -> Report:
+    """All rounds."""
+    rounds = [{name: measured(name, args) for name in NAMES} for _ in range(args.rounds)]
+    ours = [one["bursar"] for one in rounds]
+    goals = [
+        measure.verdict(
+            "pods/s of a burst: ours over kube-scheduler's",
+            [one["bursar"]["rate"] / one["kube-scheduler"]["rate"] for one in rounds], ">=", 2,
+        ),
+        measure.verdict("CPU ms of all for a pod, its create included", [one["cpu_ms"] for one in ours], "<=", 3),
+        measure.verdict("p99 ms from created to bound, steady", [one["p99"] for one in ours], "<=", 150),
+    ]  # fmt: skip
+    notes = [
+        f"{name}: {one['rate']:.0f} pods/s (created at {one['created']:.0f}/s), {one['cpu_ms']:.1f} ms of CPU a pod, "
+        f"p50 {one['p50']:.0f} ms, p99 {one['p99']:.0f} ms at {args.rate}/s"
+        for found in rounds
+        for name, one in found.items()
+    ]
+    notes.append(
+        f"{args.nodes} nodes, {args.pods} pods; load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores"
+    )
+    return {"rounds": args.rounds, "per_event": {}, "goals": goals, "notes": notes}
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["--load"]:
+        load(json.load(sys.stdin))
+        raise SystemExit(0)
+    options = {"nodes": 200, "pods": 500, "rate": 100, "seconds": 5}
+    raise SystemExit(measure.main(run, "Schedulers on a real API server.", **options))

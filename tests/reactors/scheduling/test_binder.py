@@ -1,0 +1,275 @@
+"""Binding what is outstanding: several at once, never two ways, killed anywhere, and quiet while the API server is in trouble."""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from bus import crashpoints
+from bus.errors import (
+    BusUnavailableError,
+    ClusterUnavailableError,
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from reactors.scheduling.effectors.bind import Placement
+from reactors.scheduling.effectors.binder import AT_ONCE, Binder
+
+pytestmark = pytest.mark.simulated
+
+NO_RIGHT = PermissionDeniedError(message='User "u" cannot create resource "pods/binding"')
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+class Cluster:
+    """Pods by name, each bound once and for ever; errors by name come first, a lost answer after it was done."""
+
+    def __init__(self):
+        self.nodes, self.errors, self.lost, self.asked = {}, {}, set(), []
+        self.at_once = self.most_at_once = 0
+
+    async def bind(self, namespace, pod, *, uid, node, annotations):
+        self.at_once += 1
+        self.most_at_once = max(self.most_at_once, self.at_once)
+        await asyncio.sleep(0.01)
+        self.at_once -= 1
+        self.asked.append((pod, node))
+        if self.errors.get(pod):
+            raise self.errors[pod].pop(0)
+        if pod in self.nodes:
+            raise ConflictError(message=f"pod {pod} is already assigned")
+        self.nodes[pod] = node
+        if pod in self.lost:
+            self.lost.discard(pod)
+            raise ClusterUnavailableError(reason="ServerDisconnectedError")
+
+    async def get(self, path):
+        name = path.rpartition("/")[2]
+        if name == "gone":
+            raise NotFoundError()
+        return {"metadata": {"uid": name}, "spec": {"nodeName": self.nodes.get(name, "")}}
+
+
+class World:
+    """Placements by pod, and what was said of them."""
+
+    def __init__(self, *names):
+        self.cluster, self.wanted, self.settled, self.told = Cluster(), {}, [], []
+        self.say_errors, self.against, self.moves = [], {}, 0
+        for name in names:
+            self.place(name)
+
+    def place(self, name, node="n1", decision="d1"):
+        self.moves += 1
+        self.wanted[name] = Placement("ns", name, name, node, decision)
+
+    @property
+    def position(self):
+        return self.moves
+
+    def decisions(self):
+        return [(one.uid, one.decision) for one in self.wanted.values()]
+
+    def overtaken(self, placement):
+        return self.against.get(placement.uid, "")
+
+    def placement(self, uid):
+        return self.wanted.get(uid)
+
+    async def settle(self, found):
+        if self.say_errors:
+            raise self.say_errors.pop(0)
+        for placement, outcome in found:
+            self.settled.append((placement.name, outcome.outcome))
+            self.wanted.pop(placement.uid, None)
+            self.moves += 1
+
+    @contextlib.asynccontextmanager
+    async def running(self):
+        self.binder = Binder(
+            self.cluster, self, self.settle, lambda one: self.told.append(one.name)
+        )
+        task = asyncio.create_task(self.binder.run())
+        try:
+            yield
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    async def run(self, seconds=1.0):
+        async with self.running():
+            await asyncio.sleep(seconds)
+
+
+async def test_everything_outstanding_is_bound_once_and_several_at_once():
+    names = [f"p{n}" for n in range(100)]
+    world = World(*names)
+    await world.run()
+
+    assert world.cluster.nodes == dict.fromkeys(names, "n1")
+    assert sorted(world.cluster.asked) == sorted((name, "n1") for name in names)
+    assert (world.cluster.most_at_once, sorted(world.told)) == (AT_ONCE, sorted(names))
+
+
+async def test_a_lost_answer_is_looked_up_and_nothing_is_bound_again():
+    world = World("p")
+    world.cluster.lost = {"p"}
+    await world.run()
+
+    assert ([("p", "n1")], ["p"], []) == (world.cluster.asked, world.told, world.settled)
+
+
+async def test_what_is_not_bound_is_said_together_and_again_where_the_bus_is_away():
+    world = World("p", "q", "gone")
+    world.cluster.nodes = {"p": "n2"}
+    world.cluster.errors = {"gone": [ConflictError()]}
+    world.say_errors = [BusUnavailableError()]
+    await world.run()
+
+    assert sorted(world.settled) == [("gone", "gone"), ("p", "elsewhere")]
+    assert world.cluster.nodes["q"] == "n1"
+
+
+async def test_too_many_requests_make_everybody_wait_as_long_as_is_asked():
+    busy = ClusterUnavailableError(status=429, delay_seconds=7.0)
+    world = World(*(f"p{n}" for n in range(40)))
+    world.cluster.errors = {"p0": [busy]}
+    async with world.running():
+        await asyncio.sleep(6.9)
+        before = len(world.cluster.asked)
+        await asyncio.sleep(2.0)
+
+    assert before <= AT_ONCE
+    assert len(world.cluster.nodes) == 40
+    assert "status=429" in str(busy) and world.binder.trouble == ""
+
+
+async def test_a_missing_right_is_said_keeps_the_room_and_is_tried_again_after_half_a_minute():
+    world = World("p")
+    world.cluster.errors = {"p": [NO_RIGHT]}
+    async with world.running():
+        await asyncio.sleep(29)
+        assert ([], [("p", "n1")]) == (world.settled, world.cluster.asked)
+        assert "pods/binding" in world.binder.trouble
+        await asyncio.sleep(3)
+
+    assert (["p"], "") == (world.told, world.binder.trouble)
+
+
+async def test_an_uncertain_one_is_tried_again_on_the_same_node():
+    world = World("p")
+    world.cluster.errors = {"p": [ClusterUnavailableError()] * 2}
+    await world.run(10)
+
+    assert (["p"], [("p", "n1")] * 3) == (world.told, world.cluster.asked)
+
+
+async def test_a_placement_that_is_not_right_any_more_is_not_bound():
+    world = World("p", "q")
+    world.cluster.errors = {"p": [ClusterUnavailableError(delay_seconds=5.0)]}
+    async with world.running():
+        await asyncio.sleep(1)
+        world.wanted.pop("p")
+        world.moves += 1
+        world.place("q", "n2", "d2")
+        await asyncio.sleep(20)
+
+    assert "p" not in world.cluster.nodes
+
+
+async def test_a_pod_that_is_placed_anew_is_bound_to_its_new_node():
+    world = World("p")
+    world.cluster.errors = {"p": [ConflictError(message="has gates")]}
+    async with world.running():
+        await asyncio.sleep(21)
+        world.place("p", "n2", "d2")
+        await asyncio.sleep(1)
+
+    assert ([("p", "refused")], {"p": "n2"}) == (world.settled, world.cluster.nodes)
+
+
+async def test_a_refused_pod_keeps_its_room_until_another_process_cannot_have_bound_it():
+    """One process is refused where another is let through: the pod decides."""
+    world = World("p", "q")
+    world.cluster.errors = {name: [ConflictError(message="a webhook said no")] for name in "pq"}
+    async with world.running():
+        await asyncio.sleep(1)
+        world.cluster.nodes["p"] = "n1"
+        await asyncio.sleep(18)
+        before = list(world.settled)
+        await asyncio.sleep(2)
+
+    assert ([], [("q", "refused")], ["p"]) == (before, world.settled, world.told)
+
+
+async def test_what_is_overtaken_is_given_up_unless_the_pod_has_its_node():
+    world = World("p", "q")
+    world.cluster.nodes = {"q": "n1"}
+    world.against = {"p": "node_cordoned", "q": "node_cordoned"}
+    await world.run()
+
+    assert ([("p", "refused")], ["q"], []) == (world.settled, world.told, world.cluster.asked)
+
+
+async def test_room_is_not_given_back_while_a_lost_request_may_arrive():
+    world = World("p")
+    world.cluster.errors = {"p": [ClusterUnavailableError()]}
+    async with world.running():
+        await asyncio.sleep(0.5)
+        world.against = {"p": "node_gone"}
+        await asyncio.sleep(74)
+        before = list(world.settled)
+        await asyncio.sleep(3)
+
+    assert ([], [("p", "refused")]) == (before, world.settled)
+
+
+async def test_a_bound_pod_that_nobody_observes_is_asked_about_again():
+    world = World("p")
+    async with world.running():
+        await asyncio.sleep(299)
+        before = len(world.cluster.asked)
+        await asyncio.sleep(3)
+
+    assert (1, 2, {"p": "n1"}) == (before, len(world.cluster.asked), world.cluster.nodes)
+
+
+@pytest.mark.parametrize("label", ["bind.before_post", "bind.after_post", "bind.before_settle"])
+async def test_a_kill_anywhere_binds_nothing_two_ways(label, monkeypatch):
+    world = World("p", "taken")
+    world.cluster.nodes = {"taken": "n2"}
+    left = [1]
+
+    def hook(reached):
+        if reached == label and left[0]:
+            left[0] -= 1
+            raise Killed
+
+    crashpoints.install(hook)
+    try:
+        await world.run()
+        assert left == [0]
+        await world.run()
+    finally:
+        crashpoints.install(None)
+
+    assert {"p": "n1", "taken": "n2"} == world.cluster.nodes
+    assert [("taken", "elsewhere")] == world.settled
+
+
+async def test_two_processes_bind_nothing_two_ways():
+    world = World(*(f"p{n}" for n in range(30)))
+    other = Binder(world.cluster, world, world.settle, lambda one: None)
+    task = asyncio.create_task(other.run())
+    await world.run()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+    assert (dict.fromkeys((f"p{n}" for n in range(30)), "n1"), []) == (
+        world.cluster.nodes,
+        world.settled,
+    )

@@ -1,0 +1,227 @@
+"""What people are told of pods that wait or were bound: when it changes, once a minute, and never twice after a restart."""
+
+import pytest
+
+from bus.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    NotFoundError,
+    PermissionDeniedError,
+)
+from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, PodNotices, Subject
+from tests.scenario import Clock
+
+FULL = "0/3 nodes are available: 3 Insufficient cpu."
+CORDONED = "0/3 nodes are available: 3 node(s) were unschedulable."
+EVENTS = "/apis/events.k8s.io/v1/namespaces/ns/events"
+
+
+class Cluster:
+    """An API server with pods that keep the conditions that they are given; errors come first."""
+
+    def __init__(self):
+        self.pods, self.written, self.errors = {}, [], []
+
+    def add(self, name, **metadata):
+        metadata = {
+            "name": name,
+            "namespace": "ns",
+            "uid": name,
+            "resourceVersion": "1",
+            **metadata,
+        }
+        self.pods[name] = {"metadata": metadata, "spec": {}, "status": {}}
+        return self.pods[name]
+
+    async def get(self, path):
+        name = path.rpartition("/")[2]
+        if name not in self.pods:
+            raise NotFoundError()
+        return self.pods[name]
+
+    async def apply(self, path, body):
+        self._fail()
+        pod = self.pods[path.split("/")[-2]]
+        pod["status"]["conditions"] = body["status"]["conditions"]
+        self.written.append((path, body))
+
+    async def create(self, path, body):
+        self._fail()
+        if body["metadata"]["name"] in [one["metadata"]["name"] for _, one in self.written]:
+            raise ConflictError()
+        self.written.append((path, body))
+
+    def _fail(self):
+        if self.errors:
+            raise self.errors.pop(0)
+
+    def messages(self):
+        return [
+            body["status"]["conditions"][0]["message"]
+            for path, body in self.written
+            if path.endswith("/status")
+        ]
+
+
+class World:
+    def __init__(self):
+        self.cluster, self.clock = Cluster(), Clock()
+        self.restart()
+
+    def restart(self):
+        self.notices = PodNotices(self.cluster, self.clock, instance="host-1")
+
+    async def wait(self, *names, message=FULL, after=0):
+        self.clock.after(after)
+        self.notices.waits({name: (subject(name), message) for name in names})
+        await self.notices.work()
+
+
+def subject(name):
+    return Subject("ns", name, name, "bursar")
+
+
+async def test_who_waits_has_a_condition_and_an_event_as_kube_scheduler_writes_them():
+    world = World()
+    world.cluster.add("p")
+    await world.wait("p")
+
+    (status, body), (events, event) = world.cluster.written
+    assert (status, events) == ("/api/v1/namespaces/ns/pods/p/status", EVENTS)
+    assert body["metadata"] == {"name": "p", "namespace": "ns", "uid": "p", "resourceVersion": "1"}
+    assert body["status"]["conditions"] == [
+        {
+            "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL,
+            "lastTransitionTime": "2026-10-26T08:00:00Z",
+        }
+    ]  # fmt: skip
+    del event["metadata"]["name"]
+    assert event == {
+        "apiVersion": "events.k8s.io/v1", "kind": "Event", "metadata": {"namespace": "ns"},
+        "eventTime": "2026-10-26T08:00:00.000000Z", "reportingController": "bursar",
+        "reportingInstance": "host-1", "action": "Scheduling", "reason": "FailedScheduling",
+        "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
+        "note": FULL, "type": "Warning",
+    }  # fmt: skip
+
+
+async def test_a_bound_pod_has_an_event_that_names_its_node():
+    world = World()
+    world.notices.bound(subject("p"), "n1")
+    await world.notices.work()
+
+    ((_, event),) = world.cluster.written
+    assert (event["reason"], event["action"], event["type"]) == ("Scheduled", "Binding", "Normal")
+    assert event["note"] == "Successfully assigned ns/p to n1"
+
+
+async def test_a_message_is_told_when_it_changes_and_once_a_minute_at_most():
+    world = World()
+    world.cluster.add("p")
+    for after in (0, 1, 1):
+        await world.wait("p", after=after)
+    await world.wait("p", message=CORDONED, after=1)
+    before = world.cluster.messages()
+    await world.wait("p", message=CORDONED, after=57)
+
+    assert (before, world.cluster.messages()) == ([FULL], [FULL, CORDONED])
+
+
+async def test_the_time_of_the_transition_stays_while_a_pod_waits():
+    world = World()
+    world.cluster.add("p")
+    await world.wait("p")
+    await world.wait("p", message=CORDONED, after=60)
+
+    since = world.cluster.pods["p"]["status"]["conditions"][0]["lastTransitionTime"]
+    assert since == "2026-10-26T08:00:00Z"
+
+
+async def test_nothing_is_told_again_after_a_restart():
+    world = World()
+    world.cluster.add("p")
+    await world.wait("p")
+    world.restart()
+    await world.wait("p", after=3600)
+
+    assert [FULL] == world.cluster.messages()
+    assert world.notices.counts == {"known": 1}
+
+
+@pytest.mark.parametrize(
+    "pod",
+    [{"uid": "other"}, {"deletionTimestamp": "now"}, None],
+    ids=["namesake", "ending", "gone"],
+)
+async def test_a_pod_that_is_another_one_by_now_is_not_touched(pod):
+    world = World()
+    if pod is not None:
+        world.cluster.add("p", **pod)
+    await world.wait("p")
+
+    assert [] == world.cluster.written
+
+
+async def test_a_pod_that_was_bound_meanwhile_is_not_said_to_wait():
+    world = World()
+    world.cluster.add("p")["spec"]["nodeName"] = "n1"
+    await world.wait("p")
+
+    assert [] == world.cluster.written
+
+
+async def test_a_conflict_is_tried_again_after_five_seconds():
+    world = World()
+    world.cluster.add("p")
+    world.cluster.errors = [ConflictError()]
+    await world.wait("p")
+    await world.wait("p", after=4)
+    before = world.cluster.messages()
+    await world.wait("p", after=1)
+
+    assert (before, world.cluster.messages()) == ([], [FULL])
+
+
+async def test_a_missing_right_is_said_and_not_tried_until_the_message_changes():
+    world = World()
+    world.cluster.add("p")
+    world.cluster.errors = [PermissionDeniedError(permission="patch pods/status")]
+    await world.wait("p")
+    await world.wait("p", after=3600)
+
+    assert ([], {"denied": 1}) == (world.cluster.written, world.notices.counts)
+    assert "patch pods/status" in world.notices.trouble
+    await world.wait("p", message=CORDONED, after=60)
+    assert ([CORDONED], "") == (world.cluster.messages(), world.notices.trouble)
+
+
+async def test_an_api_server_that_is_away_is_asked_again_later():
+    world = World()
+    world.cluster.add("p")
+    world.cluster.errors = [ClusterUnavailableError()]
+    with pytest.raises(ClusterUnavailableError):
+        await world.wait("p")
+    await world.wait("p")
+
+    assert [FULL] == world.cluster.messages()
+
+
+async def test_all_together_are_bounded_and_none_that_waits_is_forgotten():
+    world = World()
+    names = [f"p{n}" for n in range(ALL.burst + 30)]
+    for name in names:
+        world.cluster.add(name)
+    await world.wait(*names)
+    before = len(world.cluster.messages())
+    await world.wait(*names, after=2)
+
+    assert (before, len(world.cluster.messages())) == (ALL.burst, ALL.burst + 30)
+
+
+async def test_bound_pods_that_come_too_fast_are_left_out_and_counted():
+    world = World()
+    for n in range(MOST_BOUND + 7):
+        world.notices.bound(subject(f"p{n}"), "n1")
+    await world.notices.work()
+
+    assert (ALL.burst, 7) == (len(world.cluster.written), world.notices.counts["crowded"])
