@@ -43,7 +43,7 @@ class LearnedPolicy(msgspec.Struct, frozen=True):
     #: A stranded thousandth of a card.
     stranded: float = 1.0
     #: A wasted thousandth of a card's room.
-    wasted: float = 20.0
+    wasted: float = 10.0
     #: A thousandth of a card of nodes that are selected as much as they have idle cards.
     scarce: float = 2.0
 
