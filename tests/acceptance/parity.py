@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from random import Random
 from urllib.parse import urlsplit
 
@@ -162,13 +162,12 @@ class Site:
         self.send("DELETE", "/api/v1/nodes")
 
     def events(self):
-        """(What kube-scheduler said in events and in conditions) of each pod that both know."""
-        found = self.send("GET", "/apis/events.k8s.io/v1/events")["items"]
-        told = {
-            one["regarding"]["uid"]: one["note"]
-            for one in found
-            if one["reason"] == "FailedScheduling"
-        }
+        """(What kube-scheduler said in events, and in the condition) of each pod that both know."""
+        told = defaultdict(set)
+        for one in self.send("GET", "/apis/events.k8s.io/v1/events")["items"]:
+            if one["reason"] == "FailedScheduling":
+                told[one["regarding"]["uid"]].add(one["note"])
+        # It may have been tried again, in another world, before it was gone.
         return [(told[uid], self._refusals[uid]) for uid in told.keys() & self._refusals.keys()]
 
     def _nodes(self, seed, random):
