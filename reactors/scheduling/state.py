@@ -29,10 +29,6 @@ from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.clock import ClockTicked
 from bus.events.decisions import BindSettled, SchedulingPassed
-from bus.events.namespaces import NamespaceObserved
-from bus.events.nodes import NodeObserved, NodeVanished
-from bus.events.observations import ObjectsListed
-from bus.events.pods import PodsListed, PodState
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState
@@ -131,8 +127,7 @@ class SchedulingState(Part):
     derived = frozenset({"_cluster", "_load", "scheduler"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
-        PodState, PodsListed, NodeObserved, NodeVanished, ObjectsListed, NamespaceObserved, ClockTicked, PolicyChanged,
-        PauseChanged, SchedulingPassed, BindSettled,
+        *ClusterState.reads, ClockTicked, PolicyChanged, PauseChanged, SchedulingPassed, BindSettled,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reactors.scheduling.contract import Plugin
+from reactors.scheduling.contract import Plugin, QueueSort
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.image_locality import ImageLocality
@@ -60,8 +60,6 @@ def profile_of(
     strangers = sorted({*weights, *fields} - known)
     if strangers:
         raise ValueError(f"there is no plugin {', '.join(strangers)}")
-    if not weights.get("PrioritySort", 1):
-        raise ValueError("PrioritySort sorts the queue and cannot be left out")
     enabled = []
     for plugin, usual in PLUGINS:
         weight, own = weights.get(plugin.name, usual), fields.get(plugin.name, {})
@@ -73,4 +71,6 @@ def profile_of(
             strange = sorted(set(own) - set(getattr(plugin, "__struct_fields__", ())))
             if strange:
                 raise ValueError(f"{plugin.name} has no field {', '.join(strange)}")
+    if sum(isinstance(one.plugin, QueueSort) for one in enabled) != 1:
+        raise ValueError("exactly one plugin of a profile sorts the queue")
     return Profile(name, tuple(enabled))
