@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
@@ -13,8 +13,10 @@ from bus.kube.crds.keys import key_text
 from deploy.cli.rendering.words import duration
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
-from reactors.queue.explanation import WaitStep
-from reactors.queue.outlook import Outlook
+
+if TYPE_CHECKING:
+    from reactors.queue.explanation import WaitStep
+    from reactors.queue.outlook import Outlook
 
 #: Decisions of a queue to have something wait again, by their reasons, and the steps they are told as.
 BACK = {"returning": "stop", "returned": "stopped"}

@@ -16,20 +16,17 @@ from reactors.culling.kubeflow.annotations import (
     is_stopped,
     stop,
 )
-from reactors.culling.kubeflow.environment import CullerEnvironment, culler_environment
 from reactors.culling.kubeflow.reconcile import Pass, reconcile, reconcile_with_terminals
 
 __all__ = [
     "CHECKED_AT",
     "LAST_ACTIVITY",
     "STOPPED",
-    "CullerEnvironment",
     "Notebook",
     "Pass",
     "Reply",
     "Stamp",
     "all_idle",
-    "culler_environment",
     "is_idle",
     "is_stopped",
     "reconcile",
