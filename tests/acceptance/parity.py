@@ -7,7 +7,7 @@ import http.client
 import json
 import ssl
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from random import Random
 from urllib.parse import urlsplit
 
@@ -162,12 +162,13 @@ class Site:
         self.send("DELETE", "/api/v1/nodes")
 
     def events(self):
-        """(What kube-scheduler said in events, and in the condition) of each pod that both know."""
-        told = defaultdict(set)
-        for one in self.send("GET", "/apis/events.k8s.io/v1/events")["items"]:
-            if one["reason"] == "FailedScheduling":
-                told[one["regarding"]["uid"]].add(one["note"])
-        # It may have been tried again, in another world, before it was gone.
+        """(What kube-scheduler said in an event, and in the condition) of each pod that both know, and that was tried once."""
+        told = {
+            one["regarding"]["uid"]: one["note"]
+            for one in self.send("GET", "/apis/events.k8s.io/v1/events")["items"]
+            # A series keeps the words of its first try, which may have been in another world.
+            if one["reason"] == "FailedScheduling" and not one.get("series")
+        }
         return [(told[uid], self._refusals[uid]) for uid in told.keys() & self._refusals.keys()]
 
     def _nodes(self, seed, random):
