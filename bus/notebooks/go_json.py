@@ -14,8 +14,12 @@ from typing import Any
 
 import msgspec
 
+from bus.events.notebooks import Evidence
+from bus.go_time import Stamp
 from bus.notebooks.prober import Answer
 
+#: The evidence that is made of these answers by the culler's rules.
+SOURCE = "kubeflow_kernels"
 _INT64 = range(-(2**63), 2**63)
 _KERNEL = {"id": str, "name": str, "last_activity": str, "execution_state": str, "connections": int}
 _TERMINAL = {"name": str, "last_activity": str}
@@ -91,3 +95,17 @@ def _refuse(constant: str) -> None:
 
 # Python reads NaN and Infinity, Go does not.
 _first_value = json.JSONDecoder(parse_constant=_refuse).raw_decode
+
+
+def kernels_of(evidence: Evidence) -> list[Kernel] | None:
+    """Kernels that mean to the culler's rules what the answer meant; None = it made nothing of it."""
+    if evidence.outcome != "ok":
+        return None
+    if not evidence.counters.get("kernels"):
+        return []
+    if evidence.busy:
+        return [Kernel("", "busy")]
+    if evidence.active_us is None:
+        return [Kernel("", "idle")]
+    newest = Stamp(evidence.active_us * 1_000, evidence.counters.get("offset_minutes", 0))
+    return [Kernel(newest.text(), "idle")]

@@ -15,11 +15,9 @@ from collections.abc import Sequence
 from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
 from bus.notebooks.contract import NOTEBOOK_NAME, Kind, Peer, Reply
-from bus.notebooks.go_json import Kernel, all_idle, kernels_in
+from bus.notebooks.go_json import SOURCE, all_idle, kernels_in
 from bus.notebooks.prober import Answer, Target
 from bus.notebooks.readings import malformed, unread
-
-SOURCE = "kubeflow_kernels"
 
 
 def asks(peer: Peer) -> tuple[Target, ...]:
@@ -48,20 +46,6 @@ def reads(replies: Sequence[Reply], peer: Peer, observed_us: int) -> tuple[Evide
     if newest.offset_minutes:
         counters["offset_minutes"] = newest.offset_minutes
     return (Evidence(source=SOURCE, active_us=newest.ns // 1_000, counters=counters),)
-
-
-def kernels_of(evidence: Evidence) -> list[Kernel] | None:
-    """Kernels that mean to the culler's rules what the answer meant; None = it made nothing of it."""
-    if evidence.outcome != "ok":
-        return None
-    if not evidence.counters.get("kernels"):
-        return []
-    if evidence.busy:
-        return [Kernel("", "busy")]
-    if evidence.active_us is None:
-        return [Kernel("", "idle")]
-    newest = Stamp(evidence.active_us * 1_000, evidence.counters.get("offset_minutes", 0))
-    return [Kernel(newest.text(), "idle")]
 
 
 kind = Kind("kubeflow", asks, reads)

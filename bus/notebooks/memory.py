@@ -21,7 +21,8 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.notebooks import Evidence
-from bus.notebooks import kubeflow, traffic
+from bus.notebooks import traffic
+from bus.notebooks.go_json import SOURCE
 
 #: Longest silence about a notebook: less than half of the five minutes after which evidence is none.
 HEARTBEAT_US = 120 * SECOND_US
@@ -94,7 +95,7 @@ def _is_news(
     if observed_us - known.said_us >= heartbeat_us or len(evidence) != len(known.said):
         return True
     return any(
-        new.source == kubeflow.SOURCE
+        new.source == SOURCE
         or _bare(new) != _bare(old)
         or _moves_on(old.active_us, new.active_us, observed_us)
         for old, new in zip(known.said, evidence, strict=True)

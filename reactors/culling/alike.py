@@ -19,8 +19,8 @@ import msgspec
 from bus.clock import SECOND_US, format_stamp
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.go_time import Stamp
-from bus.notebooks import jupyter, kubeflow
-from bus.notebooks.go_json import Kernel
+from bus.notebooks import jupyter
+from bus.notebooks.go_json import SOURCE, Kernel, kernels_of
 from bus.notebooks.prober import Answer
 from reactors.culling.hub import HubOptions, HubServer, HubUser, hub_requests
 from reactors.culling.kubeflow import Notebook, Pass, reconcile, reconcile_with_terminals
@@ -212,13 +212,13 @@ def _read(fact: NotebookSampled, *sources: str) -> Evidence | None:
 
 def _kernels(fact: NotebookSampled) -> list[Kernel] | None:
     """The server's kernels as Kubeflow's rules see them; None = its probe would have failed."""
-    evidence = _read(fact, kubeflow.SOURCE, jupyter.KERNELS)
+    evidence = _read(fact, SOURCE, jupyter.KERNELS)
     if evidence is None:
         return None
     if evidence.starting_since_us is not None:
         # No state but idle is idle to these rules.
         return [Kernel("", "starting")]
-    return kubeflow.kernels_of(evidence)
+    return kernels_of(evidence)
 
 
 def _stamp(evidence: Evidence) -> Kernel:

@@ -37,7 +37,7 @@ from bus.events.pods import PodsListed, PodState
 from bus.events.policies import PolicyChanged
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.notebooks import kubeflow
+from bus.notebooks.go_json import SOURCE
 from projections import activity
 from projections.activity import Activity
 from projections.cluster import Change, ClusterState, Pod, Workload
@@ -160,7 +160,7 @@ class CullingState(Part):
         """A look is a pass of Kubeflow's culler, where its rules hold."""
         pod = self.pod(fact.uid)
         for evidence in fact.evidence:
-            if pod is not None and evidence.source == kubeflow.SOURCE:
+            if pod is not None and evidence.source == SOURCE:
                 self.books.looked(pod.namespace, pod.name, evidence, at_us)
 
     def _changed(self, change: Change) -> None:

@@ -17,7 +17,7 @@ import msgspec
 from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
 from bus.kube.crds.culling import KUBEFLOW_KEYS, STOPPED
-from bus.notebooks import kubeflow
+from bus.notebooks.go_json import kernels_of
 from projections.engine.parts import Part
 from reactors.culling.kubeflow.annotations import Annotations, Notebook, without_bookkeeping
 from reactors.culling.kubeflow.reconcile import reconcile
@@ -107,7 +107,7 @@ class CullerPasses(Part):
         done = reconcile(
             Notebook(*place, known.annotations | _stop_of(known)),
             pod_exists=True,
-            kernels=kubeflow.kernels_of(evidence),
+            kernels=kernels_of(evidence),
             idle_minutes=rules.idle_minutes,
             period_minutes=rules.period_minutes,
             now=Stamp(at_us * 1_000),
