@@ -126,6 +126,9 @@ class Site:
             for name, labels in ((worlds.SPACES[0], {}), (worlds.SPACES[-1], {"team": "x"}))
         ]
 
+    def close(self):
+        self._connection.close()
+
     def send(self, method, path, body=None, content_type="application/json"):
         content = None if body is None else json.dumps(body)
         headers = self._headers | {"Content-Type": content_type}

@@ -5,6 +5,7 @@ says the number of the first.
 """
 
 import os
+from contextlib import closing
 
 import pytest
 
@@ -30,8 +31,8 @@ def site(tmp_path_factory):
         apiserver_flags=["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"],
         scheduler_config=configuration(),
     )
-    with plane:
-        yield Site(plane)
+    with plane, closing(Site(plane)) as site:
+        yield site
 
 
 @pytest.mark.timeout(3600)
