@@ -17,6 +17,7 @@ from typing import Any, ClassVar
 import msgspec
 
 from bus.envelope import Event
+from bus.events.constraints import LabelSelector
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
@@ -35,7 +36,6 @@ from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
 from projections.cluster import rows
-from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
 from projections.cluster.rows import (
@@ -50,6 +50,38 @@ from projections.cluster.rows import (
 from projections.cluster.scvs import Scv, scv
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
+
+
+class DisruptionBudget(msgspec.Struct, gc=False):
+    """A disruption budget."""
+
+    kind: ClassVar[str] = "PodDisruptionBudget"
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    selector: LabelSelector | None
+    #: How many of its pods may go now.
+    allowed: int
+    disrupted: tuple[str, ...] = ()
+    unkept_labels: tuple[str, ...] = ()
+    #: Which pods it protects is not known.
+    is_cut: bool = False
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def disruption_budget(
+    fact: DisruptionBudgetObserved, time_us: int, known: DisruptionBudget | None
+) -> DisruptionBudget:
+    """The row of a disruption budget."""
+    return DisruptionBudget(
+        fact.uid, fact.namespace, fact.name, fact.resource_version, time_us, fact.selector,
+        fact.allowed, fact.disrupted, fact.unkept_labels, fact.is_cut, time_us,
+    )  # fmt: skip
+
 
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
 DEPTH = 8

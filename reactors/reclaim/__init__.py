@@ -3,10 +3,9 @@
 Everything here only calculates: it says which pods, never evicts.
 """
 
-from reactors.reclaim.disruption import Budget, covers, split_by_budget
+from reactors.reclaim.disruption import Budget, Pod, covers, importance, split_by_budget
 from reactors.reclaim.overuse import Watch, over, revoked, watched
 from reactors.reclaim.preemption import Selection, can_preempt, is_eligible, select_victims
-from reactors.reclaim.shape import Pod, importance
 
 __all__ = [
     "Budget",

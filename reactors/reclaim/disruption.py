@@ -1,6 +1,8 @@
-"""Which pods may be disrupted within the disruption budgets there are.
+"""A pod as reclaiming looks at it, which of two is the more important, and which may be disrupted within the budgets there are.
 
-Pure. Source: Kubernetes `filterPodsWithPDBViolation` as Koordinator's `preempt.go` has it;
+Pure. Of pods that are alike in priority and start the name decides, so that equal pods always come out the same.
+
+Source: Kubernetes `MoreImportantPod` and `filterPodsWithPDBViolation` as Koordinator's `preempt.go` has it;
 docs/quotas.md.
 """
 
@@ -14,7 +16,7 @@ import msgspec
 from bus.events.constraints import LabelSelector, is_empty, is_valid, selects, without
 
 
-class Pod(Protocol):
+class Labelled(Protocol):
     """What decides whether a budget protects a pod."""
 
     @property
@@ -30,7 +32,31 @@ class Pod(Protocol):
         """Its labels."""
 
 
-P = TypeVar("P", bound=Pod)
+P = TypeVar("P", bound=Labelled)
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod that holds something of a quota.
+
+    `request` in the quota's units; `started_us` None where it has not started yet: then it is the
+    least important of its priority. `preemptible` False where the pod's label of that name says
+    "false": such a pod is never a victim.
+    """
+
+    name: str
+    namespace: str = ""
+    quota: str = ""
+    priority: int = 0
+    started_us: int | None = None
+    request: Mapping[str, int] = {}
+    labels: Mapping[str, str] = {}
+    preemptible: bool = True
+
+
+def importance(pod: Pod) -> tuple[int, bool, int, str, str]:
+    """Sorts pods from the most important to the least."""
+    waits = pod.started_us is None
+    return (-pod.priority, waits, pod.started_us or 0, pod.namespace, pod.name)
 
 
 class Budget(msgspec.Struct, frozen=True):
@@ -65,7 +91,7 @@ def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[
     return violating, others
 
 
-def covers(budget: Budget, pod: Pod) -> bool:
+def covers(budget: Budget, pod: Labelled) -> bool:
     """Whether a budget selects a pod, or may do so. An empty or invalid selector selects nothing."""
     selector = budget.selector
     if budget.namespace != pod.namespace:

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import msgspec
 
 from projections.quota_trees.elastic.shape import Resources, add
-from reactors.reclaim.shape import Pod, importance
+from reactors.reclaim.disruption import Pod, importance
 
 
 class Watch(msgspec.Struct, frozen=True):

@@ -16,8 +16,7 @@ import msgspec
 
 from projections.quota_trees.elastic.admission import exceeded
 from projections.quota_trees.elastic.shape import DEFAULT, Resources, add
-from reactors.reclaim.disruption import Budget, split_by_budget
-from reactors.reclaim.shape import Pod, importance
+from reactors.reclaim.disruption import Budget, Pod, importance, split_by_budget
 
 OK, NO_VICTIMS, NODE_TOO_SMALL, QUOTA_TOO_FULL = (
     "ok",
