@@ -25,10 +25,11 @@ from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
-from projections.quota_trees.shape import ANY_OWNER, LANDED_US, Grant, Node
+from projections.quota_trees.shape import LANDED_US, Grant, Node
 from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
+from reactors.admission.named import Named, SavedNamed
 from reactors.admission.objects import Object, Objects
 from reactors.admission.owners import NODE, is_covering
 
@@ -73,6 +74,7 @@ class SavedCoverage(msgspec.Struct):
     _since_us: dict[str, int]
     _let_go: dict[str, tuple[str, str, int]]
     _own_gone: dict[str, None]
+    named: SavedNamed
 
 
 class Coverage(Part):
@@ -93,6 +95,7 @@ class Coverage(Part):
         self._let_go: dict[str, tuple[str, str, int]] = {}
         #: Objects that are gone and were charged themselves, though they named a controller.
         self._own_gone: dict[str, None] = {}
+        self.named = Named()
 
     # what is seen
 
@@ -113,6 +116,8 @@ class Coverage(Part):
         if fact.left is not None:
             self._let_go.pop(fact.uid, None)
             self._let_go[fact.uid] = (fact.left.uid, fact.resource_version, time_us + LANDED_US)
+        if fact.owner and fact.verdict == "admitted" and fact.left is None:
+            self.named.add(fact.uid, fact.owner)
         self.charged(fact.uid)
         if fact.left is not None and fact.kind == POD:
             # It counts for itself before it is seen without its owner.
@@ -185,6 +190,7 @@ class Coverage(Part):
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""
         self.lost(found)
         if found.owner is None:
+            self.named.forget(found.uid)
             return
         if self.is_own(found.uid, found.kind, found.owner) or self._is_given_away(found):
             self._own_gone[found.uid] = None
@@ -290,10 +296,8 @@ class Coverage(Part):
             return True
         if is_open(owner.kind, kind):
             return False
-        return (uid in self._own_gone and uid not in self._view.objects) or any(
-            g.number and not {owner.uid, ANY_OWNER}.isdisjoint(g.owners)
-            for _, g in self._charges.grants(uid)
-        )
+        is_gone = uid in self._own_gone and uid not in self._view.objects
+        return is_gone or self.named.has(uid, owner.uid)
 
     def _ends(self, uid: str, owner: Owner) -> bool:
         """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "602f7588f0927599",
-    "reactors": "9bf7fd0a568eb08d",
-    "admission": "57cc8515d767672e",
+    "versions": "6e54bb7d26d0a799",
+    "reactors": "934464f5ad90c92c",
+    "admission": "f09b2676f4683948",
 }
 
 ADVICE = """

@@ -114,6 +114,23 @@ async def test_what_was_admitted_itself_is_charged_for_its_pods_while_its_owner_
     assert answers == ["covered", "over-quota"]
 
 
+async def test_what_was_charged_itself_and_holds_nothing_now_is_not_covered_by_whom_it_named(
+    cluster,
+):
+    """Its charge was given back, and its reference forgotten to be made up: what it adopted next was the named one's."""
+    await begin(cluster, "Deployment", "web", 4, 1)
+    by = {"by": ("Deployment", "web")}
+    assert (await ask(cluster, "ReplicaSet", "set", 4, 1, quota="full", **by)).reason == "fits"
+    await show(cluster, "ReplicaSet", "set", 4, 1, **FULL, **by)
+    await show(cluster, "ReplicaSet", "set", 4, 0, **FULL, **by)
+    cluster.clock.us += 80 * SECOND_US
+    await cluster.list("set", kind="ReplicaSet")
+    assert (cluster.used("full"), cluster.used()) == (0, 4000)
+
+    await show(cluster, "Pod", "p", 3, by=("ReplicaSet", "set"))
+    assert (cluster.used("full"), cluster.used()) == (3000, 4000)
+
+
 async def test_a_pod_keeps_its_own_charge_until_its_owners_is_raised_for_it(cluster):
     """What is on its way below the owner holds the raise up, and what was given back meanwhile was given to others."""
     by = {"by": ("PyTorchJob", "train")}

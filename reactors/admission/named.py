@@ -1,0 +1,47 @@
+"""Whom objects named that were admitted in their own right: their charges may fall to nothing, and these controllers go on
+not answering for them. Pure but for its state.
+
+Source: ``docs/admission.md`` ("What hangs below an owner").
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from projections.engine.parts import Part
+from projections.quota_trees.shape import ANY_OWNER, MOST_OWNERS
+
+#: Of more objects the oldest are forgotten.
+KEPT = 100_000
+
+
+class SavedNamed(msgspec.Struct):
+    """What a snapshot holds of it."""
+
+    _owners: dict[str, tuple[str, ...]]
+
+
+class Named(Part):
+    """The controllers that each object named when it was admitted in its own right; of very many any."""
+
+    Saved = SavedNamed
+
+    def __init__(self) -> None:
+        self._owners: dict[str, tuple[str, ...]] = {}
+
+    def add(self, uid: str, owner: str) -> None:
+        """An object was admitted so, though it named this controller."""
+        owners = self._owners.pop(uid, ())
+        if owner not in owners and ANY_OWNER not in owners:
+            owners = (*owners, owner) if len(owners) < MOST_OWNERS else (ANY_OWNER,)
+        self._owners[uid] = owners
+        if len(self._owners) > KEPT:
+            del self._owners[next(iter(self._owners))]
+
+    def has(self, uid: str, owner: str) -> bool:
+        """Whether this controller does not answer for the object."""
+        return not {owner, ANY_OWNER}.isdisjoint(self._owners.get(uid, ()))
+
+    def forget(self, uid: str) -> None:
+        """The object is gone, and nothing asks for it any more."""
+        self._owners.pop(uid, None)
