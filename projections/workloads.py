@@ -53,9 +53,6 @@ class Requested(msgspec.Struct, frozen=True, array_like=True):
 #: Its controller, and what its labels name of quotas.
 Value = tuple[Owner | None, Names | None]
 
-#: What pods follow of a workload: its controller, the quotas it names over time, and its deadline.
-Words = tuple[Owner | None, list[tuple[int, Names | None]], int | None]
-
 
 class Workload(msgspec.Struct, frozen=True):
     """One object of a chain, by uid."""
@@ -142,16 +139,17 @@ def _newer(known: Requested | None, said: Requested | None) -> Requested | None:
 
 def is_same_word(before: Workload | None, after: Workload) -> bool:
     """Whether nothing changed that its pods follow."""
-    known: Words = (None, [], None)
-    if before is not None:
-        if (
-            before.history
-            and after.history[:-1] == before.history
-            and after.history[-1][2] == before.history[-1][2]
-            and after.history[-1][1] >= before.history[-1][1]
-        ):
-            return before.deadline_s == after.deadline_s
-        known = (before.owner, before.quotas(), before.deadline_s)
+    if before is None:
+        # A reference to it counts from now on only where it says this kind and namespace.
+        return False
+    if (
+        before.history
+        and after.history[:-1] == before.history
+        and after.history[-1][2] == before.history[-1][2]
+        and after.history[-1][1] >= before.history[-1][1]
+    ):
+        return before.deadline_s == after.deadline_s
+    known = (before.owner, before.quotas(), before.deadline_s)
     return known == (after.owner, after.quotas(), after.deadline_s)
 
 

@@ -88,11 +88,12 @@ def test_what_an_operator_makes_belongs_to_its_kind_whoever_wrote_it():
 def test_a_controller_of_another_namespace_or_kind_is_none(wrong):
     """As in admission. One that was not seen yet is named by the reference alone, and pays for nothing."""
     pod = f.pod_observed(labels=MINE, owner=f.owner("web"))
-    seen = f.workload_observed("web", labels=THEIRS, **wrong)
 
     assert charged([pod]) == [("mine", "ReplicaSet/web")]
-    for order in ([pod, seen], [seen, pod]):
-        assert charged(order) == [("mine", "Pod/p")]
+    for labels in (THEIRS, {}):
+        seen = f.workload_observed("web", labels=labels, **wrong)
+        for order in ([pod, seen], [seen, pod]):
+            assert charged(order) == [("mine", "Pod/p")]
 
 
 def test_a_deadline_is_that_of_who_is_charged():
