@@ -83,7 +83,7 @@ def is_idle(given):
 
 
 def config_env(given):
-    settings = msgspec.to_builtins(kubeflow.culler_environment(given["env"]))
+    settings = msgspec.to_builtins(environment.culler_environment(given["env"]))
     return settings | {"startup_error": False}
 
 
