@@ -214,7 +214,7 @@ class PodRuns:
         frontier = {uid}
         for _ in range(workloads.DEPTH):
             select = self._rows.reader.select
-            below = {row[0] for row in select(queries.workloads_below(frontier))}
+            below = {row[0] for row in select(queries.WORKLOADS_BELOW, {"uids": sorted(frontier)})}
             below |= {
                 row.uid
                 for row in self._rows.touched(workloads.projection)

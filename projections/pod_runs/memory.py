@@ -71,7 +71,7 @@ class PodMemory:
     def of_owners(self, uids: Iterable[str]) -> set[str]:
         """Those whose controller is one of ``uids``."""
         known = {pod for owner in uids for pod in self._by_owner.get(owner, ())}
-        return known | self.stored(queries.of_owners(uids))
+        return known | self.stored(queries.OF_OWNERS, {"uids": sorted(uids)})
 
     def settle(self) -> None:
         """Let go of ended pods beyond those that are kept, once there are a quarter more."""

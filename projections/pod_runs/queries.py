@@ -5,7 +5,7 @@ Every function takes a reader's ``select`` (or returns a query for it): nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -75,14 +75,15 @@ def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.end_s.is_(None), table.c.end_s > (since or 0))
 
 
-def of_owners(uids: Iterable[str]) -> sa.Select[Any]:
-    """Uids of pods whose controller is one of ``uids``."""
-    return sa.select(pod_runs.c.uid).where(pod_runs.c.owner_uid.in_(sorted(uids)))
+#: Uids of pods whose controller is one of ``uids``.
+OF_OWNERS = sa.select(pod_runs.c.uid).where(
+    pod_runs.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
+)
 
-
-def workloads_below(uids: Iterable[str]) -> sa.Select[Any]:
-    """Uids of workloads whose controller is one of ``uids``."""
-    return sa.select(workloads.c.uid).where(workloads.c.owner_uid.in_(sorted(uids)))
+#: Uids of workloads whose controller is one of ``uids``.
+WORKLOADS_BELOW = sa.select(workloads.c.uid).where(
+    workloads.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
+)
 
 
 def vanished(select: Select, part: Part) -> list[str]:
