@@ -190,7 +190,11 @@ def thing(secret, kind, number):
     if kind == "poddisruptionbudgets":
         # Which pods it guards is listed, and is plain.
         selector = {"matchLabels": {"app": "web"}, secret(): secret.some()}
-        return {**found, "spec": {"selector": selector, secret(): secret()}, "status": secret.some()}
+        return {
+            **found,
+            "spec": {"selector": selector, secret(): secret()},
+            "status": secret.some(),
+        }
     template = {"metadata": metadata(secret, kind, number), "spec": pod_spec(secret)}
     spec = {"template": template, "jobTemplate": {"spec": {"template": template}}}
     return {**found, "spec": {**spec, "selector": {"matchLabels": secret.some()}}}
