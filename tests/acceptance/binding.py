@@ -57,7 +57,8 @@ class Meddled:
         self.wrong += bool(what)
         if pod in self.replaced:
             self.replaced.discard(pod)
-            await self.replace(pod)
+            # A kill of ours does not end what the user does.
+            await asyncio.shield(self.replace(pod))
         if what == "busy":
             raise ClusterUnavailableError(status=429, delay_seconds=0.1)
         if what == "refused":
