@@ -37,6 +37,7 @@ TABLES = [
     ("report", "--by", "team,day"), ("report", "--by", "workload,model"), ("acct",), ("events",), ("get", "quotas"),
     ("quota", "tree"), ("budget", "list"), ("budget", "list", "--entries"), ("queue", "show"), ("notebooks",),
     ("evictions",), ("parked", "list"), ("cull", "simulate", "--idle", "1h"),
+    ("schedule", "queue"),
 ]  # fmt: skip
 
 
@@ -84,6 +85,13 @@ def test_every_table_fits_the_terminal(data, arguments, width):
 
     assert all(length(line) <= width for line in lines), lines
     assert set(lines[1]) == {"─"}
+
+
+def test_a_table_without_rows_says_none(data, capsys):
+    assert bursar("schedule", "queue", "--data", data) == 0
+
+    _, rule, none, _ = capsys.readouterr().out.splitlines()
+    assert (set(rule), none) == ({"─"}, "none")
 
 
 def test_a_long_name_is_shortened_in_the_middle_and_never_broken(data):

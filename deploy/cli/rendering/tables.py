@@ -50,7 +50,10 @@ def print_table(
     total: Any = None,
     wide: bool = False,
 ) -> None:
-    """Print rows in columns, the total below a rule of its own, and the footer. With ``wide`` all of them, and whole."""
+    """Print rows in columns, the total below a rule of its own, and the footer. With ``wide`` all of them, and whole.
+
+    A table without rows says ``none``.
+    """
     asked = [column for column in columns if wide or not column.wide]
     every = [*rows, total] if total is not None else rows
     cells = [[shown(column.cell(row)) for column in asked] for row in every]
@@ -69,6 +72,7 @@ def print_table(
     head = GAP.join(pad(asked[p].title, width, is_right) for p, width, is_right in kept)
     lines = [styled(inert(title), BOLD)] if title else []
     lines += [styled(head.rstrip(), BOLD), rule]
+    lines += [styled("none", DIM)] * (not every)
     for number, row in enumerate(cells):
         is_total = total is not None and number == len(rows)
         lines += [rule] * is_total
