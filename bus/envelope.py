@@ -168,6 +168,8 @@ def event_of(subject: str, headers: dict[str, str] | None, body: bytes, sequence
         )
         if len(tokens) != 5 or event.type != f"{tokens[2]}.{tokens[3]}":
             raise EnvelopeError("the type does not belong to the subject", subject=subject[:200])
+        if key_token(event.key) != tokens[4]:
+            raise EnvelopeError("the key does not belong to the subject", subject=subject[:200])
         checked(event)
         if not is_sound(event):
             raise EnvelopeError("cluster and type make no subject of Bursar's")

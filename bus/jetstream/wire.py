@@ -96,6 +96,7 @@ def read(subject: bytes, headers: bytes, body: bytes, sequence: int) -> Event:
             id, source, type, key, time, version = match.groups()
             tokens = place.split(".")
             is_ours = len(tokens) == 5 and f"{tokens[2]}.{tokens[3]}" == type
+            is_ours = is_ours and key_token(key) == tokens[4]
             if is_ours and SUBJECT_TOKENS.fullmatch(f"{tokens[1]}.{type}"):
                 return Event(
                     tokens[1],

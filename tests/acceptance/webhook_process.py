@@ -15,6 +15,7 @@ import msgspec
 import uvloop
 
 from bus.embedded import running
+from bus.events.admissions import QuotaDeclared
 from bus.jetstream import JetStream
 from bus.kube.kinds import GOVERNED
 from bus.streams import history
@@ -45,14 +46,19 @@ class FastClock:
 
 
 class CarelessTransport:
-    """The broken variant: what is appended stands on nothing."""
+    """The broken variant: decisions on workloads stand on nothing.
+
+    Quotas are declared carefully: a process that appended without an expectation never reads what another one stored before it,
+    and where that is a quota, nothing below it would ever be admitted.
+    """
 
     def __init__(self, door):
         self._door = door
         self.read, self.head = door.read, door.head
 
     async def publish(self, events, *, expect=None):
-        return await self._door.publish(events)
+        is_declared = any(event.type == QuotaDeclared.wire_type for event in events)
+        return await self._door.publish(events, expect=expect if is_declared else None)
 
 
 class ToldApplication(Application):

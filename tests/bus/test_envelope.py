@@ -135,6 +135,9 @@ def test_odd_headers_are_read_the_slow_way_with_the_same_result(change):
         ({"ce-time": "yesterday"}, BASE.subject, "time"),
         ({"ce-dataversion": "two"}, BASE.subject, "two"),
         ({"ce-type": "pod.vanished"}, BASE.subject, "does not belong to the subject"),
+        # Its place in the stream is the last of another journal, which nobody could append to any more.
+        ({"ce-subject": "other"}, BASE.subject, "the key does not belong to the subject"),
+        ({"ce-subject": "x" * 65}, f"bursar.c1.pod.observed.{'x' * 65}", "the key does not belong"),
         ({}, "bursar.c1.pod", "header"),
         ({"ce-type": "pod"}, "bursar.c1.pod", "does not belong to the subject"),
     ],
@@ -145,6 +148,8 @@ def test_a_malformed_envelope_is_an_event_that_says_so(headers, subject, defect)
 
     event = event_of(subject, headers, b"raw", 12)
 
+    if headers is not None:
+        assert event == wire.read(subject.encode(), header_block(headers), b"raw", 12)
     assert (event.type, event.body, event.sequence) == (MALFORMED, b"raw", 12)
     assert defect in event.defect
 
