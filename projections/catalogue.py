@@ -5,6 +5,7 @@ Whatever runs a ledger is given :data:`MODEL`; the engine knows no projection.
 
 from projections import (
     activity,
+    bind_decisions,
     decisions,
     evidence,
     namespaces,
@@ -38,6 +39,7 @@ _PROJECTIONS = (
     own.projection,
     declared.projection,
     decisions.projection,
+    bind_decisions.projection,
     waits.projection,
     evidence.projection,
 )

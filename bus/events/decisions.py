@@ -220,6 +220,8 @@ class FailedBind(msgspec.Struct, frozen=True, array_like=True):
     result: BindResult
     #: A token or the API server's words.
     message: str = ""
+    #: The id of that pass.
+    decision: str = ""
 
 
 class BindSettled(Fact, frozen=True, kw_only=True):

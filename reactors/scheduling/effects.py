@@ -138,7 +138,11 @@ async def settle(
     for placement, one in found:
         by_profile.setdefault(placement.profile, []).append(
             FailedBind(
-                placement.uid, placement.passed, _RESULTS.get(one.outcome, "lost"), one.message
+                placement.uid,
+                placement.passed,
+                _RESULTS.get(one.outcome, "lost"),
+                one.message,
+                placement.decision,
             )
         )
     events = []

@@ -15,7 +15,6 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -56,8 +55,6 @@ class Scheduler:
         self._cycles: dict[str, Cycle] = {}
         #: Node to the newest event that changed it or its pods, but for pods that came as they were assumed.
         self.touched: dict[str, int] = {}
-        #: Of shadows: how the real placement compares with the own one.
-        self.agreement: Counter[str] = Counter()
 
     def begin(self, at_us: int) -> None:
         """Queue whoever waits already."""
@@ -87,7 +84,6 @@ class Scheduler:
         queue, framework = self.queues[profile], self.frameworks[profile]
         one, row = queue.get(uid), self.columns.row_of.get(node, -1)
         if one is None:
-            self._compare(uid, node, mark.is_shadow)
             return
         why = "" if row >= 0 else "the node is gone"
         if not why and self.touched.get(node, 0) > mark.after:
@@ -130,7 +126,6 @@ class Scheduler:
         """End the shadows that nobody has bound."""
         for one in list(self.assumed.values()):
             if one.is_shadow and one.deadline_us <= at_us:
-                self.agreement["unbound"] += 1
                 self.take_back(one.uid, one.passed, "nobody bound it", at_us)
 
     # snapshots
@@ -225,17 +220,9 @@ class Scheduler:
     def _confirmed(self, pod: Pod) -> None:
         found = self.assumed.pop(pod.uid, None)
         if found is not None:
-            self._compare(pod.uid, found.node, found.is_shadow)
             del self._cycles[pod.uid]
         for queue in self.queues.values():
-            one = queue.remove(pod.uid)
-            if one is not None and one.attempts and self._is_shadow:
-                self.agreement["unplaced"] += 1
-
-    def _compare(self, uid: str, node: str, is_shadow: bool) -> None:
-        pod = self._cluster.pods.get(uid)
-        if is_shadow and pod is not None and pod.node:
-            self.agreement["same" if pod.node == node else "other"] += 1
+            queue.remove(pod.uid)
 
     def _left(self, uid: str, at_us: int) -> None:
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""

@@ -117,7 +117,6 @@ class SavedScheduling(msgspec.Struct):
     assumed: list[Assumed]
     dealt: dict[str, Dealt]
     touched: dict[str, int]
-    agreement: dict[str, int]
 
 
 class SchedulingState(Part):
@@ -191,7 +190,6 @@ class SchedulingState(Part):
     def _go_by(self, fact: PolicyChanged) -> None:
         """Begin again by another policy. Binds that may be under way keep their room; shadows end."""
         kept = [] if self.scheduler is None else list(self.scheduler.outstanding())
-        agreement = {} if self.scheduler is None else self.scheduler.agreement
         try:
             policy = SchedulingPolicy.model_validate(fact.policy)
         except ValidationError:
@@ -209,7 +207,6 @@ class SchedulingState(Part):
             self.scheduler = self._made(policy, dealt)
             self.scheduler.begin(self.at_us)
             self.scheduler.adopt(kept)
-            self.scheduler.agreement.update(agreement)
 
     def _made(self, policy: SchedulingPolicy, dealt: Mapping[str, Dealt]) -> Scheduler:
         return self._load(policy, self._cluster, self.mode == "shadow", dealt)
@@ -223,7 +220,7 @@ class SchedulingState(Part):
             {name: queue.number for name, queue in own.queues.items()} if own else {},
             list(own.assumed.values()) if own else [],
             own.columns.dealt if own else {},
-            own.touched if own else {}, dict(own.agreement) if own else {},
+            own.touched if own else {},
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
@@ -234,7 +231,6 @@ class SchedulingState(Part):
             own = self.scheduler = self._made(policy, saved.dealt)
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
-            own.agreement.update(saved.agreement)
 
     # questions
 

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "6e54bb7d26d0a799",
-    "reactors": "934464f5ad90c92c",
+    "versions": "17c541dc10eb094b",
+    "reactors": "6cbc334d9a75b473",
     "admission": "f09b2676f4683948",
 }
 

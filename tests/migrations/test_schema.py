@@ -172,6 +172,7 @@ BEFORE = MODEL.version
 for now, then in (
     ("pod_runs=8", "pod_runs=6"),
     (",own_charges=1", ""),
+    (",bind_decisions=1", ""),
     ("namespaces=4", "namespaces=3"),
     ("quotas=3", "quotas=2"),
 ):

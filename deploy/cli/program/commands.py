@@ -118,6 +118,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "schedule",
                 "Which pods wait for a node: in which order, which node each would get now, and why none.",
             ),
+            "agreement": Entry(
+                "agreement",
+                "How often the scheduler's shadow chose the node on which the pod is.",
+            ),
         },
     ),
     "why": Entry(

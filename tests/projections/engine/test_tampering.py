@@ -8,6 +8,7 @@ from bus.envelope import GENESIS, MALFORMED, Event, chain, digest
 from bus.errors import LedgerError
 from bus.events.admissions import AdmissionDecided
 from bus.events.budgets import BudgetCredited
+from bus.events.decisions import BindSettled, FailedBind
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import SourceHeard
 from projections.catalogue import METADATA, MODEL
@@ -44,7 +45,9 @@ def everything():
         number=1, quota="team", uid="job", kind="Job", namespace="ns", name="job", verdict="admitted",
         reason="fits", owner="cron",
     )  # fmt: skip
+    bind = BindSettled(failed=(FailedBind("bound", 3, "refused", "HTTP 422", "pass/3"),))
     extra = [
+        given.said(bind, key="bursar", id="bind.settled/1", at=8),
         given.said(own, key="biz/alone", id="decided/own", at=8),
         *given.pods_listed(["bound"], "9", 900),
         given.said(sample, key="b", id="b/5/sampled", at=5),

@@ -1,0 +1,129 @@
+"""Which node did the scheduler choose for which pod, and what did the binder report of it?
+
+One row for each placement, by the pod's uid and the id of its pass. Whether the pod got the node is no part of the row: the
+pod itself says so (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. Of a shadow the row keeps the best nodes
+with their scores, which the real placement is compared with, and a pod that no node took has one row without a decision, for
+its newest refusal. A decision that binds keeps neither: the pass in the archive has them.
+
+Source: docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed, TriedPod
+from projections.engine.codec import Codec
+from projections.engine.contract import Integer, Key, Projection, row_table
+
+bind_decisions = row_table(
+    "bind_decisions",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("uid", sa.Text, primary_key=True),
+    # The id of the pass; empty where no node took the pod.
+    sa.Column("decision", sa.Text, primary_key=True),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("name", sa.Text, nullable=False),
+    # Empty where only an outcome was seen.
+    sa.Column("profile", sa.Text, nullable=False),
+    sa.Column("is_shadow", sa.Integer, nullable=False),
+    sa.Column("at_us", Integer, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    # JSON: the cards of the node, and of a shadow the best nodes with their scores.
+    sa.Column("cards", sa.Text, nullable=False),
+    sa.Column("top", sa.Text, nullable=False),
+    sa.Column("feasible", Integer, nullable=False),
+    sa.Column("result", sa.Text),
+    sa.Column("message", sa.Text),
+    sa.Column("settled_us", Integer),
+)
+
+
+class BindDecision(msgspec.Struct, frozen=True):
+    """A placement of one pod, and how its bind failed, as far as both were seen."""
+
+    cluster: str
+    uid: str
+    decision: str
+    namespace: str = ""
+    name: str = ""
+    profile: str = ""
+    is_shadow: bool = False
+    at_us: int = 0
+    node: str = ""
+    cards: tuple[int, ...] = ()
+    top: dict[str, int] = {}
+    feasible: int = 0
+    result: str | None = None
+    message: str | None = None
+    settled_us: int | None = None
+    sequence: int = 0
+
+
+class _Tried(msgspec.Struct, frozen=True):
+    """One pod of a pass."""
+
+    fact: SchedulingPassed
+    pod: TriedPod
+
+
+def parts(fact: SchedulingPassed | BindSettled) -> Iterator[_Tried | FailedBind]:
+    """One part for each pod that has a row."""
+    if isinstance(fact, BindSettled):
+        yield from (one for one in fact.failed if one.decision)
+        return
+    yield from (_Tried(fact, pod) for pod in fact.pods if pod.node >= 0 or fact.is_shadow)
+
+
+def keys(part: _Tried | FailedBind, event: Event) -> tuple[Key]:
+    """(cluster, uid, id of the pass)."""
+    if isinstance(part, FailedBind):
+        return ((event.cluster, part.uid, part.decision),)
+    return ((event.cluster, part.pod.uid, event.id if part.pod.node >= 0 else ""),)
+
+
+def fold(row: BindDecision | None, part: _Tried | FailedBind, event: Event) -> BindDecision:
+    """The placement with one more word about it."""
+    if row is None:
+        cluster, uid, decision = keys(part, event)[0]
+        row = BindDecision(cluster, uid, decision)
+    if isinstance(part, FailedBind):
+        before = row.settled_us or event.time_us, row.result or "", row.message or ""
+        if row.result and before <= (event.time_us, part.result, part.message):
+            return row
+        return msgspec.structs.replace(
+            row, result=part.result, message=part.message, settled_us=event.time_us,
+            sequence=event.sequence,
+        )  # fmt: skip
+    fact, pod = part.fact, part.pod
+    if row.profile and row.at_us >= fact.at_us:
+        return row
+    return msgspec.structs.replace(
+        row, namespace=pod.namespace, name=pod.name, profile=fact.profile, is_shadow=fact.is_shadow,
+        at_us=fact.at_us, node=fact.nodes[pod.node] if pod.node >= 0 else "", cards=pod.cards,
+        top=_top(fact, pod) if fact.is_shadow else {}, feasible=pod.feasible, sequence=event.sequence,
+    )  # fmt: skip
+
+
+def _top(fact: SchedulingPassed, pod: TriedPod) -> dict[str, int]:
+    """The best nodes and the sums of their scores."""
+    pairs = zip(pod.top[::2], pod.top[1::2], strict=True)
+    return {fact.nodes[node]: sum(fact.scores[scores]) for node, scores in pairs}
+
+
+codec = Codec(BindDecision, bind_decisions)
+
+projection = Projection(
+    name="bind_decisions",
+    version=1,
+    table=bind_decisions,
+    facts=(SchedulingPassed, BindSettled),
+    keys=keys,
+    fold=fold,
+    codec=codec,
+    parts=parts,
+)
