@@ -81,7 +81,7 @@ class Children:
         uid, lives = below.child.uid, self._view.coverage.lives
         if not below.child.version:
             return True
-        if lives.above(uid) != below.owner.uid:
+        if self.adopts(below):
             # What its owner adopts brings along what lives below it.
             return below.is_pod or bool(below.child.counts or lives.total(uid))
         if below.is_pod:
@@ -90,6 +90,11 @@ class Children:
             found = self._view.objects.get(uid)
             known = counts_of(found.kind, found.ask) if found else None
         return known is None or any(n > known.get(key, 0) for key, n in below.child.counts.items())
+
+    def adopts(self, below: Below) -> bool:
+        """Whether a controller takes in what it did not make, or that was not seen below it."""
+        child, above = below.child, self._view.coverage.lives.above
+        return bool(child.version) and above(child.uid) != below.owner.uid
 
     def holder(self, uid: str) -> Holder | None:
         """Who is charged for what hangs below ``uid``; None where that was not seen, or is gone."""
@@ -117,13 +122,14 @@ class Children:
     def unheld(self, below: Below, review: Review) -> Answer | None:
         """The refusal of what hangs below an owner for which nobody is charged; None where it may pass.
 
-        The owner is gone, and its controller has not heard of it; or it was not seen, and no controller asks.
+        The owner is gone, and its controller has not heard of it; or it was not seen, and no controller asks, or one that adopts:
+        what it makes counts for the owner when that is seen, what it adopts may have been another quota's.
         """
         what = f"{below.owner.kind} {below.owner.name!r}"
         if self._is_gone(below.owner.uid):
             said = f"{what}, or what stands above it, is gone (owner-gone)"
             return Answer(False, "owner-gone", said, code=409)
-        if self._controllers.wrote(review):
+        if self._controllers.wrote(review) and not self.adopts(below):
             return None
         said = f"{what} was not seen yet: try again in a moment (owner-unseen)"
         return Answer(False, "owner-unseen", said, code=409)

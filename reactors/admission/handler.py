@@ -166,21 +166,23 @@ class Handler:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
         Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its
-        journal has them in one order. Where the owner was not seen yet, it was reviewed a moment ago
-        itself; what a controller makes below it counts, and is charged when it is seen.
+        journal has them in one order, and what a controller adopts always. Where the owner was not seen yet, it was reviewed a
+        moment ago itself; what a controller makes below it counts, and is charged when it is seen.
         """
         if not self._children.rises(below):
             return Answer(True, "covered")
         holder = self._children.holder(below.owner.uid)
         if holder is None and (refusal := self._children.unheld(below, review)) is not None:
             return refusal
+        adopts = self._children.adopts(below)
         undo = self._children.expect(below)
         if holder is None:
             if review.dry_run:
                 undo()
             return Answer(True, "owner-unseen")
-        most = self._children.most(below, holder)
-        if holder.where is None or (most is not None and self._holds(holder, most)):
+        # Of what is made there is no more than was asked for; a controller adopts any number.
+        most = None if adopts else self._children.most(below, holder)
+        if holder.where is None or (most is not None and _holds(self._journals, holder, most)):
             if review.dry_run or holder.where is None:
                 undo()
             return Answer(True, "covered") if holder.where is not None else ALLOWED
@@ -198,13 +200,6 @@ class Handler:
             f"with {made}, what lives below {holder.kind} {holder.name!r} is more than its charge: "
         )
         return replace(answer, message=said + answer.message)
-
-    def _holds(self, holder: Holder, need: dict[str, int]) -> bool:
-        """Whether the holder is charged with as much."""
-        assert holder.where is not None
-        grants = self._journals.grants(holder.uid)
-        charges = [grant.charge for node, grant in grants if node.name == holder.where.quota]
-        return any(all(n <= one.get(key, 0) for key, n in need.items()) for one in charges)
 
     async def _orphaned(
         self,
@@ -296,3 +291,11 @@ class Handler:
             undo()
             return decision, None
         return decision, undo
+
+
+def _holds(journals: Journals, holder: Holder, need: dict[str, int]) -> bool:
+    """Whether the holder is charged with as much."""
+    assert holder.where is not None
+    grants = journals.grants(holder.uid)
+    charges = [grant.charge for node, grant in grants if node.name == holder.where.quota]
+    return any(all(n <= one.get(key, 0) for key, n in need.items()) for one in charges)

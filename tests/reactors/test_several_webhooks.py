@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from tests.reactors.below import CONTROLLER, ask, begin, show
+from tests.reactors.below import CONTROLLER, ask, begin, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 BY = {"by": ("ReplicaSet", "web-1"), "user": CONTROLLER}
@@ -84,3 +84,40 @@ async def test_a_child_whose_first_try_lost_the_race_and_that_is_refused_counts_
     assert (await ask(other, "Pod", "next", 2, **BY)).allowed
     await other.settled()
     assert one.used() == 8000
+
+
+async def adopted(cluster, uid, by):
+    """The answer to a ReplicaSet's controller that takes in a bare pod of another quota."""
+    before = made("Pod", uid, 2, version=500, quota="spare")
+    how = {"by": by, "quota": "spare", "before": before, "version": 500, "user": CONTROLLER}
+    return (await ask(cluster, "Pod", uid, 2, **how)).reason
+
+
+async def test_what_several_processes_let_a_replica_set_adopt_has_to_fit_together(webhooks):
+    """Each let pass as much as the set asks for, before it saw what the other one did."""
+    one, other = webhooks
+    await one.see_quota("spare", {"limits.cpu": 12_000})
+    for number in range(6):
+        await show(one, "Pod", f"p{number}", 2, labels={QUOTA: "spare"})
+    await other.settled()
+
+    answers = [await adopted(webhooks[n % 2], f"p{n}", BY["by"]) for n in range(6)]
+    assert answers == ["covered"] * 3 + ["over-quota"] * 3
+
+
+async def test_an_adoption_waits_for_the_replica_set_that_was_not_seen_yet(webhooks):
+    """Another process had let the set pass a moment before, and its controller adopts at once."""
+    one, other = webhooks
+    await one.see_quota("spare", {"limits.cpu": 12_000})
+    await show(one, "ReplicaSet", "web-1", 2, 1, by=("Deployment", "web"))
+    await show(one, "Pod", "p", 2, labels={QUOTA: "spare"})
+    by_web = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await other.settled()
+    assert (await ask(one, "ReplicaSet", "web-2", 2, 2, **by_web)).reason == "covered"
+
+    by = ("ReplicaSet", "web-2")
+    assert await adopted(other, "p", by) == "owner-unseen"
+    assert (await ask(other, "Pod", "new", 2, by=by, user=CONTROLLER)).reason == "owner-unseen"
+    await show(one, "ReplicaSet", "web-2", 2, 2, by=("Deployment", "web"))
+    await other.settled()
+    assert await adopted(other, "p", by) == "covered"
