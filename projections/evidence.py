@@ -36,6 +36,16 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.vocabulary import Fact
+from bus.events.volumes import (
+    ClaimObserved,
+    ClaimVanished,
+    CsiNodeObserved,
+    CsiNodeVanished,
+    StorageClassObserved,
+    StorageClassVanished,
+    VolumeObserved,
+    VolumeVanished,
+)
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
@@ -63,6 +73,14 @@ _KINDS: dict[type[Fact], str] = {
     QuotaVanished: "quotas",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
+    ClaimObserved: "persistentvolumeclaims",
+    ClaimVanished: "persistentvolumeclaims",
+    VolumeObserved: "persistentvolumes",
+    VolumeVanished: "persistentvolumes",
+    StorageClassObserved: "storageclasses",
+    StorageClassVanished: "storageclasses",
+    CsiNodeObserved: "csinodes",
+    CsiNodeVanished: "csinodes",
     ObjectsListed: OTHERS,
     NotebookSampled: NOTEBOOKS,
 }

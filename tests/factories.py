@@ -20,6 +20,7 @@ from bus.events.pods import (
     encoded_resources,
 )
 from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.volumes import ClaimObserved, VolumeObserved
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from bus.kube.watch.lists import listed
 
@@ -121,6 +122,19 @@ def disruption_budget_observed(name="b", version=1, at=0, *, cluster=CLUSTER, **
     fields = {"uid": f"budget-{name}", "namespace": "ns", **fields}
     body = DisruptionBudgetObserved(name=name, resource_version=str(version), **fields)
     return said(body, key=body.uid, id=f"disruptionbudget.observed/{name}/{version}", at=at, cluster=cluster)  # fmt: skip
+
+
+def claim_observed(name="c", version=1, at=0, *, cluster=CLUSTER, **fields):
+    """A claim of a volume was seen."""
+    fields = {"uid": f"claim-{name}", "namespace": "ns", **fields}
+    body = ClaimObserved(name=name, resource_version=str(version), **fields)
+    return said(body, key=body.uid, id=f"{body.wire_type}/{body.uid}/{version}", at=at, cluster=cluster)  # fmt: skip
+
+
+def volume_observed(name="v", version=1, at=0, *, cluster=CLUSTER, **fields):
+    """A volume was seen."""
+    body = VolumeObserved(name=name, resource_version=str(version), **{"uid": f"volume-{name}", **fields})  # fmt: skip
+    return said(body, key=body.uid, id=f"{body.wire_type}/{body.uid}/{version}", at=at, cluster=cluster)  # fmt: skip
 
 
 def workload_observed(uid="w", version=1, at=0, *, cluster=CLUSTER, **fields):

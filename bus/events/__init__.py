@@ -16,6 +16,7 @@ from bus.events import (
     queues,
     quotas,
     scvs,
+    volumes,
     workloads,
 )
 from bus.events.vocabulary import Fact, vocabulary
@@ -43,6 +44,14 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.DisruptionBudgetVanished,
     scvs.ScvObserved,
     scvs.ScvVanished,
+    volumes.ClaimObserved,
+    volumes.ClaimVanished,
+    volumes.VolumeObserved,
+    volumes.VolumeVanished,
+    volumes.StorageClassObserved,
+    volumes.StorageClassVanished,
+    volumes.CsiNodeObserved,
+    volumes.CsiNodeVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

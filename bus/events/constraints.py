@@ -160,6 +160,8 @@ class PodConstraints(_Part, frozen=True):
     host_ports: tuple[HostPort, ...] = ()
     #: PersistentVolumeClaims of its namespace, those of ephemeral volumes too.
     claims: tuple[str, ...] = ()
+    #: Those of ``claims`` that are of ephemeral volumes: each must have been made for the pod.
+    ephemeral_claims: tuple[str, ...] = ()
     #: Disks that its volumes name themselves, by kind: ``rbd``, say.
     disks: tuple[str, ...] = ()
     #: It has resource claims (dynamic resource allocation).

@@ -11,6 +11,8 @@ from bus.kube.kinds import Kind
 from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
 from bus.sources import (
+    claims,
+    csi_nodes,
     disruptions,
     namespaces,
     nodes,
@@ -18,6 +20,8 @@ from bus.sources import (
     priorities,
     quotas,
     scvs,
+    storage_classes,
+    volumes,
     workloads,
 )
 
@@ -36,7 +40,6 @@ PRIORITIES = Source(
     "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", priorities.translate
 )
 
-
 DISRUPTION_BUDGETS = Source(
     "poddisruptionbudgets",
     "/apis/policy/v1/poddisruptionbudgets",
@@ -46,6 +49,34 @@ DISRUPTION_BUDGETS = Source(
     is_optional=True,
 )
 
+CLAIMS = Source(
+    "persistentvolumeclaims",
+    "/api/v1/persistentvolumeclaims",
+    claims.translate,
+    list_fact=partial(ObjectsListed, kind="PersistentVolumeClaim"),
+    kind="PersistentVolumeClaim",
+)
+VOLUMES = Source(
+    "persistentvolumes",
+    "/api/v1/persistentvolumes",
+    volumes.translate,
+    list_fact=partial(ObjectsListed, kind="PersistentVolume"),
+    kind="PersistentVolume",
+)
+STORAGE_CLASSES = Source(
+    "storageclasses",
+    "/apis/storage.k8s.io/v1/storageclasses",
+    storage_classes.translate,
+    list_fact=partial(ObjectsListed, kind="StorageClass"),
+    kind="StorageClass",
+)
+CSI_NODES = Source(
+    "csinodes",
+    "/apis/storage.k8s.io/v1/csinodes",
+    csi_nodes.translate,
+    list_fact=partial(ObjectsListed, kind="CSINode"),
+    kind="CSINode",
+)
 
 #: Groups that every API server serves; the others come with what is installed.
 _BUILT_IN = frozenset({"apps", "batch"})
@@ -88,4 +119,8 @@ SOURCES = (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
     SCVS,
+    CLAIMS,
+    VOLUMES,
+    STORAGE_CLASSES,
+    CSI_NODES,
 )

@@ -117,6 +117,7 @@ def constraints_of(
         topology_spread_constraints=spec.topology_spread_constraints or (),
         host_ports=tuple(one for one in ports if one.host_port),
         claims=tuple(_claims(spec.volumes or (), pod)),
+        ephemeral_claims=tuple(_ephemeral(spec.volumes or (), pod)),
         disks=tuple(sorted(set(_disks(spec.volumes or ())))),
         has_resource_claims=bool(spec.resource_claims),
         images=tuple(map(image_key, images)) if any(images) else (),
@@ -188,7 +189,13 @@ def _claims(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
     for volume in volumes:
         if volume.persistent_volume_claim is not None:
             yield volume.persistent_volume_claim.claim_name
-        elif volume.ephemeral is not None:
+        else:
+            yield from _ephemeral((volume,), pod)
+
+
+def _ephemeral(volumes: Iterable[Volume], pod: str) -> Iterator[str]:
+    for volume in volumes:
+        if volume.persistent_volume_claim is None and volume.ephemeral is not None:
             yield f"{pod}-{volume.name}"
 
 

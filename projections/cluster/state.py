@@ -1,6 +1,6 @@
 """The cluster as last observed, folded from the history in memory: the one that every reactor of a process reads.
 
-Pods, workloads, nodes, namespaces, quotas and priority classes; what follows from them (who is charged, what is idle) is
+Pods, workloads, nodes, namespaces, quotas, priority classes and storage; what follows from them (who is charged, what is idle) is
 each reactor's own. Decisions run between two events in one thread, so the state is its own snapshot; a trial binds pods by
 :meth:`ClusterState.assume` and takes that back by :meth:`ClusterState.undo` before the next event.
 
@@ -33,9 +33,19 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.vocabulary import Fact
+from bus.events.volumes import (
+    ClaimObserved,
+    ClaimVanished,
+    CsiNodeObserved,
+    CsiNodeVanished,
+    StorageClassObserved,
+    StorageClassVanished,
+    VolumeObserved,
+    VolumeVanished,
+)
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
-from projections.cluster import rows
+from projections.cluster import rows, volumes
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
 from projections.cluster.rows import (
@@ -48,6 +58,7 @@ from projections.cluster.rows import (
     Workload,
 )
 from projections.cluster.scvs import Scv, scv
+from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
 
@@ -100,6 +111,10 @@ class SavedCluster(msgspec.Struct):
     _classes: SavedStore[PriorityClass]
     _budgets: SavedStore[DisruptionBudget]
     _scvs: SavedStore[Scv]
+    _claims: SavedStore[Claim]
+    _volumes: SavedStore[Volume]
+    _storage_classes: SavedStore[StorageClass]
+    _csi_nodes: SavedStore[CsiNode]
     namespaces: dict[str, Namespace]
 
 
@@ -113,7 +128,7 @@ class ClusterState(Part):
     derived = frozenset(
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
-            "disruption_budgets", "scvs", "_assumed",
+            "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
         }
     )  # fmt: skip
 
@@ -132,9 +147,14 @@ class ClusterState(Part):
         self._classes: ObjectStore[PriorityClass] = ObjectStore(self._changes)
         self._budgets: ObjectStore[DisruptionBudget] = ObjectStore(self._changes)
         self._scvs: ObjectStore[Scv] = ObjectStore(self._changes)
+        self._claims: ObjectStore[Claim] = ObjectStore(self._changes)
+        self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
+        self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
+        self._csi_nodes: ObjectStore[CsiNode] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
-            _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas,
+            _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
+            Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -144,6 +164,10 @@ class ClusterState(Part):
         self.priority_classes = self._classes.rows
         self.disruption_budgets = self._budgets.rows
         self.scvs = self._scvs.rows
+        self.claims = self._claims.rows
+        self.volumes = self._volumes.rows
+        self.storage_classes = self._storage_classes.rows
+        self.csi_nodes = self._csi_nodes.rows
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -168,16 +192,8 @@ class ClusterState(Part):
         assert not self._assumed
         super().restore(saved)
         _share((*self.pods.values(), *self.workloads.values()))
-        stores = (
-            self._pods,
-            self._workloads,
-            self._nodes,
-            self._quotas,
-            self._classes,
-            self._budgets,
-            self._scvs,
-        )
-        for store in stores:
+        stores = {id(one): one for one in (*self._stores.values(), self._workloads)}
+        for store in stores.values():
             for row in store.rows.values():
                 self.index.put(None, row, store.rows)
 
@@ -185,32 +201,22 @@ class ClusterState(Part):
         """What ``event`` changed, in order, if it is the one that was folded last; nothing otherwise."""
         return self._changes if event is self._folded else ()
 
-    def _pod(self, fact: PodObserved, time_us: int) -> None:
-        make = partial(rows.pod, fact, time_us)
-        self._pods.observed(POD, fact.uid, fact.resource_version, time_us, make)
+    def _observed(self, fact: Any, time_us: int) -> None:
+        kind, make = _OBSERVED[type(fact)]
+        kind, row = kind or fact.kind, partial(make, fact, time_us)
+        self._store(kind).observed(kind, fact.uid, fact.resource_version, time_us, row)
 
-    def _pod_gone(self, fact: PodVanished, time_us: int) -> None:
-        self._pods.vanished(POD, fact.uid, fact.namespace, fact.name, time_us)
+    def _vanished(self, fact: Any, time_us: int) -> None:
+        kind = _VANISHED[type(fact)] or fact.kind
+        # What belongs to the whole cluster has no namespace.
+        namespace = getattr(fact, "namespace", "")
+        self._store(kind).vanished(kind, fact.uid, namespace, fact.name, time_us)
 
     def _pods_listed(self, fact: PodsListed, time_us: int) -> None:
         self._pods.listed(POD, fact, time_us)
 
-    def _workload(self, fact: WorkloadObserved, time_us: int) -> None:
-        make = partial(rows.workload, fact, time_us)
-        self._workloads.observed(fact.kind, fact.uid, fact.resource_version, time_us, make)
-
-    def _workload_gone(self, fact: WorkloadVanished, time_us: int) -> None:
-        self._workloads.vanished(fact.kind, fact.uid, fact.namespace, fact.name, time_us)
-
     def _listed(self, fact: ObjectsListed, time_us: int) -> None:
         self._store(fact.kind).listed(fact.kind, fact, time_us)
-
-    def _node(self, fact: NodeObserved, time_us: int) -> None:
-        make = partial(rows.node, fact, time_us)
-        self._nodes.observed(_NODE, fact.uid, fact.resource_version, time_us, make)
-
-    def _node_gone(self, fact: NodeVanished, time_us: int) -> None:
-        self._nodes.vanished(_NODE, fact.uid, "", fact.name, time_us)
 
     def _namespace(self, fact: NamespaceObserved, time_us: int) -> None:
         known = self.namespaces.get(fact.name)
@@ -218,34 +224,6 @@ class ClusterState(Part):
         if timelines.replaces(fact.resource_version, time_us, before):
             found = self.namespaces[fact.name] = rows.namespace(fact, time_us)
             self._changes.append(Change(Namespace.kind, fact.name, known, found))
-
-    def _quota(self, fact: QuotaObserved, time_us: int) -> None:
-        make = partial(rows.quota, fact, time_us)
-        self._quotas.observed(fact.kind, fact.uid, fact.resource_version, time_us, make)
-
-    def _quota_gone(self, fact: QuotaVanished, time_us: int) -> None:
-        self._quotas.vanished(fact.kind, fact.uid, fact.namespace, fact.name, time_us)
-
-    def _class(self, fact: PriorityClassObserved, time_us: int) -> None:
-        make = partial(rows.priority_class, fact, time_us)
-        self._classes.observed(_CLASS, fact.uid, fact.resource_version, time_us, make)
-
-    def _class_gone(self, fact: PriorityClassVanished, time_us: int) -> None:
-        self._classes.vanished(_CLASS, fact.uid, "", fact.name, time_us)
-
-    def _budget(self, fact: DisruptionBudgetObserved, time_us: int) -> None:
-        make = partial(disruption_budget, fact, time_us)
-        self._budgets.observed(_BUDGET, fact.uid, fact.resource_version, time_us, make)
-
-    def _budget_gone(self, fact: DisruptionBudgetVanished, time_us: int) -> None:
-        self._budgets.vanished(_BUDGET, fact.uid, fact.namespace, fact.name, time_us)
-
-    def _scv(self, fact: ScvObserved, time_us: int) -> None:
-        make = partial(scv, fact, time_us)
-        self._scvs.observed(_SCV, fact.uid, fact.resource_version, time_us, make)
-
-    def _scv_gone(self, fact: ScvVanished, time_us: int) -> None:
-        self._scvs.vanished(_SCV, fact.uid, "", fact.name, time_us)
 
     def _store(self, kind: str) -> ObjectStore[Any]:
         return self._stores.get(kind, self._workloads)
@@ -309,25 +287,41 @@ class ClusterState(Part):
         pod.node = node
 
 
+#: Of an observation: the kind of its object, "" = as it says itself; and what makes the row.
+_OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
+    PodObserved: (POD, rows.pod),
+    WorkloadObserved: ("", rows.workload),
+    NodeObserved: (_NODE, rows.node),
+    QuotaObserved: ("", rows.quota),
+    PriorityClassObserved: (_CLASS, rows.priority_class),
+    DisruptionBudgetObserved: (_BUDGET, disruption_budget),
+    ScvObserved: (_SCV, scv),
+    ClaimObserved: (Claim.kind, volumes.claim),
+    VolumeObserved: (Volume.kind, volumes.volume),
+    StorageClassObserved: (StorageClass.kind, volumes.storage_class),
+    CsiNodeObserved: (CsiNode.kind, volumes.csi_node),
+}
+#: Of a deletion: the kind of what is gone, "" = as it says itself.
+_VANISHED: dict[type[Fact], str] = {
+    PodVanished: POD,
+    WorkloadVanished: "",
+    NodeVanished: _NODE,
+    QuotaVanished: "",
+    PriorityClassVanished: _CLASS,
+    DisruptionBudgetVanished: _BUDGET,
+    ScvVanished: _SCV,
+    ClaimVanished: Claim.kind,
+    VolumeVanished: Volume.kind,
+    StorageClassVanished: StorageClass.kind,
+    CsiNodeVanished: CsiNode.kind,
+}
 _Fold = Callable[[ClusterState, Any, int], None]
 _FOLDS: dict[type[Fact], _Fold] = {
-    PodObserved: ClusterState._pod,
-    PodVanished: ClusterState._pod_gone,
+    **dict.fromkeys(_OBSERVED, ClusterState._observed),
+    **dict.fromkeys(_VANISHED, ClusterState._vanished),
     PodsListed: ClusterState._pods_listed,
-    WorkloadObserved: ClusterState._workload,
-    WorkloadVanished: ClusterState._workload_gone,
     ObjectsListed: ClusterState._listed,
-    NodeObserved: ClusterState._node,
-    NodeVanished: ClusterState._node_gone,
     NamespaceObserved: ClusterState._namespace,
-    QuotaObserved: ClusterState._quota,
-    QuotaVanished: ClusterState._quota_gone,
-    PriorityClassObserved: ClusterState._class,
-    PriorityClassVanished: ClusterState._class_gone,
-    DisruptionBudgetObserved: ClusterState._budget,
-    DisruptionBudgetVanished: ClusterState._budget_gone,
-    ScvObserved: ClusterState._scv,
-    ScvVanished: ClusterState._scv_gone,
 }
 
 ClusterState.reads = tuple(_FOLDS)

@@ -16,7 +16,7 @@ from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from projections.cluster.scvs import Scv
 from projections.cluster.state import DisruptionBudget
-from reactors.scheduling import cards
+from reactors.scheduling import cards, volumes
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.crowds import Crowds
 from reactors.scheduling.node_columns import (
@@ -35,6 +35,7 @@ from reactors.scheduling.node_columns import (
 )
 from reactors.scheduling.scvs import Cards, cards_of
 from reactors.scheduling.state import Dealt
+from reactors.scheduling.volumes import Volumes
 
 __all__ = [
     "ALL",
@@ -89,6 +90,7 @@ class Columns(NodeColumns):
         self.dealt: dict[str, Dealt] = dict(dealt or {})
         #: Pods by what selectors of pods see of them.
         self.crowds = Crowds()
+        self.volumes = Volumes(cluster)
         #: By row: host ports that its pods hold, as (protocol, port, address), and how many pods hold each.
         self.ports: list[dict[Port, int]] = []
         #: How many pods on nodes have each priority.
@@ -128,7 +130,9 @@ class Columns(NodeColumns):
         rows = [old.get(one.uid, -1) for one in nodes]
         self._move(nodes, rows)
         self._requests.clear()
-        self.crowds.move({row: at for at, row in enumerate(rows) if row >= 0})
+        moved = {row: at for at, row in enumerate(rows) if row >= 0}
+        self.crowds.move(moved)
+        self.volumes.lay_out(moved, self.row_of)
         self.ports = [self.ports[row] if row >= 0 else {} for row in rows]
         self._here = [self._here[row] if row >= 0 else set() for row in rows]
         came = [row for row, before in enumerate(rows) if before < 0]
@@ -214,6 +218,8 @@ class Columns(NodeColumns):
                     if found is None or not found.cards:
                         self.dealt.pop(change.uid, None)
                 self._replace(change.uid, found or self._ahead.get(change.uid))
+            elif change.kind in volumes.KINDS:
+                self.volumes.follow(change)
             elif change.kind == Scv.kind:
                 self._scvs = None
             elif change.kind == Node.kind:
@@ -297,6 +303,7 @@ class Columns(NodeColumns):
         else:
             self._here[row].discard(pod.uid)
         self.crowds.count(pod, row, sign)
+        self.volumes.count(pod, row, sign)
         for port in ports_of(pod):
             count = self.ports[row].get(port, 0) + sign
             if count:

@@ -8,6 +8,7 @@ from enum import Enum
 from projections.cluster import Change, Pod
 from projections.cluster.rows import Node
 from projections.cluster.scvs import Scv
+from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
 
 class Hint(Enum):
@@ -19,6 +20,10 @@ class Hint(Enum):
     GONE = "a pod that ends"
     #: A pod holds a part of a node from now on, or has other labels.
     PLACED = "a pod that is placed"
+    #: One of the pod's own claims came or was changed.
+    CLAIM = "a claim of the pod"
+    #: A volume, a storage class or what a node may attach came or was changed.
+    VOLUME = "a volume"
 
 
 def hints_of(change: Change) -> Iterator[Hint]:
@@ -27,6 +32,12 @@ def hints_of(change: Change) -> Iterator[Hint]:
     if isinstance(after, Node):
         if not isinstance(before, Node) or _offer(before) != _offer(after):
             yield Hint.NODE
+        return
+    if isinstance(after, Claim):
+        yield Hint.CLAIM
+        return
+    if isinstance(after, Volume | StorageClass | CsiNode):
+        yield Hint.VOLUME
         return
     if isinstance(after, Scv):
         yield Hint.NODE

@@ -15,13 +15,14 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from bus.events.decisions import Refusal
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.rows import Node
+from projections.cluster.volumes import Claim
 from reactors.scheduling.columns import Columns, holds
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
@@ -30,6 +31,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
 from reactors.scheduling.state import Assumed, Dealt, Mark, Waiting
+from reactors.scheduling.volumes import ClaimKey, claims_of
 
 
 class Scheduler:
@@ -53,7 +55,8 @@ class Scheduler:
         #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
         self.assumed: dict[str, Assumed] = {}
         self._cycles: dict[str, Cycle] = {}
-        #: Node to the newest event that changed it or its pods, but for pods that came as they were assumed.
+        #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
+        #: were assumed.
         self.touched: dict[str, int] = {}
 
     def begin(self, at_us: int) -> None:
@@ -66,6 +69,9 @@ class Scheduler:
     def follow(self, changes: Sequence[Change], sequence: int, at_us: int) -> None:
         """The cluster changed: who waits, who is confirmed, who may be helped."""
         hints: set[Hint] = set()
+        claims = {
+            (one.after.namespace, one.after.name) for one in changes if isinstance(one.after, Claim)
+        }
         for change in changes:
             hints.update(hints_of(change))
             for node in self._touches(change):
@@ -77,7 +83,7 @@ class Scheduler:
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
                 self._left(change.uid, at_us)
-        self._happened(hints, at_us)
+        self._happened(hints, at_us, claims)
 
     def place(self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark) -> None:
         """A pass gave a node to a pod. Nothing where it waits no more; it waits again where the node takes it no more."""
@@ -86,7 +92,8 @@ class Scheduler:
         if one is None:
             return
         why = "" if row >= 0 else "the node is gone"
-        if not why and self.touched.get(node, 0) > mark.after:
+        read = (node, *map("/".join, claims_of(one.pod)))
+        if not why and any(self.touched.get(key, 0) > mark.after for key in read):
             why = framework.refuses(Cycle(one.pod, self.columns), row)
         if not why:
             why = self._assume(profile, one, node, cards, mark)
@@ -238,19 +245,28 @@ class Scheduler:
             self.columns.take_back(uid)
             self._happened({Hint.GONE}, at_us)
 
-    def _happened(self, hints: set[Hint], at_us: int) -> None:
+    def _happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
         if hints:
             for queue in self.queues.values():
-                queue.happened(hints, at_us)
+                queue.happened(hints, at_us, claims)
 
     def _touches(self, change: Change) -> Iterator[str]:
-        """The nodes whose room is not what a pass may have counted on."""
+        """The nodes and claims that are not what a pass may have counted on."""
         for row in (change.before, change.after):
             if isinstance(row, Node):
                 yield row.name
+            elif isinstance(row, Claim):
+                yield from self._awaited([(row.namespace, row.name)])
         before, after = change.before, change.after
         if isinstance(after, Pod) and holds(after):
             known = self.assumed.get(after.uid)
             is_new = not isinstance(before, Pod) or not before.node
             if not (is_new and known is not None and known.node == after.node):
                 yield after.node
+                yield from self._awaited(claims_of(after))
+
+    def _awaited(self, claims: Sequence[ClaimKey]) -> Iterator[str]:
+        """Those of the claims that waiting pods name, with their namespaces."""
+        for key in claims:
+            if any(queue.names(key) for queue in self.queues.values()):
+                yield "/".join(key)

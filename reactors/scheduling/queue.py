@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from heapq import heapify, heappop, heappush, nsmallest
+from typing import TypeVar
 
 import msgspec
 
@@ -21,6 +22,7 @@ from bus.clock import SECOND_US
 from projections.cluster import Pod
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.state import Waiting
+from reactors.scheduling.volumes import ClaimKey, claims_of
 
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US
@@ -86,6 +88,8 @@ class Queue:
         self._timed: list[tuple[int, int, str]] = []
         #: Who may be helped by a kind of change: uids in the place of an ordered set.
         self._helped: dict[Hint, dict[str, None]] = {}
+        #: Who has each claim of those that pods here name.
+        self._claiming: dict[ClaimKey, dict[str, None]] = {}
         self._turn = 0
         #: The number of the next pod that comes.
         self.number = 1
@@ -149,6 +153,8 @@ class Queue:
         if one is not None:
             self._numbers.pop(one.number, None)
             self._active.pop(uid, None)
+            for key in claims_of(one.pod):
+                _enter(self._claiming, key, uid, is_in=False)
         return one
 
     def due(self, at_us: int, most: int) -> list[Queued]:
@@ -179,18 +185,32 @@ class Queue:
         self._put_back(one)
         self._wake(one, at_us)
 
-    def happened(self, hints: Collection[Hint], at_us: int) -> None:
-        """The cluster changed: who may be helped by that is tried again."""
+    def happened(
+        self, hints: Collection[Hint], at_us: int, claims: Collection[ClaimKey] = ()
+    ) -> None:
+        """The cluster changed: who may be helped by that is tried again. A claim helps those alone that have it."""
         for hint in hints:
-            for uid in list(self._helped.get(hint, ())):
-                one = self._all.get(uid)
-                if one is not None and one.place is Place.UNSCHEDULABLE:
-                    self._wake(one, at_us)
-            self._helped.pop(hint, None)
+            if hint is not Hint.CLAIM:
+                self._wake_all(self._helped.pop(hint, ()), at_us)
+        for key in claims:
+            who = self._claiming.get(key, ())
+            self._wake_all([uid for uid in who if Hint.CLAIM in self._all[uid].helped_by], at_us)
+
+    def names(self, claim: ClaimKey) -> bool:
+        """Whether a pod here names a claim."""
+        return claim in self._claiming
+
+    def _wake_all(self, uids: Iterable[str], at_us: int) -> None:
+        for uid in list(uids):
+            one = self._all.get(uid)
+            if one is not None and one.place is Place.UNSCHEDULABLE:
+                self._wake(one, at_us)
 
     def _put_back(self, one: Queued) -> None:
         self._all[one.pod.uid] = one
         self._numbers[one.number] = one.pod.uid
+        for key in claims_of(one.pod):
+            _enter(self._claiming, key, one.pod.uid, is_in=True)
         self._put(one, one.place, one.until_us)
 
     def _key(self, one: Queued) -> tuple[object, ...]:
@@ -235,12 +255,22 @@ class Queue:
             self._active.pop(one.pod.uid, None)
         if until_us:
             heappush(self._timed, (until_us, one.turn, one.pod.uid))
+        helped_by = one.helped_by if place is Place.UNSCHEDULABLE else frozenset()
         for hint in Hint:
-            known = self._helped.setdefault(hint, {})
-            if place is Place.UNSCHEDULABLE and hint in one.helped_by:
-                known[one.pod.uid] = None
-            else:
-                known.pop(one.pod.uid, None)
+            _enter(self._helped, hint, one.pod.uid, is_in=hint in helped_by)
+
+
+K = TypeVar("K")
+
+
+def _enter(known: dict[K, dict[str, None]], key: K, uid: str, *, is_in: bool) -> None:
+    """Put a pod under a key, or take it from there. A key without pods takes no room."""
+    if is_in:
+        known.setdefault(key, {})[uid] = None
+    elif (found := known.get(key)) is not None:
+        found.pop(uid, None)
+        if not found:
+            del known[key]
 
 
 def _terms(pod: Pod) -> tuple[object, ...]:

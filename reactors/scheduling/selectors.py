@@ -35,12 +35,13 @@ def required_nodes(constraints: PodConstraints | None, columns: Columns) -> Bool
         found = mask if found is None else found & mask
     affinity = constraints.affinity.node_affinity if constraints.affinity else None
     if affinity is not None and affinity.required is not None:
-        mask = _any_term(affinity.required, columns)
+        mask = any_term(affinity.required, columns)
         found = mask if found is None else found & mask
     return found
 
 
-def _any_term(selector: NodeSelector, columns: Columns) -> Bools:
+def any_term(selector: NodeSelector, columns: Columns) -> Bools:
+    """The nodes that fit one of the terms."""
     found = np.zeros(len(columns.nodes), np.bool_)
     for term in selector.node_selector_terms or ():
         found |= nodes_of(term, columns)

@@ -169,6 +169,23 @@ def pod_status(secret, spec):
     }
 
 
+def storage(secret):
+    """What a claim or a volume may say; the names in it are listed, and are plain."""
+    csi = {"driver": "d", "volumeHandle": secret(), "volumeAttributes": secret.some()}
+    csi["nodeStageSecretRef"] = secret.some()
+    return {
+        "volumeName": "v",
+        "storageClassName": "c",
+        "accessModes": [secret(), "ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Gi", secret(): "1"}},
+        "capacity": {"storage": "1Gi", secret(): "1"},
+        "selector": secret.some(),
+        "mountOptions": [secret()],
+        "csi": csi,
+        secret(): secret.some(),
+    }
+
+
 def thing(secret, kind, number):
     """An object of a kind, as an API server has it."""
     found = {"kind": kind, "metadata": metadata(secret, kind, number), secret(): secret.some()}
@@ -195,6 +212,8 @@ def thing(secret, kind, number):
             "spec": {"selector": selector, secret(): secret()},
             "status": secret.some(),
         }
+    if kind in ("persistentvolumeclaims", "persistentvolumes"):
+        return {**found, "spec": storage(secret), "status": secret.some()}
     template = {"metadata": metadata(secret, kind, number), "spec": pod_spec(secret)}
     spec = {"template": template, "jobTemplate": {"spec": {"template": template}}}
     return {**found, "spec": {**spec, "selector": {"matchLabels": secret.some()}}}

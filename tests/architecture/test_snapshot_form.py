@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "17c541dc10eb094b",
-    "reactors": "6cbc334d9a75b473",
-    "admission": "f09b2676f4683948",
+    "versions": "8832df8ca51b7f76",
+    "reactors": "b20ebd090da8d905",
+    "admission": "ef6262ffe5a86957",
 }
 
 ADVICE = """

@@ -16,12 +16,16 @@ from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_name import NodeName
 from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
+from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
 from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
 from reactors.scheduling.plugins.taint_toleration import TaintToleration
 from reactors.scheduling.plugins.topology_spread import PodTopologySpread
+from reactors.scheduling.plugins.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volume_restrictions import VolumeRestrictions
+from reactors.scheduling.plugins.volume_zone import VolumeZone
 from reactors.scheduling.plugins.yoda import Yoda
 from reactors.scheduling.plugins.yoda_sort import YodaSort
 from reactors.scheduling.profiles import Enabled, Profile
@@ -37,6 +41,10 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (NodeAffinity, 2),
     (NodePorts, 1),
     (NodeResourcesFit, 1),
+    (VolumeRestrictions, 1),
+    (NodeVolumeLimits, 1),
+    (VolumeBinding, 1),
+    (VolumeZone, 1),
     (PodTopologySpread, 2),
     (InterPodAffinity, 2),
     (DefaultPreemption, 1),

@@ -34,9 +34,5 @@ def _unknown(pod: Pod) -> Iterator[str]:
         yield f"its selectors name labels that are not kept: {keys}; add them to labels.keep"
     if found.has_resource_claims:
         yield "it has resource claims, whose devices kube-scheduler allocates"
-    if found.claims:
-        more = len(found.claims) - 1
-        names = found.claims[0] + (f" and {more} more" if more else "")
-        yield f"it claims volumes of which nothing is known; kube-scheduler binds them: {names}"
     if found.disks:
         yield f"it names disks, which kube-scheduler keeps apart: {', '.join(found.disks)}"

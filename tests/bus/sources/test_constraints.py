@@ -49,7 +49,10 @@ def test_an_ordinary_pod_says_nothing_of_it():
         ({"nodeSelector": {"a": "b"}}, {"node_selector": {"a": "b"}}),
         ({"tolerations": [*DEFAULTS, {"key": "k", "operator": "Exists"}]}, {"tolerations": (Toleration("k", "Exists"),)}),
         ({"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}]}, {"claims": ("c",)}),
-        ({"volumes": [{"name": "w", "ephemeral": {"volumeClaimTemplate": {}}}]}, {"claims": ("p-w",)}),
+        (
+            {"volumes": [{"name": "w", "ephemeral": {"volumeClaimTemplate": {}}}]},
+            {"claims": ("p-w",), "ephemeral_claims": ("p-w",)},
+        ),
         ({"volumes": [{"name": "v", "rbd": {}}, {"name": "w", "iscsi": {}}]}, {"disks": ("iscsi", "rbd")}),
         ({"resourceClaims": [{"name": "r"}]}, {"has_resource_claims": True}),
     ],

@@ -121,12 +121,13 @@ def test_every_governed_kind_but_the_pod_is_followed():
     followed = {source.kind for source in SOURCES if source.kind}
 
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
+    others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
 
 def test_only_kinds_that_a_cluster_may_lack_are_optional():
     for source in SOURCES:
         group = source.path.split("/")[2]
-        is_custom = "." in group and group != "scheduling.k8s.io"
+        is_custom = "." in group and group not in ("scheduling.k8s.io", "storage.k8s.io")
         # An API server older than 1.21 has no policy/v1.
         assert source.is_optional == (is_custom or group == "policy"), source.name

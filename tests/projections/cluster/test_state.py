@@ -37,6 +37,8 @@ def known(state):
         state._quotas,
         state._classes,
         state._budgets,
+        state._claims,
+        state._volumes,
     )
     return (
         [(dict(store.rows), dict(store.gone)) for store in stores],
@@ -54,7 +56,7 @@ def every(state):
     """All rows by uid, but for namespaces."""
     return (
         state.pods | state.workloads | state.nodes | state.quotas | state.priority_classes
-        | state.disruption_budgets
+        | state.disruption_budgets | state.claims | state.volumes
     )  # fmt: skip
 
 

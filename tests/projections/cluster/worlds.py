@@ -8,12 +8,14 @@ from bus.events.nodes import NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import DisruptionBudgetVanished
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.volumes import ClaimVanished, VolumeVanished
 from bus.kube.watch.lists import listed
 from tests import factories as f
 
 NAMES = ("a", "b", "c", "d")
 KINDS = ("Deployment", "ReplicaSet", "Job")
 BUDGET = "PodDisruptionBudget"
+CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
 NODES = ("n1", "n2", "n3")
 QUOTAS = ({}, {"biz.group.resource.quota": "q1"}, {"quota.scheduling.koordinator.sh/name": "e1"})
 
@@ -41,7 +43,7 @@ class World:
 
     def _make(self):
         kind = self._random.choice(
-            ("Pod", "Pod", "Node", "Quota", "Namespace", "Class", BUDGET, *KINDS)
+            ("Pod", "Pod", "Node", "Quota", "Namespace", "Class", BUDGET, CLAIM, VOLUME, *KINDS)
         )
         if kind == "Namespace":
             self._see(f"namespace-{self._random.choice(NAMES)}", kind, {})
@@ -94,6 +96,9 @@ class World:
         if kind == BUDGET:
             allowed = self._random.randint(0, 2)
             return f.disruption_budget_observed(fields["name"], version, at, uid=uid, allowed=allowed)  # fmt: skip
+        if kind in (CLAIM, VOLUME):
+            make = f.claim_observed if kind == CLAIM else f.volume_observed
+            return make(fields["name"], version, at, uid=uid, storage_class=f"c{version}")
         return f.workload_observed(uid, version, at, kind=kind, **fields)
 
     def _delete(self):
@@ -121,11 +126,17 @@ class World:
         if kind == BUDGET:
             body = DisruptionBudgetVanished(uid=uid, namespace="ns", name=name, resource_version=str(version))  # fmt: skip
             return _said(body, uid, version, at)
+        if kind == CLAIM:
+            body = ClaimVanished(uid=uid, namespace="ns", name=name, resource_version=str(version))
+            return _said(body, uid, version, at)
+        if kind == VOLUME:
+            body = VolumeVanished(uid=uid, name=name, resource_version=str(version))
+            return _said(body, uid, version, at)
         return f.workload_vanished(uid, version, at, kind=kind, name=name)
 
     def _list(self):
         """A complete list, of which some omit what exists."""
-        kind = self._random.choice(("Pod", "Quota", BUDGET, *KINDS))
+        kind = self._random.choice(("Pod", "Quota", BUDGET, CLAIM, VOLUME, *KINDS))
         omits = self._random.random() < 0.3
         uids = [
             uid

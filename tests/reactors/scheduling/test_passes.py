@@ -16,7 +16,7 @@ from reactors.scheduling.state import Mark
 from reactors.scheduling.trial import attempts
 from tests.reactors.scheduling import oracle
 from tests.reactors.scheduling import term_oracle as plainly
-from tests.reactors.scheduling.terms import constrained_world, placed
+from tests.reactors.scheduling.terms import constrained, constrained_world, placed
 from tests.reactors.scheduling.worlds import World, asked, random_world
 
 NAME = "default-scheduler"
@@ -281,3 +281,59 @@ def test_no_two_plugins_have_one_name():
     names = [one.name for one, _ in PLUGINS]
 
     assert len(set(names)) == len(names)
+
+
+def claiming(*names):
+    return constrained({"claims": names})
+
+
+def test_a_claim_wakes_the_pods_that_have_it_and_no_other():
+    passes = Passes(World().node("n"))
+    for uid in ("a", "b"):
+        passes.world.pod(uid, **claiming(f"home-{uid}"))
+    passes.run(1, 0, 9)
+    passes.at = 5
+    passes.world.volume("v")
+    passes.run(2, 5 * SECOND_US, 9)
+    passes.at = 30
+    passes.world.claim("home-a", volume="v", is_bound=True)
+    passes.world.claim("home-a", namespace="other", volume="v", is_bound=True)
+
+    assert [one.pod.uid for one in passes.queue.due(30 * SECOND_US, 9)] == ["a"]
+    passes.run(3, 30 * SECOND_US, 9)
+    assert [(one.uid, one.node) for one in passes.assumed.values()] == [("a", "n")]
+    assert (
+        passes.queue.get("b").reason
+        == '0/1 nodes are available: persistentvolumeclaim "home-b" not found.'
+    )
+
+
+def test_of_two_pods_with_a_claim_for_one_pod_one_is_placed():
+    passes = Passes(World().node("n").node("m"))
+    passes.world.volume("v")
+    modes = ("ReadWriteOncePod",)
+    passes.world.claim("home", volume="v", is_bound=True, access_modes=modes)
+    for uid in ("a", "b"):
+        passes.world.pod(uid, **claiming("home"))
+    passes.run(1, 0, 9)
+
+    assert len(passes.assumed) == 1 and len(list(passes.queue)) == 1
+
+
+@pytest.mark.parametrize("what", ["another pod", "the claim"])
+def test_what_happens_to_a_claim_before_the_pass_is_read_counts(what):
+    """Somebody else bound a pod that uses it, on another node, or it is being deleted."""
+    passes = Passes(World().node("n").node("m"))
+    passes.world.volume("v")
+    fields = {"volume": "v", "is_bound": True, "access_modes": ("ReadWriteOncePod",)}
+    passes.world.claim("home", **fields)
+    pod = passes.world.pod("a", **claiming("home"))
+    passes.at = 2
+    if what == "another pod":
+        passes.world.pod("b", "m", **claiming("home"))
+    else:
+        passes.world.claim("home", is_terminating=True, **fields)
+    passes.scheduler.place(NAME, pod.uid, "n", (), Mark(3, "pass3", 1, 0))
+
+    assert not passes.assumed
+    assert passes.queue.get("a").reason.startswith("n took it no more: ")

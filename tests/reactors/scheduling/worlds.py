@@ -54,6 +54,21 @@ class World:
         self.see(f.pod_observed(uid, self._version, self._version, node=node, **fields))
         return self.state.pods.get(uid)
 
+    def claim(self, name, **fields):
+        self._version += 1
+        self.see(f.claim_observed(name, self._version, self._version, **fields))
+
+    def volume(self, name, **fields):
+        self._version += 1
+        self.see(f.volume_observed(name, self._version, self._version, **fields))
+
+    def storage(self, kind, name, **fields):
+        """Another fact about storage."""
+        self._version += 1
+        body = kind(uid=f"uid-{name}", name=name, resource_version=str(self._version), **fields)
+        id = f"{body.wire_type}/{body.uid}/{self._version}"
+        self.see(f.said(body, key=body.uid, id=id, at=self._version))
+
     def gone(self, uid):
         self._version += 1
         self.see(f.pod_vanished(uid, self._version, self._version))

@@ -1,0 +1,115 @@
+"""VolumeBinding: a pod goes where its volumes can be reached.
+
+A volume that is made or bound when the first pod needs it is left to kube-scheduler: such a pod waits, and its reason says
+so. Whose claim is bound goes to the nodes that the volume's node affinity means.
+
+Source: Kubernetes, "Persistent Volumes", "Volume Binding Mode".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from projections.cluster.volumes import Claim
+from reactors.scheduling.columns import Bools, Rows
+from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.plugins.volume_restrictions import NOT_FOUND
+from reactors.scheduling.selectors import any_term
+
+CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
+MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
+
+
+class VolumeBinding(msgspec.Struct, frozen=True):
+    """Claims that are bound, by the node affinity of their volumes."""
+
+    name: ClassVar[str] = "VolumeBinding"
+    is_local: ClassVar[bool] = False
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.CLAIM, Hint.VOLUME})
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """A pod waits while one of its claims is missing, lost, going or not bound."""
+        found = cycle.pod.constraints
+        if found is None or not found.claims:
+            return SKIP
+        for name in found.claims:
+            if why := _unusable(cycle, name, is_ephemeral=name in found.ephemeral_claims):
+                return Status(Code.UNRESOLVABLE, why)
+        why = next(_unbound(cycle), "")
+        return Status(Code.UNRESOLVABLE, why) if why else None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that do not reach one of the volumes; the first of the claims that says so counts."""
+        columns = cycle.columns
+        left = np.ones(len(columns.nodes), np.bool_)
+        conflict, missing = np.zeros_like(left), np.zeros_like(left)
+        for claim in _claims(cycle):
+            volume = columns.volumes.volume(claim.volume)
+            if volume is None:
+                missing |= left
+                break
+            if volume.node_affinity is not None:
+                reached = any_term(volume.node_affinity, columns)
+                conflict |= left & ~reached
+                left &= reached
+        return [*_refused(CONFLICT, conflict[rows]), *_refused(MISSING, missing[rows])]
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Claim another volume."""
+        return f"claim volumes that {cycle.columns.names[row]} reaches"
+
+
+def _refused(reason: str, nodes: Bools) -> list[Refused]:
+    return [Refused(reason, nodes, nodes)] if nodes.any() else []
+
+
+def _claims(cycle: Cycle) -> Iterator[Claim]:
+    for name in cycle.pod.constraints.claims if cycle.pod.constraints else ():
+        claim = cycle.columns.volumes.claim(cycle.pod.namespace, name)
+        if claim is not None:
+            yield claim
+
+
+def _unusable(cycle: Cycle, name: str, *, is_ephemeral: bool) -> str:
+    """Why a pod cannot have a claim as it is, in kube-scheduler's words; "" = it can."""
+    pod = cycle.pod
+    claim = cycle.columns.volumes.claim(pod.namespace, name)
+    if claim is None:
+        if is_ephemeral:
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{name}"'
+        return NOT_FOUND.format(name)
+    if claim.is_lost:
+        return f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{claim.volume}"'
+    if claim.is_terminating:
+        return f'persistentvolumeclaim "{name}" is being deleted'
+    if is_ephemeral and claim.owner != pod.uid:
+        # Anybody may make a claim of this name before the pod's own is made.
+        return f"PVC {pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name} (pod is not owner)"
+    return ""
+
+
+def _unbound(cycle: Cycle) -> Iterator[str]:
+    """Why the pod waits for its claims."""
+    volumes, waits = cycle.columns.volumes, ""
+    for claim in _claims(cycle):
+        if claim.is_bound:
+            volume = volumes.volume(claim.volume)
+            if volume is not None and volume.is_cut:
+                yield f'the node affinity of persistentvolume "{volume.name}" is more than the history keeps (8 KiB)'
+            continue
+        made_by = volumes.storage_class(claim.storage_class) if claim.storage_class else None
+        if made_by is None or not made_by.waits_for_consumer or claim.volume:
+            yield UNBOUND
+        waits = waits or claim.name
+    if waits:
+        yield f'persistentvolumeclaim "{waits}" waits for its first consumer, whose node kube-scheduler chooses'
