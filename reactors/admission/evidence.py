@@ -5,7 +5,10 @@ Source: docs/architecture.md; :mod:`reactors.admission.reconcile` has the rules.
 
 from __future__ import annotations
 
+import msgspec
+
 from projections.cluster import POD
+from projections.quota_trees import Tree
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.reconcile import Seen
 from reactors.admission.state import AdmissionState
@@ -47,3 +50,11 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
         version=found.version, listed_us=found.listed_us, live=live,
         holder=coverage.holder(uid) if is_covered else None,
     )  # fmt: skip
+
+
+def seen_in(tree: Tree, seen: Seen, where: QuotaRef | None) -> Seen:
+    """What is known of an object, as the journal of ``tree`` takes it: a quota of that name there may be of another kind."""
+    node = tree.nodes.get(seen.quota)
+    if where is None or node is None or node.kind == where.kind:
+        return seen
+    return msgspec.structs.replace(seen, quota=where.full_name)

@@ -297,5 +297,6 @@ def _holds(journals: Journals, holder: Holder, need: dict[str, int]) -> bool:
     """Whether the holder is charged with as much."""
     assert holder.where is not None
     grants = journals.grants(holder.uid)
-    charges = [grant.charge for node, grant in grants if node.name == holder.where.quota]
+    where = (holder.where.kind, holder.where.quota)
+    charges = [grant.charge for node, grant in grants if (node.kind, node.name) == where]
     return any(all(n <= one.get(key, 0) for key, n in need.items()) for one in charges)

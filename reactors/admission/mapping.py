@@ -42,6 +42,11 @@ class QuotaRef(msgspec.Struct, frozen=True):
     refusal: str = ""
     charged: str = ""
 
+    @property
+    def full_name(self) -> str:
+        """With its kind: quotas of two kinds may have one name. No quota is called so."""
+        return f"{self.kind}/{self.quota}"
+
 
 def place(
     labels: Mapping[str, str],

@@ -31,7 +31,7 @@ from projections.quota_trees.tree import Fact
 from reactors.admission.capacity import capacity, sized
 from reactors.admission.decide import UNANSWERED
 from reactors.admission.declare import MAX_LEVELS
-from reactors.admission.evidence import evidence
+from reactors.admission.evidence import evidence, seen_in
 from reactors.admission.raises import Raises
 from reactors.admission.reconcile import Absent, Seen, SeenQuota, declared, settle
 from reactors.admission.state import AdmissionState
@@ -234,8 +234,9 @@ class Reconciler:
         trees = set(self._journals.holders.get(uid, ()))
         own = self._journals.places.get((where.kind, where.quota)) if where else None
         # Charged where it belongs before it is given back where it was.
-        for tree in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
-            await self._settle(self._journals.tree(tree), seen, read)
+        for name in sorted(trees | ({own} if own else set()), key=lambda name: name != own):
+            tree = self._journals.tree(name)
+            await self._settle(tree, seen_in(tree, seen, where), read)
         self._unsettled.watch(uid)
         if uid in self._behind and not self._is_short(uid):
             for child in sorted(self._behind.pop(uid)):
@@ -271,7 +272,7 @@ class Reconciler:
         draft = TreeOverlay(tree)
         if isinstance(found, Seen):
             self._unsettled.confirm(tree, found)
-        await self._store(draft, settle(draft, found, self._unsettled.confirmed, read))
+        await self._store(draft, settle(draft, found, self._unsettled.confirmed(tree), read))
         self._unsettled.released(tree, found.uid)
 
     async def _append(self, uid: str, absent: Absent, read: int) -> None:

@@ -21,29 +21,33 @@ class Unsettled:
 
     def __init__(self, journals: Journals) -> None:
         self._journals = journals
-        #: By quota and object: the number of the newest entry that was seen to have landed.
-        self.confirmed: dict[tuple[str, str], int] = {}
+        #: By tree: see :meth:`confirmed`.
+        self._confirmed: dict[str, dict[tuple[str, str], int]] = {}
         #: Objects with a charge that was not seen to land.
         self._pending: set[str] = set()
+
+    def confirmed(self, tree: Tree) -> dict[tuple[str, str], int]:
+        """By quota and object: the number of the newest entry of a tree that was seen to have landed."""
+        return self._confirmed.setdefault(tree.name, {})
 
     def confirm(self, tree: Tree, seen: Seen) -> None:
         """An object was seen: its charges that this shows have landed."""
         for quota in tree.holders.get(seen.uid, ()):
             grant = tree.nodes[quota].grants[seen.uid]
             if shows(grant, seen):
-                self.confirmed[(quota, seen.uid)] = grant.number
+                self.confirmed(tree)[(quota, seen.uid)] = grant.number
 
     def released(self, tree: Tree, uid: str) -> None:
         """Forget an object that a tree charges no more."""
         if uid not in tree.holders:
             for quota in tree.nodes:
-                self.confirmed.pop((quota, uid), None)
+                self.confirmed(tree).pop((quota, uid), None)
 
     def watch(self, uid: str) -> None:
         """Have a complete list asked for while something of this object is not settled."""
         self._pending.discard(uid)
-        for quota, grant in self._grants(uid):
-            if self.confirmed.get((quota, uid), 0) < grant.number:
+        for tree, grant in self._grants(uid):
+            if self.confirmed(tree).get((grant.quota, uid), 0) < grant.number:
                 self._pending.add(uid)
 
     def covered(self, fact: ObjectsListed | PodsListed) -> list[str]:
@@ -65,8 +69,8 @@ class Unsettled:
         """Every quota of every tree."""
         return [node for tree in self._journals.trees.values() for node in tree.nodes.values()]
 
-    def _grants(self, uid: str) -> Iterator[tuple[str, Grant]]:
+    def _grants(self, uid: str) -> Iterator[tuple[Tree, Grant]]:
         for name in self._journals.holders.get(uid, ()):
             tree = self._journals.tree(name)
             for quota in tree.holders[uid]:
-                yield quota, tree.nodes[quota].grants[uid]
+                yield tree, tree.nodes[quota].grants[uid]

@@ -102,4 +102,4 @@ def _shows(
     where = view.counted(found.labels, found.namespace)
     # Limits of a pod are those that were asked.
     is_same = POD in (kind, found.kind) or demand is None or found.ask.demand == demand
-    return is_same and (where.quota if where is not None else "") == quota
+    return is_same and quota in ((where.quota, where.full_name) if where is not None else ("",))

@@ -8,12 +8,13 @@ from bus.events.observations import ObjectsListed
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources import quotas
-from tests.reactors.cluster import Cluster, job
+from tests.reactors.cluster import QUOTA, Cluster, job
 
 pytestmark = pytest.mark.simulated
 
 PREFIX = "quota.scheduling.koordinator.sh/"
 KIND = "ElasticQuota"
+KINDS = (KIND, "BizGroupResourceQuota")
 
 
 @pytest.fixture
@@ -163,3 +164,30 @@ async def test_a_parent_quota_holds_quotas_and_no_workloads(cluster):
     await apply(cluster, "top", "quotas", labels={PREFIX + "is-parent": "true"})
 
     assert (await ask(cluster, "a", 1, **{PREFIX + "name": "top"})).reason == "parent-quota"
+
+
+@pytest.mark.parametrize("is_back", [False, True], ids=["to the business quota", "back"])
+async def test_what_is_relabeled_to_a_quota_of_the_same_name_and_another_kind_moves(
+    cluster, is_back
+):
+    """It was charged in both until it was gone: what is seen named its quota without the kind."""
+    await apply(cluster, "team", "quotas", cpu=8)
+    await cluster.see_quota("team", {"limits.cpu": 8000})
+    labels = [{"labels": {f"{PREFIX}name": "team"}}, {"labels": {QUOTA: "team"}}]
+    before, after = reversed(labels) if is_back else labels
+
+    def used():
+        places = cluster.admission.journals.places
+        trees = {kind: cluster.admission.journals.tree(places[kind, "team"]) for kind in KINDS}
+        return [trees[kind].nodes["team"].used("limits.cpu") for kind in KINDS]
+
+    await cluster.see("a", 3, **before)
+    await cluster.see("b", 2, **before)
+    await cluster.see("a", 3, **after)
+    await cluster.see("b", 2, **after)
+    assert used() == ([5000, 0] if is_back else [0, 5000])
+    await cluster.lose("a")
+    assert used() == ([2000, 0] if is_back else [0, 2000])
+    await cluster.see("b", 2, **before)
+    await cluster.lose("b")
+    assert used() == [0, 0]
