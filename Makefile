@@ -47,8 +47,9 @@ controlplane: $(VENV)/.installed ## Build etcd, kube-apiserver and the rest for 
 	else echo "Go is not installed: tests against a real API server will not run"; fi
 
 acceptance: $(VENV)/.installed controlplane ## Minutes to an hour: kills, crash points, large replays
-	@$(PYTEST) -m slow
-	@$(PARALLEL) -m '(hypothesis or thorough) and not slow' --hypothesis-profile=thorough
+	@$(PYTEST) -m 'slow and not waits and not computes'
+	@$(PARALLEL) -m 'slow and waits'
+	@$(PARALLEL) -m 'computes or (hypothesis or thorough) and not slow' --hypothesis-profile=thorough
 
 cluster: controlplane ## A real control plane with simulated GPU nodes and three teams, until Ctrl-C
 	@$(BIN)/python -m tests.cluster.demo

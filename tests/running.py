@@ -45,7 +45,12 @@ def pytest_itemcollected(item):
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config, items):
-    """Groups end the names of tests, where `--dist loadgroup` looks: xdist 3.8 writes a name that pytest 9.2 does not read."""
+    """What may take longest begins first. Groups end the names of tests, where `--dist loadgroup` looks.
+
+    xdist 3.8 writes such a name itself, but one that pytest 9.2 does not read.
+    """
+    if config.getoption("loadgroup", False):
+        items.sort(key=_may_take, reverse=True)
     for item in items if config.getoption("loadgroup", False) else ():
         mark = item.get_closest_marker("xdist_group")
         if mark is not None and not item.nodeid.endswith(f"@{mark.args[0]}"):
@@ -68,10 +73,22 @@ def _refused():
     pytest.fail("a test that starts a nats-server is marked nats", pytrace=False)
 
 
+def _may_take(item):
+    """Seconds after which a test is given up, where its mark says so."""
+    mark = item.get_closest_marker("timeout")
+    return mark.args[0] if mark is not None else 0
+
+
+def _is_shared(name, item):
+    """Whether a test has the fixture of the whole run, and none of its own under that name."""
+    found = item.session._fixturemanager.getfixturedefs(name, item)
+    return name in item.fixturenames and found[-1].scope == "session"
+
+
 def _group(item):
     """The group of a test; empty for one that shares nothing."""
     for name, group in GROUPS.items():
-        if name in item.fixturenames or item.nodeid.startswith(name):
+        if item.nodeid.startswith(name) or _is_shared(name, item):
             return group
     for name in set(item.fixturenames) - SHARED_BY_ALL:
         for one in item.session._fixturemanager.getfixturedefs(name, item) or ():

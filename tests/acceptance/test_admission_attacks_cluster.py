@@ -12,7 +12,7 @@ import pytest
 from tests.acceptance.admission_site import LABEL, Site, workload
 from tests.cluster.api import MERGE, ApiError
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 PODS = "/api/v1/namespaces/default/pods"
 LIMIT = 10_000

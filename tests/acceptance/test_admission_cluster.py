@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.admission_site import LABEL, Site, free_port, quota, workload
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 
 @pytest.fixture

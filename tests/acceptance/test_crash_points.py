@@ -81,6 +81,7 @@ def test_a_sample_of_kills_leaves_the_same_ledger(batch, template, uninterrupted
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 @pytest.mark.parametrize("batch", [1, 7, 100])
 def test_a_kill_at_any_place_leaves_the_same_ledger(batch, template, uninterrupted, tmp_path):
     expected, hits = uninterrupted(batch)
@@ -90,6 +91,7 @@ def test_a_kill_at_any_place_leaves_the_same_ledger(batch, template, uninterrupt
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 @pytest.mark.parametrize("batch", [1, 7, 100])
 def test_a_second_kill_during_recovery_leaves_the_same_ledger(
     batch, template, uninterrupted, tmp_path
@@ -106,6 +108,7 @@ def test_all_batches_end_in_the_same_ledger(uninterrupted):
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 def test_the_enumeration_has_at_least_300_points_and_reaches_every_label_of_the_flow(uninterrupted):
     hits = [hit for batch in (1, 7, 100) for hit in uninterrupted(batch)[1]]
     flow = {label for label in crashpoints.LABELS if label.split(".")[0] in RUN}

@@ -39,7 +39,9 @@ from tests.bus.notebooks.notebooks import jupyter
 from tests.cluster import notebooks
 from tests.cluster.api import eventually
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(280)]
+pytestmark = [
+    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(280),
+]  # fmt: skip
 
 QUICK = ReflectorSettings(linger_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
 POLICY = CullingPolicy.model_validate(

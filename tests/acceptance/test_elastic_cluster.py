@@ -7,7 +7,7 @@ import pytest
 
 from tests.acceptance.admission_site import Site
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 CRD = Path(__file__).parents[1] / "cluster" / "crds" / "elasticquotas.yaml"
 PREFIX = "quota.scheduling.koordinator.sh/"

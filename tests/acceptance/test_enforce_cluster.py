@@ -13,7 +13,7 @@ from tests.acceptance.admission_site import MANIFESTS, Site, free_port, workload
 from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import client_certificate
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow]
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 
 @pytest.fixture

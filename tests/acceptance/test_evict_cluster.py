@@ -15,7 +15,9 @@ from tests.acceptance.evicting import BYSTANDERS, GROUPS, HELD, LEAST, PER_MINUT
 from tests.cluster import build
 from tests.cluster.plane import ControlPlane
 
-pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(420)]
+pytestmark = [
+    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(420),
+]  # fmt: skip
 
 OVER = 60
 LIMIT = HELD - OVER

@@ -273,6 +273,7 @@ async def said(folder, events, store=None, before=None):
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 @pytest.mark.nats
 @pytest.mark.parametrize("said_anew", [0, 1, 30], ids=["nothing new", "fewer new", "more new"])
 @pytest.mark.parametrize(

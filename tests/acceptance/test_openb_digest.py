@@ -27,6 +27,7 @@ TRACE = SHARED / "traces" / "openb"
 
 pytestmark = [
     pytest.mark.slow,
+    pytest.mark.computes,
     pytest.mark.timeout(900),
     pytest.mark.skipif(
         not TRACE.is_dir(),

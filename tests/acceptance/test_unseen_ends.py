@@ -258,6 +258,7 @@ async def running(cluster, name, *, other_than=""):
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 async def test_a_store_put_back_is_followed_again_and_what_it_lost_is_closed_when_it_counts_past_it(
     own_plane, tmp_path
 ):
@@ -294,6 +295,7 @@ async def test_a_store_put_back_is_followed_again_and_what_it_lost_is_closed_whe
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 async def test_a_version_that_a_store_put_back_gives_out_again_does_not_end_the_watch(
     own_plane, tmp_path
 ):

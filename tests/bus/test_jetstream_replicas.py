@@ -11,7 +11,7 @@ from bus.transport import Expectation
 from tests.bus.kube.observations import publish_on, read_until_last, said
 from tests.bus.replicas import ThreeServers
 
-pytestmark = [pytest.mark.nats, pytest.mark.slow]
+pytestmark = [pytest.mark.nats, pytest.mark.slow, pytest.mark.waits]
 
 
 @pytest.fixture

@@ -205,6 +205,7 @@ def references():
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 @pytest.mark.parametrize("reference", references())
 def test_every_pod_of_a_published_run_is_placed_where_it_was(reference):
     if not OPENB.is_dir():

@@ -43,6 +43,7 @@ async def test_a_list_and_a_watch_measure_a_clock_that_is_an_hour_slow(plane):
 
 
 @pytest.mark.slow
+@pytest.mark.waits
 async def test_a_quiet_watch_of_pods_says_about_once_a_minute_that_it_is_told(plane):
     transport = MemoryTransport()
     cluster = await connect(Access(str(plane.kubeconfig)))

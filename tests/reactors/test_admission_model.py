@@ -106,6 +106,7 @@ def test_no_near_state_over_admits_or_leaks(instance):
 
 
 @pytest.mark.slow
+@pytest.mark.computes
 @pytest.mark.timeout(3_600)
 @pytest.mark.parametrize(
     ("instance", "states"),

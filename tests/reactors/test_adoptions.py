@@ -6,6 +6,8 @@ from bus.clock import SECOND_US
 from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
+pytestmark = pytest.mark.simulated
+
 GC = CONTROLLER | {"user": "system:serviceaccount:kube-system:generic-garbage-collector"}
 FULL = {"labels": {QUOTA: "full"}}
 

@@ -7,6 +7,8 @@ import pytest
 from tests.reactors.below import CONTROLLER, ask, begin, made, show
 from tests.reactors.cluster import QUOTA, Cluster
 
+pytestmark = pytest.mark.simulated
+
 BY = {"by": ("ReplicaSet", "web-1"), "user": CONTROLLER}
 
 

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from bus.clock import SystemClock
 from tests.bus.notebooks.notebooks import SECOND, jupyter, sampler, until
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(120)]
 
 
 def now():

@@ -12,6 +12,8 @@ from bus.events.admissions import (
 )
 from tests.reactors.cluster import Cluster
 
+pytestmark = pytest.mark.simulated
+
 FACTS = {fact.wire_type: fact for fact in JOURNAL}
 
 
