@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bus.clock import Clock
+from bus.clock import SECOND_US, Clock
 from bus.events.decisions import BindResult, BindSettled, FailedBind
 from bus.transport import Transport
 from reactors.engine.replica import Replica
@@ -20,7 +20,7 @@ from reactors.scheduling.effectors.bind import Outcomes, Placement
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.queue import Place
-from reactors.scheduling.state import SchedulingState
+from reactors.scheduling.state import CONFIRMED_US, SchedulingState
 
 if TYPE_CHECKING:
     from reactors.engine.adapters import Adapters, Effects
@@ -45,7 +45,7 @@ def effects(adapters: Adapters) -> Effects:
     )  # fmt: skip
     return Effects(
         beside=(binder.run, partial(telling, notices), partial(watching, placements, notices)),
-        trouble=partial(trouble, binder, notices),
+        trouble=partial(trouble, binder, notices, placements),
     )
 
 
@@ -100,6 +100,15 @@ class Placements:
             for one in queue
             if one.reason and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
         }
+
+    def late(self) -> list[str]:
+        """NAMESPACE/NAME of the pods that are to be bound, and should have been observed on their nodes by now."""
+        current, state = self._replica.policies.of(NAME), self._state
+        if current is None or current.mode != "on" or self._replica.policies.is_paused:
+            return []
+        pods = self._replica.cluster_state.pods
+        late = [one.uid for one in state.outstanding if one.deadline_us <= state.at_us]
+        return [f"{pods[uid].namespace}/{pods[uid].name}" for uid in late]
 
     @property
     def _state(self) -> SchedulingState:
@@ -159,9 +168,14 @@ async def settle(
     await transport.publish(events)
 
 
-def trouble(binder: Binder, notices: PodNotices) -> Iterator[str]:
+def trouble(binder: Binder, notices: PodNotices, placements: Placements) -> Iterator[str]:
     """What keeps the scheduler from its work now, in sentences with the API server's words."""
     if binder.trouble:
         yield f"pods are not bound, and tried again: {binder.trouble}"
+    elif late := placements.late():
+        yield (
+            f"{len(late):,} pods have had a node for more than {CONFIRMED_US // SECOND_US // 60} minutes and are not observed"
+            f" on it, the first one {late[0]}: is the watch of pods alive, and does the API server answer?"
+        )
     if notices.trouble:
         yield f"pods are not told why they wait: {notices.trouble}"

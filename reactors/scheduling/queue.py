@@ -98,6 +98,10 @@ class Queue:
         """All pods, in the order in which they would be taken."""
         return iter(sorted(self._all.values(), key=self._key))
 
+    def places(self) -> Iterator[str]:
+        """Where each pod is, in no order."""
+        return (one.place.value for one in self._all.values())
+
     def get(self, uid: str) -> Queued | None:
         """The pod that waits; None where it does not."""
         return self._all.get(uid)

@@ -10,7 +10,11 @@ from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
 from reactors.scheduling.state import SchedulingState
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from bus.metrics import Metric
     from reactors.engine.adapters import Adapters, Effects
+    from reactors.engine.replica import Replica
 
 
 def effects(adapters: Adapters) -> Effects:
@@ -19,6 +23,13 @@ def effects(adapters: Adapters) -> Effects:
     from reactors.scheduling.effects import effects as made
 
     return made(adapters)
+
+
+def figures(replica: Replica) -> Iterator[Metric]:
+    """What a scraper sees of it."""
+    from reactors.scheduling.metrics import figures
+
+    return figures(replica)
 
 
 reactor = Reactor(
@@ -32,5 +43,6 @@ reactor = Reactor(
     decide=lambda state, trigger, policy: (),
     concludes=concluded,
     effects=effects,
+    metrics=figures,
     expects="scheduling.passed",
 )

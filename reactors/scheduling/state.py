@@ -34,6 +34,7 @@ from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState
 from projections.engine.parts import Part
 from reactors.scheduling import NAME, scheduler_of
+from reactors.scheduling.counts import SavedCounts, SchedulingCounts
 from reactors.scheduling.settings import SchedulingPolicy
 
 if TYPE_CHECKING:
@@ -117,6 +118,7 @@ class SavedScheduling(msgspec.Struct):
     assumed: list[Assumed]
     dealt: dict[str, Dealt]
     touched: dict[str, int]
+    counts: SavedCounts
 
 
 class SchedulingState(Part):
@@ -143,6 +145,7 @@ class SchedulingState(Part):
         self.policy_digest = ""
         #: The newest pass.
         self.newest = 0
+        self.counts = SchedulingCounts()
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. A pass by a policy that does not hold any more changes nothing."""
@@ -159,6 +162,7 @@ class SchedulingState(Part):
         if isinstance(fact, SchedulingPassed):
             self._passed(scheduler, fact, event)
         elif isinstance(fact, BindSettled):
+            self.counts.settled(fact)
             for one in fact.failed:
                 reason = f"{one.result}: {one.message}" if one.message else one.result
                 scheduler.take_back(one.uid, one.passed, reason, event.time_us)
@@ -169,6 +173,7 @@ class SchedulingState(Part):
         else:
             changes = self._cluster.changes(event)
             if changes:
+                self.counts.observed(changes, scheduler.assumed, event.time_us)
                 scheduler.follow(changes, event.sequence, event.time_us)
 
     def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:
@@ -176,6 +181,7 @@ class SchedulingState(Part):
         if fact.policy != self.policy_digest or fact.profile not in scheduler.frameworks:
             return
         at_us = event.time_us
+        self.counts.passed(fact, at_us)
         mark = Mark(event.sequence, event.id, fact.after, at_us, fact.is_shadow)
         for one in fact.pods:
             if one.node >= 0:
@@ -220,7 +226,7 @@ class SchedulingState(Part):
             {name: queue.number for name, queue in own.queues.items()} if own else {},
             list(own.assumed.values()) if own else [],
             own.columns.dealt if own else {},
-            own.touched if own else {},
+            own.touched if own else {}, self.counts.saved(),
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:

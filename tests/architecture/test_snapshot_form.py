@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "8832df8ca51b7f76",
-    "reactors": "b20ebd090da8d905",
+    "versions": "a02ef4fca5e4575f",
+    "reactors": "6357444d5af6bd3c",
     "admission": "ef6262ffe5a86957",
 }
 

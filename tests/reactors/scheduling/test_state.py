@@ -9,12 +9,15 @@ from bus.clock import SECOND_US
 from bus.crashpoints import install
 from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed
 from reactors.engine.verify import rederive
+from reactors.scheduling.effects import Placements
+from reactors.scheduling.metrics import figures
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.scheduling.state import CONFIRMED_US
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
 from tests.scenario import Scenario
+from tests.scraping import scraped
 
 OURS = msgspec.Raw(b'{"schedulerName":"bursar"}')
 OTHERS = msgspec.Raw(b"{}")
@@ -194,6 +197,38 @@ async def test_a_shadow_decides_for_all_binds_none_and_ends():
 
     assert all(one.is_shadow for one in cluster.passes())
     assert (cluster.outstanding(), cluster.state.scheduler.assumed) == ({}, {})
+
+
+async def test_what_was_done_is_counted_over_the_whole_history(cluster):
+    await cluster.say(cluster.node("a"), *(cluster.pod(f"p{n}") for n in range(3)))
+    await cluster.say(cluster.pod("stuck", cpu="9"))
+    await cluster.say(cluster.settled("p2", "gone"), cluster.pod("p0", "a"), cluster.pod("p1", "b"))
+    found = scraped(figures(cluster.runner.replica))
+    name = "bursar_scheduling_"
+
+    assert found[name + 'decisions_total{result="placed"}'] == 3
+    assert found[name + 'decisions_total{result="unschedulable"}'] == 1
+    assert {key: value for key, value in found.items() if "_binds_" in key} == {
+        name + f'binds_total{{result="{result}"}}': 1 for result in ("bound", "elsewhere", "gone")
+    }
+    assert found[name + 'pods_waiting{profile="bursar",state="backoff"}'] == 2
+    assert found[name + 'bind_seconds_bucket{le="+Inf"}'] == 1
+    assert found[name + "passes_total"] == len(cluster.passes()) == 2
+    assert found[name + "last_pass_timestamp_seconds"] * SECOND_US <= cluster.state.at_us
+
+
+async def test_nothing_is_measured_where_nothing_was_ever_scheduled():
+    assert scraped(figures(Cluster().runner.replica)) == {}
+
+
+async def test_a_bind_that_nobody_confirms_is_trouble(cluster):
+    placements = Placements(cluster.runner.replica)
+    await cluster.say(cluster.node("a"), cluster.pod("p"))
+    before = placements.late()
+    cluster.clock.after(CONFIRMED_US // SECOND_US)
+    await cluster.say(cluster.ticked())
+
+    assert (before, placements.late()) == ([], ["ns/p"])
 
 
 async def test_two_processes_decide_one_pass(cluster):
