@@ -28,7 +28,7 @@ def evidence(view: AdmissionState, uid: str) -> tuple[QuotaRef | None, Seen] | N
         where = view.counted(gone.labels, gone.namespace) if is_own else None
         return where, Seen(
             uid, gone.kind, gone.namespace, gone.name, where.quota if where else "", {},
-            types_of(gone.labels), gone.at_us, True, listed_us=gone.listed_us, live=live,
+            types_of(gone.labels), gone.at_us, True, gone.version, gone.listed_us, live=live,
             holder=coverage.holder(uid) if is_covered else None,
         )  # fmt: skip
     if found is None:

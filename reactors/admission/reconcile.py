@@ -99,6 +99,9 @@ def settle(
         # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
         adopted = _adopted(draft, evidence, read)
         held = _after(held, adopted)
+        if not any(g.quota != evidence.quota and _may_be_of(g, evidence) for g in held):
+            # Nor is it recorded.
+            evidence = msgspec.structs.replace(evidence, version="", listed_us=0)
         return _facts(draft, adopted, _gone(held, evidence, "vanished"), _recorded(evidence, read))
     if evidence.holder is not None:
         # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
@@ -219,10 +222,18 @@ def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
         return grant.charge
     if isinstance(gone, Absent) or not (gone.quota or gone.holder):
         return _fallen(grant, summed(gone.live, grant.types))
-    if gone.holder or gone.quota != grant.quota:
+    if gone.holder or (gone.quota != grant.quota and not _may_be_of(grant, gone)):
         # What lives below it is charged there.
         return {}
     return _fallen(grant, summed(gone.live, gone.types))
+
+
+def _may_be_of(grant: Grant, gone: Seen) -> bool:
+    """Whether an object that only a list ended may have been moved to the grant's quota before that.
+
+    The move was admitted, for no older version than the one that was seen last. What lives below is charged in both quotas.
+    """
+    return bool(gone.listed_us and grant.number) and not _is_later(grant, gone)
 
 
 def _fallen(grant: Grant, wanted: Mapping[str, int]) -> dict[str, int]:
@@ -264,8 +275,8 @@ def _recorded(seen: Seen | Absent, read: int, confirmed: tuple[str, ...] = ()) -
         )
     if seen.is_gone:
         return Evidence(
-            read, seen.quota, types=seen.types, live=live, holder=seen.holder, is_gone=True,
-            is_raised=seen.is_raised,
+            read, seen.quota, types=seen.types, listed_us=seen.listed_us, version=seen.version, live=live,
+            holder=seen.holder, is_gone=True, is_raised=seen.is_raised,
         )  # fmt: skip
     if seen.holder is not None:
         return Evidence(read, listed_us=seen.listed_us, version=seen.version, holder=seen.holder)

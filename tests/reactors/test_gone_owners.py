@@ -4,6 +4,7 @@ import itertools
 
 import pytest
 
+from bus.clock import SECOND_US
 from bus.events.namespaces import NamespaceObserved
 from tests.reactors.below import CONTROLLER, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
@@ -151,3 +152,29 @@ async def test_an_owner_that_is_observed_after_its_delete_only_is_charged_in_eve
         await steps[step]()
 
     assert cluster.used() == 6000
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["its delete was seen", "unseen"])
+async def test_what_is_gone_unseen_after_its_move_was_admitted_is_charged_in_both_quotas(
+    cluster, is_watched
+):
+    """Whether the move landed before the delete, nobody knows: the new quota was given back what lives on in it."""
+    await cluster.see_quota("other", {"limits.cpu": 10_000})
+    await deployed(cluster, replicas=1)
+    cluster.skip_versions(600)
+    await show(cluster, "Deployment", "web", 4, 1)
+    moves = {"before": made("Deployment", "web", 4, version=600), "version": 600, "quota": "other"}
+    assert (await ask(cluster, "Deployment", "web", 4, **moves)).reason == "fits"
+    await cluster.lose("web-1", kind="ReplicaSet")
+
+    if is_watched:
+        # Whoever saw that saw all changes before it.
+        await cluster.lose("web", kind="Deployment")
+    else:
+        await cluster.list(kind="Deployment")
+    assert (cluster.used(), cluster.used("other")) == (4000, 0 if is_watched else 4000)
+    cluster.clock.us += 80 * SECOND_US
+    await cluster.list(kind="Deployment")
+    assert (cluster.used(), cluster.used("other")) == (4000, 0 if is_watched else 4000)
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert (cluster.used(), cluster.used("other")) == (0, 0)
