@@ -10,7 +10,8 @@ Source: docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -19,6 +20,8 @@ from bus.envelope import Event
 from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed, TriedPod
 from projections.engine.codec import Codec
 from projections.engine.contract import Integer, Key, Projection, row_table
+
+Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
 bind_decisions = row_table(
     "bind_decisions",
@@ -113,6 +116,21 @@ def _top(fact: SchedulingPassed, pod: TriedPod) -> dict[str, int]:
     """The best nodes and the sums of their scores."""
     pairs = zip(pod.top[::2], pod.top[1::2], strict=True)
     return {fact.nodes[node]: sum(fact.scores[scores]) for node, scores in pairs}
+
+
+def of(
+    select: Select, cluster: str, decision: str, uids: Collection[str], most: int
+) -> list[tuple[str, str, int]]:
+    """(uid, id of the pass, last event) of the newest placements of these pods, or of this pass; the oldest first."""
+    columns = bind_decisions.c
+    query = (
+        sa.select(columns.uid, columns.decision, columns.sequence)
+        .where(columns.cluster == cluster, columns.profile != "")
+        .where(sa.or_(columns.uid.in_(sorted(uids)), columns.decision == (decision or None)))
+        .order_by(columns.at_us.desc(), columns.uid)
+        .limit(most)
+    )
+    return [(uid, found, int(sequence)) for uid, found, sequence in reversed(select(query))]
 
 
 codec = Codec(BindDecision, bind_decisions)

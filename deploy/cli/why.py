@@ -28,6 +28,7 @@ from deploy.errors import AbsentObjectError
 from deploy.queries.quotas import only_cluster
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
+from projections import bind_decisions
 from projections.quota_trees.decisions import Decision, admissions, codec
 from projections.quota_trees.declared import declared_quotas
 from projections.quota_trees.queries import Select, archived, facts
@@ -79,7 +80,8 @@ def why(
     """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
 
     What is due and not done yet comes last, with what holds it and until when.
-    Of a pod that waits for Bursar to place it: how many nodes each plugin refuses, the best nodes, what would place it.
+    Of a pod that Bursar placed: its node, the best nodes, how many each plugin refused, what became of it. Of one that waits for
+    that, also what would place it, and when it is tried again.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 
@@ -109,6 +111,11 @@ def why(
         objects = [one for text in (name, *queued) for one in find(connection, cluster, text)]
         steps += reactors.steps(select, cluster, name, objects)
         steps += reactors.held_back(select, cluster, name, objects, now_us)
+        pods = {one.uid for one in objects if one.kind == "Pod"}
+        if bind_decisions.of(select, cluster, name, pods, 1):
+            from deploy.cli.explaining import placing
+
+            steps += placing.decided(connection, select, cluster, name, pods)
         waiting = {one.uid for one in objects if one.waits}
         if waiting:
             from deploy.cli.explaining import placing

@@ -22,6 +22,7 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.manifests import pod_of
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.queue import Queued
 from reactors.scheduling.state import SchedulingState
 from reactors.scheduling.trial import attempts
 
@@ -104,16 +105,28 @@ def cluster_state(select: Select, cluster: str) -> ClusterState:
 
 
 def explained_pods(
-    state: ClusterState, uids: Collection[str], scheduler: str, sequence: int
-) -> Iterator[tuple[Pod, Explanation]]:
-    """What would become now of each of these pods that waits for this scheduler, as if nobody were before it."""
-    profile = default_profile(scheduler)
+    replica: Replica, uids: Collection[str], name: str, sequence: int
+) -> Iterator[tuple[Pod, Explanation, Queued | None]]:
+    """What would become now of each of these pods that waits, as if nobody were before it, and its place in the queue.
+
+    Of pods that Bursar places, by their profile; where it places none, of those that name the scheduler ``name``.
+    """
+    own, state = replica.states[SCHEDULING], replica.cluster_state
+    assert isinstance(own, SchedulingState)
     found = [state.pods[uid] for uid in sorted(uids) if uid in state.pods]
-    waiting = [pod for pod in found if profile.takes(pod) and not pod.node and not pod.is_ended]
+    if own.scheduler is not None:
+        for pod in found:
+            profile = own.scheduler.profile_of(pod)
+            one = own.scheduler.queues[profile].get(pod.uid) if profile else None
+            if one is not None:
+                yield pod, explained(own.scheduler.frameworks[profile], pod, sequence), one
+        return
+    default = default_profile(name)
+    waiting = [pod for pod in found if default.takes(pod) and not pod.node and not pod.is_ended]
     if waiting:
-        framework = Framework(profile, Columns(state))
+        framework = Framework(default, Columns(state))
         for pod in waiting:
-            yield pod, explained(framework, pod, sequence)
+            yield pod, explained(framework, pod, sequence), None
 
 
 def tried(

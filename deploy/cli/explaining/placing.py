@@ -1,15 +1,19 @@
-"""Where a pod that waits for a node would go now, and why nowhere: a step of ``bursar why``."""
+"""What the scheduler decided of a pod, and where one that waits would go now or why nowhere: steps of ``bursar why``."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from typing import Any
 
+import sqlalchemy as sa
+
 from bus.clock import format_stamp
-from deploy.queries.scheduling import cluster_state, explained_pods
+from deploy.queries.scheduling import explained_pods, known
+from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select
 from reactors.scheduling.contract import Preemption
 from reactors.scheduling.explaining import Explanation
+from reactors.scheduling.queue import Queued
 
 #: The schedulerName that pods of Bursar have.
 SCHEDULER = "bursar"
@@ -19,18 +23,55 @@ NODES = 3
 VICTIMS = 3
 
 
+def decided(
+    connection: sa.Connection, select: Select, cluster: str, name: str, uids: Collection[str]
+) -> Iterator[dict[str, Any]]:
+    """One step for each recorded decision about these pods, or of the pass whose id is ``name``."""
+    for one in recorded(connection, select, cluster, name, uids):
+        yield {
+            "sequence": one.event.sequence, "time": format_stamp(one.fact.at_us),
+            "step": "placed" if one.node else "refused", "about": f"Pod {one.pod.namespace}/{one.pod.name}",
+            "quota": "", "reason": one.outcome, "numbers": "; ".join(_recorded(one)),
+            "based_on": one.fact.after, "id": one.event.id,
+        }  # fmt: skip
+
+
+def _recorded(one: Recorded) -> Iterator[str]:
+    if one.node:
+        cards = f", cards {', '.join(map(str, one.pod.cards))}" if one.pod.cards else ""
+        yield f"node {one.node}{cards}" + (", a shadow" if one.fact.is_shadow else "")
+    if one.outcome == "elsewhere":
+        yield f"it is on {one.bound_node}"
+    if one.message:
+        yield one.message
+    fit = f"{one.pod.feasible} of {one.fact.count} nodes fit"
+    best = [f"{node} scores {score}" for node, score in one.top[:NODES] if one.pod.feasible > 1]
+    yield f"{fit}: {', '.join(best)}" if best else fit
+    if one.refusal.reason:
+        yield one.refusal.reason
+    for plugin, reasons in one.refusal.nodes.items():
+        yield f"{plugin} refuses " + ", ".join(f"{n} ({why})" for why, n in reasons.items())
+
+
 def steps(
     select: Select, cluster: str, uids: Collection[str], sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
     """One step for each of these pods that waits for Bursar to place it."""
-    state = cluster_state(select, cluster)
-    for pod, found in explained_pods(state, uids, SCHEDULER, sequence):
+    for pod, found, queued in explained_pods(known(select, cluster), uids, SCHEDULER, sequence):
         yield {
             "sequence": None, "time": format_stamp(now_us),
             "step": "fits" if found.node else "unschedulable",
             "about": f"Pod {pod.namespace}/{pod.name}", "quota": "", "reason": found.message,
-            "numbers": _numbers(found), "based_on": sequence, "id": "",
+            "numbers": "; ".join([_numbers(found), *_tries(queued)]), "based_on": sequence, "id": "",
         }  # fmt: skip
+
+
+def _tries(queued: Queued | None) -> Iterator[str]:
+    """When a pod was tried last, and is tried next."""
+    if queued is not None and queued.attempts:
+        yield f"tried {queued.attempts} times, the last time at {format_stamp(queued.failed_us)}"
+        if queued.until_us:
+            yield f"tried again by {format_stamp(queued.until_us)} at the latest"
 
 
 def _numbers(found: Explanation) -> str:

@@ -118,6 +118,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "schedule",
                 "Which pods wait for a node: in which order, which node each would get now, and why none.",
             ),
+            "scores": Entry(
+                "scores",
+                "Every node as the scheduler saw it when it chose one for a pod: its score from each plugin, or who refused it.",
+            ),
             "agreement": Entry(
                 "agreement",
                 "How often the scheduler's shadow chose the node on which the pod is.",

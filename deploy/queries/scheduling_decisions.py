@@ -1,0 +1,156 @@
+"""What passes of the scheduler decided of a pod: as they were recorded, and derived again from the history."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.decisions import BindSettled, Refusal, SchedulingPassed, TriedPod
+from deploy.errors import AbsentObjectError
+from projections.bind_decisions import of
+from projections.cluster import Pod
+from projections.quota_trees.queries import Select, archived, facts
+from reactors.catalogue import REACTORS
+from reactors.engine.snapshots import at
+from reactors.scheduling import NAME as SCHEDULING
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.state import SchedulingState
+
+#: Decisions of which is told, the newest.
+MOST = 100
+
+_OUTCOMES = (
+    "SELECT uid, id, outcome, message, bound_node FROM v1_bind_decisions"
+    " WHERE cluster = :cluster AND uid = :uid"
+)
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """A pass, what it decided of one pod, and what became of that."""
+
+    event: Event
+    fact: SchedulingPassed
+    pod: TriedPod
+    #: As ``v1_bind_decisions`` has it.
+    outcome: str
+    message: str = ""
+    bound_node: str = ""
+
+    @property
+    def node(self) -> str:
+        """The node that was chosen; "" = none."""
+        return self.fact.nodes[self.pod.node] if self.pod.node >= 0 else ""
+
+    @property
+    def refusal(self) -> Refusal:
+        """Who refused which nodes."""
+        return self.fact.refusals[self.pod.refused] if self.pod.refused >= 0 else Refusal()
+
+    @property
+    def top(self) -> list[tuple[str, int]]:
+        """The best nodes and the sums of their scores."""
+        fact, pairs = self.fact, zip(self.pod.top[::2], self.pod.top[1::2], strict=True)
+        return [(fact.nodes[node], sum(fact.scores[scores])) for node, scores in pairs]
+
+
+def recorded(
+    connection: sa.Connection, select: Select, cluster: str, name: str, uids: Collection[str]
+) -> list[Recorded]:
+    """The newest decisions about the pods of these uids, or of the pass whose id is ``name``; the oldest first."""
+    newest = of(select, cluster, name, uids, MOST)
+    outcomes = {
+        (row.uid, row.id): row
+        for uid in sorted({row[0] for row in newest})
+        for row in connection.execute(sa.text(_OUTCOMES), {"cluster": cluster, "uid": uid})
+    }
+    found = []
+    for uid, decision, sequence in newest:
+        event, fact = _pass(select, cluster, uid, sequence)
+        became = outcomes[uid, decision]
+        told = became.outcome, became.message or "", became.bound_node or ""
+        found += [Recorded(event, fact, pod, *told) for pod in fact.pods if pod.uid == uid]
+    return found
+
+
+def _pass(select: Select, cluster: str, uid: str, sequence: int) -> tuple[Event, SchedulingPassed]:
+    """The pass of which the event ``sequence`` tells: itself, or the outcome of a bind."""
+    ((event, fact),) = _told(select, cluster, sequence - 1, sequence)
+    if isinstance(fact, BindSettled):
+        (passed,) = {one.passed for one in fact.failed if one.uid == uid}
+        ((event, fact),) = _told(select, cluster, passed - 1, passed)
+    assert isinstance(fact, SchedulingPassed)
+    return event, fact
+
+
+def _told(
+    select: Select, cluster: str, after: int, until: int
+) -> list[tuple[Event, SchedulingPassed | BindSettled]]:
+    types = (SchedulingPassed.wire_type, BindSettled.wire_type)
+    found = facts(archived(select, cluster, types, after=after, until=until))
+    return [
+        (event, fact) for event, fact in found if isinstance(fact, SchedulingPassed | BindSettled)
+    ]
+
+
+class Derived(msgspec.Struct, frozen=True):
+    """One cycle, derived again. ``node`` "" = no node took the pod."""
+
+    node: str
+    #: The nodes that fitted, by plugin their weighted scores.
+    nodes: list[str]
+    scores: dict[str, list[int]]
+    #: By node: the plugins that refuse it, each with its reasons.
+    refused: dict[str, dict[str, list[str]]]
+
+
+def derived(select: Select, cluster: str, one: Recorded) -> Derived:
+    """The whole table of a decision, by today's rules on what was known then.
+
+    The pods that the pass tried before take their room, as they did. Raises AbsentObjectError where the pod did not wait then.
+    """
+    fact = one.fact
+    replica = at(select, REACTORS, cluster, fact.after)
+    known = replica.states[SCHEDULING]
+    assert isinstance(known, SchedulingState)
+    scheduler, pods = known.scheduler, replica.cluster_state.pods
+    if scheduler is None or fact.profile not in scheduler.frameworks or one.pod.uid not in pods:
+        raise AbsentObjectError(f"at event {fact.after:,} the pod did not wait for this scheduler")
+    earlier = [
+        (part, tried)
+        for _, part in _told(select, cluster, fact.after, one.event.sequence)
+        if isinstance(part, SchedulingPassed) and part.after == fact.after
+        for tried in part.pods
+    ]
+    for part, tried in earlier:
+        if (part.part, tried) == (fact.part, one.pod):
+            break
+        if tried.node >= 0 and tried.uid in pods:
+            before = Cycle(pods[tried.uid], scheduler.columns)
+            framework, node = scheduler.frameworks[part.profile], part.nodes[tried.node]
+            framework.prepare(before)
+            scheduler.columns.place(before.pod, node, tried.cards)
+            framework.reserve(before, scheduler.columns.row_of[node])
+    return _derived(scheduler.frameworks[fact.profile], pods[one.pod.uid], fact.after)
+
+
+def _derived(framework: Framework, pod: Pod, sequence: int) -> Derived:
+    names = framework.columns.names
+    cycle = Cycle(pod, framework.columns)
+    choice = framework.choose(cycle, sequence)
+    refused: dict[str, dict[str, list[str]]] = {}
+    asked = [(plugin.name, found) for plugin, found in framework.refusals(cycle)]
+    left_out = framework.left_out(cycle)
+    for name, found in ([(left_out[0], [left_out[1]])] if left_out else []) + asked:
+        for said in found:
+            for row in said.nodes.nonzero()[0].tolist():
+                refused.setdefault(names[row], {}).setdefault(name, []).append(said.reason)
+    return Derived(
+        names[choice.row] if choice.row >= 0 else "",
+        [names[row] for row in choice.rows.tolist()],
+        {name: scores.tolist() for name, scores in choice.scores.items()},
+        refused,
+    )
