@@ -121,7 +121,7 @@ class Site:
         heavy = {"metadata": {"name": worlds.HEAVY}, "handler": "none"}
         heavy["overhead"] = {"podFixed": worlds.OVERHEAD}
         self.send("POST", "/apis/node.k8s.io/v1/runtimeclasses", heavy)
-        self._spaces = [
+        self.spaces = [
             self.send("POST", "/api/v1/namespaces", {"metadata": {"name": name, "labels": labels}})
             for name, labels in ((worlds.SPACES[0], {}), (worlds.SPACES[-1], {"team": "x"}))
         ]
@@ -143,14 +143,14 @@ class Site:
         random = Random(seed)
         made, names = self._nodes(seed, random)
         world = World()
-        for one in self._spaces:
-            _see(world, namespaces, one)
+        for one in self.spaces:
+            see(world, namespaces, one)
         for one in made:
-            _see(world, nodes, one)
+            see(world, nodes, one)
         for number in range(random.randint(0, 10)):
             one = worlds.pod(random, f"held-{seed}-{number}", names)
             one["spec"]["nodeName"] = random.choice(names)
-            _see(world, pods, self._held(random, one))
+            see(world, pods, self._held(random, one))
         found = []
         for number in range(WAITING):
             one = worlds.pod(random, f"waits-{seed}-{number}", names)
@@ -203,7 +203,7 @@ class Site:
                 self.send("DELETE", f"{path}?gracePeriodSeconds=0")
                 time.sleep(0.3)
             created = self.send("POST", _pods(pod), pod)
-            decided = self._decided(path)
+            decided = self.decided(path)
             difference = _difference(world, created, decided)
             if not difference:
                 break
@@ -211,7 +211,7 @@ class Site:
         self.counts["bound" if node else "refused"] += 1
         self.counts[f"{pod['spec']['schedulerName']}: {'bound' if node else 'refused'}"] += 1
         if node:
-            _see(world, pods, decided)
+            see(world, pods, decided)
         else:
             self._refusals[decided["metadata"]["uid"]] = _refusal(decided)
             reasons = _refusal(decided).partition(":")[2].strip(" .").split(", ")
@@ -219,7 +219,8 @@ class Site:
             self.send("DELETE", f"{path}?gracePeriodSeconds=0")
         return [f"seed {seed}, {pod['metadata']['name']}: {difference}"] if difference else []
 
-    def _decided(self, path):
+    def decided(self, path):
+        """The pod, once it was bound or refused."""
         until = time.monotonic() + SECONDS
         while time.monotonic() < until:
             found = self.send("GET", path)
@@ -241,7 +242,8 @@ def _refusal(pod):
     return ""
 
 
-def _see(world, source, manifest):
+def see(world, source, manifest):
+    """The world has the object from now on."""
     raw = json.dumps(manifest).encode()
     change = "MODIFIED" if manifest["metadata"].get("deletionTimestamp") else "ADDED"
     world.see(source.translate(Record(change, raw, 0, "parity", "parity"), LABELS))
@@ -249,7 +251,7 @@ def _see(world, source, manifest):
 
 def _difference(world, created, decided):
     """How kube-scheduler's decision is not ours; "" = it could be."""
-    _see(world, pods, created)
+    see(world, pods, created)
     pod = world.state.pods[created["metadata"]["uid"]]
     name = created["spec"]["schedulerName"]
     enabled = tuple(Enabled(one, weight) for one, weight in PROFILES[name])
