@@ -177,6 +177,24 @@ class TriedPod(msgspec.Struct, frozen=True, array_like=True):
     cards: tuple[int, ...] = ()
 
 
+class Victim(msgspec.Struct, frozen=True, array_like=True):
+    """A pod that has to go so that a more important one gets its room."""
+
+    uid: str
+    namespace: str
+    name: str
+    priority: int
+
+
+class Nomination(msgspec.Struct, frozen=True, array_like=True):
+    """A pod that no node takes now, the node that takes it without ``victims``, and who these are, the most important first."""
+
+    uid: str
+    #: Index of the pass's ``nodes``.
+    node: int
+    victims: tuple[Victim, ...]
+
+
 class SchedulingPassed(Fact, frozen=True, kw_only=True):
     """The scheduler tried pods, the next one first, each after those before it. Key: the profile.
 
@@ -209,6 +227,8 @@ class SchedulingPassed(Fact, frozen=True, kw_only=True):
     pods: tuple[TriedPod, ...] = ()
     #: Pods that were tried again and refused for the same reasons as before, by their numbers in the queue.
     again: tuple[int, ...] = ()
+    #: Pods for which less important ones have to go; they are among the pods that wait.
+    nominated: tuple[Nomination, ...] = ()
 
 
 class FailedBind(msgspec.Struct, frozen=True, array_like=True):

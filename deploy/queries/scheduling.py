@@ -66,7 +66,7 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
         for one in scheduler.assumed.values()
         if one.profile == name
     ]
-    due = attempts(scheduler, sequence, at_us, len(state.pods) + 1).get(name, [])
+    due = attempts(scheduler, sequence, at_us, len(state.pods) + 1, preempts=False).get(name, [])
     found += [Waits(one.pod, "fits", one.node) for one in due if one.node]
     tried = {one.pod.uid: one for one in due}
     for one in scheduler.queues[name]:

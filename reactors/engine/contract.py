@@ -149,6 +149,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     metrics: Callable[[Any], Iterator[Metric]] = lambda replica: iter(())
     #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
     expects: str = "decision.*"
+    #: The wire type of what it concludes, to which no other process may have appended either.
+    concludes_as: str = ""
     #: (state, the policy in force) to what is decided once on all that was read together; the next is decided when that was read.
     #: What it is decided on is the state alone, so it depends on no process and is derived again from the history.
     concludes: Callable[[Any, Current], Sequence[Concluded]] | None = None

@@ -84,8 +84,10 @@ class Replica(Part):
         self.withheld: dict[str, str] = {}
         #: The newest event that was folded.
         self.sequence = 0
-        #: What reactors expect, see :attr:`Reactor.expects`, to the newest such event, made here or read.
-        self.last = {reactor.expects: 0 for reactor in reactors}
+        #: What reactors expect, see :attr:`Reactor.expects` and ``concludes_as``, to the newest such event, made here or read.
+        self.last = {
+            name: 0 for one in reactors for name in (one.expects, one.concludes_as) if name
+        }
         #: Own decisions that were folded when they were made, and are still to be read.
         self._ahead: set[str] = set()
         triggers = {fact for reactor in reactors for fact in reactor.triggers}
@@ -155,7 +157,8 @@ class Replica(Part):
         """
         trigger = Trigger(event.sequence, event.time_us, read(event, VOCABULARY))
         gate = self.interlocks.gate(trigger.at_us)
-        self.withheld = {}
+        if isinstance(trigger.fact, ClockTicked):
+            self.withheld = {}
         found: list[Decision] = []
         for reactor in self.reactors.values():
             current = self.policies.of(reactor.name)
@@ -187,7 +190,7 @@ class Replica(Part):
             if not self.policies.is_paused:
                 made = reactor.concludes(self.states[reactor.name], current)
                 if made:
-                    found[reactor.expects] = [
+                    found[reactor.concludes_as] = [
                         concluded_event(reactor.name, one, self.cluster) for one in made
                     ]
         return found

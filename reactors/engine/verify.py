@@ -97,7 +97,7 @@ class _Concluded:
     def __init__(self, reactors: Sequence[Reactor]) -> None:
         self.same = 0
         self.passed_over = 0
-        self._versions = {one.expects: one.version for one in reactors if one.concludes}
+        self._versions = {one.concludes_as: one.version for one in reactors if one.concludes}
         self._recorded: dict[int, list[tuple[Event, int]]] = {}
         self._found: list[Mismatch] = []
 
@@ -152,7 +152,7 @@ VERBS = {name: fact for name, fact in VOCABULARY.items() if issubclass(fact, Dec
 
 def decided_types(reactors: Sequence[Reactor]) -> set[str]:
     """The wire types of all that is compared: decisions, and what reactors decide once on all that was read."""
-    return {*VERBS, *(one.expects for one in reactors if one.concludes)}
+    return {*VERBS, *(one.concludes_as for one in reactors if one.concludes)}
 
 
 def _decision(event: Event) -> Decision | None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"
 #: Version of the scheduler's rules.
-RULES = 1
+RULES = 2
 
 
 def scheduler_of(
@@ -29,7 +29,9 @@ def scheduler_of(
     """A scheduler that has not begun."""
     from reactors.scheduling.passes import Scheduler
 
-    return Scheduler(policy.made(), cluster, is_shadow=is_shadow, dealt=dealt)
+    return Scheduler(
+        policy.made(), cluster, is_shadow=is_shadow, dealt=dealt, preemption=policy.preemption
+    )
 
 
 def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:

@@ -101,6 +101,8 @@ class Columns(NodeColumns):
         self._here: list[set[str]] = []
         #: Pods that were placed here ahead of the history, by uid.
         self._ahead: dict[str, Placed] = {}
+        #: Pods that wait for the room of others that have to go, by uid, and the node that is held for them.
+        self.nominated: dict[str, Placed] = {}
         #: By the id of pods' demands, which many share.
         self._requests: dict[int, _Request] = {}
         #: Who arrives, counted from when somebody learns of it.
@@ -259,6 +261,10 @@ class Columns(NodeColumns):
     def pods_on(self, row: int) -> list[Pod]:
         """The pods that are counted on a node, in no order."""
         return [self._on[uid].pod for uid in self._here[row]]
+
+    def is_counted(self, uid: str) -> bool:
+        """Whether a pod is counted on a node."""
+        return uid in self._on
 
     def lift(self, uid: str) -> None:
         """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""

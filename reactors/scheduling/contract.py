@@ -8,7 +8,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -164,6 +164,14 @@ class Preemption(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Sparing(msgspec.Struct, frozen=True):
+    """Whom a search for victims leaves alone, beside pods that are as important."""
+
+    may_go: Callable[[Pod], bool] = lambda pod: True
+    #: Whom a disruption budget protects, too: the Eviction API refuses them, and others would go in vain.
+    is_protected: bool = False
+
+
 class Filters(Protocol):
     """All filters of a profile."""
 
@@ -178,7 +186,9 @@ class Filters(Protocol):
 class PostFilter(Plugin, Protocol):
     """Looks for a way to make room for a pod that no node takes."""
 
-    def post_filter(self, cycle: Cycle, filters: Filters, sequence: int) -> Preemption:
+    def post_filter(
+        self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
+    ) -> Preemption:
         """Which pods would have to go, from which node. It changes nothing."""
 
 

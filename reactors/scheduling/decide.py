@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from bus.events.decisions import Refusal, SchedulingPassed, TriedPod
+from bus.events.decisions import Nomination, Refusal, SchedulingPassed, TriedPod, Victim
 from reactors.engine.contract import Concluded
 from reactors.engine.policies import Current
 from reactors.scheduling import RULES
@@ -69,6 +69,18 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
     told = [one for one in attempts if not one.is_again]
     plugins = sorted({name for one in told for node in one.top for name in node.scores})
     pods = []
+    nominated = [
+        Nomination(
+            one.pod.uid,
+            nodes.setdefault(one.preemption.node, len(nodes)),
+            tuple(
+                Victim(pod.uid, pod.namespace, pod.name, pod.priority)
+                for pod in one.preemption.victims
+            ),
+        )
+        for one in attempts
+        if one.preemption is not None
+    ]
     for one in told:
         top: list[int] = []
         for found in one.top:
@@ -90,7 +102,7 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
     return msgspec.structs.replace(
         empty, nodes=tuple(nodes), plugins=tuple(plugins), scores=tuple(scores),
         refusals=tuple(msgspec.json.decode(one, type=Refusal) for one in refusals), pods=tuple(pods),
-        again=tuple(one.number for one in attempts if one.is_again),
+        again=tuple(one.number for one in attempts if one.is_again), nominated=tuple(nominated),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from bus.clock import SECOND_US, Clock
-from bus.events.decisions import BindResult, BindSettled, FailedBind
+from bus.events.decisions import BindResult, BindSettled, Evict, FailedBind
 from bus.transport import Transport
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
@@ -23,7 +23,9 @@ from reactors.scheduling.queue import Place
 from reactors.scheduling.state import CONFIRMED_US, SchedulingState
 
 if TYPE_CHECKING:
+    from projections.cluster import Pod
     from reactors.engine.adapters import Adapters, Effects
+    from reactors.scheduling.passes import Scheduler
 
 #: Between two looks at who waits.
 LOOK_SECONDS = 1.0
@@ -34,6 +36,7 @@ _RESULTS: dict[str, BindResult] = {"refused": "refused", "elsewhere": "stale", "
 
 def effects(adapters: Adapters) -> Effects:
     """The binder and the notices; both do nothing while the policy in force is not ``on``."""
+    from reactors.effectors.evict import EvictEffector
     from reactors.engine.adapters import Effects
 
     replica, clock = adapters.replica, adapters.clock
@@ -44,6 +47,7 @@ def effects(adapters: Adapters) -> Effects:
         lambda one: notices.bound(subject(one.profile, one.namespace, one.name, one.uid), one.node),
     )  # fmt: skip
     return Effects(
+        {Evict.wire_type: EvictEffector(adapters.cluster)},
         beside=(binder.run, partial(telling, notices), partial(watching, placements, notices)),
         trouble=partial(trouble, binder, notices, placements),
     )
@@ -95,7 +99,7 @@ class Placements:
         if current is None or current.mode != "on" or scheduler is None:
             return {}
         return {
-            one.pod.uid: (subject(name, one.pod.namespace, one.pod.name, one.pod.uid), one.reason)
+            one.pod.uid: (self._told(scheduler, name, one.pod), one.reason)
             for name, queue in scheduler.queues.items()
             for one in queue
             if one.reason and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
@@ -109,6 +113,11 @@ class Placements:
         pods = self._replica.cluster_state.pods
         late = [one.uid for one in state.outstanding if one.deadline_us <= state.at_us]
         return [f"{pods[uid].namespace}/{pods[uid].name}" for uid in late]
+
+    def _told(self, scheduler: Scheduler, profile: str, pod: Pod) -> Subject:
+        nominated = scheduler.nominations.all.get(pod.uid)
+        node = nominated.node if nominated is not None and nominated.is_making_room else ""
+        return Subject(pod.namespace, pod.name, pod.uid, profile, node)
 
     @property
     def _state(self) -> SchedulingState:

@@ -13,8 +13,9 @@ import numpy as np
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints
 from reactors.scheduling.contract import Cycle, Filter, Preemption, Refused, Remedy
-from reactors.scheduling.framework import Choice, Framework, refused_by
+from reactors.scheduling.framework import Choice, Framework
 from reactors.scheduling.messages import unschedulable
+from reactors.scheduling.refusals import refused_by
 
 #: Nodes that are shown with their scores.
 TOP = 10

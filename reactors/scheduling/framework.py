@@ -8,34 +8,33 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable
 
 import msgspec
 import numpy as np
 
 from bus.errors import PermanentError
 from projections.cluster import Pod
-from reactors.scheduling.columns import ALL, Bools, Columns, Ints, Rows
+from reactors.scheduling.columns import ALL, Columns, Ints, Rows
 from reactors.scheduling.contract import (
     HIGHEST,
     LOWEST,
     Cards,
     Code,
     Cycle,
-    Filter,
     Helped,
     Keys,
     Normalize,
     PostFilter,
     Preemption,
     PreEnqueue,
-    PreFilter,
     PreScore,
     QueueSort,
-    Refused,
     Reserve,
     Score,
+    Sparing,
 )
+from reactors.scheduling.filtering import Filtering
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.refusals import RefusalCodes
@@ -46,8 +45,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
-#: Plugins that refuse nodes which somebody closed.
-KEEPING_AWAY = ("NodeUnschedulable", "TaintToleration")
+#: A search for victims that leaves alone only who is as important.
+NOBODY = Sparing()
 
 
 class ScoreRangeError(PermanentError):
@@ -83,13 +82,13 @@ class _Kept(msgspec.Struct):
     scores: dict[str, Ints]
 
 
-class Framework:
+class Framework(Filtering):
     """The plugins of one profile over one cluster's columns."""
 
     def __init__(self, profile: Profile, columns: Columns) -> None:
         self.profile = profile
-        self.columns = columns
         plugins = [one.plugin for one in profile.plugins]
+        super().__init__(plugins, columns)
         self._weights = {one.plugin.name: one.weight for one in profile.plugins}
         self._keys = [one for one in plugins if isinstance(one, Keys)]
         self._pre_enqueues = [one for one in plugins if isinstance(one, PreEnqueue)]
@@ -98,8 +97,6 @@ class Framework:
             raise ProfileError(profile=profile.name, sorts=len(sorts))
         self.order = sorts[0].sort_key
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
-        self._pre_filters = [one for one in plugins if isinstance(one, PreFilter)]
-        self._filters = [one for one in plugins if isinstance(one, Filter)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         # A score that counts nothing is not asked for.
         self._scorers = [
@@ -119,7 +116,7 @@ class Framework:
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
         """What may help a pod that these plugins refused."""
         found: set[Hint] = set()
-        for one in self._filters:
+        for one in self.filters:
             if one.name in refusing:
                 found.update(one.helped_by if isinstance(one, Helped) else Hint)
         # Who was refused by nobody had no node to be refused by.
@@ -154,7 +151,7 @@ class Framework:
             first = self._codes.coded(np.zeros_like(first), left_out[0], [left_out[1]])
             first = np.where(first > 0, first, kept.first)
         rows = np.flatnonzero(first == 0)
-        for plugin in self._filters:
+        for plugin in self.filters:
             if rows.size and not plugin.is_local and plugin.name not in skipped:
                 refused = plugin.filter(cycle, rows)
                 if refused:
@@ -162,7 +159,16 @@ class Framework:
                     first = first.copy() if first is kept.first else first
                     first[rows] = codes
                     rows = rows[codes == 0]
+        for at, name, refused in self.held(cycle, rows):
+            first = first.copy() if first is kept.first else first
+            first[rows[at]] = self._codes.coded(np.zeros(1, np.int64), name, refused)[0]
+        rows = rows[first[rows] == 0]
         counts = self._codes.counted(first)
+        own = self.columns.nominated.get(cycle.pod.uid)
+        if own is not None and rows.size:
+            # What others made room for is taken, also where another node fits by now.
+            there = rows[rows == self.columns.row_of.get(own.node, -1)]
+            rows = there if there.size else rows
         if not rows.size:
             return _nothing(refused=counts)
         if rows.size == 1:
@@ -175,56 +181,6 @@ class Framework:
         at = 0 if self.profile.takes_first else seed(cycle.pod.uid, sequence) % best.size
         row = rows[best[at]]
         return Choice(int(row), rows, totals, scores, "", counts)
-
-    def refuses(self, cycle: Cycle, row: int) -> str:
-        """Why a node does not take a pod any more; "" = it does. The first reason counts."""
-        found = self.first_refusals(cycle, np.array([row], np.int64))
-        reasons = [one.reason for one in found if one.nodes[0]]
-        return (reasons[0] or "the pod's own terms leave it out") if reasons else ""
-
-    def keeps_away(self, cycle: Cycle, row: int) -> bool:
-        """Whether a node takes no new pod of this kind, whatever room it has: it is cordoned or tainted."""
-        rows = np.array([row], np.intp)
-        closing = [one for one in self._filters if one.name in KEEPING_AWAY]
-        return any(found.nodes[0] for one in closing for found in one.filter(cycle, rows))
-
-    def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:
-        """(plugins whose filter is not asked, the nodes that are left where it is not all, why the pod cannot be placed)."""
-        skipped: set[str] = set()
-        allowed: Bools | None = None
-        narrowing: list[str] = []
-        refused = ""
-        for plugin in self._pre_filters:
-            status = plugin.pre_filter(cycle)
-            if status is None:
-                continue
-            if status.code is Code.SKIP:
-                skipped.add(plugin.name)
-            elif status.code is not Code.SUCCESS:
-                # The last one counts, as in kube-scheduler.
-                refused = status.reason
-                if status.code is not Code.UNSCHEDULABLE:
-                    return skipped, allowed, status.reason
-            if status.nodes is not None:
-                narrowing.append(plugin.name)
-                allowed = status.nodes if allowed is None else allowed & status.nodes
-                if not allowed.any() and len(narrowing) > 1:
-                    why = f"node(s) didn't satisfy plugin(s) {_listed(narrowing)} simultaneously"
-                    return skipped, allowed, why
-        return skipped, allowed, refused
-
-    def left_out(self, cycle: Cycle) -> tuple[str, Refused] | None:
-        """(plugins, the nodes that they leave out before any filter is asked); None where it is no node."""
-        narrowing, allowed = [], np.ones(len(cycle.columns.nodes), np.bool_)
-        for plugin in self._pre_filters:
-            status = plugin.pre_filter(cycle)
-            if status is not None and status.nodes is not None:
-                narrowing.append(plugin.name)
-                allowed = allowed & status.nodes
-        if allowed.all():
-            return None
-        reason = f"node(s) didn't satisfy plugin(s) {_listed(narrowing)}"
-        return ", ".join(sorted(narrowing)), Refused(reason, ~allowed, ~allowed)
 
     def _known(self, cycle: Cycle, skipped: set[str]) -> _Kept:
         columns, key = self.columns, self._key(cycle)
@@ -245,7 +201,7 @@ class Framework:
                 return kept
         size = len(columns.nodes) if isinstance(rows, slice) else rows.size
         first: Ints = np.zeros(size, np.int64)
-        for plugin in self._filters:
+        for plugin in self.filters:
             if plugin.is_local and plugin.name not in skipped:
                 self._codes.coded(first, plugin.name, plugin.filter(cycle, rows))
         kept.first[rows] = first
@@ -256,6 +212,11 @@ class Framework:
                 kept.scores[scorer.name][rows] = scorer.score(cycle, rows)
         kept.version = columns.version
         return kept
+
+    def kind(self, cycle: Cycle) -> Hashable:
+        """What all filters read of a pod: with equal kinds the same nodes are refused."""
+        pod = cycle.pod
+        return (pod.priority, pod.namespace, tuple(sorted(pod.labels.items())), self._key(cycle))
 
     def _key(self, cycle: Cycle) -> Hashable:
         pod = cycle.pod
@@ -285,69 +246,16 @@ class Framework:
         cycle.data = before
         return found
 
-    def refusals(self, cycle: Cycle) -> list[tuple[Filter, Sequence[Refused]]]:
-        """What each filter by itself says of every node, in the order of the profile: for people who ask."""
-        skipped, _, _ = self.pre_filter(cycle)
-        return [
-            (plugin, plugin.filter(cycle, ALL))
-            for plugin in self._filters
-            if plugin.name not in skipped
-        ]
-
-    def post_filter(self, cycle: Cycle, sequence: int) -> Preemption | None:
+    def post_filter(
+        self, cycle: Cycle, sequence: int, sparing: Sparing = NOBODY
+    ) -> Preemption | None:
         """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
         found = None
         for plugin in self._post_filters:
-            found = plugin.post_filter(cycle, self, sequence)
+            found = plugin.post_filter(cycle, self, sequence, sparing)
             if found.node:
                 break
         return found
-
-    def is_local(self, cycle: Cycle) -> bool:
-        """Whether what the filters say of a node depends on that node alone."""
-        skipped, _, _ = self.pre_filter(cycle)
-        return all(one.is_local or one.name in skipped for one in self._filters)
-
-    def first_refusals(self, cycle: Cycle, rows: Ints) -> list[Refused]:
-        """For each of ``rows`` what the first filter that refuses it says, as masks over them; nothing of those that fit."""
-        skipped, allowed, reason = self.pre_filter(cycle)
-        left = np.ones(rows.size, np.bool_)
-        if reason:
-            return [Refused(reason, left, left)]
-        found: list[Refused] = []
-        if allowed is not None:
-            left = allowed[rows]
-            found.append(Refused("", ~left, ~left))
-        for plugin in self._filters:
-            if plugin.name in skipped or not left.any():
-                continue
-            refused = plugin.filter(cycle, rows)
-            together = refused_by(refused, rows.size)
-            if together is None:
-                continue
-            # A node that one reason makes hopeless is hopeless for the others, too.
-            never = np.zeros(rows.size, np.bool_)
-            for one in refused:
-                if one.unresolvable is not None:
-                    never |= one.unresolvable
-            found += [Refused(one.reason, one.nodes & left, never & left) for one in refused]
-            left &= ~together
-        return found
-
-
-def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
-    """All nodes that are refused for any reason; None for none."""
-    if not refused:
-        return None
-    found = refused[0].nodes
-    for one in refused[1:]:
-        found = found | one.nodes
-    assert found.size == size
-    return found
-
-
-def _listed(names: Sequence[str]) -> str:
-    return f"[{' '.join(sorted(names))}]"
 
 
 def _nothing(reason: str = "", refused: dict[str, dict[str, int]] | None = None) -> Choice:

@@ -19,7 +19,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
-from bus.events.decisions import Refusal
+from bus.events.decisions import EffectSettled, Nomination, Refusal
+from bus.events.policies import Mode
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim
@@ -28,6 +29,7 @@ from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
+from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
 from reactors.scheduling.state import Assumed, Dealt, Mark, Waiting
@@ -44,14 +46,19 @@ class Scheduler:
         *,
         is_shadow: bool = False,
         dealt: Mapping[str, Dealt] | None = None,
+        preemption: Mode = "off",
     ) -> None:
         self._cluster = cluster
-        self._is_shadow = is_shadow
+        self.is_shadow = is_shadow
         self.columns = Columns(cluster, dealt)
         self.frameworks = {one.name: Framework(one, self.columns) for one in profiles}
         self.queues = {
             name: Queue(one.order, one.pre_enqueue) for name, one in self.frameworks.items()
         }
+        #: Pods for which others have to go.
+        self.nominations = Nominations(cluster, self.columns)
+        #: Whether passes look for such, and whether it is only recorded.
+        self.preemption: Mode = preemption
         #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
         self.assumed: dict[str, Assumed] = {}
         self._cycles: dict[str, Cycle] = {}
@@ -74,12 +81,15 @@ class Scheduler:
         }
         for change in changes:
             hints.update(hints_of(change))
-            for node in self._touches(change):
+            for node in _touches(change, self.assumed, self.queues.values()):
                 self.touched[node] = sequence
         self.columns.follow(changes)
+        if self.nominations.moved():
+            hints.add(Hint.GONE)
         for change in changes:
             pod = change.after
             if isinstance(pod, Pod):
+                self.nominations.saw(pod)
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
                 self._left(change.uid, at_us)
@@ -115,6 +125,17 @@ class Scheduler:
         if one is not None:
             queue.refused(one, one.refused_by, one.helped_by, one.reason, at_us)
 
+    def nominate(self, profile: str, asked: Nomination, node: str, mark: Mark) -> None:
+        """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone."""
+        if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
+            is_shadow = mark.is_shadow or self.preemption != "on"
+            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow)
+
+    def settled(self, fact: EffectSettled, at_us: int) -> None:
+        """What became of an eviction."""
+        if self.nominations.settled(fact, at_us):
+            self._happened({Hint.GONE}, at_us)
+
     def passed(self, after: int) -> None:
         """A pass took effect: no later one is decided on less than was known then."""
         self.touched = {node: at for node, at in self.touched.items() if at > after}
@@ -127,10 +148,14 @@ class Scheduler:
         found = self.assumed.get(uid)
         if found is not None and found.passed == passed:
             self._forget(uid, at_us)
-            self.queues[found.profile].failed(self._queued(found), reason, at_us)
+            self.queues[found.profile].failed(
+                _queued(found, self._cluster.pods[uid]), reason, at_us
+            )
 
     def elapse(self, at_us: int) -> None:
-        """End the shadows that nobody has bound."""
+        """End the shadows that nobody has bound, and the nominations that nobody makes room for."""
+        if self.nominations.elapse(at_us):
+            self._happened({Hint.GONE}, at_us)
         for one in list(self.assumed.values()):
             if one.is_shadow and one.deadline_us <= at_us:
                 self.take_back(one.uid, one.passed, "nobody bound it", at_us)
@@ -196,6 +221,7 @@ class Scheduler:
             columns.take_back(one.pod.uid)
             return rejected
         self.queues[profile].remove(one.pod.uid)
+        self._denominate(one.pod.uid, mark.at_us)
         self._cycles[one.pod.uid] = cycle
         self.assumed[one.pod.uid] = Assumed(
             one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
@@ -203,13 +229,9 @@ class Scheduler:
         )  # fmt: skip
         return ""
 
-    def _queued(self, found: Assumed) -> Queued:
-        pod = self._cluster.pods[found.uid]
-        return Queued(pod, found.added_us, found.number, attempts=found.attempts)
-
     def _seen(self, pod: Pod, at_us: int) -> None:
         if holds(pod):
-            self._confirmed(pod)
+            self._confirmed(pod, at_us)
         elif pod.is_ended or pod.is_terminating:
             self._left(pod.uid, at_us)
         elif pod.uid not in self.assumed:
@@ -222,12 +244,13 @@ class Scheduler:
         for name, framework in self.frameworks.items():
             if framework.profile.takes(pod):
                 return name
-        return next(iter(self.frameworks)) if self._is_shadow else ""
+        return next(iter(self.frameworks)) if self.is_shadow else ""
 
-    def _confirmed(self, pod: Pod) -> None:
+    def _confirmed(self, pod: Pod, at_us: int) -> None:
         found = self.assumed.pop(pod.uid, None)
         if found is not None:
             del self._cycles[pod.uid]
+        self._denominate(pod.uid, at_us)
         for queue in self.queues.values():
             queue.remove(pod.uid)
 
@@ -235,7 +258,14 @@ class Scheduler:
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""
         for queue in self.queues.values():
             queue.remove(uid)
+        self._denominate(uid, at_us)
+        self.nominations.left(uid, at_us)
         self._forget(uid, at_us)
+
+    def _denominate(self, uid: str, at_us: int) -> None:
+        """A pod waits for nobody's room any more, which may help others."""
+        if self.nominations.end(uid):
+            self._happened({Hint.GONE}, at_us)
 
     def _forget(self, uid: str, at_us: int) -> None:
         """Take an assumed pod off its node, which may help others."""
@@ -250,23 +280,31 @@ class Scheduler:
             for queue in self.queues.values():
                 queue.happened(hints, at_us, claims)
 
-    def _touches(self, change: Change) -> Iterator[str]:
-        """The nodes and claims that are not what a pass may have counted on."""
-        for row in (change.before, change.after):
-            if isinstance(row, Node):
-                yield row.name
-            elif isinstance(row, Claim):
-                yield from self._awaited([(row.namespace, row.name)])
-        before, after = change.before, change.after
-        if isinstance(after, Pod) and holds(after):
-            known = self.assumed.get(after.uid)
-            is_new = not isinstance(before, Pod) or not before.node
-            if not (is_new and known is not None and known.node == after.node):
-                yield after.node
-                yield from self._awaited(claims_of(after))
 
-    def _awaited(self, claims: Sequence[ClaimKey]) -> Iterator[str]:
-        """Those of the claims that waiting pods name, with their namespaces."""
-        for key in claims:
-            if any(queue.names(key) for queue in self.queues.values()):
-                yield "/".join(key)
+def _queued(found: Assumed, pod: Pod) -> Queued:
+    return Queued(pod, found.added_us, found.number, attempts=found.attempts)
+
+
+def _touches(
+    change: Change, assumed: Mapping[str, Assumed], queues: Iterable[Queue]
+) -> Iterator[str]:
+    """The nodes and claims that are not what a pass may have counted on."""
+    for row in (change.before, change.after):
+        if isinstance(row, Node):
+            yield row.name
+        elif isinstance(row, Claim):
+            yield from _awaited([(row.namespace, row.name)], queues)
+    before, after = change.before, change.after
+    if isinstance(after, Pod) and holds(after):
+        known = assumed.get(after.uid)
+        is_new = not isinstance(before, Pod) or not before.node
+        if not (is_new and known is not None and known.node == after.node):
+            yield after.node
+            yield from _awaited(claims_of(after), queues)
+
+
+def _awaited(claims: Sequence[ClaimKey], queues: Iterable[Queue]) -> Iterator[str]:
+    """Those of the claims that waiting pods name, with their namespaces."""
+    for key in claims:
+        if any(queue.names(key) for queue in queues):
+            yield "/".join(key)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from bus.events.clock import ClockTicked
+from bus.events.decisions import SchedulingPassed
 from reactors.engine.contract import Reactor
 from reactors.scheduling import NAME, RULES, concluded
+from reactors.scheduling.preempting import decide, managed, overtaken
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingSettings
 from reactors.scheduling.state import SchedulingState
 
@@ -39,10 +42,12 @@ reactor = Reactor(
     settings=SchedulingSettings,
     activity="scheduling",
     state=SchedulingState,
-    triggers=(),
-    decide=lambda state, trigger, policy: (),
+    triggers=(ClockTicked, SchedulingPassed),
+    decide=decide,
+    managed=managed,
+    overtaken=overtaken,
     concludes=concluded,
     effects=effects,
     metrics=figures,
-    expects="scheduling.passed",
+    concludes_as="scheduling.passed",
 )

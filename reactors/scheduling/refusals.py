@@ -6,11 +6,22 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from reactors.scheduling.columns import Ints
+from reactors.scheduling.columns import Bools, Ints
 from reactors.scheduling.contract import Refused
 
 #: Reasons of one plugin that are told apart at once: bits of an integer.
 REASONS = 62
+
+
+def refused_by(refused: Sequence[Refused], size: int) -> Bools | None:
+    """All nodes that are refused for any reason; None for none."""
+    if not refused:
+        return None
+    found = refused[0].nodes
+    for one in refused[1:]:
+        found = found | one.nodes
+    assert found.size == size
+    return found
 
 
 class RefusalCodes:

@@ -42,6 +42,9 @@ class SchedulingPolicy(ReactorPolicy):
     )
     #: Most pods that one pass tries; the next one follows at once.
     most_pods: int = Field(500, ge=1, le=5000)
+    #: Whether less important pods have to go for a pod that no node takes. ``shadow``: who would go is decided and recorded;
+    #: ``on``: they are evicted, where scheduling is on. It ends what runs and needs the right to evict, so it is ``off`` at first.
+    preemption: Annotated[Mode, BeforeValidator(switch)] = "off"
 
     @field_validator("profiles")
     @classmethod

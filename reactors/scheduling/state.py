@@ -28,10 +28,10 @@ from pydantic import ValidationError
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.clock import ClockTicked
-from bus.events.decisions import BindSettled, SchedulingPassed
+from bus.events.decisions import BindSettled, EffectSettled, Evict, SchedulingPassed, Victim
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
-from projections.cluster import ClusterState
+from projections.cluster import ClusterState, Pod
 from projections.engine.parts import Part
 from reactors.scheduling import NAME, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
@@ -79,6 +79,37 @@ class Assumed(msgspec.Struct):
         return self.at_us + CONFIRMED_US
 
 
+class Nominated(msgspec.Struct):
+    """A pod for which less important ones have to go, by a pass: its sequence and id."""
+
+    uid: str
+    profile: str
+    node: str
+    victims: tuple[Victim, ...]
+    passed: int
+    decision: str
+    #: Recorded only: nobody goes, and no room is held.
+    is_shadow: bool
+    #: When it began, or when somebody went for it last.
+    at_us: int
+    #: Somebody was evicted for it.
+    is_making_room: bool = False
+
+
+class Evicting(msgspec.Struct, frozen=True):
+    """An eviction that was decided, by the id of the decision. ``is_over``: nothing more comes of it, a shadow, or it was done."""
+
+    decision: str
+    is_over: bool = False
+
+
+class Rested(msgspec.Struct, frozen=True):
+    """How often an eviction of a pod was refused, and until when none is tried."""
+
+    times: int
+    until_us: int
+
+
 class Waiting(msgspec.Struct):
     """A pod that waits: :class:`reactors.scheduling.queue.Queued` without what follows from the pod."""
 
@@ -119,6 +150,9 @@ class SavedScheduling(msgspec.Struct):
     dealt: dict[str, Dealt]
     touched: dict[str, int]
     counts: SavedCounts
+    nominated: list[Nominated]
+    evicting: dict[str, Evicting]
+    rested: dict[str, Rested]
 
 
 class SchedulingState(Part):
@@ -129,6 +163,7 @@ class SchedulingState(Part):
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *ClusterState.reads, ClockTicked, PolicyChanged, PauseChanged, SchedulingPassed, BindSettled,
+        Evict, EffectSettled,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState) -> None:
@@ -149,6 +184,11 @@ class SchedulingState(Part):
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. A pass by a policy that does not hold any more changes nothing."""
+        if isinstance(fact, Evict):
+            # Who decides it knows it before it is read, so that it moves nothing and no pass depends on it.
+            if fact.reactor == NAME and self.scheduler is not None:
+                self.scheduler.nominations.decided(fact)
+            return
         self.sequence, self.at_us = event.sequence, event.time_us
         if isinstance(fact, PolicyChanged):
             if fact.reactor == NAME:
@@ -166,6 +206,9 @@ class SchedulingState(Part):
             for one in fact.failed:
                 reason = f"{one.result}: {one.message}" if one.message else one.result
                 scheduler.take_back(one.uid, one.passed, reason, event.time_us)
+        elif isinstance(fact, EffectSettled):
+            if fact.reactor == NAME:
+                scheduler.settled(fact, event.time_us)
         elif isinstance(fact, ClockTicked):
             scheduler.elapse(event.time_us)
             if self.mode == "off" and not scheduler.assumed:
@@ -191,6 +234,8 @@ class SchedulingState(Part):
                 scheduler.refuse(fact.profile, one.uid, refusal, fact.count, at_us)
         for number in fact.again:
             scheduler.refuse_again(fact.profile, number, at_us)
+        for asked in fact.nominated:
+            scheduler.nominate(fact.profile, asked, fact.nodes[asked.node], mark)
         scheduler.passed(fact.after)
 
     def _go_by(self, fact: PolicyChanged) -> None:
@@ -227,6 +272,8 @@ class SchedulingState(Part):
             list(own.assumed.values()) if own else [],
             own.columns.dealt if own else {},
             own.touched if own else {}, self.counts.saved(),
+            list(own.nominations) if own else [],
+            own.nominations.evicting if own else {}, own.nominations.rested if own else {},
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
@@ -237,8 +284,13 @@ class SchedulingState(Part):
             own = self.scheduler = self._made(policy, saved.dealt)
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
+            own.nominations.restore(saved.nominated, saved.evicting, saved.rested)
 
     # questions
+
+    def pod(self, uid: str) -> Pod | None:
+        """A pod as it was observed last; None of one that is gone."""
+        return self._cluster.pods.get(uid)
 
     @property
     def outstanding(self) -> Iterable[Assumed]:

@@ -8,6 +8,7 @@ import copy
 import os
 import time
 from collections import Counter
+from contextlib import closing
 from random import Random
 
 import pytest
@@ -27,7 +28,7 @@ from tests.reactors.scheduling.worlds import World
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow]
 
-WORLDS = int(os.environ.get("BURSAR_PARITY_WORLDS", "80"))
+WORLDS = int(os.environ.get("BURSAR_PARITY_WORLDS", "40"))
 FIRST = int(os.environ.get("BURSAR_PARITY_FIRST", "0"))
 NAME = "preempting"
 PRIORITIES = {"lower": -5, "low": 1, "middle": 3, "high": 9}
@@ -57,8 +58,7 @@ def site(tmp_path_factory):
         apiserver_flags=["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"],
         scheduler_config=preempting(),
     )
-    with plane:
-        site = Site(plane)
+    with plane, closing(Site(plane)) as site:
         for name, value in PRIORITIES.items():
             body = {"metadata": {"name": name}, "value": value}
             site.send("POST", "/apis/scheduling.k8s.io/v1/priorityclasses", body)

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "a02ef4fca5e4575f",
-    "reactors": "6357444d5af6bd3c",
+    "versions": "b812a1c3da7301e2",
+    "reactors": "c6b487fd7bd3dab2",
     "admission": "ef6262ffe5a86957",
 }
 

@@ -68,12 +68,13 @@ class Writes(Protocol):
 
 
 class Subject(msgspec.Struct, frozen=True):
-    """The pod that is told of, and the scheduler that it names."""
+    """The pod that is told of, and the scheduler that it names. ``nominated``: the node on which others went for it."""
 
     namespace: str
     name: str
     uid: str
     scheduler: str
+    nominated: str = ""
 
 
 class _Told(msgspec.Struct):
@@ -81,10 +82,14 @@ class _Told(msgspec.Struct):
 
     message: str
     after_us: int
+    nominated: str = ""
 
 
-def condition(pod: Json, message: str, now_us: int) -> Json | None:
-    """The pod's condition, as server-side apply wants it; None where the pod says so already, is bound, or ends."""
+def condition(pod: Json, message: str, now_us: int, nominated: str | None = None) -> Json | None:
+    """The pod's condition, as server-side apply wants it; None where the pod says so already, is bound, or ends.
+
+    ``nominated``: the node on which others went for it, "" = there is none any more; None = there was none.
+    """
     metadata = pod["metadata"]
     if pod.get("spec", {}).get("nodeName") or "deletionTimestamp" in metadata:
         return None
@@ -93,7 +98,8 @@ def condition(pod: Json, message: str, now_us: int) -> Json | None:
     )  # fmt: skip
     message = message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
     said = (known.get("status"), known.get("reason"), known.get("message"))
-    if said == ("False", "Unschedulable", message):
+    is_nominated = nominated in (None, pod.get("status", {}).get("nominatedNodeName") or "")
+    if said == ("False", "Unschedulable", message) and is_nominated:
         return None
     since = format_stamp(now_us // SECOND_US * SECOND_US)
     if known.get("status") == "False":
@@ -111,7 +117,8 @@ def condition(pod: Json, message: str, now_us: int) -> Json | None:
                     "type": "PodScheduled", "status": "False", "reason": "Unschedulable",
                     "message": message, "lastTransitionTime": since,
                 }
-            ]
+            ],
+            **({"nominatedNodeName": nominated} if nominated else {}),
         },
     }  # fmt: skip
 
@@ -166,7 +173,8 @@ class PodNotices:
         self._due = {
             uid: one
             for uid, one in waiting.items()
-            if uid not in self._told or self._told[uid].message != one[1]
+            if uid not in self._told
+            or (self._told[uid].message, self._told[uid].nominated) != (one[1], one[0].nominated)
         }
 
     def bound(self, subject: Subject, node: str) -> None:
@@ -181,15 +189,19 @@ class PodNotices:
         for uid, (subject, message) in list(self._due.items()):
             now_us = self._clock.now_us()
             told = self._told.get(uid)
-            if told is not None and now_us < told.after_us:
+            is_news = told is not None and told.nominated != subject.nominated
+            if told is not None and now_us < told.after_us and not is_news:
                 continue
             if not self._all.takes("", now_us):
                 return
-            again_us = await self._tried(self._waiting(subject, message))
+            nominated = subject.nominated if subject.nominated or is_news else None
+            again_us = await self._tried(self._waiting(subject, message, nominated))
             if again_us:
-                self._told[uid] = _Told(told.message if told is not None else "", now_us + again_us)
+                self._told[uid] = _Told(
+                    told.message if told is not None else "", now_us + again_us, subject.nominated
+                )
             else:
-                self._told[uid] = _Told(message, now_us + APART_US)
+                self._told[uid] = _Told(message, now_us + APART_US, subject.nominated)
                 self._due.pop(uid, None)
         while self._bound and self._all.takes("", self._clock.now_us()):
             subject, node = self._bound.popleft()
@@ -213,12 +225,12 @@ class PodNotices:
             self.trouble = str(error)
         return 0
 
-    async def _waiting(self, subject: Subject, message: str) -> str:
+    async def _waiting(self, subject: Subject, message: str, nominated: str | None) -> str:
         path = f"/api/v1/namespaces/{subject.namespace}/pods/{subject.name}"
         pod = await self._cluster.get(path)
         if pod["metadata"]["uid"] != subject.uid:
             return "gone"
-        body = condition(pod, message, self._clock.now_us())
+        body = condition(pod, message, self._clock.now_us(), nominated)
         if body is None:
             return "known"
         await self._cluster.apply(f"{path}/status", body)

@@ -19,9 +19,10 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.reclaim.disruption import Budget, split_by_budget
+from reactors.reclaim.disruption import split_by_budget
 from reactors.scheduling.columns import Bools, Columns, Ints
-from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused
+from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused, Sparing
+from reactors.scheduling.protection import budgets
 from reactors.scheduling.seeds import seed
 
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -40,7 +41,9 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
     least_percent: int = 10
     least: int = 100
 
-    def post_filter(self, cycle: Cycle, filters: Filters, sequence: int) -> Preemption:
+    def post_filter(
+        self, cycle: Cycle, filters: Filters, sequence: int, sparing: Sparing
+    ) -> Preemption:
         """The node and the victims; nobody where it would not help."""
         pod, columns = cycle.pod, cycle.columns
         if pod.constraints is not None and pod.constraints.never_preempts:
@@ -51,13 +54,19 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
         if rows.size and min(columns.priorities, default=pod.priority) >= pod.priority:
             reasons.add(NO_VICTIMS, rows.size)
             rows = rows[:0]
-        found = self._candidates(cycle, filters, rows, reasons, seed(pod.uid, sequence))
+        found = self._candidates(cycle, filters, sparing, rows, reasons, seed(pod.uid, sequence))
         if not found:
             return Preemption(message=f"preemption: {reasons.message(len(columns.nodes))}")
         return _best(found, seed(pod.uid, sequence))
 
     def _candidates(
-        self, cycle: Cycle, filters: Filters, rows: Ints, reasons: _Counts, start: int
+        self,
+        cycle: Cycle,
+        filters: Filters,
+        sparing: Sparing,
+        rows: Ints,
+        reasons: _Counts,
+        start: int,
     ) -> list[Preemption]:
         if not rows.size:
             return []
@@ -68,7 +77,8 @@ class DefaultPreemption(msgspec.Struct, frozen=True):
         for first in range(0, rows.size, at_once):
             if len(found) >= enough and any(not one.violating for one in found):
                 break
-            trial = _Trial(cycle, filters, np.sort(rows[first : first + at_once]), reasons)
+            some = np.sort(rows[first : first + at_once])
+            trial = _Trial(cycle, filters, sparing, some, reasons)
             try:
                 found += trial.run()
             finally:
@@ -94,17 +104,24 @@ class _Counts:
 class _Trial:
     """Takes pods off some nodes, and puts back those that may stay."""
 
-    def __init__(self, cycle: Cycle, filters: Filters, rows: Ints, reasons: _Counts) -> None:
+    def __init__(
+        self, cycle: Cycle, filters: Filters, sparing: Sparing, rows: Ints, reasons: _Counts
+    ) -> None:
         self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
+        self._sparing = sparing
         self._rows, self._reasons = rows, reasons
-        self._budgets = _budgets(cycle.columns)
+        self._budgets = budgets(cycle.columns)
         self._lifted: set[str] = set()
 
     def run(self) -> Iterator[Preemption]:
         """A candidate for each node where the pod would fit."""
         columns, pod = self._columns, self._pod
         lower = {
-            row: [one for one in columns.pods_on(row) if one.priority < pod.priority]
+            row: [
+                one
+                for one in columns.pods_on(row)
+                if one.priority < pod.priority and self._sparing.may_go(one)
+            ]
             for row in self._rows.tolist()
         }
         self._reasons.add(NO_VICTIMS, sum(not pods for pods in lower.values()))
@@ -127,12 +144,10 @@ class _Trial:
                     self._lift(orders[row][at])
         for row in rows:
             victims = [one for one in orders[row] if one.uid in self._lifted]
-            if victims:
-                yield Preemption(
-                    columns.names[row],
-                    tuple(sorted(victims, key=_importance)),
-                    sum(one.uid in protected[row] for one in victims),
-                )
+            violating = sum(one.uid in protected[row] for one in victims)
+            if victims and not (violating and self._sparing.is_protected):
+                ordered = tuple(sorted(victims, key=_importance))
+                yield Preemption(columns.names[row], ordered, violating)
 
     def end(self) -> None:
         """Everything is as it was."""
@@ -159,16 +174,6 @@ class _Trial:
             if is_first:
                 self._reasons.add(one.reason, int(one.nodes.sum()))
         return [row for row, fit in zip(rows, fits.tolist(), strict=True) if fit]
-
-
-def _budgets(columns: Columns) -> list[Budget]:
-    return [
-        Budget(
-            one.namespace, one.allowed, one.selector, frozenset(one.disrupted),
-            frozenset(one.unkept_labels), one.is_cut,
-        )
-        for one in columns.disruption_budgets()
-    ]  # fmt: skip
 
 
 def _all(columns: Columns) -> Ints:

@@ -42,7 +42,7 @@ class Cluster:
     async def apply(self, path, body):
         self._fail()
         pod = self.pods[path.split("/")[-2]]
-        pod["status"]["conditions"] = body["status"]["conditions"]
+        pod["status"] = dict(body["status"])
         self.written.append((path, body))
 
     async def create(self, path, body):
@@ -71,14 +71,14 @@ class World:
     def restart(self):
         self.notices = PodNotices(self.cluster, self.clock, instance="host-1")
 
-    async def wait(self, *names, message=FULL, after=0):
+    async def wait(self, *names, message=FULL, after=0, nominated=""):
         self.clock.after(after)
-        self.notices.waits({name: (subject(name), message) for name in names})
+        self.notices.waits({name: (subject(name, nominated), message) for name in names})
         await self.notices.work()
 
 
-def subject(name):
-    return Subject("ns", name, name, "bursar")
+def subject(name, nominated=""):
+    return Subject("ns", name, name, "bursar", nominated)
 
 
 async def test_who_waits_has_a_condition_and_an_event_as_kube_scheduler_writes_them():
@@ -225,3 +225,28 @@ async def test_bound_pods_that_come_too_fast_are_left_out_and_counted():
     await world.notices.work()
 
     assert (ALL.burst, 7) == (len(world.cluster.written), world.notices.counts["crowded"])
+
+
+async def test_the_nominated_node_is_written_at_once_when_others_went_and_taken_back():
+    world = World()
+    pod = world.cluster.add("p")
+    await world.wait("p")
+    told = [pod["status"].get("nominatedNodeName")]
+    for nominated in ("a", "a", ""):
+        await world.wait("p", nominated=nominated, after=1)
+        told.append(pod["status"].get("nominatedNodeName"))
+
+    assert told == [None, "a", "a", None]
+    assert len([path for path, _ in world.cluster.written if path.endswith("/status")]) == 3
+
+
+async def test_a_nominated_node_that_somebody_else_wrote_is_left_alone():
+    world = World()
+    pod = world.cluster.add("p")
+    await world.wait("p")
+    pod["status"]["nominatedNodeName"] = "invented"
+    world.restart()
+    await world.wait("p", after=100)
+
+    assert pod["status"]["nominatedNodeName"] == "invented"
+    assert len(world.cluster.messages()) == 1

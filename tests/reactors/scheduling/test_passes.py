@@ -15,7 +15,7 @@ from reactors.scheduling.profiles import Enabled, Profile
 from reactors.scheduling.state import Mark
 from reactors.scheduling.trial import attempts
 from tests.reactors.scheduling import oracle
-from tests.reactors.scheduling import term_oracle as plainly
+from tests.reactors.scheduling.scene import refusal
 from tests.reactors.scheduling.terms import constrained, constrained_world, placed
 from tests.reactors.scheduling.worlds import World, asked, random_world
 
@@ -80,19 +80,6 @@ def follow(world, scheduler, does, at):
     """Something happens at a second."""
     scheduler.at = at
     does()
-
-
-def refusal(pod, node, nodes, state):
-    """Why the oracle would not put a pod there."""
-    return (
-        oracle.fit_reasons(pod, node)
-        or not plainly.selected(pod, node)
-        or plainly.untolerated(pod, node, "NoSchedule", "NoExecute")
-        or plainly.ports_clash(pod, node)
-        or node.row.unschedulable
-        or plainly.affinity_reason(pod, node, nodes, state)
-        or plainly.spread_reason(pod, node, nodes)
-    )
 
 
 @pytest.mark.parametrize("seed", range(40))

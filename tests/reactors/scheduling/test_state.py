@@ -2,77 +2,18 @@
 
 from random import Random
 
-import msgspec
 import pytest
 
 from bus.clock import SECOND_US
 from bus.crashpoints import install
-from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed
-from reactors.engine.verify import rederive
 from reactors.scheduling.effects import Placements
 from reactors.scheduling.metrics import figures
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.scheduling.state import CONFIRMED_US
-from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
-from tests.scenario import Scenario
+from tests.reactors.scheduling.scene import OTHERS, Cluster, Killed, fresh, same
 from tests.scraping import scraped
-
-OURS = msgspec.Raw(b'{"schedulerName":"bursar"}')
-OTHERS = msgspec.Raw(b"{}")
-SMALL = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-
-
-class Cluster(Scenario):
-    """A cluster whose scheduler reads what is told."""
-
-    def __init__(self):
-        super().__init__(reactor, {})
-        self.version = 0
-
-    @property
-    def state(self):
-        return self.runner.replica.states["scheduling"]
-
-    def node(self, name, **fields):
-        self.version += 1
-        fields = {"allocatable": SMALL, "uid": f"uid-{name}"} | fields
-        return f.node_observed(name, self.version, self.at(), **fields)
-
-    def pod(self, uid, node=None, **fields):
-        self.version += 1
-        fields = {"constraints": OURS, "cpu": "1"} | fields
-        return f.pod_observed(uid, self.version, self.at(), node=node, **fields)
-
-    def gone(self, uid):
-        self.version += 1
-        return f.pod_vanished(uid, self.version, self.at())
-
-    def uid(self, node):
-        return self.runner.replica.cluster_state.named("Node", "", node)
-
-    def node_gone(self, name):
-        self.version += 1
-        return f.node_vanished(name, self.version, self.at(), uid=self.uid(name))
-
-    def settled(self, uid, result="refused", message="HTTP 422"):
-        one = self.state.scheduler.assumed[uid]
-        self.version += 1
-        fact = BindSettled(failed=(FailedBind(uid, one.passed, result, message),))
-        return f.said(fact, key="bursar", id=f"settled/{self.version}", at=self.at())
-
-    def passes(self):
-        return self.facts(SchedulingPassed)
-
-    def placed(self):
-        """(uid, node) of every pod that a pass gave a node."""
-        return [
-            (p.uid, one.nodes[p.node]) for one in self.passes() for p in one.pods if p.node >= 0
-        ]
-
-    def outstanding(self):
-        return {one.uid: one.node for one in self.state.outstanding}
 
 
 @pytest.fixture
@@ -250,10 +191,6 @@ async def test_two_processes_decide_one_pass(cluster):
     assert known(second.replica) == known(cluster.runner.replica)
 
 
-class Killed(Exception):
-    """The process ends here."""
-
-
 @pytest.mark.parametrize("label", ["decision.before_publish", "decision.after_publish"])
 async def test_a_process_that_is_killed_around_a_pass_decides_it_once(cluster, label):
     def kill(reached):
@@ -273,17 +210,6 @@ async def test_a_process_that_is_killed_around_a_pass_decides_it_once(cluster, l
 
     assert cluster.placed() == [("p", "a")]
     assert cluster.outstanding() == {"p": "a"}
-
-
-def same(cluster):
-    """How many passes come out the same when they are derived again; all must."""
-    found = rederive(lambda: iter(cluster.transport.events), [reactor], cluster.cluster)
-    assert found.mismatches == ()
-    return found.same
-
-
-def fresh(cluster):
-    return cluster.new_runner(reactor).replica
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -1,0 +1,77 @@
+"""Who is evicted now so that a nominated pod gets room: one decision for each victim, until it is settled. Pure.
+
+The interlocks and limits of the engine cut the rest off; the next tick decides anew, on what is left.
+
+Source: docs/scheduling.md; docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from bus.clock import SECOND_US
+from bus.events.decisions import Decision, Evict, Target
+from reactors.engine.contract import ProposedDecision, Trigger
+from reactors.scheduling.protection import is_covered
+
+if TYPE_CHECKING:
+    from reactors.scheduling.settings import SchedulingPolicy
+    from reactors.scheduling.state import SchedulingState
+
+#: The reason of an eviction that makes room on a node for a more important pod.
+PREEMPTED = "pod-preempted"
+#: A decision may be done so long after it was made.
+EXPIRES_US = 300 * SECOND_US
+
+
+def decide(
+    state: SchedulingState, trigger: Trigger, policy: SchedulingPolicy
+) -> Sequence[ProposedDecision]:
+    """What follows from the nominations, the oldest first; of each those alone that a disruption budget covers, until they end:
+    where one of them may not go, the others need not.
+    """
+    scheduler, drafts = state.scheduler, dict[str, ProposedDecision]()
+    if scheduler is None or policy.preemption == "off":
+        return ()
+    nominations = scheduler.nominations
+    for one in nominations:
+        asker = state.pod(one.uid)
+        if asker is None:
+            continue
+        staying = [pod for pod in nominations.victims(one) if not nominations.ends(pod)]
+        covered = [pod for pod in staying if is_covered(pod, scheduler.columns)]
+        for pod in covered or staying:
+            if pod.uid in nominations.evicting:
+                continue
+            drafts.setdefault(
+                pod.uid,
+                ProposedDecision(
+                    verb=Evict,
+                    key=pod.uid,
+                    target=Target("Pod", pod.namespace, pod.name, pod.uid, pod.node),
+                    reason=PREEMPTED,
+                    numbers={"priority": pod.priority, "for_priority": asker.priority},
+                    expires_us=trigger.at_us + EXPIRES_US,
+                    beneficiary=f"Pod {asker.namespace}/{asker.name}",
+                    is_shadow=one.is_shadow,
+                ),
+            )
+    return list(drafts.values())
+
+
+def overtaken(state: SchedulingState, decision: Decision, policy: SchedulingPolicy) -> str:
+    """Why a pod need not go any more by what is known since, a token; "" = it must."""
+    pod, scheduler = state.pod(decision.key), state.scheduler
+    if pod is None or pod.is_ended:
+        return "gone"
+    if scheduler is None or policy.preemption != "on":
+        return "not_wanted"
+    wanting = scheduler.nominations.wanting(decision.key)
+    is_wanted = any(not one.is_shadow and one.node == pod.node for one in wanting)
+    return "" if is_wanted else "not_wanted"
+
+
+def managed(state: SchedulingState) -> int:
+    """How many pods have a node."""
+    return int(state.scheduler.columns.pods.sum()) if state.scheduler is not None else 0
