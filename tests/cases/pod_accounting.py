@@ -1,8 +1,6 @@
 """Runs `pod_accounting` cases through the product: records → translate → bus → runner → ledger → accounts."""
 
-import asyncio
 import random
-from pathlib import Path
 
 import msgspec
 
@@ -17,7 +15,8 @@ from projections.accounts import accounts
 from projections.catalogue import MODEL
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
-from tests.projections.engine.archives import ledger
+from tests.projections.ledger import memory_store
+from tests.simulation.loop import simulate
 
 POLICY = LabelPolicy()
 
@@ -67,18 +66,17 @@ def shuffled(events, seed):
     return mixed
 
 
-def told(events, as_of, folder: Path, batch=1000):
+def told(events, as_of, batch=1000):
     """What the ledger says of the pods at ``as_of``, in the shape of a case's `expect`."""
-    store = ledger(f"sqlite:///{folder / 'ledger.db'}")
+    store = memory_store()
 
     async def play():
         transport = MemoryTransport()
         await transport.publish(events)
         await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
 
-    asyncio.run(play())
+    simulate(play())
     found = accounts(store.select, as_of_s=floor_seconds(parse_stamp(as_of)))
-    store.close()
     return {
         "pods": {account.uid: _pod(account) for account in found},
         "totals": {

@@ -86,12 +86,12 @@ def test_the_product_does_what_the_case_says(name, case):
 @pytest.mark.thorough
 @pytest.mark.parametrize("seed", range(tries(2, 3)), ids=lambda seed: f"shuffled-{seed or 'not'}")
 @pytest.mark.parametrize("case", params("pod_accounting"))
-def test_pods_are_accounted_as_the_case_says(case, seed, tmp_path):
+def test_pods_are_accounted_as_the_case_says(case, seed):
     events = pod_accounting.events_of(case["given"])
     if seed:
         events = pod_accounting.shuffled(events, seed)
 
-    told = pod_accounting.told(events, case["given"]["as_of"], tmp_path)
+    told = pod_accounting.told(events, case["given"]["as_of"])
 
     assert case["expect"] == told
 

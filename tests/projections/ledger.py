@@ -1,5 +1,6 @@
 """A small ledger for tests: events in, all tables out, with any batches, restarts and little memory."""
 
+from contextlib import closing
 from functools import partial
 
 import msgspec
@@ -11,6 +12,7 @@ from projections.engine.store import Store, engine
 from projections.pod_runs.derivation import PodRuns, derivation
 
 _open: list[Store] = []
+_EMPTY = "".join(f"DELETE FROM {table.name};\n" for table in METADATA.tables.values())
 
 
 def memory_store():
@@ -19,11 +21,9 @@ def memory_store():
         store = Store(engine("sqlite://"))
         METADATA.create_all(store.engine)
         _open.append(store)
-    store = _open[0]
-    with store.engine.begin() as connection:
-        for table in METADATA.tables.values():
-            connection.execute(table.delete())
-    return store
+    with closing(_open[0].engine.raw_connection()) as connection:
+        connection.driver_connection.executescript(_EMPTY)
+    return _open[0]
 
 
 def remembering(**memory):

@@ -18,7 +18,7 @@ async def history(monkeypatch):
     return await lived(monkeypatch)
 
 
-def test_the_same_facts_in_any_order_give_the_same_rows(history):
+async def test_the_same_facts_in_any_order_give_the_same_rows(history):
     shuffled = [*history, *history]
     random.Random(7).shuffle(shuffled)
 
@@ -28,7 +28,7 @@ def test_the_same_facts_in_any_order_give_the_same_rows(history):
     assert found(history) == found(shuffled, batch=3, restart_every=2)
 
 
-def test_who_waits_and_who_waited_how_long(history):
+async def test_who_waits_and_who_waited_how_long(history):
     found = {row["name"]: row for row in rows(folded(numbered(history)), waits)}
     start = found["first"]["created_us"]
 
