@@ -10,6 +10,7 @@ Source: NATS ADR-50 (atomic batches), ADR-17 and ADR-37 (ordered and pull consum
 get); every property of the server that is relied on was measured in docs/reliability.md.
 """
 
+import bus.jetstream.websockets  # noqa: F401  # Before whatever imports nats-py.
 from bus.jetstream.adapter import JetStream
 from bus.jetstream.connection import Credentials
 from bus.jetstream.guard import GuardLine, State, guard_lines, require_safe

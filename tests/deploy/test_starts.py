@@ -190,3 +190,14 @@ def test_the_light_reader_knows_every_part_and_field_of_the_settings():
 
     assert parts == {name: set(known) for name, known in FIELDS.items()}
     assert set(fields) == {"data", *FIELDS, *OTHERS}
+
+
+@pytest.mark.long
+def test_who_asks_the_bus_imports_no_client_for_websockets():
+    """It took a sixth of `bursar status`; who needs it still gets it."""
+    look = "import sys, bus.jetstream; print('aiohttp' in sys.modules); import aiohttp.client"
+    found = subprocess.run(
+        [sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=120
+    )
+
+    assert found.stdout == "False\n"
