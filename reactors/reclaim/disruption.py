@@ -14,6 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bus.events.constraints import LabelSelector, is_empty, is_valid, selects, without
+from projections.cluster.state import DisruptionBudget
 
 
 class Labelled(Protocol):
@@ -70,6 +71,17 @@ class Budget(msgspec.Struct, frozen=True):
     unknown: frozenset[str] = frozenset()
     #: Nothing of its selector is known: it covers all pods of its namespace.
     is_cut: bool = False
+
+
+def known(observed: Iterable[DisruptionBudget]) -> list[Budget]:
+    """The budgets that were observed."""
+    return [
+        Budget(
+            one.namespace, one.allowed, one.selector, frozenset(one.disrupted),
+            frozenset(one.unkept_labels), one.is_cut,
+        )
+        for one in observed
+    ]  # fmt: skip
 
 
 def split_by_budget(pods: Iterable[P], budgets: Sequence[Budget]) -> tuple[list[P], list[P]]:

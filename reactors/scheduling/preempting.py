@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bus.clock import SECOND_US
 from bus.events.decisions import Decision, Evict, Target
 from reactors.engine.contract import ProposedDecision, Trigger
-from reactors.scheduling.protection import is_covered
+from reactors.reclaim.disruption import covers, known
 
 if TYPE_CHECKING:
     from reactors.scheduling.settings import SchedulingPolicy
@@ -35,12 +35,13 @@ def decide(
     if scheduler is None or policy.preemption == "off":
         return ()
     nominations = scheduler.nominations
+    budgets = known(scheduler.columns.disruption_budgets()) if nominations.all else []
     for one in nominations:
         asker = state.pod(one.uid)
         if asker is None:
             continue
         staying = [pod for pod in nominations.victims(one) if not nominations.ends(pod)]
-        covered = [pod for pod in staying if is_covered(pod, scheduler.columns)]
+        covered = [pod for pod in staying if any(covers(budget, pod) for budget in budgets)]
         for pod in covered or staying:
             if pod.uid in nominations.evicting:
                 continue

@@ -19,10 +19,9 @@ import msgspec
 import numpy as np
 
 from projections.cluster import Pod
-from reactors.reclaim.disruption import split_by_budget
+from reactors.reclaim.disruption import known, split_by_budget
 from reactors.scheduling.columns import Bools, Columns, Ints
 from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused, Sparing
-from reactors.scheduling.protection import budgets
 from reactors.scheduling.seeds import seed
 
 NEVER = "not eligible due to preemptionPolicy=Never."
@@ -110,7 +109,7 @@ class _Trial:
         self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
         self._sparing = sparing
         self._rows, self._reasons = rows, reasons
-        self._budgets = budgets(cycle.columns)
+        self._budgets = known(cycle.columns.disruption_budgets())
         self._lifted: set[str] = set()
 
     def run(self) -> Iterator[Preemption]:
