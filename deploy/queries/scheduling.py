@@ -23,7 +23,7 @@ from reactors.scheduling.manifests import pod_of
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.queue import Queued
-from reactors.scheduling.state import SchedulingState
+from reactors.scheduling.state import Nominated, SchedulingState
 from reactors.scheduling.trial import attempts
 
 
@@ -127,6 +127,13 @@ def explained_pods(
         framework = Framework(default, Columns(state))
         for pod in waiting:
             yield pod, explained(framework, pod, sequence), None
+
+
+def nomination(replica: Replica, uid: str) -> Nominated | None:
+    """Which node a pod is nominated to, and who goes for it; None = to none."""
+    own = replica.states[SCHEDULING]
+    assert isinstance(own, SchedulingState)
+    return own.scheduler.nominations.all.get(uid) if own.scheduler is not None else None
 
 
 def tried(

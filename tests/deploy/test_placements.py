@@ -109,3 +109,31 @@ def test_people_see_the_best_nodes_and_who_refused_the_others(capsys, data):
 def test_a_pod_without_a_decision_is_said_to_have_none(capsys, data):
     assert bursar("schedule", "scores", "ns/stuck", "--cluster", "c", "--data", data) != 0
     assert "no decision of the scheduler about 'ns/stuck' is recorded" in capsys.readouterr().err
+
+
+async def _crowded():
+    at = Scenario(reactor, {})
+    await at.set_policy(SchedulingPolicy(preemption="on"))
+    await at.say(
+        f.node_observed(
+            "a", 1, at.at(), uid="uid-a", allocatable={"cpu": "4", "memory": "8Gi", "pods": "9"}
+        ),
+        f.pod_observed("low", 2, at.at(), node="a", cpu="4", priority=1),
+    )
+    high = {"node": None, "cpu": "3", "priority": 5, "constraints": TERMS}
+    await at.say(f.pod_observed("high", 3, at.at(), **high))
+    return at.transport.events
+
+
+def test_why_tells_of_a_preemption_on_both_sides(tmp_path, capsys):
+    data, found = make_ledger(tmp_path, asyncio.run(_crowded())), {}
+    for name in ("low", "high"):
+        assert bursar("why", f"ns/{name}", "--cluster", "c", "--data", data, "-o", "json") == 0
+        found[name] = json.loads(capsys.readouterr().out)
+    (evicted,) = found["low"]
+
+    assert (evicted["step"], evicted["reason"]) == ("evict", "pod-preempted")
+    assert evicted["numbers"] == "priority 1; for_priority 5; makes room for Pod ns/high"
+    assert [one["step"] for one in found["high"]] == ["evict", "unschedulable"]
+    assert found["high"][0]["about"] == "Pod ns/low"
+    assert found["high"][1]["numbers"].endswith("nominated to a, ns/low evicted for it")

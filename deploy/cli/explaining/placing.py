@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from bus.clock import format_stamp
-from deploy.queries.scheduling import explained_pods, known
+from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select
 from reactors.scheduling.contract import Preemption
 from reactors.scheduling.explaining import Explanation
 from reactors.scheduling.queue import Queued
+from reactors.scheduling.state import Nominated
 
 #: The schedulerName that pods of Bursar have.
 SCHEDULER = "bursar"
@@ -57,13 +58,23 @@ def steps(
     select: Select, cluster: str, uids: Collection[str], sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
     """One step for each of these pods that waits for Bursar to place it."""
-    for pod, found, queued in explained_pods(known(select, cluster), uids, SCHEDULER, sequence):
+    replica = known(select, cluster)
+    for pod, found, queued in explained_pods(replica, uids, SCHEDULER, sequence):
+        making = _makes_room(nomination(replica, pod.uid))
         yield {
             "sequence": None, "time": format_stamp(now_us),
             "step": "fits" if found.node else "unschedulable",
             "about": f"Pod {pod.namespace}/{pod.name}", "quota": "", "reason": found.message,
-            "numbers": "; ".join([_numbers(found), *_tries(queued)]), "based_on": sequence, "id": "",
+            "numbers": "; ".join([_numbers(found), *_tries(queued), *making]), "based_on": sequence, "id": "",
         }  # fmt: skip
+
+
+def _makes_room(found: Nominated | None) -> Iterator[str]:
+    """Who goes for a pod, by the newest pass about it."""
+    if found is not None:
+        names = _named([f"{one.namespace}/{one.name}" for one in found.victims])
+        go = "would be evicted" if found.is_shadow else "evicted"
+        yield f"nominated to {found.node}, {names} {go} for it"
 
 
 def _tries(queued: Queued | None) -> Iterator[str]:
@@ -84,6 +95,9 @@ def _numbers(found: Explanation) -> str:
 
 def _evicting(found: Preemption | None) -> Iterator[str]:
     if found is not None and found.node:
-        names = [f"{one.namespace}/{one.name}" for one in found.victims]
-        more = f" and {len(names) - VICTIMS} more" if len(names) > VICTIMS else ""
-        yield f"evict {', '.join(names[:VICTIMS])}{more} (node {found.node})"
+        yield f"evict {_named([f'{one.namespace}/{one.name}' for one in found.victims])} (node {found.node})"
+
+
+def _named(names: Sequence[str]) -> str:
+    more = f" and {len(names) - VICTIMS} more" if len(names) > VICTIMS else ""
+    return f"{', '.join(names[:VICTIMS])}{more}"

@@ -22,6 +22,7 @@ from deploy.runtime.blocked import blocked
 from projections.pod_runs.shape import pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.engine.reasons import explained
+from reactors.scheduling.preempting import PREEMPTED
 
 _TYPES = tuple(
     name
@@ -86,6 +87,11 @@ def _pods(select: Select, cluster: str, objects: Iterable[Found]) -> set[str]:
 def _is_meant(decision: Decision, name: str) -> bool:
     target = decision.target
     path = f"{target.namespace}/{target.name}"
+    if isinstance(decision, Evict) and decision.reason == PREEMPTED:
+        # Also of the pod that gets the room.
+        kind, _, asker = decision.beneficiary.partition(" ")
+        if name in (asker, f"{kind}/{asker}"):
+            return True
     return name in (decision.id, decision.key, target.uid, path, f"{target.kind}/{path}")
 
 
