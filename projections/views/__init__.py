@@ -20,7 +20,6 @@ from projections.views.decisions import DECISIONS
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
-from projections.views.scheduling import SCHEDULING
 from projections.views.shape import Column, View
 from projections.views.usage import USAGE
 from projections.views.waits import WAITS
@@ -35,7 +34,6 @@ VIEWS = (
     *BUDGETS,
     *ACTIVITY,
     *DECISIONS,
-    *SCHEDULING,
     *CULLING,
     *WAITS,
     *HISTORY,

@@ -1,4 +1,4 @@
-"""What reactors decided, and what became of it."""
+"""What reactors and the scheduler decided, and what became of it."""
 
 from __future__ import annotations
 
@@ -55,5 +55,79 @@ _EVICTIONS = View(
     "FROM decisions WHERE type = 'decision.evict'",
 )  # fmt: skip
 
+#: As many of the best nodes does a pass record.
+_TOP = 10
+
+
+def _score(node: str, dialect: str) -> str:
+    """The score that the pass recorded of a node; null where it is not among the best."""
+    if dialect == "sqlite":
+        return f"""json_extract(top, '$."' || {node} || '"')"""
+    return f"CAST(top AS json) ->> {node}"
+
+
+def _agreement(dialect: str) -> str:
+    return (
+        "CASE WHEN is_shadow = 0 OR bound_node IS NULL OR is_newest = 0 THEN NULL"
+        " WHEN node = '' THEN 'unplaced'"
+        " WHEN node = bound_node THEN 'same'"
+        f" WHEN {_score('bound_node', dialect)} = {_score('node', dialect)} THEN 'equal'"
+        f" WHEN {_score('bound_node', dialect)} IS NOT NULL THEN 'lower'"
+        f" WHEN feasible <= {_TOP} THEN 'refused' ELSE 'unrecorded' END"
+    )
+
+
+_OUTCOME = (
+    "CASE WHEN result IN ('refused', 'lost', 'gone') THEN result"
+    " WHEN is_newest = 0 THEN 'overtaken'"
+    " WHEN bound_node = node THEN 'bound' WHEN bound_node IS NOT NULL THEN 'elsewhere'"
+    " WHEN result IS NOT NULL THEN 'overtaken' WHEN ended_s IS NOT NULL THEN 'gone'"
+    " ELSE 'waiting' END"
+)
+
+_BIND_DECISIONS = View(
+    "v1_bind_decisions",
+    "One row for each node that the scheduler chose for a pod, in shadow also for each pod that no node took; what became of it.",
+    (
+        CLUSTER,
+        is_("uid", "The pod's uid."),
+        NAMESPACE,
+        is_("name", "The pod's name."),
+        is_("id", "The id of the pass, as `bursar.io/decision` on the pod has it; empty where no node took the pod.", "decision"),
+        is_("profile", "The scheduling profile."),
+        is_("is_shadow", "1 = decided and recorded, and never bound."),
+        micros_at("decided_at", "The time of the newest event that the decision knew.", "at_us"),
+        is_("decided_s", "The same in whole seconds.", "at_us / 1000000"),
+        is_("node", "The node that was chosen; empty where no node took the pod."),
+        is_("cards", "JSON list of the cards of the node; empty where the scheduler named none."),
+        is_("feasible", "How many nodes fitted."),
+        is_(
+            "outcome",
+            "`bound` to this node, by whomever; `elsewhere`: to another one; `waiting`; `gone` before it was bound; `refused` by"
+            " the API server; `lost`: not bound, and nobody knows why; `overtaken` by newer knowledge, or by a later decision.",
+            _OUTCOME,
+        ),
+        is_("message", "Why it was not bound: a token or the API server's words."),
+        is_("bound_node", "The node on which the pod is; null where it never was on one."),
+        is_(
+            "waited_s",
+            "Seconds from the pod's creation to its start on a node; null where it never was on one.",
+            "CASE WHEN bound_node IS NULL THEN NULL WHEN started_s < created_s THEN 0 ELSE started_s - created_s END",
+        ),
+        is_(
+            "agreement",
+            "Of the newest shadow of a pod that is on a node: `same` node; `equal`: another one with an equal score; `lower`: one"
+            " that fitted and scored less; `refused`: one that did not fit; `unrecorded`: one that is not among the ten best that"
+            " are recorded; `unplaced`: no node took the pod.",
+            _agreement("sqlite"), _agreement("postgresql"),
+        ),
+        SEQUENCE,
+    ),
+    "FROM (SELECT d.*, r.node AS bound_node, r.created_s, r.start_s AS started_s, r.end_s AS ended_s,"
+    " CASE WHEN EXISTS (SELECT 1 FROM bind_decisions l WHERE l.cluster = d.cluster AND l.uid = d.uid AND l.at_us > d.at_us)"
+    " THEN 0 ELSE 1 END AS is_newest"
+    " FROM bind_decisions d LEFT JOIN pod_runs r ON r.uid = d.uid AND r.cluster = d.cluster WHERE d.profile <> '') known",
+)  # fmt: skip
+
 #: In the order of the page.
-DECISIONS = (_DECISIONS, _EVICTIONS)
+DECISIONS = (_DECISIONS, _EVICTIONS, _BIND_DECISIONS)

@@ -12,6 +12,7 @@ import msgspec
 
 from projections.cluster import Pod
 from reactors.scheduling.packing.shapes import Kind, kind_of
+from reactors.scheduling.state import SavedArrivals
 
 #: A lesson is renewed after this many pods, and then when their number has grown by this.
 FIRST_AFTER = 50
@@ -21,11 +22,10 @@ MOST_KINDS = 4_096
 
 
 class Lesson(msgspec.Struct, frozen=True, eq=False):
-    """The kinds of pods at one time, and one pod of each selection of nodes."""
+    """The kinds of pods at one time."""
 
     number: int
     kinds: Mapping[Kind, int]
-    pods: Mapping[str, Pod]
 
 
 class Arrivals:
@@ -33,11 +33,26 @@ class Arrivals:
 
     def __init__(self) -> None:
         self._kinds: dict[Kind, int] = {}
-        self._selecting: dict[str, Pod] = {}
         self._count = 0
         self._learn_at = 1
         #: The newest lesson.
-        self.lesson = Lesson(0, {}, {})
+        self.lesson = Lesson(0, {})
+
+    def saved(self) -> SavedArrivals:
+        """What a snapshot holds."""
+        lesson, kinds = self.lesson, [*self._kinds.items()]
+        return SavedArrivals(
+            self._count, self._learn_at, kinds, lesson.number, [*lesson.kinds.items()]
+        )
+
+    @classmethod
+    def restored(cls, saved: SavedArrivals) -> Arrivals:
+        """What was saved."""
+        found = cls()
+        found._count, found._learn_at = saved.count, saved.learn_at
+        found._kinds = dict(saved.kinds)
+        found.lesson = Lesson(saved.lesson, dict(saved.learned))
+        return found
 
     def count(self, pod: Pod) -> None:
         """A pod arrived."""
@@ -45,14 +60,10 @@ class Arrivals:
         if kind not in self._kinds and len(self._kinds) >= MOST_KINDS:
             self._forget()
         self._kinds[kind] = self._kinds.get(kind, 0) + 1
-        for selection in kind[3]:
-            self._selecting.setdefault(selection, pod)
         self._count += 1
         if self._count >= self._learn_at:
             self._learn_at = max(self._count + FIRST_AFTER, int(self._count * GROWTH))
-            self.lesson = Lesson(self.lesson.number + 1, dict(self._kinds), dict(self._selecting))
+            self.lesson = Lesson(self.lesson.number + 1, dict(self._kinds))
 
     def _forget(self) -> None:
         self._kinds = {kind: count // 2 for kind, count in self._kinds.items() if count > 1}
-        named = {selection for kind in self._kinds for selection in kind[3]}
-        self._selecting = {key: pod for key, pod in self._selecting.items() if key in named}

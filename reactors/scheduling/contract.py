@@ -137,6 +137,15 @@ class Cards(Plugin, Protocol):
 
 
 @runtime_checkable
+class Learns(Plugin, Protocol):
+    """May go by the pods that arrived, which are counted from the beginning then."""
+
+    @property
+    def learns(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class PreFilter(Plugin, Protocol):
     """Looks at the pod before any node."""
 

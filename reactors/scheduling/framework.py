@@ -24,6 +24,7 @@ from reactors.scheduling.contract import (
     Cycle,
     Helped,
     Keys,
+    Learns,
     Normalize,
     PostFilter,
     Preemption,
@@ -96,6 +97,8 @@ class Framework(Filtering):
         if len(sorts) != 1:
             raise ProfileError(profile=profile.name, sorts=len(sorts))
         self.order = sorts[0].sort_key
+        #: Whether a plugin goes by the pods that arrived.
+        self.learns = any(isinstance(one, Learns) and one.learns for one in plugins)
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         # A score that counts nothing is not asked for.

@@ -24,6 +24,7 @@ from bus.events.policies import Mode
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim
+from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.columns import Columns, holds
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
@@ -32,7 +33,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
-from reactors.scheduling.state import Assumed, Dealt, Mark, Waiting
+from reactors.scheduling.state import Assumed, Dealt, Mark, SavedArrivals, Waiting
 from reactors.scheduling.volumes import ClaimKey, claims_of
 
 
@@ -59,6 +60,8 @@ class Scheduler:
         self.nominations = Nominations(cluster, self.columns)
         #: Whether passes look for such, and whether it is only recorded.
         self.preemption: Mode = preemption
+        if any(one.learns for one in self.frameworks.values()):
+            self.columns.learned()
         #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
         self.assumed: dict[str, Assumed] = {}
         self._cycles: dict[str, Cycle] = {}
@@ -173,6 +176,11 @@ class Scheduler:
             self.queues[name].restore(ones, numbers[name], self._cluster.pods)
         for found in assumed:
             self._keep(found)
+
+    def recall(self, saved: SavedArrivals | None) -> None:
+        """Go on with the pods that were counted, where somebody learns of them."""
+        if saved is not None:
+            self.columns.arrivals = Arrivals.restored(saved)
 
     def adopt(self, assumed: Iterable[Assumed]) -> None:
         """The policy changed: binds that may be under way still hold their room."""

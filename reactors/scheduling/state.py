@@ -125,6 +125,17 @@ class Waiting(msgspec.Struct):
     reason: str
 
 
+class SavedArrivals(msgspec.Struct):
+    """What a snapshot holds of :class:`reactors.scheduling.arrivals.Arrivals`: kinds of pods and how many there were of each."""
+
+    count: int
+    learn_at: int
+    kinds: list[tuple[tuple[int, int, int, tuple[str, ...]], int]]
+    #: The number of the newest lesson, and its kinds.
+    lesson: int
+    learned: list[tuple[tuple[int, int, int, tuple[str, ...]], int]]
+
+
 class Mark(msgspec.Struct, frozen=True):
     """Which pass it is that takes effect: its sequence and id, the event on which it was decided, and its time."""
 
@@ -153,6 +164,8 @@ class SavedScheduling(msgspec.Struct):
     nominated: list[Nominated]
     evicting: dict[str, Evicting]
     rested: dict[str, Rested]
+    #: None where no plugin learns.
+    arrivals: SavedArrivals | None
 
 
 class SchedulingState(Part):
@@ -274,6 +287,7 @@ class SchedulingState(Part):
             own.touched if own else {}, self.counts.saved(),
             list(own.nominations) if own else [],
             own.nominations.evicting if own else {}, own.nominations.rested if own else {},
+            own.columns.arrivals.saved() if own and own.columns.arrivals else None,
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
@@ -285,6 +299,7 @@ class SchedulingState(Part):
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)
+            own.recall(saved.arrivals)
 
     # questions
 

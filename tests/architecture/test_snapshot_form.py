@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "b812a1c3da7301e2",
-    "reactors": "c6b487fd7bd3dab2",
+    "versions": "2e4184eba1513560",
+    "reactors": "ebf9ab76b2cabedc",
     "admission": "ef6262ffe5a86957",
 }
 

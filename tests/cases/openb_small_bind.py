@@ -33,7 +33,7 @@ def placed(case, policy):
     for pod in pods_of(scene):
         one = place(framework, pod)
         found.append(one and [index[one.node], *one.cards])
-    given = Given(columns, Lesson(0, {}, {}), typical)
+    given = Given(columns, Lesson(0, {}), typical)
     return {
         "placements": found,
         "failed": found.count(None),

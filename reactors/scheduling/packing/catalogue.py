@@ -61,7 +61,7 @@ def fragmentation(given: Given) -> Fragmentation:
         typical = [((o.cpu_milli, o.milli, o.cards, o.models), o.part) for o in given.typical]
         return Fragmentation(columns, typical, np.array(rows, np.bool_))
     typical = typical_kinds(given.lesson.kinds)
-    reached = reachable(columns, given.lesson, [kind for kind, _ in typical])
+    reached = reachable(columns, [kind for kind, _ in typical])
     return Fragmentation(columns, typical, reached)
 
 

@@ -28,7 +28,7 @@ from reactors.scheduling.packing.fragmentation import (
     trial,
 )
 from reactors.scheduling.packing.patterns import STEP, UNITS, room_values
-from reactors.scheduling.packing.shapes import Kind, Shape, typical_kinds
+from reactors.scheduling.packing.shapes import Kind, Shape, selecting, typical_kinds
 from reactors.scheduling.selectors import required_nodes
 
 #: Parts of a thousandth of a card that scores are counted in.
@@ -48,12 +48,12 @@ class LearnedPolicy(msgspec.Struct, frozen=True):
     scarce: float = 2.0
 
 
-def reachable(columns: Columns, lesson: Lesson, kinds: list[Kind]) -> Bools:
+def reachable(columns: Columns, kinds: list[Kind]) -> Bools:
     """[kinds x nodes]: where the terms of each kind let it go."""
     found = np.ones((len(kinds), len(columns.nodes)), np.bool_)
     for at, (_, _, _, selections) in enumerate(kinds):
         for one in selections:
-            mask = required_nodes(lesson.pods[one].constraints, columns)
+            mask = required_nodes(selecting(one), columns)
             if mask is not None:
                 found[at] &= mask
     return found
@@ -67,7 +67,7 @@ class Learned:
     def __init__(self, columns: Columns, lesson: Lesson, policy: LearnedPolicy) -> None:
         self.columns, self.policy = columns, policy
         typical = typical_kinds(lesson.kinds)
-        reached = reachable(columns, lesson, [kind for kind, _ in typical])
+        reached = reachable(columns, [kind for kind, _ in typical])
         self._fragmentation = Fragmentation(columns, typical, reached)
         shares: dict[int, int] = {}
         demand: dict[str, int] = {}
@@ -84,7 +84,7 @@ class Learned:
         # What each room wastes, not what it is worth.
         self._room: Ints = np.arange(UNITS + 1) * STEP - room_values(shares)
         most = sorted(demand, key=lambda one: (-demand[one], one))[:MOST_SELECTIONS]
-        self._selected = reachable(columns, lesson, [(0, 0, 1, (one,)) for one in most])
+        self._selected = reachable(columns, [(0, 0, 1, (one,)) for one in most])
         #: Of all demand, the part of each selection.
         self._wanted: Floats = np.array([demand[one] / milli for one in most], np.float64)
 

@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bus.events.constraints import Affinity, NodeAffinity, NodeSelector, PodConstraints
 from projections.cluster import Pod
 from reactors.scheduling import cards
 from reactors.scheduling.cards import WHOLE
@@ -18,6 +19,7 @@ Kind: TypeAlias = tuple[int, int, int, tuple[str, ...]]
 COVERED = 0.95
 
 _encode = msgspec.json.Encoder(order="sorted").encode
+_decode = msgspec.json.Decoder(tuple[dict[str, str], NodeSelector | None]).decode
 
 
 class Shape(msgspec.Struct, frozen=True):
@@ -54,6 +56,12 @@ def selection_of(pod: Pod) -> str:
     if not found.node_selector and required is None:
         return ""
     return _encode((found.node_selector, required)).decode()
+
+
+def selecting(selection: str) -> PodConstraints:
+    """The terms that :func:`selection_of` wrote down."""
+    selector, required = _decode(selection)
+    return PodConstraints(node_selector=selector, affinity=Affinity(NodeAffinity(required)))
 
 
 def kind_of(pod: Pod) -> Kind:

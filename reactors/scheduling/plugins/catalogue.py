@@ -10,6 +10,7 @@ import msgspec
 from reactors.scheduling.contract import Plugin, QueueSort
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
+from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from reactors.scheduling.plugins.known_terms import KnownTerms
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
@@ -52,6 +53,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (ImageLocality, 1),
     (Yoda, 0),
     (YodaSort, 0),
+    (GpuCards, 0),
 )
 
 

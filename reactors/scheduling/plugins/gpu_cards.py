@@ -1,7 +1,7 @@
 """GpuCards: a node has cards with room for the pod, the policy says which node packs best, and which cards it is.
 
-A share of a card lies on one card; whole cards are idle ones, the first of the node. The profile names it, with the policy;
-kube-scheduler's default profile has no such plugin.
+A share of a card lies on one card; whole cards are idle ones, the first of the node. A profile names it, with the policy;
+the default profile does not.
 
 Source: docs/scheduling.md, "GPU packing".
 """
@@ -26,7 +26,7 @@ from reactors.scheduling.packing.shapes import Shape, shape_of
 from reactors.scheduling.seeds import seed
 
 REASON = "node(s) had no GPU cards with enough room"
-_NONE = Lesson(0, {}, {})
+_NONE = Lesson(0, {})
 
 
 class _Table(msgspec.Struct, frozen=True, eq=False):
@@ -103,11 +103,12 @@ class GpuCards(msgspec.Struct, frozen=True):
         return (self._table(cycle.columns).policy.card(shape, row, chance),)
 
     @property
-    def _learns(self) -> bool:
+    def learns(self) -> bool:
+        """Whether it goes by the pods that arrived."""
         return self.policy == "Learned" or (self.policy == "FGD" and not self.typical)
 
     def _table(self, columns: Columns) -> _Table:
-        lesson = columns.learned().lesson if self._learns else _NONE
+        lesson = columns.learned().lesson if self.learns else _NONE
         known: _Table | None = columns.tables.get(self.name)
         if (
             known is None

@@ -41,7 +41,7 @@ def test_the_change_is_what_the_paper_says(shape):
         pod = gpu_pod(world, f"{name}{card}", (3_000, 1, hundredths, ()))
         columns.place(pod, name, (card,))
     tried = trial(columns, shape, np.arange(2))
-    found = fragmentation(Given(columns, Lesson(0, {}, {}), TYPICAL)).change(shape, tried)
+    found = fragmentation(Given(columns, Lesson(0, {}), TYPICAL)).change(shape, tried)
 
     wanted = []
     for row, card in zip(tried.at, tried.card, strict=True):
