@@ -19,6 +19,7 @@ from tests.cases import (
     openb_ledger,
     openb_small_bind,
     pod_accounting,
+    scheduler_diagnosis,
     yoda_score,
 )
 from tests.cases.files import FILES, FOLDER, HERE
@@ -32,6 +33,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
     "culling": culling.check,
     "openb_small_bind": openb_small_bind.check,
+    "scheduler_diagnosis": scheduler_diagnosis.check,
     "yoda_score": yoda_score.check,
 }
 CHECKS |= elastic.CHECKS
