@@ -16,7 +16,7 @@ import numpy as np
 
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
-from bus.sources import namespaces, nodes, pods
+from bus.sources import claims, csi_nodes, namespaces, nodes, pods, volumes
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Cycle, Score
 from reactors.scheduling.explaining import explained
@@ -25,17 +25,25 @@ from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalance
 from reactors.scheduling.plugins.catalogue import PLUGINS
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit, Point, ScoredResource
 from reactors.scheduling.profiles import Enabled, Profile
+from tests.acceptance import parity_volumes as storage
 from tests.acceptance import parity_worlds as worlds
 from tests.reactors.scheduling.worlds import World
 
 #: Plugins that kube-scheduler has by the same name.
 SHARED = (
     "SchedulingGates", "PrioritySort", "NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", "NodePorts",
-    "NodeResourcesFit", "PodTopologySpread", "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality",
+    "NodeResourcesFit", "VolumeRestrictions", "NodeVolumeLimits", "VolumeBinding", "VolumeZone", "PodTopologySpread",
+    "InterPodAffinity", "NodeResourcesBalancedAllocation", "ImageLocality",
 )  # fmt: skip
 LABELS = msgspec.structs.replace(
     LabelPolicy(), label_keys=LabelPolicy().label_keys | {"app", "rev", "team"}
 )
+#: What makes facts of storage, by plural.
+SOURCES = {
+    "csinodes": csi_nodes,
+    "persistentvolumeclaims": claims,
+    "persistentvolumes": volumes,
+}
 WAITING = 3
 #: How often a pod is asked for again: its scheduler may not have seen all of the world yet.
 AGAIN = 3
@@ -147,13 +155,16 @@ class Site:
             see(world, namespaces, one)
         for one in made:
             see(world, nodes, one)
+        for path, one in storage.made(random, seed, names):
+            source = SOURCES[path.rpartition("/")[2]]
+            see(world, source, self.send("POST", path, one))
         for number in range(random.randint(0, 10)):
-            one = worlds.pod(random, f"held-{seed}-{number}", names)
+            one = self._pod(random, f"held-{seed}-{number}", names)
             one["spec"]["nodeName"] = random.choice(names)
             see(world, pods, self._held(random, one))
         found = []
         for number in range(WAITING):
-            one = worlds.pod(random, f"waits-{seed}-{number}", names)
+            one = self._pod(random, f"waits-{seed}-{number}", names)
             one["spec"]["schedulerName"] = random.choice(list(PROFILES))
             found += self._placed(seed, world, one)
         self.clear()
@@ -162,6 +173,9 @@ class Site:
     def clear(self):
         for one in sorted(set(worlds.SPACES)):
             self.send("DELETE", f"/api/v1/namespaces/{one}/pods?gracePeriodSeconds=0")
+            self.send("DELETE", f"/api/v1/namespaces/{one}/persistentvolumeclaims")
+        self.send("DELETE", "/api/v1/persistentvolumes")
+        self.send("DELETE", f"{storage.STORAGE}/csinodes")
         self.send("DELETE", "/api/v1/nodes")
 
     def events(self):
@@ -173,6 +187,11 @@ class Site:
             if one["reason"] == "FailedScheduling" and not one.get("series")
         }
         return [(told[uid], self._refusals[uid]) for uid in told.keys() & self._refusals.keys()]
+
+    def _pod(self, random, name, names):
+        pod = worlds.pod(random, name, names)
+        pod["spec"].setdefault("volumes", []).extend(storage.claims(random))
+        return pod
 
     def _nodes(self, seed, random):
         names = [f"n{number}-{seed}" for number in range(random.randint(1, 5))]

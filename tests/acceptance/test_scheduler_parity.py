@@ -28,7 +28,9 @@ def site(tmp_path_factory):
         tmp_path_factory.mktemp("plane"),
         controllers=False,
         simulator=False,
-        apiserver_flags=["--disable-admission-plugins=ServiceAccount,TaintNodesByCondition"],
+        apiserver_flags=[
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition,StorageObjectInUseProtection"
+        ],
         scheduler_config=configuration(),
     )
     with plane, closing(Site(plane)) as site:
