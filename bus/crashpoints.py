@@ -43,6 +43,8 @@ LABELS = (
     "release.after_patch",
     "evict.before_evict",
     "evict.after_evict",
+    "bind.before_claim",
+    "bind.after_claim",
     "bind.before_post",
     "bind.after_post",
     "bind.before_settle",

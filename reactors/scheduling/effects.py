@@ -18,6 +18,7 @@ from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
 from reactors.scheduling.effectors.bind import Outcomes, Placement
 from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.effectors.claims import UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.queue import Place
 from reactors.scheduling.state import CONFIRMED_US, SchedulingState
@@ -89,6 +90,22 @@ class Placements:
         if current is None or current.mode != "on":
             return "mode_changed"
         return self._state.overtaken(found)
+
+    def claims(self, placement: Placement) -> list[UnboundClaim]:
+        """The claims of a pod that have to be bound before it is."""
+        scheduler = self._state.scheduler
+        pod = self._replica.cluster_state.pods.get(placement.uid)
+        if scheduler is None or pod is None:
+            return []
+        # What computes is there where something is placed.
+        from reactors.scheduling.claims import unbound
+
+        return [
+            UnboundClaim(
+                one.namespace, one.name, one.uid, one.version, one.selected_node, one.is_bound
+            )
+            for one in unbound(scheduler.columns.volumes, pod)
+        ]
 
     def waiting(self) -> dict[str, tuple[Subject, str]]:
         """Every pod that was tried, or never will be as it is, and why it has no node; by uid.

@@ -8,7 +8,7 @@ Source: Kubernetes, "Scheduling Framework" and "Pod Priority and Preemption"; do
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 import numpy as np
 
@@ -35,10 +35,10 @@ class Filtering:
         reasons = [one.reason for one in found if one.nodes[0]]
         return (reasons[0] or "the pod's own terms leave it out") if reasons else ""
 
-    def keeps_away(self, cycle: Cycle, row: int) -> bool:
-        """Whether a node takes no new pod of this kind, whatever room it has: it is cordoned or tainted."""
+    def keeps_away(self, cycle: Cycle, row: int, by: Collection[str] = KEEPING_AWAY) -> bool:
+        """Whether a node takes no new pod of this kind, whatever room it has: by default, as it is cordoned or tainted."""
         rows = np.array([row], np.intp)
-        closing = [one for one in self.filters if one.name in KEEPING_AWAY]
+        closing = [one for one in self.filters if one.name in by]
         return any(found.nodes[0] for one in closing for found in one.filter(cycle, rows))
 
     def pre_filter(self, cycle: Cycle) -> tuple[set[str], Bools | None, str]:

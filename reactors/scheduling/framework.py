@@ -224,7 +224,7 @@ class Framework(Filtering):
     def _key(self, cycle: Cycle) -> Hashable:
         pod = cycle.pod
         demand = tuple(sorted(pod.demand.items()))
-        terms = _encode(pod.constraints) if pod.constraints is not None else b""
+        terms = _terms(pod)
         return (demand, terms, pod.node, pod.unrequested, *(one.key(cycle) for one in self._keys))
 
     def _scores(self, cycle: Cycle, rows: Ints, kept: _Kept) -> dict[str, Ints]:
@@ -259,6 +259,16 @@ class Framework(Filtering):
             if found.node:
                 break
         return found
+
+
+def _terms(pod: Pod) -> bytes:
+    """What local plugins read of a pod's constraints: no claims, of which hardly two pods have the same."""
+    found = pod.constraints
+    if found is None:
+        return b""
+    if found.claims:
+        found = msgspec.structs.replace(found, claims=(), ephemeral_claims=())
+    return _encode(found)
 
 
 def _nothing(reason: str = "", refused: dict[str, dict[str, int]] | None = None) -> Choice:

@@ -25,6 +25,7 @@ from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim
 from reactors.scheduling.arrivals import Arrivals
+from reactors.scheduling.claims import settled
 from reactors.scheduling.columns import Columns, holds
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
@@ -206,7 +207,7 @@ class Scheduler:
         """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
         return (one for one in self.assumed.values() if not one.is_shadow)
 
-    def overtaken(self, found: Assumed) -> str:
+    def overtaken(self, found: Assumed, at_us: int) -> str:
         """Why a pod must not be bound as it was decided, by what is known now, a token; "" = it may."""
         if found.uid not in self.assumed or self.assumed[found.uid].passed != found.passed:
             return "settled"
@@ -214,7 +215,7 @@ class Scheduler:
         if row is None:
             return "node_gone"
         cycle = Cycle(self._cluster.pods[found.uid], self.columns)
-        return "node_cordoned" if self.frameworks[found.profile].keeps_away(cycle, row) else ""
+        return settled(self.frameworks[found.profile], cycle, row, at_us - found.at_us)
 
     def _assume(
         self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark

@@ -4,7 +4,8 @@ The contract for whoever binds:
 
 - :attr:`SchedulingState.outstanding` are the pods to bind, the oldest pass first. Each has the uid, the node, the cards and the
   ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
-- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more.
+- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more, and
+  :func:`reactors.scheduling.claims.unbound` which claims have to be bound first.
 - A bind that succeeded is said by nobody: the pod is observed on its node, and is outstanding no more. One that failed is said by
   :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
 - A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server
@@ -314,4 +315,6 @@ class SchedulingState(Part):
 
     def overtaken(self, found: Assumed) -> str:
         """Why a pod must not be bound as it was decided, a token; "" = it may."""
-        return self.scheduler.overtaken(found) if self.scheduler is not None else "settled"
+        if self.scheduler is None:
+            return "settled"
+        return self.scheduler.overtaken(found, self.at_us)

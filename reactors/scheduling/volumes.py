@@ -56,6 +56,10 @@ class Volumes:
         #: The rows whose attachments depend on a volume, by its name: several claims may name one. And by row the names.
         self._asked: dict[str, set[int]] = {}
         self._asking: dict[int, frozenset[str]] = {}
+        #: By storage class: uids of the volumes that no claim has.
+        self._free: dict[str, set[str]] = {}
+        for volume in cluster.volumes.values():
+            self._offer(volume)
         #: Rows whose attachments are to be counted again.
         self._stale: set[int] = set()
 
@@ -78,8 +82,15 @@ class Volumes:
                 self._stale.update(self._users.get((one.namespace, one.name), ()))
             elif isinstance(one, Volume):
                 self._stale.update(self._asked.get(one.name, ()))
+                self._free.get(one.storage_class, set()).discard(one.uid)
             elif one is not None:
                 self._forget()
+        if isinstance(change.after, Volume):
+            self._offer(change.after)
+
+    def _offer(self, volume: Volume) -> None:
+        if not volume.claim[2] and not volume.is_terminating:
+            self._free.setdefault(volume.storage_class, set()).add(volume.uid)
 
     def count(self, pod: Pod, row: int, sign: int) -> None:
         """A pod came to a row (1), or left it (-1)."""
@@ -111,6 +122,36 @@ class Volumes:
     def is_used(self, namespace: str, name: str) -> bool:
         """Whether a pod on a node uses this claim."""
         return (namespace, name) in self._users
+
+    def waits(self, claim: Claim) -> bool:
+        """Whether a claim without a volume gets one when the node of a pod is chosen."""
+        made_by = self.storage_class(claim.storage_class) if claim.storage_class else None
+        is_free = not claim.is_bound and not claim.volume
+        return is_free and made_by is not None and made_by.waits_for_consumer
+
+    def candidate(self, claim: Claim) -> Volume | None:
+        """A volume that a claim without one may be bound to, on some node; of several the first by uid."""
+        for uid in sorted(self._free.get(claim.storage_class, ())):
+            volume = self._cluster.volumes[uid]
+            if volume.claim[1]:
+                if volume.claim[:2] == (claim.namespace, claim.name):
+                    return volume
+            elif (
+                volume.phase == "Available"
+                and volume.capacity_bytes >= claim.requested_bytes
+                and volume.is_block == claim.is_block
+                and set(claim.access_modes) <= set(volume.access_modes)
+            ):
+                return volume
+        return None
+
+    def chosen(self, claim: Claim) -> set[int] | None:
+        """The rows where the volume of a claim without one will be, since a pod was given a node; None = not chosen yet."""
+        if claim.selected_node:
+            row = self._rows.get(claim.selected_node)
+            return set() if row is None else {row}
+        users = self._users.get((claim.namespace, claim.name))
+        return set(users) if users else None
 
     def attachment(self, claim: Claim) -> Attachment | None:
         """What has to be attached to a node for a claim; None for nothing."""

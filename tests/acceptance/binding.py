@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+from concurrent.futures import ThreadPoolExecutor
 from contextvars import ContextVar
 
 from bus import crashpoints
@@ -15,13 +16,17 @@ from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import NAMESPACES, NODES, PODS, PRIORITIES
 from deploy.runtime.reactors import acting
 from reactors.scheduling import NAME
+from reactors.scheduling.effectors.binder import LATE_SECONDS, REFUSED_SECONDS
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
+from tests.cluster.api import MERGE
 
 SOURCES = (NAMESPACES, PRIORITIES, NODES, PODS)
 QUICK = ReflectorSettings(apart_seconds=0.0, wait_seconds=0.1, longest_wait_seconds=1.0)
 PODS_PATH = "/api/v1/namespaces/default/pods"
 NODES_PATH = "/api/v1/nodes"
+#: A node that is cordoned while a request is on its way gives its pod free after so long: both are promised by the binder.
+LONGEST = LATE_SECONDS + REFUSED_SECONDS + 15
 
 
 LABELS = (
@@ -99,12 +104,12 @@ def schedulable(plane, count, **options):
 
 
 @contextlib.asynccontextmanager
-async def watched(plane, transport, door=lambda cluster: cluster):
+async def watched(plane, transport, door=lambda cluster: cluster, sources=SOURCES):
     """The cluster's adapter, while its sources say to ``transport`` what there is."""
     cluster, clock = door(await connect(Access(str(plane.kubeconfig)))), SystemClock()
     reflectors = [
         Reflector(source, cluster, transport, clock, name="c1", settings=QUICK)
-        for source in SOURCES
+        for source in sources
     ]
     tasks = [asyncio.create_task(one.run()) for one in reflectors]
     try:
@@ -149,6 +154,50 @@ async def killed_again_and_again(acting):
         crashpoints.install(None)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+class Scene:
+    """What is asked of the API server beside Bursar; requests run in threads."""
+
+    def __init__(self, plane):
+        self._api, self._threads = plane.api, ThreadPoolExecutor(8)
+
+    async def request(self, *args, **options):
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(
+            self._threads, lambda: self._api.request(*args, **options)
+        )
+
+    async def create(self, bodies):
+        await asyncio.gather(*(self.request("POST", PODS_PATH, one) for one in bodies))
+
+    async def replace(self, name):
+        """Its user deletes a pod, and makes another of its name."""
+        await self.request("DELETE", f"{PODS_PATH}/{name}?gracePeriodSeconds=0")
+        await self.request("POST", PODS_PATH, pod(name, "1", 1))
+
+    async def cordon(self, name):
+        patch = {"spec": {"unschedulable": True}}
+        await self.request("PATCH", f"{NODES_PATH}/{name}", patch, content_type=MERGE)
+
+    async def pods(self):
+        return (await self.request("GET", PODS_PATH))["items"]
+
+    async def nodes(self):
+        return (await self.request("GET", NODES_PATH))["items"]
+
+    async def all_bound(self):
+        await self._none(lambda pod: not pod["spec"].get("nodeName"))
+
+    async def all_told(self):
+        """Until each is bound, or was told that there is no room."""
+        await self._none(lambda pod: not pod["status"].get("conditions"))
+
+    async def _none(self, is_left, seconds=LONGEST):
+        end = asyncio.get_running_loop().time() + seconds
+        while left := [p for p in await self.pods() if is_left(p)]:
+            assert asyncio.get_running_loop().time() < end, [p["metadata"]["name"] for p in left]
+            await asyncio.sleep(0.2)
 
 
 def overcommitted(nodes, found):

@@ -1,24 +1,19 @@
 """Binding on a real API server: every pod gets a node, once, and no node gets more than it has, whatever goes wrong."""
 
 import asyncio
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from bus.events.decisions import BindSettled, SchedulingPassed
 from bus.memory import MemoryTransport
-from reactors.scheduling.effectors.binder import LATE_SECONDS, REFUSED_SECONDS
 from tests.acceptance import binding
-from tests.acceptance.binding import NODES_PATH, PODS_PATH, Meddled
+from tests.acceptance.binding import PODS_PATH, Meddled, Scene
 from tests.cluster import build
-from tests.cluster.api import MERGE
 from tests.cluster.plane import ControlPlane
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.timeout(290)]
 
 NODES, EACH = 50, 100
-#: A node that is cordoned while a request is on its way gives its pod free after so long: both are promised by the binder.
-LONGEST = LATE_SECONDS + REFUSED_SECONDS + 15
 #: Pods of two cores for which there is no room for all.
 TOO_MANY = 90
 
@@ -31,50 +26,6 @@ def plane(tmp_path):
     none = {"controllers": False, "scheduler": False, "simulator": False}
     with ControlPlane(tmp_path / "plane", **none) as running:
         yield running
-
-
-class Scene:
-    """What is asked of the API server beside Bursar; requests run in threads."""
-
-    def __init__(self, plane):
-        self._api, self._threads = plane.api, ThreadPoolExecutor(8)
-
-    async def request(self, *args, **options):
-        loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(
-            self._threads, lambda: self._api.request(*args, **options)
-        )
-
-    async def create(self, bodies):
-        await asyncio.gather(*(self.request("POST", PODS_PATH, one) for one in bodies))
-
-    async def replace(self, name):
-        """Its user deletes a pod, and makes another of its name."""
-        await self.request("DELETE", f"{PODS_PATH}/{name}?gracePeriodSeconds=0")
-        await self.request("POST", PODS_PATH, binding.pod(name, "1", 1))
-
-    async def cordon(self, name):
-        patch = {"spec": {"unschedulable": True}}
-        await self.request("PATCH", f"{NODES_PATH}/{name}", patch, content_type=MERGE)
-
-    async def pods(self):
-        return (await self.request("GET", PODS_PATH))["items"]
-
-    async def nodes(self):
-        return (await self.request("GET", NODES_PATH))["items"]
-
-    async def all_bound(self):
-        await self._none(lambda pod: not pod["spec"].get("nodeName"))
-
-    async def all_told(self):
-        """Until each is bound, or was told that there is no room."""
-        await self._none(lambda pod: not pod["status"].get("conditions"))
-
-    async def _none(self, is_left, seconds=LONGEST):
-        end = asyncio.get_running_loop().time() + seconds
-        while left := [p for p in await self.pods() if is_left(p)]:
-            assert asyncio.get_running_loop().time() < end, [p["metadata"]["name"] for p in left]
-            await asyncio.sleep(0.2)
 
 
 async def test_all_are_bound_and_no_node_holds_more_than_it_has(plane):

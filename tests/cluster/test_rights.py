@@ -37,6 +37,7 @@ from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
 from reactors.scheduling.effectors.bind import Placement, bind
+from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject
 from reactors.webhook.registration import (
     MUTATING_PATH,
@@ -140,7 +141,7 @@ async def tell(plane, cluster):
     return [one.result for one in written], world.recorder.counts
 
 
-SCHEDULED = (["bound", "bound"], {"written": 2})
+SCHEDULED = (["bound", "bound", "selected"], {"written": 2})
 QUOTA = {
     "apiVersion": "bursar.io/v1alpha1",
     "kind": "BizGroupResourceQuota",
@@ -175,6 +176,9 @@ async def schedule(plane, cluster):
     names = [(one["metadata"]["name"], one["metadata"]["uid"]) for one in pods]
     placed = Placement("default", *names[0], "node-1", "d" * 32, ("0",))
     outcomes = [(await bind(cluster, placed)).outcome for _ in range(2)]
+    claim = claimed(plane)
+    selected = await ClaimSelector(cluster).select(placed, [claim], 0.0)
+    outcomes.append(selected.why or "selected")
     notices = PodNotices(cluster, SystemClock(), instance="host-1")
     notices.bound(Subject("default", *names[0], "bursar"), "node-1")
     waits = (
@@ -184,6 +188,15 @@ async def schedule(plane, cluster):
     notices.waits({names[1][1]: waits})
     await notices.work()
     return outcomes, notices.counts
+
+
+def claimed(plane):
+    """A claim whose volume is to be made for a pod."""
+    path = "/api/v1/namespaces/default/persistentvolumeclaims"
+    resources = {"requests": {"storage": "1Gi"}}
+    spec = {"accessModes": ["ReadWriteOnce"], "resources": resources, "storageClassName": "none"}
+    metadata = plane.api.request("POST", path, {"metadata": {"name": "home"}, "spec": spec})["metadata"]  # fmt: skip
+    return UnboundClaim("default", "home", metadata["uid"], metadata["resourceVersion"], "")
 
 
 def waits_for_a_node(name):

@@ -77,6 +77,7 @@ def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
 def test_scheduling_may_look_bind_and_tell_and_nothing_else():
     events = ("events.events.k8s.io", "create")
     wanted = {("pods", "get"), ("pods/binding", "create"), ("pods/status", "patch"), events}
+    wanted.add(("persistentvolumeclaims", "patch"))
 
     assert granted("bursar-scheduler") == wanted
 

@@ -21,6 +21,7 @@ from typing import Protocol
 from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
 from reactors.scheduling.effectors.bind import Bindings, Outcomes, Placement, bind, seen
+from reactors.scheduling.effectors.claims import Claims, ClaimSelector, UnboundClaim
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16
@@ -39,6 +40,10 @@ REFUSED_SECONDS = 20.0
 MOST_SAID = 200
 
 _log = logging.getLogger(__name__)
+
+
+class BindingsAndClaims(Bindings, Claims, Protocol):
+    """What the binder needs of a cluster."""
 
 
 class Outstanding(Protocol):
@@ -61,6 +66,10 @@ class Outstanding(Protocol):
         """Why it must not be done any more, a token; "" = it may."""
         ...
 
+    def claims(self, placement: Placement) -> Sequence[UnboundClaim]:
+        """The claims of the pod that have to be bound before it is, as they were seen last."""
+        ...
+
 
 #: Says why placements were not bound. Raises RetryableError where it cannot be said now.
 Settle = Callable[[Sequence[tuple[Placement, Outcomes]]], Awaitable[None]]
@@ -71,7 +80,7 @@ class Binder:
 
     def __init__(
         self,
-        cluster: Bindings,
+        cluster: BindingsAndClaims,
         outstanding: Outstanding,
         settle: Settle,
         told: Callable[[Placement], None],
@@ -95,6 +104,7 @@ class Binder:
         self._uncertain_at: dict[str, float] = {}
         #: Placements that were refused once, with the words: the pod decides when it is read.
         self._against: dict[str, tuple[Placement, str]] = {}
+        self._claims = ClaimSelector(cluster)
         self._refused: list[tuple[Placement, Outcomes]] = []
         self._position = -1
         self._next_at = 0.0
@@ -122,6 +132,7 @@ class Binder:
             self._again_at.pop(uid, None)
             self._uncertain_at.pop(uid, None)
             self._against.pop(uid, None)
+            self._claims.forget(uid)
         due = [uid for uid, at in self._again_at.items() if at <= now]
         for uid in (*(uid for uid in wanted if uid not in known), *due):
             placement = self._outstanding.placement(uid)
@@ -144,6 +155,10 @@ class Binder:
             if why:
                 await self._end(placement, why)
                 continue
+            claims = self._outstanding.claims(placement)
+            if claims:
+                await self._select(placement, claims)
+                continue
             found = await bind(self._cluster, placement)
             if found.outcome == "refused":
                 self.counts["refused"] += 1
@@ -151,6 +166,15 @@ class Binder:
                 self._again(placement, loop.time() + REFUSED_SECONDS)
             else:
                 self._take(placement, found, loop.time())
+
+    async def _select(self, placement: Placement, claims: Sequence[UnboundClaim]) -> None:
+        """Have volumes made on the pod's node, which takes a while; it is bound when they are."""
+        now = asyncio.get_running_loop().time()
+        found = await self._claims.select(placement, claims, now)
+        if found.why:
+            await self._end(placement, found.why)
+        else:
+            self._again(placement, now + found.delay_seconds)
 
     def _said_against(self, placement: Placement) -> str:
         refused, message = self._against.get(placement.uid, (None, ""))

@@ -1,7 +1,9 @@
 """VolumeBinding: a pod goes where its volumes can be reached.
 
-A volume that is made or bound when the first pod needs it is left to kube-scheduler: such a pod waits, and its reason says
-so. Whose claim is bound goes to the nodes that the volume's node affinity means.
+Whose claim is bound goes to the nodes that the volume's node affinity means. A volume that is made for its first pod
+(``WaitForFirstConsumer``) is made where the storage class allows it, on the node that is chosen: whoever binds the pod names
+the node on the claim first, and waits until the claim is bound. A claim that might get a volume which exists already is left
+to kube-scheduler, since that writes such volumes: the pod waits, and its reason says so.
 
 Source: Kubernetes, "Persistent Volumes", "Volume Binding Mode".
 """
@@ -14,20 +16,25 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from bus.events.constraints import NodeSelectorTerm, Requirement
+from bus.events.volumes import TopologyTerm
 from projections.cluster.volumes import Claim
-from reactors.scheduling.columns import Bools, Rows
+from reactors.scheduling.columns import Bools, Columns, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.volume_restrictions import NOT_FOUND
-from reactors.scheduling.selectors import any_term
+from reactors.scheduling.selectors import any_term, nodes_of
 
 CONFLICT = "node(s) didn't match PersistentVolume's node affinity"
 MISSING = "node(s) unavailable due to one or more pvc(s) bound to non-existent pv(s)"
+NOWHERE = "node(s) didn't find available persistent volumes to bind"
+#: The provisioner of classes whose volumes nobody makes.
+NOBODY = "kubernetes.io/no-provisioner"
 UNBOUND = "pod has unbound immediate PersistentVolumeClaims"
 
 
 class VolumeBinding(msgspec.Struct, frozen=True):
-    """Claims that are bound, by the node affinity of their volumes."""
+    """Claims that are bound, by the node affinity of their volumes; others by where a volume can be made."""
 
     name: ClassVar[str] = "VolumeBinding"
     is_local: ClassVar[bool] = False
@@ -45,20 +52,25 @@ class VolumeBinding(msgspec.Struct, frozen=True):
         return Status(Code.UNRESOLVABLE, why) if why else None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
-        """Nodes that do not reach one of the volumes; the first of the claims that says so counts."""
+        """Nodes that do not reach one of the volumes, the first of the claims that says so counts; and where none can be made."""
         columns = cycle.columns
         left = np.ones(len(columns.nodes), np.bool_)
-        conflict, missing = np.zeros_like(left), np.zeros_like(left)
+        conflict, missing, nowhere = (np.zeros_like(left) for _ in range(3))
         for claim in _claims(cycle):
+            if not claim.is_bound:
+                nowhere |= ~_possible(cycle, claim)
+                continue
+            if missing.any():
+                continue
             volume = columns.volumes.volume(claim.volume)
             if volume is None:
                 missing |= left
-                break
-            if volume.node_affinity is not None:
+            elif volume.node_affinity is not None:
                 reached = any_term(volume.node_affinity, columns)
                 conflict |= left & ~reached
                 left &= reached
-        return [*_refused(CONFLICT, conflict[rows]), *_refused(MISSING, missing[rows])]
+        found = ((CONFLICT, conflict), (NOWHERE, nowhere), (MISSING, missing))
+        return [one for reason, nodes in found for one in _refused(reason, nodes[rows])]
 
     def distance(self, cycle: Cycle) -> int:
         """The same for every node."""
@@ -107,9 +119,38 @@ def _unbound(cycle: Cycle) -> Iterator[str]:
             if volume is not None and volume.is_cut:
                 yield f'the node affinity of persistentvolume "{volume.name}" is more than the history keeps (8 KiB)'
             continue
-        made_by = volumes.storage_class(claim.storage_class) if claim.storage_class else None
-        if made_by is None or not made_by.waits_for_consumer or claim.volume:
+        if not volumes.waits(claim):
             yield UNBOUND
-        waits = waits or claim.name
+        elif not claim.selected_node and (volume := volumes.candidate(claim)) is not None:
+            waits = waits or (
+                f'persistentvolumeclaim "{claim.name}" may be bound to the persistentvolume "{volume.name}" that exists, '
+                "which kube-scheduler alone does"
+            )
+        elif (made_by := volumes.storage_class(claim.storage_class)) is not None and made_by.is_cut:
+            yield f'the topologies of storageclass "{made_by.name}" are more than the history keeps (8 KiB)'
     if waits:
-        yield f'persistentvolumeclaim "{waits}" waits for its first consumer, whose node kube-scheduler chooses'
+        yield waits
+
+
+def _possible(cycle: Cycle, claim: Claim) -> Bools:
+    """The nodes for which a volume can be made for a claim."""
+    columns = cycle.columns
+    count, made_by = len(columns.nodes), columns.volumes.storage_class(claim.storage_class)
+    if made_by is None or made_by.provisioner in ("", NOBODY):
+        return np.zeros(count, np.bool_)
+    chosen = columns.volumes.chosen(claim)
+    found = np.full(count, chosen is None)
+    if chosen is not None:
+        found[list(chosen)] = True
+    if made_by.allowed_topologies:
+        found &= np.logical_or.reduce(
+            [_fitting(one, columns) for one in made_by.allowed_topologies]
+        )
+    return found
+
+
+def _fitting(term: TopologyTerm, columns: Columns) -> Bools:
+    parts = tuple(
+        Requirement(one.key, "In", one.values) for one in term.match_label_expressions or ()
+    )
+    return nodes_of(NodeSelectorTerm(parts), columns)

@@ -15,6 +15,7 @@ from bus.errors import (
 )
 from reactors.scheduling.effectors.bind import Placement
 from reactors.scheduling.effectors.binder import AT_ONCE, Binder
+from reactors.scheduling.effectors.claims import UnboundClaim
 
 pytestmark = pytest.mark.simulated
 
@@ -31,6 +32,8 @@ class Cluster:
     def __init__(self):
         self.nodes, self.errors, self.lost, self.asked = {}, {}, set(), []
         self.at_once = self.most_at_once = 0
+        #: By pod: its claims that are not bound.
+        self.unbound = {}
 
     async def bind(self, namespace, pod, *, uid, node, annotations):
         self.at_once += 1
@@ -46,6 +49,24 @@ class Cluster:
         if pod in self.lost:
             self.lost.discard(pod)
             raise ClusterUnavailableError(reason="ServerDisconnectedError")
+
+    async def merge(self, path, body):
+        """Name a node on a claim; its pod has the same name."""
+        name, metadata = path.rpartition("/")[2], body["metadata"]
+        self.asked.append((path, metadata))
+        if self.errors.get(name):
+            raise self.errors[name].pop(0)
+        [claim] = self.unbound[name]
+        if metadata["resourceVersion"] != claim.version:
+            raise ConflictError()
+        [node] = metadata["annotations"].values()
+        self.select(name, node)
+        return {"metadata": {"resourceVersion": self.unbound[name][0].version}}
+
+    def select(self, name, node):
+        """Somebody writes a claim."""
+        version = int(self.unbound[name][0].version) + 1 if name in self.unbound else 1
+        self.unbound[name] = [UnboundClaim("ns", name, f"claim-{name}", str(version), node)]
 
     async def get(self, path):
         name = path.rpartition("/")[2]
@@ -76,6 +97,9 @@ class World:
 
     def overtaken(self, placement):
         return self.against.get(placement.uid, "")
+
+    def claims(self, placement):
+        return self.cluster.unbound.get(placement.uid, [])
 
     def placement(self, uid):
         return self.wanted.get(uid)
@@ -273,3 +297,108 @@ async def test_two_processes_bind_nothing_two_ways():
         world.cluster.nodes,
         world.settled,
     )
+
+
+CLAIM_PATH = "/api/v1/namespaces/ns/persistentvolumeclaims/p"
+
+
+@pytest.fixture
+def claiming():
+    world = World("p")
+    world.cluster.select("p", "")
+    return world
+
+
+def named(world):
+    """How often a node was written on a claim."""
+    return sum(where == CLAIM_PATH for where, _ in world.cluster.asked)
+
+
+async def test_a_pod_is_bound_when_its_claim_is(claiming):
+    async with claiming.running():
+        await asyncio.sleep(5)
+        before = dict(claiming.cluster.nodes)
+        claiming.cluster.unbound.clear()
+        await asyncio.sleep(5)
+
+    written = {"uid": "claim-p", "resourceVersion": "1"}
+    written["annotations"] = {"volume.kubernetes.io/selected-node": "n1"}
+    assert claiming.cluster.asked == [(CLAIM_PATH, written), ("p", "n1")]
+    assert (before, claiming.cluster.nodes) == ({}, {"p": "n1"})
+
+
+async def test_it_is_looked_at_less_often_the_longer_it_takes(claiming):
+    looks, of = [], claiming.claims
+    claiming.claims = lambda placement: looks.append(0) or of(placement)
+    await claiming.run(500)
+
+    assert named(claiming) == 1
+    assert 10 < len(looks) < 40
+
+
+async def test_a_claim_of_another_node_is_left_alone(claiming):
+    claiming.cluster.select("p", "n2")
+    await claiming.run(5)
+
+    assert (named(claiming), claiming.cluster.nodes) == (0, {})
+    assert claiming.settled == [("p", "refused")]
+
+
+async def test_a_pod_gives_its_node_up_where_no_volume_can_be_made(claiming):
+    """Whoever makes volumes takes the node from the claim again."""
+    async with claiming.running():
+        await asyncio.sleep(2)
+        claiming.cluster.select("p", "")
+        await asyncio.sleep(5)
+
+    assert (named(claiming), claiming.cluster.nodes) == (1, {})
+    assert claiming.settled == [("p", "refused")]
+
+
+async def test_a_node_that_was_written_and_is_not_seen_yet_is_waited_for(claiming):
+    stale = claiming.cluster.unbound["p"]
+    claiming.claims = lambda placement: stale
+    await claiming.run(5)
+
+    assert (named(claiming), claiming.settled) == (1, [])
+
+
+@pytest.mark.parametrize(
+    "error", [ConflictError(), ClusterUnavailableError(status=429, delay_seconds=2.0)]
+)
+async def test_what_may_be_tried_again_is(claiming, error):
+    claiming.cluster.errors["p"] = [error]
+    await claiming.run(10)
+
+    assert (named(claiming), claiming.settled) == (2, [])
+    assert claiming.cluster.unbound["p"][0].node == "n1"
+
+
+async def test_a_missing_right_holds_up_this_pod_and_no_other(claiming):
+    claiming.place("q")
+    claiming.cluster.errors["p"] = [PermissionDeniedError(message="no patch")]
+    await claiming.run(2)
+
+    assert claiming.settled == [("p", "refused")]
+    assert claiming.cluster.nodes == {"q": "n1"}
+
+
+@pytest.mark.parametrize("label", ["bind.before_claim", "bind.after_claim"])
+async def test_a_kill_anywhere_names_one_node(claiming, label):
+    left = [1]
+
+    def hook(reached):
+        if reached == label and left[0]:
+            left[0] -= 1
+            raise Killed
+
+    crashpoints.install(hook)
+    try:
+        await claiming.run()
+        assert left == [0]
+        await claiming.run(5)
+    finally:
+        crashpoints.install(None)
+
+    assert named(claiming) == 1
+    assert claiming.cluster.unbound["p"][0].node == "n1"

@@ -6,7 +6,10 @@ import msgspec
 import pytest
 
 from bus.clock import SECOND_US
+from bus.events.constraints import NodeSelector, NodeSelectorTerm, Requirement
 from bus.events.decisions import Refusal
+from bus.events.volumes import StorageClassObserved
+from reactors.scheduling.claims import unbound
 from reactors.scheduling.framework import ProfileError
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile
@@ -324,3 +327,30 @@ def test_what_happens_to_a_claim_before_the_pass_is_read_counts(what):
 
     assert not passes.assumed
     assert passes.queue.get("a").reason.startswith("n took it no more: ")
+
+
+def test_a_pod_whose_volume_is_made_keeps_its_node_until_it_is_bound_or_for_ten_minutes():
+    passes = Passes(World().node("n", labels={"zone": "a"}))
+    passes.world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
+    passes.world.claim("home", storage_class="waits")
+    passes.world.pod("a", **claiming("home"))
+    passes.run(1, 0, 9)
+    [found] = passes.assumed.values()
+
+    def said(seconds=1):
+        claims = [one.name for one in unbound(passes.columns.volumes, passes.world.state.pods["a"])]
+        return claims, passes.scheduler.overtaken(found, seconds * SECOND_US)
+
+    assert said() == (["home"], "")
+    assert said(601) == (["home"], "claims_not_bound")
+    passes.world.claim("home", storage_class="waits", selected_node="n", volume="v")
+    assert said() == (["home"], "")
+    passes.world.claim("home", storage_class="waits", selected_node="n", volume="v", is_bound=True)
+    assert said() == (["home"], "")
+    away = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", ("b",)),)),))
+    passes.world.volume("v", node_affinity=away)
+    assert said() == ([], "volume_not_reached")
+    passes.world.volume("v")
+    assert said() == ([], "")
+    passes.world.claim("home", volume="v", is_bound=True, is_terminating=True)
+    assert said() == ([], "claim_gone")

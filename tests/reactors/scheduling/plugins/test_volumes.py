@@ -5,7 +5,12 @@ from random import Random
 import pytest
 
 from bus.events.constraints import NodeSelector, NodeSelectorTerm, Requirement
-from bus.events.volumes import CsiNodeObserved, StorageClassObserved
+from bus.events.volumes import (
+    CsiNodeObserved,
+    StorageClassObserved,
+    TopologyRequirement,
+    TopologyTerm,
+)
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from reactors.scheduling.plugins.volume_binding import VolumeBinding
@@ -73,17 +78,93 @@ def two_nodes():
         ({"volume": "none"}, 'persistentvolume "none" not found'),
         # It names a volume that is not its own yet.
         ({"is_bound": False, "storage_class": "waits"}, "pod has unbound immediate PersistentVolumeClaims"),
+        ({"is_bound": False, "volume": "", "storage_class": "waits"}, {}),
         (
-            {"is_bound": False, "volume": "", "storage_class": "waits"},
-            'persistentvolumeclaim "home" waits for its first consumer, whose node kube-scheduler chooses',
+            {"is_bound": False, "volume": "", "storage_class": "cut"},
+            'the topologies of storageclass "cut" are more than the history keeps (8 KiB)',
         ),
     ],
 )  # fmt: skip
 def test_a_pod_waits_for_its_claim(fields, want):
     world = home(two_nodes(), **fields)
     world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
+    world.storage(
+        StorageClassObserved, "cut", provisioner="p", waits_for_consumer=True, is_cut=True
+    )
 
     assert want == answer(world.cycle(**claiming("home")))
+
+
+def topology(*zones):
+    one = TopologyTerm((TopologyRequirement("zone", zones),)) if zones else TopologyTerm()
+    return {"allowed_topologies": (one,)}
+
+
+@pytest.mark.parametrize(
+    ("of_class", "of_claim", "refused"),
+    [
+        ({}, {}, ""),
+        ({"provisioner": ""}, {}, "n0 n1"),
+        ({"provisioner": "kubernetes.io/no-provisioner"}, {}, "n0 n1"),
+        (topology("a", "c"), {}, "n1"),
+        (topology(), {}, "n0 n1"),
+        ({}, {"selected_node": "n1"}, "n0"),
+        # She may write what she likes.
+        ({}, {"selected_node": "none"}, "n0 n1"),
+        (topology("a"), {"selected_node": "n1"}, "n0 n1"),
+    ],
+)
+def test_a_volume_is_made_where_its_class_allows_it(of_class, of_claim, refused):
+    world = two_nodes()
+    world.storage(StorageClassObserved, "waits", **{"provisioner": "p", "waits_for_consumer": True} | of_class)  # fmt: skip
+    world.claim("home", storage_class="waits", **of_claim)
+    why = {"node(s) didn't find available persistent volumes to bind"}
+
+    assert dict.fromkeys(refused.split(), why) == answer(world.cycle(**claiming("home")))
+
+
+def test_two_pods_of_a_claim_whose_volume_is_to_be_made_have_one_node():
+    world = two_nodes()
+    world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
+    world.claim("home", storage_class="waits")
+    first = world.pod("first", **claiming("home"))
+    world.columns.place(first, "n1", ())
+    cycle = Cycle(world.pod("p", **claiming("home")), world.columns)
+
+    assert list(answer(cycle)) == ["n0"]
+
+
+@pytest.mark.parametrize(
+    ("of_volume", "is_candidate"),
+    [
+        ({}, True),
+        ({"capacity_bytes": 4}, False),
+        ({"phase": "Released"}, False),
+        ({"is_block": True}, False),
+        ({"access_modes": ("ReadOnlyMany",)}, False),
+        ({"storage_class": "other"}, False),
+        ({"is_terminating": True}, False),
+        ({"claim_namespace": "ns", "claim_name": "home", "phase": "Pending"}, True),
+        ({"claim_namespace": "other", "claim_name": "home"}, False),
+        ({"claim_namespace": "ns", "claim_name": "home", "claim_uid": "u"}, False),
+    ],
+)
+def test_a_volume_that_exists_is_bound_by_kube_scheduler(of_volume, is_candidate):
+    world = two_nodes()
+    world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
+    modes = ("ReadWriteOnce",)
+    world.claim("home", storage_class="waits", requested_bytes=5, access_modes=modes)
+    fields = {"storage_class": "waits", "capacity_bytes": 5, "phase": "Available"}
+    world.columns.volumes.waits(world.state.claims["claim-home"])
+    world.volume("v", **fields | {"access_modes": modes} | of_volume)
+    wait = (
+        'persistentvolumeclaim "home" may be bound to the persistentvolume "v" that exists, '
+        "which kube-scheduler alone does"
+    )
+
+    assert answer(world.cycle(**claiming("home"))) == (wait if is_candidate else {})
+    world.volume("v", **fields | {"claim_uid": "u", "claim_name": "x", "claim_namespace": "ns"})
+    assert answer(Cycle(world.state.pods["p"], world.columns)) == {}
 
 
 def test_a_claim_of_another_namespace_is_none():

@@ -1,0 +1,40 @@
+"""What becomes of the claims of a pod that has a node, until it is bound. Pure.
+
+A pod whose volume is made on its node keeps the node meanwhile, for as long as kube-scheduler would let it.
+
+Source: Kubernetes, "Storage Classes", "Volume Binding Mode"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from bus.clock import SECOND_US
+from projections.cluster import Pod
+from projections.cluster.volumes import Claim
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.plugins.volume_binding import VolumeBinding
+from reactors.scheduling.volumes import Volumes, claims_of
+
+#: So long a pod keeps its node while its claims are not bound.
+LONGEST_US = 600 * SECOND_US
+
+
+def unbound(volumes: Volumes, pod: Pod) -> list[Claim]:
+    """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
+    claims = [one for key in claims_of(pod) if (one := volumes.claim(*key)) is not None]
+    return [one for one in claims if not one.is_bound or volumes.volume(one.volume) is None]
+
+
+def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str:
+    """Why a pod must not be bound any more to its node, a token; "" = it may, or waits for its claims."""
+    volumes, pod = cycle.columns.volumes, cycle.pod
+    if framework.keeps_away(cycle, row):
+        return "node_cordoned"
+    claims = [volumes.claim(*key) for key in claims_of(pod)]
+    if any(one is None or one.is_lost or one.is_terminating for one in claims):
+        return "claim_gone"
+    if unbound(volumes, pod):
+        return "claims_not_bound" if waited_us > LONGEST_US else ""
+    # A volume that was made may be elsewhere.
+    is_away = bool(claims) and framework.keeps_away(cycle, row, (VolumeBinding.name,))
+    return "volume_not_reached" if is_away else ""
