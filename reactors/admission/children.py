@@ -165,6 +165,10 @@ class Children:
         wants = charged(holder.demand, types)
         asked = wants if maker == holder.uid else summed(lives.asked(maker), types)
         there = lives.pods(maker)
+        one, number = summed(below.child.counts, types), lives.number(maker)
+        if any(n > number * one.get(key, 0) for key, n in summed(there, types).items()):
+            # One that it adopted is larger than those that it makes.
+            return None
         ends = summed(ending(there), types)
         if any(n - ends.get(key, 0) > asked.get(key, 0) for key, n in summed(there, types).items()):
             return None

@@ -121,6 +121,11 @@ class Lives(Part):
         node = self._chains.get(uid)
         return node.pods if node is not None else NOTHING
 
+    def number(self, uid: str) -> int:
+        """How many live children an object has."""
+        node = self._chains.get(uid)
+        return node.children if node is not None else 0
+
     def asked(self, uid: str) -> Amounts:
         """What an object below an owner asks for itself."""
         node = self._chains.get(uid)
