@@ -30,7 +30,7 @@ README = Path(__file__).parents[2] / "README.md"
 #: These need a cluster, a bus of their own or a file, or change something.
 ELSEWHERE = (
     "up", "import", "export", "recover", "webhook", "config", "cull undo", "quota check",
-    "budget credit", "pause", "resume", "queue move", "queue hold", "queue release", "parked",
+    "budget credit", "pause", "resume", "queue move", "queue hold", "queue release", "parked", "schedule check",
 )  # fmt: skip
 
 
