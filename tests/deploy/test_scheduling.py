@@ -10,7 +10,7 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
-from bus.events.decisions import BindSettled, SchedulingPassed
+from bus.events.decisions import BindSettled, EffectSettled, SchedulingPassed
 from bus.memory import MemoryTransport
 from deploy.runtime.reactors import acting
 from reactors.scheduling import NAME
@@ -33,6 +33,7 @@ class ApiServer:
 
     def __init__(self, world):
         self.world, self.nodes, self.errors, self.conditions, self.events = world, {}, {}, {}, []
+        self.evicted, self.nominated = [], []
         self.annotations, self.watch, self.dice = {}, set(), random.Random(1)
 
     async def bind(self, namespace, pod, *, uid, node, annotations):
@@ -57,7 +58,12 @@ class ApiServer:
         return {"metadata": metadata, "spec": {"nodeName": self.nodes.get(name, "")}}
 
     async def apply(self, path, body):
+        self.nominated.append(body["status"].get("nominatedNodeName", ""))
         self.conditions[path.split("/")[-2]] = body["status"]["conditions"][0]["message"]
+
+    async def evict(self, namespace, pod, *, uid):
+        self.evicted.append(pod)
+        return {}
 
     async def create(self, path, body):
         self.events.append((body["reason"], body["regarding"]["name"]))
@@ -79,8 +85,8 @@ class World:
         self.cpu[name] = fields["cpu"]
         await self._say(f.pod_observed(name, next(self._versions), self._at(), node=node, **fields))
 
-    def acting(self, mode="on"):
-        wanted = {NAME: (mode, SchedulingPolicy())}
+    def acting(self, mode="on", **policy):
+        wanted = {NAME: (mode, SchedulingPolicy(**policy))}
         given = {"name": f.CLUSTER, "clock": self.clock, "reactors": (reactor,)}
         return acting(self.transport, self.server, wanted, **given)
 
@@ -224,3 +230,18 @@ async def test_no_node_is_given_more_than_it_has_by_two_processes_of_which_one_d
     assert set(left) <= {"bind.before_settle"}
     assert max(used.values()) <= 6 and waits
     assert all(6 - used[name] < 2 for name in nodes[4:])
+
+
+async def test_who_is_less_important_is_evicted_and_the_nominated_node_is_written():
+    world = World()
+    async with world.acting(preemption="on"):
+        await world.node("a")
+        await world.pod("low", "a", cpu="4")
+        await world.pod("p", cpu="3", priority=5)
+        await world.passes(5)
+        await world._say(f.pod_vanished("low", next(world._versions), world._at()))
+        await world.passes(15)
+
+    assert (world.server.evicted, world.server.nodes) == (["low"], {"p": "a"})
+    assert "a" in world.server.nominated
+    assert [one.result for one in world.facts(EffectSettled)] == ["done"]
