@@ -83,7 +83,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def deadline_s(self) -> int | None:
-        """Seconds after which it ends what it began, by the newest word on it."""
+        """How many seconds after its start the workload is ended, as its newest observation says; None for no deadline."""
         return self.asked.ask.deadline_s if self.asked and self.asked.ask else None
 
 

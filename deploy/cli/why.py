@@ -80,8 +80,8 @@ def why(
     """What was decided and why, with the numbers of each decision, and what followed: asked, decided, seen, given back.
 
     What is due and not done yet comes last, with what holds it and until when.
-    Of a pod that Bursar placed: its node, the best nodes, how many each plugin refused, what became of it. Of one that waits for
-    that, also what would place it, and when it is tried again.
+    Of a pod that Bursar placed: its node, the best nodes, how many each plugin refused, what became of it. Of a pod that waits for
+    a node: the same of its last try, what would place it, and when it is tried again.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 

@@ -122,8 +122,9 @@ class Children:
     def unheld(self, below: Below, review: Review) -> Answer | None:
         """The refusal of what hangs below an owner for which nobody is charged; None where it may pass.
 
-        The owner is gone, and its controller has not heard of it; or it was not seen, and no controller asks, or one that adopts:
-        what it makes counts for the owner when that is seen, what it adopts may have been another quota's.
+        Refused where the owner is gone. Where the owner was not seen yet, refused unless a
+        controller creates the object: a created object counts for the owner once that is seen, an adopted one may have been
+        charged to another quota.
         """
         what = f"{below.owner.kind} {below.owner.name!r}"
         if self._is_gone(below.owner.uid):

@@ -1,8 +1,9 @@
 """The live pods below every owner, and what its children ask for, summed as they come and go. Pure but for its state.
 
 A pod lives until it has ended or is gone, whatever its owner's template says now. Each object that controls others is a
-node of a chain; a node knows what the live pods below it ask for, and what its children ask for: of each the larger of
-what it says itself and what lives below it, so that pods which still end count beside those that take their places.
+node of a chain. A node knows what the live pods below it ask for, and what its children ask for. A child asks for the larger
+of two amounts: what it says itself, and what the pods below it ask for. So pods that are still ending count beside the
+pods that replace them.
 What a review let pass counts from that moment, until it is seen, or can no longer land; a sum with such in it has the
 key :data:`projections.quota_trees.keys.EXPECTED`.
 

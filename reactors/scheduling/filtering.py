@@ -124,7 +124,10 @@ class Filtering:
         return found
 
     def held(self, cycle: Cycle, rows: Ints) -> Iterator[tuple[int, str, Sequence[Refused]]]:
-        """(place in ``rows``, plugin, what it says) of nodes that do not take the pod beside those for which they are held."""
+        """Nodes that would take the pod, but not together with the nominated pods whose room is held there.
+
+        Each as (its place in ``rows``, the plugin that refuses it, its refusals).
+        """
         columns = self.columns
         if not columns.nominated or not rows.size:
             return

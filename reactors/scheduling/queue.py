@@ -2,9 +2,9 @@
 
 It is a fold: who is due is asked without a change, and what became of an attempt is told when its pass is read.
 
-Active pods are taken in the order of the profile. A pod that no node takes waits until a change of the kind comes that one
-of the plugins which refused it is helped by, and at most five minutes; then it is tried again, not before its back-off
-ends. A failed bind backs off as well. Times are of the history, never of a clock.
+Active pods are taken in the order of the profile. A pod that no node takes waits for a change
+that could help: each plugin that refused it says which kinds of change those are. After five minutes it is tried again in any
+case. It is never tried before its back-off ends. A failed bind backs off as well. Times are of the history, never of a clock.
 
 Source: Kubernetes, "Scheduling Framework"; kube-scheduler's scheduling queue.
 """

@@ -126,7 +126,7 @@ def condition(pod: Json, message: str, now_us: int, nominated: str | None = None
 def record(subject: Subject, *, node: str, message: str, now_us: int, instance: str) -> Json:
     """The Event on a pod that was bound to ``node``, or for which none was found (``node`` "").
 
-    Its name follows from what it says, so that it is made once.
+    The name of the Event is a hash of the pod, the node and the message, so that a second attempt makes no second Event.
     """
     said = f"{subject.uid}\n{node}\n{message}".encode()
     name = f"bursar.{hashlib.blake2b(said, digest_size=8).hexdigest()}"

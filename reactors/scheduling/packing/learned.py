@@ -132,7 +132,11 @@ class Learned:
         return np.asarray(before - after)[tried.at]
 
     def _prices(self) -> Floats:
-        """Of each node: the part of the demand that selects it, to the part of the idle cards that are selected with it."""
+        """How scarce the idle cards of each node are.
+
+        For each selection of nodes that pods asked for: the share of all demand that asks for it, divided by the share of all idle
+        cards on the nodes that it selects.
+        """
         idle = self.columns.idle
         total = int(idle.sum())
         prices: Floats = np.zeros(idle.size)
