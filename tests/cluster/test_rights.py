@@ -381,7 +381,8 @@ def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
     assert "annotations of its own" in bound(annotations={"a": "b"})
     assert "no condition of a pod but" in told(conditions=[ready])
     assert "nothing of a pod's status but" in told(podIP="10.0.0.1")
-    assert "Pod" == told(conditions=[waits])
+    assert "Pod" == told(conditions=[waits], nominatedNodeName=target["name"])
+    assert "Pod" == told(nominatedNodeName=None)
     assert "Status" == bound(annotations={"bursar.io/decision": "d"})
 
 
