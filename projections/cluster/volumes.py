@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 from sys import intern
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar, TypeAlias
 
 import msgspec
 
@@ -19,6 +19,12 @@ from bus.events.volumes import (
     TopologyTerm,
     VolumeObserved,
 )
+
+if TYPE_CHECKING:
+    from projections.cluster.rows import Pod
+
+#: Namespace and name of a claim.
+ClaimKey: TypeAlias = tuple[str, str]
 
 
 class Claim(msgspec.Struct, gc=False):
@@ -164,3 +170,11 @@ def _zones(zones: tuple[tuple[str, str], ...]) -> dict[str, str]:
 @lru_cache(maxsize=1_024)
 def _affinity(raw: bytes) -> NodeSelector:
     return msgspec.json.decode(raw, type=NodeSelector)
+
+
+def claims_of(pod: Pod) -> list[ClaimKey]:
+    """The claims of a pod, each once."""
+    found = pod.constraints
+    if found is None or not found.claims:
+        return []
+    return [(pod.namespace, name) for name in dict.fromkeys(found.claims)]

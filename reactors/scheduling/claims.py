@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from bus.clock import SECOND_US
 from projections.cluster import Pod
-from projections.cluster.volumes import Claim
+from projections.cluster.volumes import Claim, claims_of
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.volume_binding import VolumeBinding
-from reactors.scheduling.volumes import Volumes, claims_of
+from reactors.scheduling.volumes import Volumes
 
 #: So long a pod keeps its node while its claims are not bound.
 LONGEST_US = 600 * SECOND_US

@@ -22,7 +22,7 @@ class Hint(Enum):
     PLACED = "a pod that is placed"
     #: One of the pod's own claims came or was changed.
     CLAIM = "a claim of the pod"
-    #: A volume, a storage class or what a node may attach came or was changed.
+    #: A volume, a storage class or what a node may attach came, was changed or is gone.
     VOLUME = "a volume"
 
 
@@ -36,7 +36,7 @@ def hints_of(change: Change) -> Iterator[Hint]:
     if isinstance(after, Claim):
         yield Hint.CLAIM
         return
-    if isinstance(after, Volume | StorageClass | CsiNode):
+    if isinstance(before if after is None else after, Volume | StorageClass | CsiNode):
         yield Hint.VOLUME
         return
     if isinstance(after, Scv):

@@ -23,7 +23,7 @@ from bus.events.decisions import EffectSettled, Nomination, Refusal
 from bus.events.policies import Mode
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.rows import Node
-from projections.cluster.volumes import Claim
+from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.claims import settled
 from reactors.scheduling.columns import Columns, holds
@@ -35,7 +35,6 @@ from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
 from reactors.scheduling.state import Assumed, Dealt, Mark, SavedArrivals, Waiting
-from reactors.scheduling.volumes import ClaimKey, claims_of
 
 
 class Scheduler:

@@ -20,9 +20,9 @@ import msgspec
 
 from bus.clock import SECOND_US
 from projections.cluster import Pod
+from projections.cluster.volumes import ClaimKey, claims_of
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.state import Waiting
-from reactors.scheduling.volumes import ClaimKey, claims_of
 
 #: First and longest pause after a failure; each further one doubles it.
 FIRST_BACKOFF_US = SECOND_US

@@ -14,11 +14,9 @@ from typing import TypeAlias, TypeVar
 import numpy as np
 
 from projections.cluster import Change, ClusterState, Pod
-from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
+from projections.cluster.volumes import Claim, ClaimKey, CsiNode, StorageClass, Volume, claims_of
 from reactors.scheduling.node_columns import Ints
 
-#: Namespace and name of a claim.
-ClaimKey: TypeAlias = tuple[str, str]
 #: The driver that attaches a volume, and what names the volume for it.
 Attachment: TypeAlias = tuple[str, str]
 
@@ -222,14 +220,6 @@ class Volumes:
             if names:
                 self._asking[row] = names
         self._stale.clear()
-
-
-def claims_of(pod: Pod) -> list[ClaimKey]:
-    """The claims of a pod, each once."""
-    found = pod.constraints
-    if found is None or not found.claims:
-        return []
-    return [(pod.namespace, name) for name in dict.fromkeys(found.claims)]
 
 
 K = TypeVar("K")

@@ -10,10 +10,10 @@ from typing import ClassVar
 
 import msgspec
 
+from projections.cluster.volumes import claims_of
 from reactors.scheduling.columns import Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status
 from reactors.scheduling.hints import Hint
-from reactors.scheduling.volumes import claims_of
 
 REASON = "node(s) exceed max volume count"
 
