@@ -34,10 +34,13 @@ PODS = Source(
     says_every_list=True,
     is_bound=True,
 )
-NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate)
-NODES = Source("nodes", "/api/v1/nodes", nodes.translate)
+NAMESPACES = Source("namespaces", "/api/v1/namespaces", namespaces.translate, kind="Namespace")
+NODES = Source("nodes", "/api/v1/nodes", nodes.translate, kind="Node")
 PRIORITIES = Source(
-    "priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses", priorities.translate
+    "priorityclasses",
+    "/apis/scheduling.k8s.io/v1/priorityclasses",
+    priorities.translate,
+    kind="PriorityClass",
 )
 
 DISRUPTION_BUDGETS = Source(
@@ -107,7 +110,9 @@ ELASTIC_QUOTAS = _quotas(
     "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
 #: The cards of nodes as Yoda's daemon measures them.
-SCVS = Source("scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, is_optional=True)
+SCVS = Source(
+    "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
+)
 
 SOURCES = (
     PODS,

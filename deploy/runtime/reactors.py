@@ -42,19 +42,20 @@ async def acting(
     signer: Signer | None = None,
     writes_elastic: bool = True,
     reactors: Sequence[Reactor] = REACTORS,
+    replica: Replica | None = None,
 ) -> AsyncIterator[Runner]:
     """Decide and act while the body runs. Entered when the history was read, from the newest
     snapshot in the ``ledger`` on that ``signer`` sealed, and goes by the policies in ``wanted``.
 
-    ``name`` is the cluster's in the history. ``sections``: what is set of reactors, the defaults where nothing is.
+    ``replica``: what :func:`stored` returned, where it was read before. ``name`` is the cluster's in the history.
+    ``sections``: what is set of reactors, the defaults where nothing is.
     ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
     clock, snapshots = clock or SystemClock(), None
     if ledger is None:
         replica = Replica(reactors, name)
     else:
-        keys = (signer.public_key,) if signer is not None else ()
-        replica = await asyncio.to_thread(at, ledger.select, reactors, name, None, keys)
+        replica = replica or await stored(ledger, signer, name, reactors)
         snapshots = Snapshots(ledger, replica, signer)
     effectors: dict[str, Effector] = {}
     more: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -84,6 +85,14 @@ async def acting(
         for work in more:
             await stack.enter_async_context(beside(work()))
         yield runner
+
+
+async def stored(
+    ledger: Store, signer: Signer | None, name: str, reactors: Sequence[Reactor] = REACTORS
+) -> Replica:
+    """What is known of the cluster ``name`` after the last event in the ledger, with the snapshots that ``signer`` sealed."""
+    keys = (signer.public_key,) if signer is not None else ()
+    return await asyncio.to_thread(at, ledger.select, reactors, name, None, keys)
 
 
 async def remembered(ledger: Store, signer: Signer) -> None:

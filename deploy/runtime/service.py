@@ -35,7 +35,7 @@ from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledgers import ledger
 from deploy.runtime.proving import Proof, Prover
-from deploy.runtime.reactors import acting, remembered
+from deploy.runtime.reactors import acting, remembered, stored
 from deploy.runtime.source_metrics import source_metrics
 from deploy.runtime.watch import Following, following, states
 from deploy.settings.addresses import default_data
@@ -144,8 +144,9 @@ async def _work(
                 _refuse_recorded(settings)
                 progress.cluster = access.kubeconfig or "the service account of this pod"
                 screen.tell(f"following the cluster of {progress.cluster}")
+                replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
                 followed = await stack.enter_async_context(
-                    following(settings, access, opened.transport, store)
+                    following(settings, access, opened.transport, store, replica.cluster_state)
                 )
                 progress.sources = followed.states
                 screen.tell(f"admission is {told_of(settings.admission)}")
@@ -157,7 +158,7 @@ async def _work(
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(
-                    _acting(settings, opened, store, followed, trees, more, progress)
+                    _acting(settings, opened, store, followed, trees, more, progress, replica)
                 )
                 for reactor in REACTORS:
                     if (wanted := settings.wanted.get(reactor.name)) is not None:
@@ -216,6 +217,7 @@ async def _acting(
     trees: QuotaTrees | None,
     more: Figures,
     progress: Progress,
+    replica: Replica,
 ) -> AsyncIterator[None]:
     """Decide on what is known of the cluster that is followed, and act."""
     cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
@@ -223,6 +225,7 @@ async def _acting(
         opened.shared, cluster, settings.wanted,
         name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
         ledger=store, signer=Signer(settings.signing_key), writes_elastic=settings.admission.elastic_status,
+        replica=replica,
     ) as runner:  # fmt: skip
         more.append(partial(figures, runner.replica))
         progress.replica, progress.troubles = runner.replica, runner.troubles

@@ -1,4 +1,4 @@
-"""Follows a cluster: one reflector for each kind of object, started with what the ledger has seen already.
+"""Follows a cluster: one reflector for each kind of object, started with what the history has already.
 
 A permission that stays missing does not end Bursar: the other kinds go on, the trouble is shown, and it is tried again.
 
@@ -11,7 +11,6 @@ import asyncio
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from typing import Any
 
 import msgspec
 import sqlalchemy as sa
@@ -22,21 +21,13 @@ from bus.errors import PermissionDeniedError
 from bus.kube import client
 from bus.kube.watch.contract import NotInstalledError, ReflectorSettings, ReflectorState, Source
 from bus.kube.watch.reflector import Reflector
-from bus.sources.catalogue import (
-    BUSINESS_QUOTAS,
-    ELASTIC_QUOTAS,
-    NAMESPACES,
-    PODS,
-    PRIORITIES,
-    SOURCES,
-)
+from bus.sources.catalogue import NAMESPACES, PODS, SOURCES, WORKLOADS
 from bus.transport import Transport
 from bus.waiting import ended
 from deploy.settings.shape import Settings
-from projections import namespaces, nodes, quotas, workloads
-from projections.cluster import POD
+from projections import namespaces, workloads
+from projections.cluster import POD, ClusterState
 from projections.engine.store import Store
-from projections.pod_runs import queries
 
 #: Between two attempts after a permission stayed missing.
 DENIED_SECONDS = 60.0
@@ -64,12 +55,17 @@ class Following(msgspec.Struct, frozen=True):
 
 @asynccontextmanager
 async def following(
-    settings: Settings, access: client.Access, transport: Transport, store: Store
+    settings: Settings,
+    access: client.Access,
+    transport: Transport,
+    store: Store,
+    state: ClusterState,
 ) -> AsyncIterator[Following]:
-    """Follow the cluster at ``access`` while the body runs."""
+    """Follow the cluster at ``access`` while the body runs. ``state``: see :func:`known`."""
     cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
     try:
         reflectors: dict[str, Reflector] = {}
+        name = settings.cluster.name
 
         def emptied(event: Event) -> None:
             # The pods of a namespace that goes may end without a word of their own.
@@ -81,10 +77,10 @@ async def following(
                 cluster,
                 transport,
                 cluster.clock,
-                name=settings.cluster.name,
+                name=name,
                 labels=settings.labels.policy(),
                 settings=ReflectorSettings(relist_seconds=settings.cluster.relist_seconds),
-                known=await asyncio.to_thread(known, store, source, settings.cluster.name),
+                known=await asyncio.to_thread(known, state, store, source, name),
                 vanished=emptied if source is NAMESPACES else None,
             )
         async with asyncio.TaskGroup() as tasks:
@@ -117,39 +113,27 @@ async def _follow(source: Source, reflector: Reflector) -> None:
             reflector.relist("not installed")
 
 
-def known(store: Store, source: Source, cluster: str) -> dict[str, str]:
-    """Uid to the newest resourceVersion in the ledger, of what is still there."""
-    if source is PODS:
-        live = queries.live(store.select)
-        mine = [row.pod for row in live if row.pod.cluster == cluster]
-        return {pod.uid: pod.history[-1][0] for pod in mine if pod.history}
-    if source.kind in (BUSINESS_QUOTAS.kind, ELASTIC_QUOTAS.kind):
-        table = quotas.quotas
-        query = sa.select(table).where(
-            table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
-        )
-        rows = [quotas.codec.row(columns) for columns in store.select(query)]
-        return {row.uid: row.said.resource_version for row in rows if row.said}
-    if source.kind:
+def known(state: ClusterState, store: Store, source: Source, cluster: str) -> dict[str, str]:
+    """Uid to the newest resourceVersion in the history, of what still exists.
+
+    ``state`` is what the history says of ``cluster``, and ``store`` the ledger, both up to the same event.
+    """
+    if source.kind in WORKLOADS:
         table = workloads.workloads
         query = sa.select(table).where(
             table.c.cluster == cluster, table.c.vanished == 0, table.c.kind == source.kind
         )
         chains = [workloads.codec.row(row) for row in store.select(query)]
-        # What an older version said had no demand: it is said again, with it.
+        # A fact of an older version has no demand: the object is published again, with its demand.
         return {row.uid: row.history[-1][0] for row in chains if row.history and row.asked}
-    if source is PRIORITIES:
-        # A handful, which no row keeps: they are said again.
-        return {}
-    is_namespaces = source is NAMESPACES
-    table = namespaces.namespaces if is_namespaces else nodes.nodes
-    query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
-    found: dict[str, str] = {}
-    for columns in store.select(query):
-        row: Any = (namespaces if is_namespaces else nodes).codec.row(columns)
-        for version, _, value in row.history[-1:]:
-            found[value[0]] = version
-    return found
+    if source is NAMESPACES:
+        # The state knows namespaces by name alone.
+        table = namespaces.namespaces
+        query = sa.select(table).where(table.c.cluster == cluster, table.c.vanished == 0)
+        rows = [namespaces.codec.row(row) for row in store.select(query)]
+        newest = [row.history[-1] for row in rows if row.history]
+        return {value[0]: version for version, _, value in newest}
+    return state.versions(POD if source is PODS else source.kind)
 
 
 def states(found: dict[str, ReflectorState]) -> dict[str, dict[str, object]]:

@@ -267,6 +267,11 @@ class ClusterState(Part):
         """A priority class by its name; None for none."""
         return self.priority_classes.get(self.named(_CLASS, "", name))
 
+    def versions(self, kind: str) -> dict[str, str]:
+        """Uid to newest resourceVersion, of every object of a kind that exists; namespaces are known by name, and not here."""
+        rows = self._store(kind).rows.values()
+        return {row.uid: row.version for row in rows if row.kind == kind}
+
     def gone(self, uid: str) -> Gone | None:
         """A pod or workload that does not exist any more; None where that is not known."""
         return self._workloads.gone.get(uid) or self._pods.gone.get(uid)

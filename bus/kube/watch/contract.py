@@ -67,7 +67,7 @@ class Source(msgspec.Struct, frozen=True):
     #: Its objects are bound to a node (``node`` of the body), once and for ever: one that moves is
     #: doubted.
     is_bound: bool = False
-    #: The kind of a workload, as its facts name it.
+    #: The Kubernetes kind; "" for pods, whose lists name no kind.
     kind: str = ""
     #: A custom kind: where it is not installed, there is nothing to follow.
     is_optional: bool = False

@@ -121,6 +121,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     followed = {source.kind for source in SOURCES if source.kind}
 
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
+    others |= {"Namespace", "Node", "PriorityClass", "Scv"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
