@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Sequence
 
 import msgspec
+import numpy as np
 import sqlalchemy as sa
 
 from bus.envelope import Event
@@ -18,7 +19,9 @@ from reactors.engine.snapshots import at
 from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.state import SchedulingState
+from reactors.scheduling.trial import hold
 
 #: Decisions of which is told, the newest.
 MOST = 100
@@ -110,7 +113,8 @@ class Derived(msgspec.Struct, frozen=True):
 def derived(select: Select, cluster: str, one: Recorded) -> Derived:
     """The whole table of a decision, by today's rules on what was known then.
 
-    The pods that the pass tried before take their room, as they did. Raises AbsentObjectError where the pod did not wait then.
+    The pods that the pass tried before take their room, as they did, and nodes are held for those that it nominated. Raises
+    AbsentObjectError where the pod did not wait then.
     """
     fact = one.fact
     replica = at(select, REACTORS, cluster, fact.after)
@@ -119,13 +123,14 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
     scheduler, pods = known.scheduler, replica.cluster_state.pods
     if scheduler is None or fact.profile not in scheduler.frameworks or one.pod.uid not in pods:
         raise AbsentObjectError(f"at event {fact.after:,} the pod did not wait for this scheduler")
-    earlier = [
-        (part, tried)
+    parts = [
+        part
         for _, part in _told(select, cluster, fact.after, one.event.sequence)
-        if isinstance(part, SchedulingPassed) and part.after == fact.after
-        for tried in part.pods
+        if isinstance(part, SchedulingPassed)
+        and part.after == fact.after
+        and part.part <= fact.part
     ]
-    for part, tried in earlier:
+    for part, tried in [(each, tried) for each in parts for tried in each.pods]:
         if (part.part, tried) == (fact.part, one.pod):
             break
         if tried.node >= 0 and tried.uid in pods:
@@ -134,7 +139,26 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
             framework.prepare(before)
             scheduler.columns.place(before.pod, node, tried.cards)
             framework.reserve(before, scheduler.columns.row_of[node])
+    if scheduler.preemption == "on" and not fact.is_shadow:
+        for uid, node in _nominated_before(scheduler, parts, fact.profile, one.pod.uid):
+            hold(scheduler.columns, pods[uid], node)
     return _derived(scheduler.frameworks[fact.profile], pods[one.pod.uid], fact.after)
+
+
+def _nominated_before(
+    scheduler: Scheduler, parts: Sequence[SchedulingPassed], profile: str, uid: str
+) -> Iterator[tuple[str, str]]:
+    """The pods that a pass nominated before it tried this one, each with its node."""
+    own = scheduler.queues[profile].get(uid)
+    for part in parts:
+        queue = scheduler.queues[part.profile]
+        for asked in part.nominated:
+            other = queue.get(asked.uid)
+            is_before = part.profile != profile or (
+                own is not None and other is not None and queue.turn_of(other) < queue.turn_of(own)
+            )
+            if is_before:
+                yield asked.uid, part.nodes[asked.node]
 
 
 def _derived(framework: Framework, pod: Pod, sequence: int) -> Derived:
@@ -148,6 +172,9 @@ def _derived(framework: Framework, pod: Pod, sequence: int) -> Derived:
         for said in found:
             for row in said.nodes.nonzero()[0].tolist():
                 refused.setdefault(names[row], {}).setdefault(name, []).append(said.reason)
+    # Who fits beside the pods of a node, but not beside those that it is held for.
+    for row, name, found in framework.held(cycle, np.arange(len(names))):
+        refused.setdefault(names[row], {name: [said.reason for said in found]})
     return Derived(
         names[choice.row] if choice.row >= 0 else "",
         [names[row] for row in choice.rows.tolist()],

@@ -13,16 +13,27 @@ from projections.cluster.volumes import Claim, claims_of
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.volume_binding import VolumeBinding
+from reactors.scheduling.plugins.volume_zone import VolumeZone
 from reactors.scheduling.volumes import Volumes
 
 #: So long a pod keeps its node while its claims are not bound.
 LONGEST_US = 600 * SECOND_US
+#: Plugins that say which nodes reach a volume.
+REACHING = (VolumeBinding.name, VolumeZone.name)
 
 
 def unbound(volumes: Volumes, pod: Pod) -> list[Claim]:
     """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
     claims = [one for key in claims_of(pod) if (one := volumes.claim(*key)) is not None]
     return [one for one in claims if not one.is_bound or volumes.volume(one.volume) is None]
+
+
+def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
+    """Since when a pod may be bound by what is known of its claims: when the newest of them was observed; ``at_us`` = not yet."""
+    if unbound(volumes, pod):
+        return at_us
+    claims = [volumes.claim(*key) for key in claims_of(pod)]
+    return max((one.seen_us for one in claims if one is not None), default=0)
 
 
 def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str:
@@ -36,5 +47,5 @@ def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str
     if unbound(volumes, pod):
         return "claims_not_bound" if waited_us > LONGEST_US else ""
     # A volume that was made may be elsewhere.
-    is_away = bool(claims) and framework.keeps_away(cycle, row, (VolumeBinding.name,))
+    is_away = bool(claims) and framework.keeps_away(cycle, row, REACHING)
     return "volume_not_reached" if is_away else ""

@@ -124,12 +124,26 @@ class Placements:
 
     def late(self) -> list[str]:
         """NAMESPACE/NAME of the pods that are to be bound, and should have been observed on their nodes by now."""
-        current, state = self._replica.policies.of(NAME), self._state
-        if current is None or current.mode != "on" or self._replica.policies.is_paused:
+        current, scheduler = self._replica.policies.of(NAME), self._state.scheduler
+        if (
+            current is None
+            or current.mode != "on"
+            or self._replica.policies.is_paused
+            or scheduler is None
+        ):
             return []
-        pods = self._replica.cluster_state.pods
-        late = [one.uid for one in state.outstanding if one.deadline_us <= state.at_us]
-        return [f"{pods[uid].namespace}/{pods[uid].name}" for uid in late]
+        # What computes is there where something is placed.
+        from reactors.scheduling.claims import bindable_us
+
+        pods, at_us = self._replica.cluster_state.pods, self._state.at_us
+        late = [pods[one.uid] for one in scheduler.outstanding() if one.deadline_us <= at_us]
+        volumes = scheduler.columns.volumes
+        # A pod whose volume is being made is not bound yet.
+        return [
+            f"{pod.namespace}/{pod.name}"
+            for pod in late
+            if bindable_us(volumes, pod, at_us) + CONFIRMED_US <= at_us
+        ]
 
     def _told(self, scheduler: Scheduler, profile: str, pod: Pod) -> Subject:
         nominated = scheduler.nominations.all.get(pod.uid)

@@ -4,7 +4,8 @@ The room of a nominated pod is held against pods of lower or equal priority, as 
 when its pod is placed or gone, when its node is gone, when a more important pod is nominated there, when the eviction of
 a victim is refused (by a disruption budget, say), and when nobody went for ten minutes. A pod whose eviction was refused is left
 alone for five minutes, each further time twice as long, an hour at most: else one that is protected would be asked for ever, and
-others would go in vain.
+others would go in vain. A victim that still ends after an hour is chosen never again: its node cannot end it, and other victims
+may go.
 
 Source: Kubernetes, "Pod Priority and Preemption"; docs/scheduling.md.
 """
@@ -28,6 +29,8 @@ LONGEST_US = 3_600 * SECOND_US
 #: So long a pod rests whose eviction was refused; each further refusal doubles it.
 REST_US = 300 * SECOND_US
 LONGEST_REST_US = 3_600 * SECOND_US
+#: Until it is gone.
+FOREVER_US = 2**62
 
 
 class Nominations:
@@ -40,7 +43,7 @@ class Nominations:
         self.all: dict[str, Nominated] = {}
         #: Evictions that were decided, and did not fail, by the uid of the pod that has to go.
         self.evicting: dict[str, Evicting] = {}
-        #: Pods whose eviction was refused.
+        #: Pods whose eviction was refused, or that do not end.
         self.rested: dict[str, Rested] = {}
 
     def __iter__(self) -> Iterator[Nominated]:
@@ -136,12 +139,13 @@ class Nominations:
 
     def elapse(self, at_us: int) -> bool:
         """End what nobody makes room for any more; whether room was held for it."""
-        ended = [one.uid for one in self if self._is_over(one, at_us)]
-        return any([self.end(uid) for uid in ended])
-
-    def _is_over(self, one: Nominated, at_us: int) -> bool:
-        is_going = any(pod.is_terminating for pod in self.victims(one))
-        return at_us - one.at_us >= (LONGEST_US if is_going else IDLE_US)
+        is_held = False
+        for one in self:
+            going = [pod.uid for pod in self.victims(one) if pod.is_terminating]
+            if at_us - one.at_us >= (LONGEST_US if going else IDLE_US):
+                self.rested.update(dict.fromkeys(going, Rested(1, FOREVER_US)))
+                is_held |= self.end(one.uid)
+        return is_held
 
     def moved(self) -> bool:
         """Nodes came or went: end what waits for a node that is gone; whether there was such."""

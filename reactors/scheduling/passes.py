@@ -87,7 +87,7 @@ class Scheduler:
             for node in _touches(change, self.assumed, self.queues.values()):
                 self.touched[node] = sequence
         self.columns.follow(changes)
-        if self.nominations.moved():
+        if any(change.kind == Node.kind for change in changes) and self.nominations.moved():
             hints.add(Hint.GONE)
         for change in changes:
             pod = change.after

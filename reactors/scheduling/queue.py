@@ -96,7 +96,7 @@ class Queue:
 
     def __iter__(self) -> Iterator[Queued]:
         """All pods, in the order in which they would be taken."""
-        return iter(sorted(self._all.values(), key=self._key))
+        return iter(sorted(self._all.values(), key=self.turn_of))
 
     def places(self) -> Iterator[str]:
         """Where each pod is, in no order."""
@@ -165,7 +165,7 @@ class Queue:
         """The pods to try, at most so many, the next one first. Nothing is changed that anybody could see."""
         self._forget_old()
         found = [self._all[uid] for uid in (*self._active, *self._rested(at_us))]
-        return nsmallest(most, found, key=self._key)
+        return nsmallest(most, found, key=self.turn_of)
 
     def refused(
         self,
@@ -217,7 +217,8 @@ class Queue:
             _enter(self._claiming, key, one.pod.uid, is_in=True)
         self._put(one, one.place, one.until_us)
 
-    def _key(self, one: Queued) -> tuple[object, ...]:
+    def turn_of(self, one: Queued) -> tuple[object, ...]:
+        """Sorts pods as passes take them."""
         return self._order(one.pod, one.added_us)
 
     def _is_newest(self, uid: str, turn: int) -> bool:

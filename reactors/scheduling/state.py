@@ -105,7 +105,7 @@ class Evicting(msgspec.Struct, frozen=True):
 
 
 class Rested(msgspec.Struct, frozen=True):
-    """How often an eviction of a pod was refused, and until when none is tried."""
+    """How often an eviction of a pod was refused, and until when no search chooses it."""
 
     times: int
     until_us: int

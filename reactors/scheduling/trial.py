@@ -17,7 +17,7 @@ from collections.abc import Hashable
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Placed
+from reactors.scheduling.columns import Columns, Placed
 from reactors.scheduling.contract import Cycle, Preemption
 from reactors.scheduling.explaining import Candidate, best
 from reactors.scheduling.framework import Framework
@@ -110,16 +110,18 @@ class Searches:
             self._in_vain.add(kind)
             return None
         if self._holds:
-            self._hold(pod, found.node)
+            hold(columns, pod, found.node)
         return found
 
-    def _hold(self, pod: Pod, node: str) -> None:
-        kept = {
-            uid: one
-            for uid, one in self._columns.nominated.items()
-            if one.node != node or one.pod.priority >= pod.priority
-        }
-        self._columns.nominated = kept | {pod.uid: Placed(pod, node)}
+
+def hold(columns: Columns, pod: Pod, node: str) -> None:
+    """Hold a node for a pod from now on; less important pods hold it no more."""
+    kept = {
+        uid: one
+        for uid, one in columns.nominated.items()
+        if one.node != node or one.pod.priority >= pod.priority
+    }
+    columns.nominated = kept | {pod.uid: Placed(pod, node)}
 
 
 def _tried(

@@ -129,19 +129,9 @@ class Volumes:
 
     def candidate(self, claim: Claim) -> Volume | None:
         """A volume that a claim without one may be bound to, on some node; of several the first by uid."""
-        for uid in sorted(self._free.get(claim.storage_class, ())):
-            volume = self._cluster.volumes[uid]
-            if volume.claim[1]:
-                if volume.claim[:2] == (claim.namespace, claim.name):
-                    return volume
-            elif (
-                volume.phase == "Available"
-                and volume.capacity_bytes >= claim.requested_bytes
-                and volume.is_block == claim.is_block
-                and set(claim.access_modes) <= set(volume.access_modes)
-            ):
-                return volume
-        return None
+        free = (self._cluster.volumes[uid] for uid in self._free.get(claim.storage_class, ()))
+        found = (volume for volume in free if _may_be_bound(volume, claim))
+        return min(found, key=lambda volume: volume.uid, default=None)
 
     def chosen(self, claim: Claim) -> set[int] | None:
         """The rows where the volume of a claim without one will be, since a pod was given a node; None = not chosen yet."""
@@ -224,6 +214,18 @@ class Volumes:
 
 K = TypeVar("K")
 V = TypeVar("V")
+
+
+def _may_be_bound(volume: Volume, claim: Claim) -> bool:
+    """Whether a volume of the claim's class that no claim has may be the claim's, as far as its labels do not matter."""
+    if volume.claim[1]:
+        return volume.claim[:2] == (claim.namespace, claim.name)
+    return (
+        volume.phase == "Available"
+        and volume.capacity_bytes >= claim.requested_bytes
+        and volume.is_block == claim.is_block
+        and set(claim.access_modes) <= set(volume.access_modes)
+    )
 
 
 def _add(counts: dict[K, dict[V, int]], key: K, one: V, sign: int) -> None:

@@ -137,3 +137,36 @@ def test_why_tells_of_a_preemption_on_both_sides(tmp_path, capsys):
     assert [one["step"] for one in found["high"]] == ["evict", "unschedulable"]
     assert found["high"][0]["about"] == "Pod ns/low"
     assert found["high"][1]["numbers"].endswith("nominated to a, ns/low evicted for it")
+
+
+async def _held():
+    """A pod that two others have to make room for, and one of less priority in the same pass."""
+    at = Scenario(reactor, {})
+    await at.set_policy(SchedulingPolicy(preemption="on"))
+    await at.say(
+        *(
+            f.node_observed(
+                name, n, at.at(), uid=f"uid-{name}", allocatable={"cpu": cpu, "memory": "8Gi", "pods": "9"}
+            )
+            for n, (name, cpu) in enumerate([("a", "4"), ("b", "2")], 1)
+        ),
+        f.pod_observed("low", 3, at.at(), node="a", cpu="2", priority=-1),
+    )  # fmt: skip
+    asking = {"high": ("4", 5), "late": ("1", 0)}
+    await at.say(
+        *(
+            f.pod_observed(uid, n, at.at(), node=None, cpu=cpu, priority=priority, constraints=TERMS)
+            for n, (uid, (cpu, priority)) in enumerate(asking.items(), 4)
+        )
+    )  # fmt: skip
+    return at.transport.events
+
+
+def test_a_node_that_the_same_pass_holds_for_another_pod_is_no_choice(tmp_path, capsys):
+    data = make_ledger(tmp_path, asyncio.run(_held()))
+    assert bursar("schedule", "scores", "ns/late", "--cluster", "c", "--data", data, "-o", "json") == 0  # fmt: skip
+    found = {one["node"]: one for one in json.loads(capsys.readouterr().out)}
+
+    assert found["b"]["score"] is not None
+    assert found["a"]["score"] is None
+    assert found["a"]["refused"] == {"NodeResourcesFit": ["Insufficient cpu"]}

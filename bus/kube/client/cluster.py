@@ -26,6 +26,7 @@ import msgspec
 
 from bus.clock import ServerClock, SystemClock
 from bus.errors import BursarError, MalformedJsonError
+from bus.kube import MANAGER
 from bus.kube.client.access import Access, Credentials, open_api
 from bus.kube.client.connections import Connections
 from bus.kube.client.refusals import declined, resource_at
@@ -45,8 +46,6 @@ from bus.kube.watch.records import LARGEST_RECORD
 #: Longest line of a watch that is put together; a longer one is cut, and then refused by who reads
 #: it.
 LONGEST_LINE = LARGEST_RECORD + 4096
-#: The name under which Bursar owns fields.
-MANAGER = "bursar"
 
 Json = dict[str, Any]
 

@@ -31,6 +31,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
 )
+from bus.kube import MANAGER
 from reactors.admission.rate import Buckets, Rate
 from reactors.effectors.events import LONGEST_NOTE, micro_time
 
@@ -78,17 +79,19 @@ class Subject(msgspec.Struct, frozen=True):
 
 
 class _Told(msgspec.Struct):
-    """What a pod was told last, and from when on it may be told again."""
+    """What a pod was told last, and from when on it may be told again. ``tried``: the nominated node of the last attempt."""
 
-    message: str
-    after_us: int
+    message: str = ""
+    after_us: int = 0
     nominated: str = ""
+    tried: str = ""
 
 
-def condition(pod: Json, message: str, now_us: int, nominated: str | None = None) -> Json | None:
+def condition(pod: Json, message: str, now_us: int, nominated: str = "") -> Json | None:
     """The pod's condition, as server-side apply wants it; None where the pod says so already, is bound, or ends.
 
-    ``nominated``: the node on which others went for it, "" = there is none any more; None = there was none.
+    ``nominated``: the node on which others went for it, "" = there is none: one that this program wrote is taken back, as
+    server-side apply takes back what its manager wants no more; one that somebody else wrote stays.
     """
     metadata = pod["metadata"]
     if pod.get("spec", {}).get("nodeName") or "deletionTimestamp" in metadata:
@@ -98,7 +101,8 @@ def condition(pod: Json, message: str, now_us: int, nominated: str | None = None
     )  # fmt: skip
     message = message.encode()[:LONGEST_MESSAGE].decode(errors="ignore")
     said = (known.get("status"), known.get("reason"), known.get("message"))
-    is_nominated = nominated in (None, pod.get("status", {}).get("nominatedNodeName") or "")
+    written = pod.get("status", {}).get("nominatedNodeName") or ""
+    is_nominated = written == nominated if nominated else not (written and _is_ours(metadata))
     if said == ("False", "Unschedulable", message) and is_nominated:
         return None
     since = format_stamp(now_us // SECOND_US * SECOND_US)
@@ -121,6 +125,15 @@ def condition(pod: Json, message: str, now_us: int, nominated: str | None = None
             **({"nominatedNodeName": nominated} if nominated else {}),
         },
     }  # fmt: skip
+
+
+def _is_ours(metadata: Json) -> bool:
+    """Whether this program wrote the nominated node of a pod, by what the API server notes of it."""
+    return any(
+        one.get("manager") == MANAGER
+        and "f:nominatedNodeName" in one.get("fieldsV1", {}).get("f:status", {})
+        for one in metadata.get("managedFields") or ()
+    )
 
 
 def record(subject: Subject, *, node: str, message: str, now_us: int, instance: str) -> Json:
@@ -188,20 +201,20 @@ class PodNotices:
         """Write what is due and within the rate; the rest waits. Raises ClusterUnavailableError."""
         for uid, (subject, message) in list(self._due.items()):
             now_us = self._clock.now_us()
-            told = self._told.get(uid)
-            is_news = told is not None and told.nominated != subject.nominated
-            if told is not None and now_us < told.after_us and not is_news:
+            told = self._told.get(uid) or _Told()
+            if now_us < told.after_us and told.tried == subject.nominated:
                 continue
             if not self._all.takes("", now_us):
                 return
-            nominated = subject.nominated if subject.nominated or is_news else None
-            again_us = await self._tried(self._waiting(subject, message, nominated))
+            again_us = await self._tried(self._waiting(subject, message))
             if again_us:
                 self._told[uid] = _Told(
-                    told.message if told is not None else "", now_us + again_us, subject.nominated
+                    told.message, now_us + again_us, told.nominated, subject.nominated
                 )
             else:
-                self._told[uid] = _Told(message, now_us + APART_US, subject.nominated)
+                self._told[uid] = _Told(
+                    message, now_us + APART_US, subject.nominated, subject.nominated
+                )
                 self._due.pop(uid, None)
         while self._bound and self._all.takes("", self._clock.now_us()):
             subject, node = self._bound.popleft()
@@ -225,12 +238,12 @@ class PodNotices:
             self.trouble = str(error)
         return 0
 
-    async def _waiting(self, subject: Subject, message: str, nominated: str | None) -> str:
+    async def _waiting(self, subject: Subject, message: str) -> str:
         path = f"/api/v1/namespaces/{subject.namespace}/pods/{subject.name}"
         pod = await self._cluster.get(path)
         if pod["metadata"]["uid"] != subject.uid:
             return "gone"
-        body = condition(pod, message, self._clock.now_us(), nominated)
+        body = condition(pod, message, self._clock.now_us(), subject.nominated)
         if body is None:
             return "known"
         await self._cluster.apply(f"{path}/status", body)

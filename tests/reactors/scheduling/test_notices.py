@@ -8,6 +8,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from bus.kube import MANAGER
 from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, PodNotices, Subject
 from tests.scenario import Clock
 
@@ -42,7 +43,14 @@ class Cluster:
     async def apply(self, path, body):
         self._fail()
         pod = self.pods[path.split("/")[-2]]
-        pod["status"] = dict(body["status"])
+        status, fields = dict(body["status"]), pod["metadata"].setdefault("managedFields", [])
+        own = {"manager": MANAGER, "fieldsV1": {"f:status": {f"f:{name}": {} for name in status}}}
+        if fields != [own] and "nominatedNodeName" in pod["status"]:
+            # What the manager wrote before goes where it wants it no more; what others wrote stays.
+            was = any("f:nominatedNodeName" in one["fieldsV1"]["f:status"] for one in fields)
+            if not was:
+                status.setdefault("nominatedNodeName", pod["status"]["nominatedNodeName"])
+        pod["status"], fields[:] = status, [own]
         self.written.append((path, body))
 
     async def create(self, path, body):
@@ -238,6 +246,36 @@ async def test_the_nominated_node_is_written_at_once_when_others_went_and_taken_
 
     assert told == [None, "a", "a", None]
     assert len([path for path, _ in world.cluster.written if path.endswith("/status")]) == 3
+
+
+@pytest.mark.parametrize("what", ["conflict", "kill"])
+async def test_a_nominated_node_does_not_stay_after_a_failed_write_or_a_kill(what):
+    world = World()
+    pod = world.cluster.add("p")
+    await world.wait("p")
+    await world.wait("p", nominated="a", after=1)
+    told = pod["status"]["nominatedNodeName"]
+    if what == "kill":
+        world.restart()
+    else:
+        world.cluster.errors = [ConflictError()]
+    await world.wait("p", after=1)
+    await world.wait("p", after=5)
+
+    assert (told, pod["status"].get("nominatedNodeName")) == ("a", None)
+
+
+async def test_a_nominated_node_is_written_again_after_a_failed_write_but_not_at_once():
+    world = World()
+    pod = world.cluster.add("p")
+    await world.wait("p")
+    world.cluster.errors = [ConflictError()]
+    told = []
+    for after in (1, 1, 4):
+        await world.wait("p", nominated="a", after=after)
+        told.append(pod["status"].get("nominatedNodeName"))
+
+    assert told == [None, None, "a"]
 
 
 async def test_a_nominated_node_that_somebody_else_wrote_is_left_alone():

@@ -330,7 +330,7 @@ def test_what_happens_to_a_claim_before_the_pass_is_read_counts(what):
 
 
 def test_a_pod_whose_volume_is_made_keeps_its_node_until_it_is_bound_or_for_ten_minutes():
-    passes = Passes(World().node("n", labels={"zone": "a"}))
+    passes = Passes(World().node("n", labels={"zone": "a", "topology.kubernetes.io/zone": "a"}))
     passes.world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
     passes.world.claim("home", storage_class="waits")
     passes.world.pod("a", **claiming("home"))
@@ -349,6 +349,8 @@ def test_a_pod_whose_volume_is_made_keeps_its_node_until_it_is_bound_or_for_ten_
     assert said() == (["home"], "")
     away = NodeSelector((NodeSelectorTerm((Requirement("zone", "In", ("b",)),)),))
     passes.world.volume("v", node_affinity=away)
+    assert said() == ([], "volume_not_reached")
+    passes.world.volume("v", zones={"topology.kubernetes.io/zone": "b"})
     assert said() == ([], "volume_not_reached")
     passes.world.volume("v")
     assert said() == ([], "")

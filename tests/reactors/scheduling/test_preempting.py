@@ -216,6 +216,27 @@ async def test_who_is_refused_is_tried_again_after_a_rest_and_then_later(cluster
     assert times == sorted(times) and cluster.ends == []
 
 
+async def test_who_does_not_end_within_an_hour_is_not_chosen_again_until_it_is_gone(cluster):
+    await cluster.full(1)
+    await cluster.say(cluster.node("b"))
+    await cluster.fill(2, node="b")
+    await cluster.say(cluster.pod("p", cpu="3", priority=5))
+    await cluster.work()
+    await cluster.say(cluster.pod("a0", "a", cpu="4", priority=1, deletion=0))
+    await cluster.later(3_620)
+    await cluster.work()
+    chosen = cluster.said()
+    await cluster.say(cluster.pod("b0", "b", cpu="4", priority=2, deletion=0))
+    await cluster.later(3_620 * 3)
+    stuck = cluster.nominations()
+    await cluster.went("a0")
+    await cluster.later(300)
+
+    assert chosen == [("p", "a", ["a0"]), ("p", "b", ["b0"])]
+    assert (stuck, cluster.ends, cluster.outstanding()) == ({}, ["a0", "b0"], {"p": "a"})
+    assert same(cluster) == len(cluster.passes()) + len(cluster.evictions())
+
+
 async def test_where_one_refuses_to_go_the_others_need_not(cluster):
     """A tenant's budget that says late that it protects its pod does not cost its neighbours theirs."""
     await cluster.full(1, 1)

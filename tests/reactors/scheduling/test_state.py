@@ -2,15 +2,18 @@
 
 from random import Random
 
+import msgspec
 import pytest
 
 from bus.clock import SECOND_US
 from bus.crashpoints import install
+from bus.events.volumes import StorageClassObserved
 from reactors.scheduling.effects import Placements
 from reactors.scheduling.metrics import figures
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.scheduling.state import CONFIRMED_US
+from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
 from tests.reactors.scheduling.scene import OTHERS, Cluster, Killed, fresh, same
 from tests.scraping import scraped
@@ -267,3 +270,29 @@ def bound(cluster, uid):
     """The API server's word that a pod is on its node."""
     cpu = cluster.runner.replica.cluster_state.pods[uid].demand["requests.cpu"] // 1000
     return cluster.pod(uid, cluster.outstanding()[uid], cpu=str(cpu))
+
+
+async def test_a_pod_whose_volume_is_made_is_late_only_when_it_may_be_bound_for_long(cluster):
+    """Its node is not to blame while it waits for its volume, nor is the watch."""
+    made_by = StorageClassObserved(
+        uid="s", name="waits", resource_version="1", provisioner="p", waits_for_consumer=True
+    )
+    home = {"storage_class": "waits"}
+    await cluster.say(
+        cluster.node("a"), f.said(made_by, key="s", id="class", at=cluster.at()),
+        f.claim_observed("home", 1, cluster.at(), **home),
+        cluster.pod("p", constraints=msgspec.Raw(b'{"schedulerName":"bursar","claims":["home"]}')),
+    )  # fmt: skip
+    placements = Placements(cluster.runner.replica)
+    found = []
+    for step in ("made", "bound", "late"):
+        if step == "bound":
+            bound = home | {"volume": "v", "is_bound": True}
+            at = cluster.at()
+            await cluster.say(f.volume_observed("v", 2, at), f.claim_observed("home", 3, at, **bound))  # fmt: skip
+        else:
+            await cluster.tick(CONFIRMED_US // SECOND_US + 10)
+        found.append(placements.late())
+
+    assert cluster.outstanding() == {"p": "a"}
+    assert found == [[], [], ["ns/p"]]
