@@ -7,6 +7,7 @@ room. A test that starts a nats-server is marked by hand, and refused where it i
 
 import asyncio
 import gc
+import inspect
 
 import pytest
 from _pytest.nodeid import NodeId
@@ -67,6 +68,10 @@ def pytest_collection_finish():
 def pytest_runtest_setup(item):
     is_marked = any(map(item.get_closest_marker, NOT_UNIT))
     embedded.bundled_binary = _bundled_binary if is_marked else _refused
+    if item.get_closest_marker("simulated") and not inspect.iscoroutinefunction(item.function):
+        if awaited := sorted(name for name in item.fixturenames if _is_async(name, item)):
+            # pytest-asyncio makes the fixtures of such a test in the usual loop.
+            pytest.fail(f"simulated does nothing here: make the test async, for {awaited}", False)
 
 
 def _refused():
@@ -83,6 +88,14 @@ def _is_shared(name, item):
     """Whether a test has the fixture of the whole run, and none of its own under that name."""
     found = item.session._fixturemanager.getfixturedefs(name, item)
     return name in item.fixturenames and found[-1].scope == "session"
+
+
+def _is_async(name, item):
+    """Whether a fixture of a test is made in a loop."""
+    for found in item.session._fixturemanager.getfixturedefs(name, item) or ():
+        if inspect.iscoroutinefunction(found.func) or inspect.isasyncgenfunction(found.func):
+            return True
+    return False
 
 
 def _group(item):

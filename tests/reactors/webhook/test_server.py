@@ -1,13 +1,14 @@
 """The webhook on a real port: TLS, keep-alive, rotation without a failed request, an orderly end."""
 
 import asyncio
+from contextlib import suppress
 
 import pytest
 import uvloop
 from cryptography import x509
 
 from bus.errors import ClusterUnavailableError
-from reactors.webhook import Answer
+from reactors.webhook import Answer, server
 from reactors.webhook.certificates import SETTLE_SECONDS
 from reactors.webhook.server import ListenError, ServerSettings, WebhookServer
 from tests.benchmarks.reviews import Client, closed_loop, create, fixed_rate
@@ -150,21 +151,28 @@ async def test_an_open_connection_is_answered_while_the_server_ends(tmp_path):
     assert answer is not None and answer[0] == 200
 
 
-async def test_a_handler_that_never_ends_does_not_keep_the_server_from_ending(tmp_path):
+async def test_a_handler_that_never_ends_does_not_keep_the_server_from_ending(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(server, "END_SECONDS", 0.2)
+    begun, over = asyncio.Event(), asyncio.Event()
+
     async def stubborn(review):
-        for _ in range(40):
-            try:
-                await asyncio.sleep(0.1)
-            except asyncio.CancelledError:
-                continue
+        begun.set()
+        while not over.is_set():
+            with suppress(asyncio.CancelledError):
+                await over.wait()
         return Answer(True)
 
     async with serving(tmp_path, application(stubborn, deadline_seconds=0.1)) as webhook:
         outcome = await closed_loop(webhook.target(), create, connections=1, count=1)
-        async with asyncio.timeout(8):
-            await webhook.server.stop()
+        try:
+            async with asyncio.timeout(8):
+                await webhook.server.stop()
+        finally:
+            over.set()
 
-    assert outcome.answers == {"denied": 1}
+    assert (outcome.answers, begun.is_set()) == ({"denied": 1}, True)
 
 
 async def test_a_port_that_is_taken_is_an_error(tmp_path, caplog):
