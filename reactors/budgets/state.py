@@ -15,6 +15,7 @@ from bus.events.decisions import NoticeSettled
 from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState
 from projections.engine.parts import Part
+from projections.quota_trees.forest import QuotaTrees
 from reactors.budgets import NAME
 from reactors.engine.contract import Review
 
@@ -57,7 +58,7 @@ class BudgetState(Part):
 
     reads: ClassVar[tuple[type[Fact], ...]] = (BudgetJudged, NoticeSettled, ClockTicked)
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
         """Nothing of the cluster's state is read."""
         #: The newest judgements of the history.
         self.judged: dict[Place, BudgetJudged] = {}

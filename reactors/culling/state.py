@@ -42,6 +42,7 @@ from projections import activity
 from projections.activity import Activity
 from projections.cluster import Change, ClusterState, Pod, Workload
 from projections.engine.parts import Part, SavedDecision
+from projections.quota_trees.forest import QuotaTrees
 from reactors.culling.kubeflow.passes import CullerPasses, SavedPasses
 from reactors.culling.policy import KubeflowRules
 from reactors.engine.interlocks import JUMP_US
@@ -98,7 +99,7 @@ class CullingState(Part):
         NoticeSettled, RestoreAsked,
     )  # fmt: skip
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
         self.state = state
         self.activity: dict[str, Activity] = {}
         self.images: dict[str, str] = {}

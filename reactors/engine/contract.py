@@ -20,6 +20,7 @@ from bus.events.decisions import Decision, Target
 from bus.events.vocabulary import Fact
 from bus.metrics import Metric
 from projections.cluster import ClusterState
+from projections.quota_trees.forest import QuotaTrees
 from reactors.engine.policies import Current
 from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
@@ -134,8 +135,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     settings: type[ReactorSettings]
     #: What it does, for people: "culling", "giving back".
     activity: str
-    #: Makes an empty state beside that of the cluster.
-    state: Callable[[ClusterState], State]
+    #: Makes an empty state beside those of the cluster and of its quota trees, which it reads.
+    state: Callable[[ClusterState, QuotaTrees], State]
     triggers: tuple[type[Fact | Review], ...]
     #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off. On a review: to the facts themselves.
     decide: Callable[[Any, Trigger, Any], Sequence[Any]]

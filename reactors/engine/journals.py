@@ -13,7 +13,7 @@ import asyncio
 import logging
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import islice
 
@@ -32,17 +32,15 @@ from bus.errors import (
 from bus.events.admissions import (
     JOURNAL,
     AdmissionDecided,
-    AdmissionReleased,
-    QuotaDeclared,
     entries,
     grouped,
 )
 from bus.events.vocabulary import remember
 from bus.transport import Expectation, Transport
 from bus.waiting import reached
-from projections.engine.parts import Part
-from projections.quota_trees import Grant, Node, Tree, TreeOverlay
-from projections.quota_trees.tree import Fact, SavedTree, restored
+from projections.quota_trees import Tree, TreeOverlay
+from projections.quota_trees.forest import Forest
+from projections.quota_trees.tree import Fact, SavedTree
 from reactors.engine.turns import Turns
 
 _JOURNAL: dict[str, type[Fact]] = {fact.wire_type: fact for fact in JOURNAL}
@@ -65,7 +63,7 @@ class SavedJournals(msgspec.Struct):
     sequence: int
 
 
-class Journals(Part):
+class Journals(Forest):
     """Every tree of a cluster, as far as it was read."""
 
     Saved = SavedJournals
@@ -76,11 +74,7 @@ class Journals(Part):
     )  # fmt: skip
 
     def __init__(self, transport: Transport, clock: Clock, *, cluster: str, source: str) -> None:
-        self.trees: dict[str, Tree] = {}
-        #: (kind, name) of every quota to its tree's name.
-        self.places: dict[tuple[str, str], str] = {}
-        #: Object (uid) to the trees that hold something for it.
-        self.holders: dict[str, set[str]] = {}
+        super().__init__()
         #: Entries that were none. Not 0 means that somebody writes who should not.
         self.parked = 0
         #: The last sequence of the history that was taken in.
@@ -99,29 +93,6 @@ class Journals(Part):
     def is_pure(self) -> bool:
         """Whether it is the fold of the history up to its sequence: no own entry is still to be read."""
         return not self._own
-
-    def restore(self, saved: SavedJournals) -> None:
-        """Become what was saved, in new ones. Who holds something follows from the trees."""
-        super().restore(saved)
-        self.trees = {name: restored(tree) for name, tree in saved.trees.items()}
-        for tree in self.trees.values():
-            for uid in tree.holders:
-                self.holders.setdefault(uid, set()).add(tree.name)
-
-    def tree(self, name: str) -> Tree:
-        """A tree by name; an empty one where nothing was said of it."""
-        found = self.trees.get(name)
-        if found is None:
-            found = self.trees[name] = Tree(name)
-        return found
-
-    def grants(self, uid: str) -> Iterator[tuple[Node, Grant]]:
-        """What is held for an object, in every quota that holds something."""
-        for name in self.holders.get(uid, ()):
-            tree = self.trees[name]
-            for quota in sorted(tree.holders.get(uid, ())):
-                node = tree.nodes[quota]
-                yield node, node.grants[uid]
 
     def listen(self, take: Callable[[Event], None]) -> None:
         """Let ``take`` see every event of the history, journal entries included, after they were applied."""
@@ -264,28 +235,9 @@ class Journals(Part):
 
     def _apply(self, tree: Tree, fact: Fact, sequence: int, time_us: int, source: str) -> None:
         is_news = sequence > tree.sequence
-        tree.apply(fact, sequence, time_us)
-        if isinstance(fact, AdmissionDecided):
-            if is_news and fact.request:
-                self._turns[tree.name].said(source, time.monotonic())
-            self._hold(tree, fact.uid)
-        elif isinstance(fact, AdmissionReleased):
-            for release in fact.releases:
-                self._hold(tree, release.uid)
-        elif isinstance(fact, QuotaDeclared) and fact.verdict != "refused":
-            place = (fact.kind, fact.quota)
-            if fact.quota in tree.nodes:
-                self.places[place] = tree.name
-            elif self.places.get(place) == tree.name:
-                del self.places[place]
-
-    def _hold(self, tree: Tree, uid: str) -> None:
-        if uid in tree.holders:
-            self.holders.setdefault(uid, set()).add(tree.name)
-        elif uid in self.holders:
-            self.holders[uid].discard(tree.name)
-            if not self.holders[uid]:
-                del self.holders[uid]
+        self.enter(tree, fact, sequence, time_us)
+        if isinstance(fact, AdmissionDecided) and is_news and fact.request:
+            self._turns[tree.name].said(source, time.monotonic())
 
     def _wake(self) -> None:
         self._moved.set()

@@ -21,6 +21,7 @@ from bus.events.vocabulary import Fact, read
 from projections.cluster import ClusterState
 from projections.cluster.state import SavedCluster
 from projections.engine.parts import Part, shape
+from projections.quota_trees.forest import QuotaTrees, SavedForest
 from reactors.engine.contract import (
     Concluded,
     ProposedDecision,
@@ -52,6 +53,7 @@ class SavedReplica(msgspec.Struct):
     sequence: int
     last: dict[str, int]
     cluster_state: SavedCluster
+    quota_trees: SavedForest
     interlocks: SavedInterlocks
     effects: SavedEffects
     policies: SavedPolicies
@@ -77,8 +79,9 @@ class Replica(Part):
         self.interlocks = Interlocks()
         self.effects = Effects()
         self.cluster_state = ClusterState()
+        self.quota_trees = QuotaTrees()
         self.states: dict[str, State] = {
-            one.name: one.state(self.cluster_state) for one in reactors
+            one.name: one.state(self.cluster_state, self.quota_trees) for one in reactors
         }
         #: What was let go at the newest trigger because of a limit: key to token.
         self.withheld: dict[str, str] = {}
@@ -254,9 +257,10 @@ class Replica(Part):
             self.policies,
         )
         found = [part.take for part in parts if issubclass(fact, part.reads)]
-        if found and issubclass(fact, ClusterState.reads):
-            # The others read what the cluster is like after the event.
-            found.insert(0, self.cluster_state.take)
+        # The others read what the cluster and the quotas are like after the event.
+        shared: tuple[ClusterState | QuotaTrees, ...] = (self.cluster_state, self.quota_trees)
+        if found:
+            found[:0] = [part.take for part in shared if issubclass(fact, part.reads)]
         return tuple(found)
 
 

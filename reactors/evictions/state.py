@@ -13,14 +13,13 @@ Source: docs/queues.md; docs/architecture.md.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import ClassVar
 
 import msgspec
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.errors import HistoryDivergedError
 from bus.events.admissions import JOURNAL, AdmissionsGrouped, entries
 from bus.events.budgets import BudgetJudged
 from bus.events.clock import ClockTicked
@@ -31,9 +30,8 @@ from bus.events.vocabulary import Fact
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.engine.parts import Part, SavedDecision
 from projections.quota_trees import Node, Tree
+from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.shape import BUSINESS, ELASTIC
-from projections.quota_trees.tree import Fact as Entry
-from projections.quota_trees.tree import SavedTree, restored
 from reactors import reclaim
 from reactors.admission.mapping import QuotaRef
 from reactors.admission.owners import COVERING
@@ -65,7 +63,6 @@ class SavedEvictions(msgspec.Struct):
     bound: int
     seen: SavedAdmission
     lines: SavedQueues
-    trees: dict[str, SavedTree]
     spent: dict[tuple[str, str], BudgetJudged]
     watches: dict[str, Watch]
     is_watching: bool
@@ -81,22 +78,22 @@ class EvictionState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
 
     Saved = SavedEvictions
-    derived = frozenset({"_state"})
+    derived = frozenset({"_state", "trees"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *AdmissionState.reads, *QueueState.reads, AdmissionsGrouped, *JOURNAL, PodState, PodsListed, BudgetJudged,
         ClockTicked, PolicyChanged, Evict, EffectSettled,
     )  # fmt: skip
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
         self._state = state
+        self.trees = quotas.trees
         #: How many pods are bound and not about to end.
         self.bound = 0
         # It takes the events of the one cluster that the replica is about.
         self.seen = AdmissionState("", state=state)
         #: What waits, and the values of priority classes.
         self.lines = QueueState(self.seen)
-        self.trees: dict[str, Tree] = {}
         #: (quota, key) to the judgement that its grace is over.
         self.spent: dict[tuple[str, str], BudgetJudged] = {}
         #: Elastic quotas by name: since when each may be over its share. Empty while the policy does not ask for it: placing every
@@ -126,11 +123,7 @@ class EvictionState(Part):
         for change in self._state.changes(event):
             if change.kind == POD:
                 self._pod(change)
-        if isinstance(fact, AdmissionsGrouped):
-            self._entered(fact.decisions, event)
-        elif isinstance(fact, JOURNAL):
-            self._entered((fact,), event)
-        elif isinstance(fact, BudgetJudged):
+        if isinstance(fact, BudgetJudged):
             place = (fact.quota, fact.key)
             self.spent.pop(place, None)
             if fact.phase == GRACE_OVER:
@@ -138,7 +131,7 @@ class EvictionState(Part):
             self._unshadow(BUSINESS, fact.quota)
         elif isinstance(fact, ClockTicked):
             self._renew(event.time_us)
-            self._yielded(event.time_us)
+            self._yielded()
             if self.is_watching:
                 count_all(self.trees, self.lines, event.time_us)
                 self._watch(event.time_us)
@@ -152,21 +145,6 @@ class EvictionState(Part):
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
             self._settled(fact, event.time_us)
-
-    def restore(self, saved: SavedEvictions) -> None:
-        """Become what was saved, in a new state beside the restored state of its cluster."""
-        super().restore(saved)
-        self.trees = {name: restored(tree) for name, tree in saved.trees.items()}
-
-    def _entered(self, entries: Sequence[Entry], event: Event) -> None:
-        tree = self.trees.setdefault(event.key, Tree(event.key))
-        try:
-            for entry in entries:
-                tree.apply(entry, event.sequence, event.time_us)
-        except HistoryDivergedError:
-            # Every reader passes over it, and over what follows it in its group.
-            pass
-        tree.skip(event.sequence)
 
     def _pod(self, change: Change) -> None:
         was, is_bound = _bound(change.before), _bound(change.after)
@@ -209,10 +187,8 @@ class EvictionState(Part):
             if name not in self.watches or not reclaim.over(used.get(name, {}), runtime):
                 self.watches[name] = Watch(at_us)
 
-    def _yielded(self, at_us: int) -> None:
+    def _yielded(self) -> None:
         """Forget who holds nothing any more; and in shadow, whose room nobody wants any more."""
-        for tree in self.trees.values():
-            tree.refused.elapse(at_us)
         if not self.yielding:
             return
         wanted = {one.title for tree in self.trees.values() for one in tree.refused}

@@ -34,6 +34,7 @@ from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState, Pod
 from projections.engine.parts import Part
+from projections.quota_trees.forest import QuotaTrees
 from reactors.scheduling import NAME, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
 from reactors.scheduling.settings import SchedulingPolicy
@@ -180,7 +181,7 @@ class SchedulingState(Part):
         Evict, EffectSettled,
     )  # fmt: skip
 
-    def __init__(self, state: ClusterState) -> None:
+    def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
         self._cluster = state
         self._load = scheduler_of
         #: None while nothing is scheduled.

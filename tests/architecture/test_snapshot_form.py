@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "2e4184eba1513560",
-    "reactors": "ebf9ab76b2cabedc",
+    "versions": "27f71813a98e0be5",
+    "reactors": "0bd8f88108e29810",
     "admission": "ef6262ffe5a86957",
 }
 

@@ -8,6 +8,7 @@ from bus.kube.client import Access, connect
 from bus.kube.crds.quotas import PATH
 from bus.memory import MemoryTransport
 from projections.cluster import ClusterState
+from projections.quota_trees.forest import QuotaTrees
 from reactors.budgets.notices import BudgetNotices
 from reactors.budgets.state import BudgetState
 from reactors.effectors.quota_status import Condition, Status, StatusWriter
@@ -87,7 +88,7 @@ async def test_a_spent_budget_is_an_event_that_kubectl_describe_shows(installed,
     installed.kubectl("apply", "-f", "-", input=quota(name, hard={"limits.cpu": 10}))
     uid = (await cluster.get(f"{PATH}/{name}"))["metadata"]["uid"]
     transport = MemoryTransport()
-    state = BudgetState(ClusterState())
+    state = BudgetState(ClusterState(), QuotaTrees())
     notices = BudgetNotices(cluster, transport, SystemClock(), state, name="c1", instance="node")
     now_us = SystemClock().now_us()
     fact = BudgetJudged(

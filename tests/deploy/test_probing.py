@@ -19,6 +19,7 @@ from bus.memory import MemoryTransport
 from bus.notebooks.contract import ApiRequest
 from bus.notebooks.prober import Answer, ProbeSettings, Unanswered
 from projections.cluster import ClusterState
+from projections.quota_trees.forest import QuotaTrees
 from reactors.culling.probing import Prober
 from reactors.culling.settings import CullingSettings
 from reactors.culling.state import CullingState
@@ -65,7 +66,7 @@ def pod(uid="p", version=1, address="127.0.0.1", **more):
 
 
 def prober(cluster, *events, transport=None, **more):
-    view = CullingState(ClusterState())
+    view = CullingState(ClusterState(), QuotaTrees())
     for event in numbered(events):
         see(view, event)
     return Prober(

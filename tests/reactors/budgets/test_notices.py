@@ -12,6 +12,7 @@ from bus.memory import MemoryTransport
 from bus.notify import Told
 from projections.budgets import BudgetStatus, Exhaustion, Period, Spend
 from projections.cluster import ClusterState
+from projections.quota_trees.forest import QuotaTrees
 from projections.quota_trees.shape import BUSINESS, Node
 from projections.quota_trees.tree import Tree
 from reactors.budgets.notices import EVENTS_PATH, BudgetNotices
@@ -66,7 +67,7 @@ class Scene(History):
         self.objects, self.outside = objects or Objects(), outside or Outside()
 
     def process(self, transport=None):
-        state = BudgetState(ClusterState())
+        state = BudgetState(ClusterState(), QuotaTrees())
         for event in self.transport.events:
             state.take(read(event, VOCABULARY), event)
         return BudgetNotices(

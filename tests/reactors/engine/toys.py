@@ -18,7 +18,7 @@ class ToyPolicy(ReactorPolicy):
 class ToyView:
     reads = (PodObserved, PodVanished, Cull, RestoreAsked, Restore)
 
-    def __init__(self, state):
+    def __init__(self, state, quotas):
         self.pods = {}
         self.stopped = set()
         self.asked = []
