@@ -47,10 +47,6 @@ class Rows:
         """The row changed in this batch."""
         self._rows[projection.name][key] = self._touched[projection.name][key] = row
 
-    def touched(self, projection: Projection) -> Iterable[Any]:
-        """The rows that this batch changed."""
-        return self._touched[projection.name].values()
-
     def changes(self) -> dict[sa.Table, list[Columns]]:
         """The columns of all rows that this batch changed. The next batch begins: nothing is touched yet."""
         found = {}

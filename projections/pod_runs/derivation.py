@@ -12,9 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided
 from bus.events.observations import SourceHeard
 from bus.events.pods import Owner, PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Key
@@ -22,6 +24,7 @@ from projections.engine.model import Derivation, Restate
 from projections.engine.rows import KEPT, Rows
 from projections.evidence import PODS
 from projections.pod_runs import lists, queries
+from projections.pod_runs.below import Below
 from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.memory import PodMemory
@@ -62,6 +65,7 @@ class PodRuns:
         self._restate = restate
         self._pods = PodMemory(rows.reader, ended_kept)
         self._lists = RecentLists(rows.reader.select, parts_kept)
+        self._below = Below(rows.reader)
         self._serving = Serving()
         self._timelines: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
         self._resegmented: set[str] = set()
@@ -79,6 +83,7 @@ class PodRuns:
         around: dict[tuple[str, str], None] = {}
         under: dict[tuple[str, str], None] = {}
         above: dict[tuple[str], None] = {}
+        controllers: list[str] = []
         for event, fact in facts:
             if isinstance(fact, PodState):
                 uids[fact.uid] = None
@@ -88,6 +93,11 @@ class PodRuns:
                 if fact.owner is not None:
                     self._rows.want(own.projection, (fact.uid,))
                     above[(fact.owner.uid,)] = None
+            elif isinstance(fact, (WorkloadObserved, WorkloadVanished)):
+                controllers.append(fact.uid)
+            elif isinstance(fact, AdmissionDecided):
+                controllers += [one.uid for one in own.parts(fact)]
+        self._below.expect(controllers)
         for projection, keys in (
             (namespaces.projection, around), (nodes.projection, under),
             (workloads.projection, above), (own.projection, above),
@@ -120,6 +130,7 @@ class PodRuns:
                 found = self._pods.on_node((after.cluster, after.name), since)
                 self._derive_again(found, sequence)
         elif isinstance(after, workloads.Workload):
+            self._below.changed(before, after)
             if not workloads.is_same_word(before, after):
                 self._follow_owner(after.uid, sequence)
         elif isinstance(after, quotas.Quota):
@@ -131,6 +142,7 @@ class PodRuns:
     def changes(self) -> Changes:
         """The pods that the batch changed, their segments where these changed, and what lists added."""
         touched, self._pods.touched = self._pods.touched, {}
+        self._below.settle()
         resegmented, self._resegmented = sorted(self._resegmented), set()
         segments = [c for uid in resegmented for c in segment_columns(touched[uid])]
         upserts: dict[sa.Table, list[Columns]] = {
@@ -213,18 +225,11 @@ class PodRuns:
         reached = {uid}
         frontier = {uid}
         for _ in range(workloads.DEPTH):
-            select = self._rows.reader.select
-            below = {row[0] for row in select(queries.WORKLOADS_BELOW, {"uids": sorted(frontier)})}
-            below |= {
-                row.uid
-                for row in self._rows.touched(workloads.projection)
-                if row.owner is not None and row.owner.uid in frontier
-            }
-            frontier = below - reached
+            frontier = self._below.workloads(frontier) - reached
             if not frontier:
                 break
             reached |= frontier
-        self._derive_again(self._pods.of_owners(reached), sequence)
+        self._derive_again(self._pods.of_owners(reached, self._below.pods(reached)), sequence)
 
     # runs
 

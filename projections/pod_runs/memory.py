@@ -68,10 +68,10 @@ class PodMemory:
         values = {"cluster": key[0], "name": key[1], "since": since}
         return self.stored(queries.ON_NODE, values) | self._by_node.get(key, set())
 
-    def of_owners(self, uids: Iterable[str]) -> set[str]:
-        """Those whose controller is one of ``uids``."""
-        known = {pod for owner in uids for pod in self._by_owner.get(owner, ())}
-        return known | self.stored(queries.OF_OWNERS, {"uids": sorted(uids)})
+    def of_owners(self, uids: Iterable[str], stored: set[str]) -> set[str]:
+        """Those whose controller is one of ``uids``, of which ``stored`` are in the ledger."""
+        self.load(stored)
+        return stored.union(*(self._by_owner.get(owner, ()) for owner in uids))
 
     def settle(self) -> None:
         """Let go of ended pods beyond those that are kept, once there are a quarter more."""

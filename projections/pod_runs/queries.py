@@ -75,13 +75,13 @@ def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
     return sa.or_(table.c.end_s.is_(None), table.c.end_s > (since or 0))
 
 
-#: Uids of pods whose controller is one of ``uids``.
-OF_OWNERS = sa.select(pod_runs.c.uid).where(
+#: Pods whose controller is one of ``uids``: their uids, and the controller's.
+PODS_BELOW = sa.select(pod_runs.c.uid, pod_runs.c.owner_uid).where(
     pod_runs.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
 )
 
-#: Uids of workloads whose controller is one of ``uids``.
-WORKLOADS_BELOW = sa.select(workloads.c.uid).where(
+#: Workloads whose controller is one of ``uids``: their uids, and the controller's.
+WORKLOADS_BELOW = sa.select(workloads.c.uid, workloads.c.owner_uid).where(
     workloads.c.owner_uid.in_(sa.bindparam("uids", expanding=True))
 )
 
