@@ -10,6 +10,7 @@ Source: ``docs/admission.md`` ("What hangs below an owner", "Whose quota").
 
 from collections import Counter, defaultdict
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import NamedTuple
 
 from tests.acceptance.apiserver import GIB, QUOTA, TYPE
@@ -342,11 +343,21 @@ def without(lags, away):
 
 
 def lagging(writes, charges, quotas, until, unasked=frozenset()):
-    """:class:`Lags` up to the moment ``until``. ``charges``: what :meth:`Lags.charge` takes, in the journals' order."""
+    """:class:`Lags` up to the moment ``until``. ``charges``: what :meth:`Lags.charge` takes, in the journals' order.
+
+    A watch may tell something later than another watch tells what came behind it: it happened before both.
+    """
     lags = Lags(quotas, unasked)
-    steps = [(write.at, lags.write, (write,)) for write in writes]
-    steps += [(charge[0], lags.charge, charge) for charge in charges]
+    moments = zip(_moments([write.at for write in writes]), writes, strict=True)
+    steps = [(at, lags.write, (write._replace(at=at),)) for at, write in moments]
+    moments = zip(_moments([charge[0] for charge in charges]), charges, strict=True)
+    steps += [(at, lags.charge, (at, *charge[1:])) for at, charge in moments]
     for _, take, step in sorted(steps, key=lambda one: one[0]):
         take(*step)
     lags.end(until)
     return lags
+
+
+def _moments(heard):
+    """When each happened at the latest, by when it and all that came behind it were heard of."""
+    return list(accumulate(reversed(heard), min))[::-1]

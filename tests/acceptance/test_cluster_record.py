@@ -184,6 +184,14 @@ def test_a_charge_is_below_while_pods_live_that_are_not_charged():
     assert [(one.seconds, one.uid) for one in found] == [(6.0, "d")]
 
 
+def test_what_one_watch_tells_late_happened_before_what_another_told_meanwhile():
+    writes = told(DEPLOYMENT, SET, pod("a", "3", owner="r"))
+    writes[1] = writes[1]._replace(at=50.0)
+    charges = [(0.5, "team", "d", {"limits.cpu": 3_000, "requests.memory": 2 * GIB}, True)]
+
+    assert lagging(writes, charges, QUOTAS, 60.0).below == []
+
+
 def test_time_without_a_keeper_does_not_count():
     lags = [Lag(10.0, 100.0, "team", "a", {}, {}), Lag(8.0, 200.0, "team", "b", {}, {})]
     found = without(lags, [(90.0, 101.0), (105.0, 107.0), (109.0, 300.0)])
