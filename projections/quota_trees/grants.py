@@ -37,7 +37,7 @@ def grown(before: Grant | None, fact: AdmissionDecided, time_us: int) -> Grant:
             is_alone, version = before.is_alone, _later(before.version, version)
         is_same = is_late or (before.is_same and is_repeat)
     reshaped = before.reshaped if before else ""
-    if fact.reshapes:
+    if fact.reshapes and fact.child is None:
         reshaped = _later(reshaped, fact.resource_version)
     return Grant(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.charge, fact.demand,

@@ -8,6 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import Clock
+from bus.errors import DemandError
 from bus.events.admissions import Child
 from bus.events.pods import Owner
 from bus.kube import kinds
@@ -18,6 +19,7 @@ from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.owners import Controllers, collects, controller_of
+from reactors.admission.reading import reshapes
 from reactors.admission.state import AdmissionState
 from reactors.webhook.review import Answer, Review
 
@@ -40,6 +42,10 @@ class Below(msgspec.Struct, frozen=True):
 
     owner: Owner
     child: Child
+    #: What the stored object counts that is changed; None = it is new, or a scale that does not say.
+    before: dict[str, int] | None = None
+    #: Its change of what one replica asks for has to stand in the journal, as scales are reckoned with that.
+    reshapes: bool = False
 
     @property
     def is_pod(self) -> bool:
@@ -56,15 +62,15 @@ class Children:
         self._controllers = controllers
 
     def below(
-        self, review: Review, kind: str, uid: str, name: str, owner: Owner, ask: kinds.Ask
+        self, review: Review, kind: kinds.Kind, uid: str, name: str, owner: Owner, ask: kinds.Ask
     ) -> Below | None:
         """The object as its owner's; None where it is charged in its own right."""
-        if not self._is_owners(review, kind, uid, owner):
+        if not self._is_owners(review, kind.kind, uid, owner):
             return None
         metadata = (review.object or {}).get("metadata") or {}
         version = str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
-        counts = counts_of(kind, ask)
-        return Below(owner, Child(kind, name, uid, version, owner.uid, counts))
+        child = Child(kind.kind, name, uid, version, owner.uid, counts_of(kind.kind, ask))
+        return Below(owner, child, stored(kind, review), reshapes(kind, ask, review))
 
     def _is_owners(self, review: Review, kind: str, uid: str, owner: Owner) -> bool:
         coverage = self._view.coverage
@@ -77,7 +83,7 @@ class Children:
         return bool(answers) and (kinds.is_open(owner.kind, kind) or is_there)
 
     def rises(self, below: Below) -> bool:
-        """Whether it would count more below this owner than what was seen of it there."""
+        """Whether it would count more below this owner than what was seen of it there, or than what is changed."""
         uid, lives = below.child.uid, self._view.coverage.lives
         if not below.child.version:
             return True
@@ -89,7 +95,10 @@ class Children:
         else:
             found = self._view.objects.get(uid)
             known = counts_of(found.kind, found.ask) if found else None
-        return known is None or any(n > known.get(key, 0) for key, n in below.child.counts.items())
+        return any(
+            one is None or any(n > one.get(key, 0) for key, n in below.child.counts.items())
+            for one in (known, known if below.before is None else below.before)
+        )
 
     def adopts(self, below: Below) -> bool:
         """Whether a controller takes in what it did not make, or that was not seen below it."""
@@ -149,6 +158,11 @@ class Children:
         self._view.coverage.expire(now_us)
         return self._view.coverage.expect(below.child, now_us)
 
+    def reshape(self, below: Below) -> None:
+        """What one replica of it asks for may be another from now on."""
+        if below.reshapes:
+            self._view.coverage.reshape(below.child, self._clock.now_us())
+
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
         """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""
         lives = self._view.coverage.lives
@@ -201,3 +215,13 @@ def _is_same(review: Review, owner: Owner) -> bool:
     """Whether the object has had this controller before."""
     old = (review.old_object or {}).get("metadata") or {}
     return controller_of(old) == (owner.kind, owner.uid)
+
+
+def stored(kind: kinds.Kind, review: Review) -> dict[str, int] | None:
+    """What the object counts that an update would change; None where that cannot be read, or nothing is stored yet."""
+    if review.operation != "UPDATE" or review.old_object is None:
+        return None
+    try:
+        return counts_of(kind.kind, kinds.asked(kind, review.old_object))
+    except DemandError:
+        return None

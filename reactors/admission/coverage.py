@@ -73,6 +73,7 @@ class SavedCoverage(msgspec.Struct):
     _waiting: dict[str, set[str]]
     _since_us: dict[str, int]
     _let_go: dict[str, tuple[str, str, int]]
+    _reshaped: dict[str, tuple[str, int]]
     _own_gone: dict[str, None]
     named: SavedNamed
 
@@ -93,6 +94,8 @@ class Coverage(Part):
         self._since_us: dict[str, int] = {}
         #: By uid: (owner, version, until when) of what is let go by an owner that is deleted without it, and was not seen since.
         self._let_go: dict[str, tuple[str, str, int]] = {}
+        #: By uid of what an owner answers for: (version, when) of the newest admitted change of what one replica asks for.
+        self._reshaped: dict[str, tuple[str, int]] = {}
         #: Objects that are gone and were charged themselves, though they named a controller.
         self._own_gone: dict[str, None] = {}
         self.named = Named()
@@ -124,11 +127,26 @@ class Coverage(Part):
             self.lives.drop_pod(fact.uid)
         if fact.child is not None and fact.verdict == "admitted" and self._charges is not None:
             self.expect(fact.child, time_us)
+            if fact.reshapes:
+                self.reshape(fact.child, time_us)
 
     def expect(self, child: Child, now_us: int) -> Undo:
         """Count a child that was let pass; gives what undoes that."""
         put = self.lives.expect_pod if child.kind == POD else self.lives.expect
         return put(child.uid, child.owner, child.counts, child.version, now_us)
+
+    def reshape(self, child: Child, now_us: int) -> None:
+        """What one replica of a child asks for may change: a scale does not say what it is then."""
+        before = self._reshaped.get(child.uid)
+        is_later = before is None or timelines.precedes(before[0], 0, child.version, 0)
+        self._reshaped[child.uid] = (child.version if is_later else before[0], now_us)
+
+    def is_reshaped(self, found: Object) -> bool:
+        """Whether what one replica asks for may be another than when this was seen."""
+        if (mark := self._reshaped.get(found.uid)) is None:
+            return False
+        is_passed = timelines.precedes(mark[0], 0, found.version, 0)
+        return not (is_passed or found.listed_us >= mark[1] + LANDED_US)
 
     def charged(self, uid: str) -> None:
         """A journal says something new of an object: it may be charged in its own right now, or not any more."""
@@ -188,6 +206,7 @@ class Coverage(Part):
 
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""
+        self._reshaped.pop(found.uid, None)
         self.lost(found)
         if found.owner is None:
             self.named.forget(found.uid)

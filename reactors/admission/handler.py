@@ -39,7 +39,7 @@ from reactors.admission.reading import (
     rested,
     version_of,
 )
-from reactors.admission.scales import UNSEEN, is_doubted, unseen
+from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
 from reactors.admission.state import AdmissionState
 from reactors.admission.stating import is_up, to_state, waits
 from reactors.admission.withdrawing import Withdrawals
@@ -104,7 +104,7 @@ class Handler:
         uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
         if owner is not None:
-            below = self._children.below(review, kind.kind, uid, name, owner, ask)
+            below = self._children.below(review, kind, uid, name, owner, ask)
             if below is not None:
                 return await self._below(below, review)
         where = self._view.place(ask.labels, review.namespace)
@@ -139,22 +139,22 @@ class Handler:
         scale = kinds.scale_of(review.object or {})
         found = self._view.objects.get(scale.uid)
         is_known = found is not None and found.ask.per_replica is not None
-        if found is None or not is_known or is_doubted(self._journals, found, version_of(review)):
+        version = version_of(review)
+        if found is None or not is_known or is_doubted(self._journals, self._view, found, version):
             return unseen(review, scale)
         asks = kinds.scaled(found.ask, scale.replicas)
         if found.owner is not None and self._view.coverage.covered(found) is not False:
             counts = counts_of(kind.kind, asks)
-            child = Child(
-                kind.kind, found.name, found.uid, version_of(review), found.owner.uid, counts
-            )
-            return await self._below(Below(found.owner, child), review)
+            child = Child(kind.kind, found.name, found.uid, version, found.owner.uid, counts)
+            below = Below(found.owner, child, scaled_from(found, review))
+            return await self._below(below, review, found if found.version != version else None)
         where = self._view.place(found.labels, review.namespace)
         if where is None:
             return ALLOWED
         demand = asks.demand
         request = Request(
             where.quota, scale.uid, kind.kind, review.namespace, review.name,
-            demand, types_of(found.labels), review.uid, review.operation, version_of(review),
+            demand, types_of(found.labels), review.uid, review.operation, version,
             priority_class=found.ask.priority_class, owner=found.owner.uid if found.owner else "",
             unstated=found.ask.unstated if is_up(scale, review) else {},
         )  # fmt: skip
@@ -162,14 +162,18 @@ class Handler:
         basis = Basis(label=SEEN, replicas=scale.replicas)
         return await self._decided(where, request, review, basis, scales=found)
 
-    async def _below(self, below: Below, review: Review) -> Answer:
+    async def _below(
+        self, below: Below, review: Review, scales: Object | None = None
+    ) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
         Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its
         journal has them in one order, and what a controller adopts always. Where the owner was not seen yet, it was reviewed a
         moment ago itself; what a controller makes below it counts, and is charged when it is seen.
+
+        What changes what one replica asks for stands in the journal, as do scales of ``scales``, which was not seen as it is now.
         """
-        if not self._children.rises(below):
+        if not (below.reshapes or self._children.rises(below)):
             return Answer(True, "covered")
         holder = self._children.holder(below.owner.uid)
         if holder is None and (refusal := self._children.unheld(below, review)) is not None:
@@ -181,7 +185,8 @@ class Handler:
                 undo()
             return Answer(True, "owner-unseen")
         # Of what is made there is no more than was asked for; a controller adopts any number.
-        most = None if adopts else self._children.most(below, holder)
+        is_asked = adopts or below.reshapes or scales is not None
+        most = None if is_asked else self._children.most(below, holder)
         if holder.where is None or (most is not None and _holds(self._journals, holder, most)):
             if review.dry_run or holder.where is None:
                 undo()
@@ -189,10 +194,12 @@ class Handler:
         undo()
         request = Request(
             holder.where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
-            holder.types, review.uid, review.operation, child=below.child,
+            holder.types, review.uid, review.operation, reshapes=below.reshapes, child=below.child,
         )  # fmt: skip
         basis = Basis(label=SEEN)
-        answer = await self._decided(holder.where, request, review, basis, below=(below, holder))
+        answer = await self._decided(
+            holder.where, request, review, basis, scales=scales, below=(below, holder)
+        )
         if answer.allowed:
             return answer
         made = f"{below.child.kind} {below.child.name!r}"
@@ -252,7 +259,9 @@ class Handler:
             if self._withdrawals is not None and not review.dry_run:
                 before = draft.grant(request.quota, request.uid)
                 self._withdrawals.asked(request.review, before)
-            if scales is not None and is_doubted(self._journals, scales, request.version):
+            if scales is not None and is_doubted(
+                self._journals, self._view, scales, version_of(review)
+            ):
                 known = replace(basis, refusal=UNSEEN)
             asks = replace(request, basis=known)
             if below is not None:
@@ -284,12 +293,14 @@ class Handler:
         """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
         what undoes that is given with it.
         """
+        rises = self._children.rises(below[0])
         undo = self._children.expect(below[0])
-        asks = replace(request, live=self._children.need(*below))
+        asks = replace(request, live=self._children.need(*below) if rises else {})
         decision = decide_review(draft, asks, now_us)
         if decision.verdict == "refused" or review.dry_run:
             undo()
             return decision, None
+        self._children.reshape(below[0])
         return decision, undo
 
 

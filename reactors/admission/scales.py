@@ -8,8 +8,10 @@ from __future__ import annotations
 from bus.kube import kinds
 from projections import timelines
 from projections.quota_trees.shape import LANDED_US
+from reactors.admission.coverage import counts_of
 from reactors.admission.messages import ALLOWED
 from reactors.admission.objects import Object
+from reactors.admission.state import AdmissionState
 from reactors.admission.stating import is_up
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -18,10 +20,12 @@ from reactors.webhook.review import Answer, Review
 UNSEEN = "object-unseen"
 
 
-def is_doubted(journals: Journals, found: Object, version: str) -> bool:
+def is_doubted(journals: Journals, view: AdmissionState, found: Object, version: str) -> bool:
     """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
     if found.version == version:
         return False
+    if view.coverage.is_reshaped(found):
+        return True
     for name in journals.holders.get(found.uid, ()):
         tree = journals.tree(name)
         for quota in tree.holders[found.uid]:
@@ -31,6 +35,15 @@ def is_doubted(journals: Journals, found: Object, version: str) -> bool:
             if grant.reshaped and not (is_passed or is_listed):
                 return True
     return False
+
+
+def scaled_from(found: Object, review: Review) -> dict[str, int] | None:
+    """What counts below an owner before a scale; None where the review does not say how many replicas there are."""
+    if review.old_object is None:
+        return None
+    return counts_of(
+        found.kind, kinds.scaled(found.ask, kinds.scale_of(review.old_object).replicas)
+    )
 
 
 def unseen(review: Review, scale: kinds.Scale) -> Answer:

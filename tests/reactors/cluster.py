@@ -156,7 +156,8 @@ class Cluster(History):
     async def ask(self, uid, cpu, *, quota="team", **fields):
         return await self.review(job(uid, cpu, quota), **fields)
 
-    async def review(self, object, **fields):
+    async def review(self, object, *, at=None, **fields):
+        """``at``: the process that is asked; None = the first."""
         metadata = (object or fields.get("old_object"))["metadata"]
         known = {
             "uid": f"review-{next(self._reviews)}", "operation": "CREATE", "group": "batch",
@@ -164,7 +165,7 @@ class Cluster(History):
             "namespace": metadata.get("namespace", ""), "name": metadata["name"], "user": "amy",
             "groups": (), "dry_run": False, "object": object, "old_object": None, "options": None,
         }  # fmt: skip
-        return await self.admission.handler(Review(**{**known, **fields}))
+        return await (at or self.admission).handler(Review(**{**known, **fields}))
 
     def used(self, quota="team", key="limits.cpu"):
         journals = self.admission.journals

@@ -77,6 +77,48 @@ async def test_a_replica_set_of_a_deployment_is_not_scaled_beyond_what_fits(clus
     assert (answer.allowed, answer.reason, cluster.used()) == (True, "raised", 10_000)
 
 
+def scale_of(replicas, version, before):
+    """A review of a scale of the ReplicaSet `web-1`."""
+    named = {"name": "web-1", "uid": "web-1", "namespace": "ns", "resourceVersion": version}
+    scales = [{"metadata": named, "spec": {"replicas": n}} for n in (replicas, before)]
+    how = {"operation": "UPDATE", "subresource": "scale", "old_object": scales[1]}
+    return scales[0], {**OF["ReplicaSet"], **how}
+
+
+@pytest.mark.parametrize("is_another", [False, True], ids=["same process", "another process"])
+async def test_a_scale_waits_until_an_admitted_change_of_the_template_is_seen(cluster, is_another):
+    """What asks for nothing as it has no replicas, or fits its owner's charge, may ask for more with the next scale."""
+    await deployed(cluster, cpu=4)
+    by = {"by": ("Deployment", "web")}
+    cluster.skip_versions(20)
+    await show(cluster, "ReplicaSet", "web-1", 1, 0, **by)
+    before = made("ReplicaSet", "web-1", 1, 0, version=20, **by)
+    edit = {"before": before, "version": 20, **by}
+    beside = following(cluster.transport, cluster.clock, cluster="c1", source="two", keeps=False)
+    async with beside as other:
+        where = {"at": other} if is_another else {}
+        assert (await ask(cluster, "ReplicaSet", "web-1", 8, 0, **edit)).reason == "covered"
+
+        first, how = scale_of(2, "21", 0)
+        told = await cluster.review(first, **how, **where)
+        assert (told.allowed, told.reason) == (False, "object-unseen")
+    await show(cluster, "ReplicaSet", "web-1", 8, 0, **by)
+    again = await cluster.review(first, **how)
+    assert (again.allowed, again.reason) == (False, "over-quota")
+
+
+async def test_what_is_stored_is_scaled_beyond_what_was_seen_only_by_the_journal(cluster):
+    """A scale down was not seen yet: to scale it up again is a growth, though no more was asked for than was seen."""
+    await deployed(cluster, cpu=2)
+    down, how = scale_of(0, "30", 2)
+    assert (await cluster.review(down, **how)).reason == "covered"
+    number = len(cluster.said("decided"))
+    up, how = scale_of(2, "31", 0)
+
+    assert (await cluster.review(up, **how)).reason == "covered"
+    assert len(cluster.said("decided")) == number + 1
+
+
 async def test_a_replica_set_of_a_deployment_is_not_edited_beyond_what_fits(cluster):
     """What is true of a scale is true of an edit of its replicas or template, and of a Job's parallelism."""
     await deployed(cluster, cpu=2)
