@@ -102,8 +102,10 @@ class Children:
 
     def adopts(self, below: Below) -> bool:
         """Whether a controller takes in what it did not make, or that was not seen below it."""
-        child, above = below.child, self._view.coverage.lives.above
-        return bool(child.version) and above(child.uid) != below.owner.uid
+        child, coverage = below.child, self._view.coverage
+        return bool(child.version) and below.owner.uid not in (
+            coverage.lives.above(child.uid), coverage.parent_of(child.uid)
+        )  # fmt: skip
 
     def holder(self, uid: str) -> Holder | None:
         """Who is charged for what hangs below ``uid``; None where that was not seen, or is gone."""

@@ -25,7 +25,7 @@ from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
-from projections.quota_trees.shape import LANDED_US, Grant, Node
+from projections.quota_trees.shape import ANY_OWNER, LANDED_US, Grant, Node
 from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
@@ -137,9 +137,9 @@ class Coverage(Part):
 
     def reshape(self, child: Child, now_us: int) -> None:
         """What one replica of a child asks for may change: a scale does not say what it is then."""
-        before = self._reshaped.get(child.uid)
-        is_later = before is None or timelines.precedes(before[0], 0, child.version, 0)
-        self._reshaped[child.uid] = (child.version if is_later else before[0], now_us)
+        version, _ = self._reshaped.get(child.uid, (child.version, 0))
+        is_later = timelines.precedes(version, 0, child.version, 0)
+        self._reshaped[child.uid] = (child.version if is_later else version, now_us)
 
     def is_reshaped(self, found: Object) -> bool:
         """Whether what one replica asks for may be another than when this was seen."""
@@ -315,8 +315,15 @@ class Coverage(Part):
             return True
         if is_open(owner.kind, kind):
             return False
-        is_gone = uid in self._own_gone and uid not in self._view.objects
-        return is_gone or self.named.has(uid, owner.uid)
+        if self.named.has(uid, owner.uid) or (
+            uid in self._own_gone and uid not in self._view.objects
+        ):
+            return True
+        # Of very many the oldest are not among the named; what is charged still says whom it named.
+        return any(
+            not {owner.uid, ANY_OWNER}.isdisjoint(grant.owners)
+            for _, grant in self._charges.grants(uid)
+        )
 
     def _ends(self, uid: str, owner: Owner) -> bool:
         """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,

@@ -162,9 +162,7 @@ class Handler:
         basis = Basis(label=SEEN, replicas=scale.replicas)
         return await self._decided(where, request, review, basis, scales=found)
 
-    async def _below(
-        self, below: Below, review: Review, scales: Object | None = None
-    ) -> Answer:
+    async def _below(self, below: Below, review: Review, scales: Object | None = None) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
         Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its

@@ -188,7 +188,10 @@ class AdmissionState(Part):
         self.changed.add(gone.uid)
         self.coverage.lives.relink(gone.uid)
         self.coverage.lives.leave(gone.uid)
-        if self.coverage.lives.has(gone.uid):
+        if not self.coverage.lives.has(gone.uid):
+            # Nothing below it is asked about; what is still charged says itself whom it named.
+            self.coverage.named.forget(gone.uid)
+        else:
             self._ending[gone.uid] = gone
             if len(self._ending) > GONE_KEPT:
                 has = self.coverage.lives.has

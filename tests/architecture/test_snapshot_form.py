@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "27f71813a98e0be5",
-    "reactors": "0bd8f88108e29810",
-    "admission": "ef6262ffe5a86957",
+    "versions": "05b7567e56df44e2",
+    "reactors": "6f643426b3eb018c",
+    "admission": "1a80912c695bc4e4",
 }
 
 ADVICE = """

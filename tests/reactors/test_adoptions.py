@@ -133,6 +133,37 @@ async def test_what_was_charged_itself_and_holds_nothing_now_is_not_covered_by_w
     assert (cluster.used("full"), cluster.used()) == (3000, 4000)
 
 
+async def test_whoever_makes_very_many_that_name_owners_has_none_covered_that_is_charged_itself(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr("reactors.admission.named.KEPT", 2)
+    await begin(cluster, "Deployment", "web", 1, 1)
+    by = {"by": ("Deployment", "web")}
+    await begin(cluster, "ReplicaSet", "set", 1, 1, **by)
+    for number in range(3):
+        await begin(cluster, "ReplicaSet", f"many{number}", 1, 1, **by)
+    assert cluster.used() == 5000
+
+    await show(cluster, "ReplicaSet", "set", 2, 1, **by)
+    assert cluster.used() == 6000
+
+
+async def test_those_that_are_gone_take_no_place_among_those_that_named_owners(
+    cluster, monkeypatch
+):
+    monkeypatch.setattr("reactors.admission.named.KEPT", 2)
+    await begin(cluster, "Deployment", "web", 1, 1)
+    by = {"by": ("Deployment", "web")}
+    await begin(cluster, "ReplicaSet", "set", 1, 1, **by)
+    await begin(cluster, "ReplicaSet", "gone", 1, 1, **by)
+    await cluster.lose("gone", kind="ReplicaSet")
+    await begin(cluster, "Pod", "over", 1, **by)
+    await cluster.lose_pod("over")
+    await begin(cluster, "ReplicaSet", "last", 1, 1, **by)
+
+    assert set(cluster.admission.view.coverage.named.saved()._owners) == {"set", "last"}
+
+
 async def test_a_pod_keeps_its_own_charge_until_its_owners_is_raised_for_it(cluster):
     """What is on its way below the owner holds the raise up, and what was given back meanwhile was given to others."""
     by = {"by": ("PyTorchJob", "train")}

@@ -85,6 +85,21 @@ def scale_of(replicas, version, before):
     return scales[0], {**OF["ReplicaSet"], **how}
 
 
+async def test_a_set_without_pods_is_scaled_up_by_its_owner_without_an_entry(cluster):
+    """It stood below its owner before, so it is not adopted."""
+    await deployed(cluster, cpu=2)
+    by = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await begin(cluster, "ReplicaSet", "web-2", 2, 0, **by)
+    await show(cluster, "ReplicaSet", "web-1", 2, 1, by=("Deployment", "web"))
+    await cluster.lose_pod("web-1-1", owner("ReplicaSet", "web-1"))
+    number = len(cluster.said("decided"))
+    before = made("ReplicaSet", "web-2", 2, 0, by=("Deployment", "web"), version=9)
+
+    up = await ask(cluster, "ReplicaSet", "web-2", 2, 1, before=before, version=9, **by)
+    assert up.reason == "covered"
+    assert len(cluster.said("decided")) == number
+
+
 @pytest.mark.parametrize("is_another", [False, True], ids=["same process", "another process"])
 async def test_a_scale_waits_until_an_admitted_change_of_the_template_is_seen(cluster, is_another):
     """What asks for nothing as it has no replicas, or fits its owner's charge, may ask for more with the next scale."""
