@@ -163,7 +163,7 @@ class Children:
     def reshape(self, below: Below) -> None:
         """What one replica of it asks for may be another from now on."""
         if below.reshapes:
-            self._view.coverage.reshape(below.child, self._clock.now_us())
+            self._view.coverage.reshaped.add(below.child, self._clock.now_us())
 
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
         """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""

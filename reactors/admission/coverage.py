@@ -25,13 +25,14 @@ from projections.cluster import POD, ClusterState, Pod, Workload
 from projections.cluster.objects import Gone
 from projections.engine.parts import Part
 from projections.quota_trees.keys import counted
-from projections.quota_trees.shape import ANY_OWNER, LANDED_US, Grant, Node
+from projections.quota_trees.shape import LANDED_US, Grant, Node
 from reactors.admission.chains import DEPTH
 from reactors.admission.lives import Lives, SavedLives, Undo
 from reactors.admission.mapping import types_of
-from reactors.admission.named import Named, SavedNamed
+from reactors.admission.named import Named, SavedNamed, named
 from reactors.admission.objects import Object, Objects
 from reactors.admission.owners import NODE, is_covering
+from reactors.admission.reshaped import Reshaped, SavedReshaped
 
 #: So long an object waits for its controller to be seen.
 RESOLVE_US = 15 * SECOND_US
@@ -73,9 +74,9 @@ class SavedCoverage(msgspec.Struct):
     _waiting: dict[str, set[str]]
     _since_us: dict[str, int]
     _let_go: dict[str, tuple[str, str, int]]
-    _reshaped: dict[str, tuple[str, int]]
     _own_gone: dict[str, None]
     named: SavedNamed
+    reshaped: SavedReshaped
 
 
 class Coverage(Part):
@@ -94,11 +95,10 @@ class Coverage(Part):
         self._since_us: dict[str, int] = {}
         #: By uid: (owner, version, until when) of what is let go by an owner that is deleted without it, and was not seen since.
         self._let_go: dict[str, tuple[str, str, int]] = {}
-        #: By uid of what an owner answers for: (version, when) of the newest admitted change of what one replica asks for.
-        self._reshaped: dict[str, tuple[str, int]] = {}
         #: Objects that are gone and were charged themselves, though they named a controller.
         self._own_gone: dict[str, None] = {}
         self.named = Named()
+        self.reshaped = Reshaped()
 
     # what is seen
 
@@ -128,25 +128,12 @@ class Coverage(Part):
         if fact.child is not None and fact.verdict == "admitted" and self._charges is not None:
             self.expect(fact.child, time_us)
             if fact.reshapes:
-                self.reshape(fact.child, time_us)
+                self.reshaped.add(fact.child, time_us)
 
     def expect(self, child: Child, now_us: int) -> Undo:
         """Count a child that was let pass; gives what undoes that."""
         put = self.lives.expect_pod if child.kind == POD else self.lives.expect
         return put(child.uid, child.owner, child.counts, child.version, now_us)
-
-    def reshape(self, child: Child, now_us: int) -> None:
-        """What one replica of a child asks for may change: a scale does not say what it is then."""
-        version, _ = self._reshaped.get(child.uid, (child.version, 0))
-        is_later = timelines.precedes(version, 0, child.version, 0)
-        self._reshaped[child.uid] = (child.version if is_later else version, now_us)
-
-    def is_reshaped(self, found: Object) -> bool:
-        """Whether what one replica asks for may be another than when this was seen."""
-        if (mark := self._reshaped.get(found.uid)) is None:
-            return False
-        is_passed = timelines.precedes(mark[0], 0, found.version, 0)
-        return not (is_passed or found.listed_us >= mark[1] + LANDED_US)
 
     def charged(self, uid: str) -> None:
         """A journal says something new of an object: it may be charged in its own right now, or not any more."""
@@ -206,7 +193,7 @@ class Coverage(Part):
 
     def gone(self, found: Workload) -> None:
         """A workload is gone. What lives below it still counts where it counted, or for its owner."""
-        self._reshaped.pop(found.uid, None)
+        self.reshaped.forget(found.uid)
         self.lost(found)
         if found.owner is None:
             self.named.forget(found.uid)
@@ -225,6 +212,15 @@ class Coverage(Part):
             and not timelines.precedes(g.version, 0, found.version, 0)
             for _, g in self._charges.grants(found.uid)
         )
+
+    def left(self, uid: str) -> bool:
+        """An object was deleted, or is not listed any more. Whether something lives below it."""
+        self.lives.relink(uid)
+        self.lives.leave(uid)
+        if not (has := self.lives.has(uid)):
+            # What is still charged says itself whom it named.
+            self.named.forget(uid)
+        return has
 
     def lost(self, found: Object) -> None:
         """An object is gone, or is not kept any more."""
@@ -309,36 +305,16 @@ class Coverage(Part):
         """
         if self._charges is None:
             return False
-        if not self._ends(uid, owner):
+        if not _ends(self._view, uid, owner):
             return True
         if (let_go := self._let_go.get(uid)) is not None and let_go[0] == owner.uid:
             return True
         if is_open(owner.kind, kind):
             return False
-        if self.named.has(uid, owner.uid) or (
-            uid in self._own_gone and uid not in self._view.objects
-        ):
-            return True
+        is_gone = uid in self._own_gone and uid not in self._view.objects
         # Of very many the oldest are not among the named; what is charged still says whom it named.
-        return any(
-            not {owner.uid, ANY_OWNER}.isdisjoint(grant.owners)
-            for _, grant in self._charges.grants(uid)
-        )
-
-    def _ends(self, uid: str, owner: Owner) -> bool:
-        """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,
-        and may write circles."""
-        chain: Owner | None = owner
-        passed: list[str] = []
-        while chain is not None and chain.uid not in passed:
-            above = self._view.objects.get(chain.uid) or self._view.gone(chain.uid)
-            if chain.uid == uid or len(passed) == DEPTH:
-                return False
-            if above is None:
-                break
-            passed.append(chain.uid)
-            chain = above.owner
-        return True
+        is_charged = any(named(one, owner.uid) for _, one in self._charges.grants(uid))
+        return is_gone or is_charged or self.named.has(uid, owner.uid)
 
     def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""
@@ -376,3 +352,19 @@ def _known(
     demand: tuple[tuple[str, int], ...], types: tuple[tuple[str, str], ...]
 ) -> Mapping[str, int]:
     return counted(dict(demand), dict(types))
+
+
+def _ends(view: Seen, uid: str, owner: Owner) -> bool:
+    """Whether the chain of controllers above an object ends above it, as far as it is known: users write the references,
+    and may write circles."""
+    chain: Owner | None = owner
+    passed: list[str] = []
+    while chain is not None and chain.uid not in passed:
+        above = view.objects.get(chain.uid) or view.gone(chain.uid)
+        if chain.uid == uid or len(passed) == DEPTH:
+            return False
+        if above is None:
+            break
+        passed.append(chain.uid)
+        chain = above.owner
+    return True

@@ -168,7 +168,6 @@ class Handler:
         Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its
         journal has them in one order, and what a controller adopts always. Where the owner was not seen yet, it was reviewed a
         moment ago itself; what a controller makes below it counts, and is charged when it is seen.
-
         What changes what one replica asks for stands in the journal, as do scales of ``scales``, which was not seen as it is now.
         """
         if not (below.reshapes or self._children.rises(below)):
@@ -194,10 +193,8 @@ class Handler:
             holder.where.quota, holder.uid, holder.kind, holder.namespace, holder.name, holder.demand,
             holder.types, review.uid, review.operation, reshapes=below.reshapes, child=below.child,
         )  # fmt: skip
-        basis = Basis(label=SEEN)
-        answer = await self._decided(
-            holder.where, request, review, basis, scales=scales, below=(below, holder)
-        )
+        asks = (holder.where, request, review, Basis(label=SEEN))
+        answer = await self._decided(*asks, scales=scales, below=(below, holder))
         if answer.allowed:
             return answer
         made = f"{below.child.kind} {below.child.name!r}"

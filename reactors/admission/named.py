@@ -9,7 +9,7 @@ from __future__ import annotations
 import msgspec
 
 from projections.engine.parts import Part
-from projections.quota_trees.shape import ANY_OWNER, MOST_OWNERS
+from projections.quota_trees.shape import ANY_OWNER, MOST_OWNERS, Grant
 
 #: Of more objects the oldest are forgotten.
 KEPT = 100_000
@@ -40,8 +40,17 @@ class Named(Part):
 
     def has(self, uid: str, owner: str) -> bool:
         """Whether this controller does not answer for the object."""
-        return not {owner, ANY_OWNER}.isdisjoint(self._owners.get(uid, ()))
+        return _has(self._owners.get(uid, ()), owner)
 
     def forget(self, uid: str) -> None:
         """The object is gone, and nothing asks for it any more."""
         self._owners.pop(uid, None)
+
+
+def named(grant: Grant, owner: str) -> bool:
+    """Whether what is charged so was admitted in its own right, though it named this controller."""
+    return _has(grant.owners, owner)
+
+
+def _has(owners: tuple[str, ...], owner: str) -> bool:
+    return not {owner, ANY_OWNER}.isdisjoint(owners)

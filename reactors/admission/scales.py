@@ -24,7 +24,7 @@ def is_doubted(journals: Journals, view: AdmissionState, found: Object, version:
     """Whether ``version`` of the object may differ from what was seen of it by more than its replicas."""
     if found.version == version:
         return False
-    if view.coverage.is_reshaped(found):
+    if view.coverage.reshaped.has(found):
         return True
     for name in journals.holders.get(found.uid, ()):
         tree = journals.tree(name)

@@ -186,12 +186,7 @@ class AdmissionState(Part):
     def _lose(self, gone: Gone) -> None:
         """An object was deleted, or a complete list is without it."""
         self.changed.add(gone.uid)
-        self.coverage.lives.relink(gone.uid)
-        self.coverage.lives.leave(gone.uid)
-        if not self.coverage.lives.has(gone.uid):
-            # Nothing below it is asked about; what is still charged says itself whom it named.
-            self.coverage.named.forget(gone.uid)
-        else:
+        if self.coverage.left(gone.uid):
             self._ending[gone.uid] = gone
             if len(self._ending) > GONE_KEPT:
                 has = self.coverage.lives.has

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "05b7567e56df44e2",
-    "reactors": "6f643426b3eb018c",
-    "admission": "1a80912c695bc4e4",
+    "versions": "051416f087f9b9c8",
+    "reactors": "cc635f9706ada5a5",
+    "admission": "c5a1eecf459eaadb",
 }
 
 ADVICE = """
