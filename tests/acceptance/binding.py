@@ -33,6 +33,12 @@ LABELS = (
     "decision.before_publish", "decision.after_publish", "bind.before_post", "bind.after_post",
     "bind.before_settle",
 )  # fmt: skip
+#: Where volumes are made for pods, and where less important pods go for others.
+CLAIMING = ("bind.before_claim", "bind.after_claim", "bind.before_post", "bind.after_post")
+PREEMPTING = (
+    "decision.before_publish", "decision.after_publish", "effect.before_act", "evict.before_evict",
+    "evict.after_evict", "effect.after_settle",
+)  # fmt: skip
 
 
 #: Set in the process that dies, of several in one.
@@ -128,9 +134,9 @@ def scheduling(transport, cluster, mode="on", policy=None):
 
 
 @contextlib.asynccontextmanager
-async def killed_again_and_again(acting):
+async def killed_again_and_again(acting, labels=LABELS):
     """A process that dies at each label once, and begins anew; which labels are left."""
-    left = list(LABELS)
+    left = list(labels)
 
     def hook(label):
         if label in left and MORTAL.get():

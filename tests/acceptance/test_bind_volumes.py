@@ -1,6 +1,7 @@
 """Binding on a real API server with the control plane's own volume controller: volumes are made where Bursar put the pods.
 
-The test makes the volumes, as a provisioner does: where a claim names a node. The first claim's it cannot make at first.
+The test makes the volumes, as a provisioner does: where a claim names a node. The last claim's it cannot make at first.
+Meanwhile the scheduler's process is killed wherever it binds claims and pods.
 """
 
 import asyncio
@@ -90,16 +91,19 @@ async def provision(scene, failing):
 
 async def test_volumes_are_made_where_pods_go_and_pods_go_where_their_volumes_are(plane):
     binding.schedulable(plane, 3)
-    scene, transport, failing = Scene(plane), MemoryTransport(), {"p0"}
+    scene, transport, failing = Scene(plane), MemoryTransport(), {"last"}
     await scene.request("POST", "/apis/storage.k8s.io/v1/storageclasses", CLASS)
-    names = [f"p{n}" for n in range(COUNT)]
+    names = [*(f"p{n}" for n in range(COUNT)), "last"]
     for name in names:
         await scene.request("POST", CLAIMS_PATH, claim(name))
     maker = asyncio.create_task(provision(scene, failing))
     async with binding.watched(plane, transport, sources=SOURCES) as cluster:
-        async with binding.scheduling(transport, cluster):
-            await scene.create(map(claiming, names))
-            await scene.all_bound()
+        async with binding.killed_again_and_again(
+            lambda: binding.scheduling(transport, cluster), binding.CLAIMING
+        ) as left:
+            for some in (names[:-1], names[-1:]):
+                await scene.create(map(claiming, some))
+                await scene.all_bound()
             first = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in await scene.pods()}
             # Notebooks that were stopped and start again: their volumes are where they were.
             for name in names:
@@ -111,9 +115,6 @@ async def test_volumes_are_made_where_pods_go_and_pods_go_where_their_volumes_ar
 
     again = {one["metadata"]["name"]: one["spec"]["nodeName"] for one in await scene.pods()}
     settled = [BindSettled.read(e) for e in transport.events if e.type == BindSettled.wire_type]
-    assert again == first and not failing
-    assert "no volume could be made for p0 on " in [
-        one.message[: len("no volume could be made for p0 on ")]
-        for fact in settled
-        for one in fact.failed
-    ]
+    said = [one.message for fact in settled for one in fact.failed]
+    assert again == first and not failing and left == []
+    assert [one for one in said if one.startswith("no volume could be made for last on ")]

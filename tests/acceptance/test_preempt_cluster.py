@@ -34,35 +34,58 @@ def important(name, cpu):
     return found
 
 
-async def test_who_is_less_important_goes_and_the_room_is_held(plane):
-    async def request(*args):
-        return await asyncio.to_thread(plane.api.request, *args)
+class Scene(binding.Scene):
+    """Pods by name."""
 
-    async def until(holds):
-        async with asyncio.timeout(60):
-            while not holds(
-                {p["metadata"]["name"]: p for p in (await request("GET", PODS_PATH))["items"]}
-            ):
+    async def until(self, holds):
+        """The pods as soon as they are so."""
+        async with asyncio.timeout(80):
+            while not holds(found := {p["metadata"]["name"]: p for p in await self.pods()}):
                 await asyncio.sleep(0.1)
+        return found
 
+    async def end(self, name):
+        """There is no kubelet that does."""
+        await self.request("DELETE", f"{PODS_PATH}/{name}?gracePeriodSeconds=0")
+
+
+def bound(pods):
+    return [name for name, pod in pods.items() if pod["spec"].get("nodeName")]
+
+
+def going(pods):
+    return [name for name, pod in pods.items() if pod["metadata"].get("deletionTimestamp")]
+
+
+async def test_who_is_less_important_goes_and_the_room_is_held(plane):
+    """Between the two pods that have to go there is room that another one would take at once, were it not held.
+
+    The process is killed wherever it decides and evicts.
+    """
     binding.schedulable(plane, 1, cpu="4", memory="16Gi")
-    await request("POST", CLASSES, {"metadata": {"name": "high"}, "value": 1000})
-    transport, policy = MemoryTransport(), SchedulingPolicy(preemption="on", pace=FAST)
+    scene, transport = Scene(plane), MemoryTransport()
+    await scene.request("POST", CLASSES, {"metadata": {"name": "high"}, "value": 1000})
+    policy = SchedulingPolicy(preemption="on", pace=FAST)
     async with binding.watched(plane, transport) as cluster:
-        async with binding.scheduling(transport, cluster, policy=policy):
-            await request("POST", PODS_PATH, binding.pod("low", "3", 1))
-            await until(lambda pods: pods["low"]["spec"].get("nodeName"))
-            await request("POST", PODS_PATH, important("high", "3"))
-            await request("POST", PODS_PATH, binding.pod("late", "3", 1))
-            await until(lambda pods: pods["low"]["metadata"].get("deletionTimestamp"))
-            # There is no kubelet that ends it.
-            await request("DELETE", f"{PODS_PATH}/low?gracePeriodSeconds=0")
-            await until(lambda pods: pods["high"]["spec"].get("nodeName"))
-            await until(lambda pods: "low" not in pods and pods["late"]["status"].get("conditions"))
-            late = await request("GET", f"{PODS_PATH}/late")
+        async with binding.killed_again_and_again(
+            lambda: binding.scheduling(transport, cluster, policy=policy), binding.PREEMPTING
+        ) as left:
+            await scene.create(binding.pod(name, "2", 1) for name in ("low0", "low1"))
+            await scene.until(lambda pods: len(bound(pods)) == 2)
+            await scene.create([important("high", "4")])
+            (first,) = going(await scene.until(going))
+            # Of so few pods one is evicted in five minutes; the other one is ended by its owner.
+            await scene.until(lambda _: not left)
+            await scene.end(first)
+            await scene.create([binding.pod("late", "2", 1)])
+            between = await scene.until(lambda pods: pods["late"]["status"].get("conditions"))
+            (second,) = {"low0", "low1"} - {first}
+            await scene.end(second)
+            after = await scene.until(lambda pods: pods["high"]["spec"].get("nodeName"))
     decided = [Evict.read(e) for e in transport.events if e.type == Evict.wire_type]
     settled = [EffectSettled.read(e) for e in transport.events if e.type == EffectSettled.wire_type]
 
-    assert [(one.target.name, one.beneficiary) for one in decided] == [("low", "Pod default/high")]
-    assert [one.result for one in settled] == ["done"]
-    assert "nodeName" not in late["spec"]
+    assert (between.keys(), bound(between)) == ({second, "high", "late"}, [second])
+    assert bound(after) == ["high"]
+    assert {(one.target.name, one.beneficiary) for one in decided} == {(first, "Pod default/high")}
+    assert ({one.result for one in settled}, left) == ({"done"}, [])
