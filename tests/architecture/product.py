@@ -20,6 +20,12 @@ def tree(path):
     return ast.parse(path.read_text("utf-8"), str(path))
 
 
+@cache
+def nodes(path):
+    """Every node of a file's syntax tree: many tests look at all of them."""
+    return tuple(ast.walk(tree(path)))
+
+
 def module_name(path):
     """`bus/events/pods.py` → `bus.events.pods`."""
     parts = path.relative_to(ROOT).with_suffix("").parts
@@ -30,7 +36,7 @@ def module_name(path):
 def imports(path):
     """Every module that a file imports, by full name."""
     found = []
-    for node in ast.walk(tree(path)):
+    for node in nodes(path):
         if isinstance(node, ast.Import):
             found += [name.name for name in node.names]
         elif isinstance(node, ast.ImportFrom) and not node.level:

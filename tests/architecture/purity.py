@@ -35,13 +35,21 @@ def faults(function, packages):
         if current in seen:
             continue
         seen.add(current)
-        body = _syntax(current)
-        if body is None:
-            continue
-        where = f"{current.__module__}.{current.__qualname__}"
-        found += [f"{where}: {fault}" for fault in _own_faults(body, current)]
-        waiting += _called(body, current, packages)
+        own, called = _looked_at(current, packages)
+        found += own
+        waiting += called
     return sorted(found)
+
+
+@functools.cache
+def _looked_at(function, packages):
+    """What a function does itself, and which functions of ours it calls. Many reach the same ones."""
+    body = _syntax(function)
+    if body is None:
+        return (), ()
+    where, inner = f"{function.__module__}.{function.__qualname__}", list(ast.walk(body))
+    own = tuple(f"{where}: {fault}" for fault in _own_faults(inner, function))
+    return own, tuple(_called(inner, function, packages))
 
 
 def _bare(function):
@@ -61,8 +69,8 @@ def _syntax(function):
         return None
 
 
-def _own_faults(body, function):
-    for node in ast.walk(body):
+def _own_faults(nodes, function):
+    for node in nodes:
         if isinstance(node, (ast.Await, ast.AsyncFor, ast.AsyncWith, ast.AsyncFunctionDef)):
             yield "awaits"
         elif isinstance(node, (ast.Global, ast.Nonlocal)):
@@ -107,9 +115,9 @@ def _resolved(node, function):
     return None
 
 
-def _called(body, function, packages):
+def _called(nodes, function, packages):
     """Functions of ours that are named in a body: as globals, as methods, as classes that are made."""
-    for node in ast.walk(body):
+    for node in nodes:
         if not isinstance(node, (ast.Name, ast.Attribute)):
             continue
         thing = _resolved(node, function)

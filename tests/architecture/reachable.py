@@ -7,7 +7,8 @@ exceptions, with a reason.
 """
 
 import ast
-from collections import defaultdict
+from collections import Counter
+from functools import cached_property
 
 from tests.architecture.product import PACKAGES, files, module_name, tree
 
@@ -69,6 +70,8 @@ class Product:
     def __init__(self, trees=None):
         self.trees = trees or {module_name(path): tree(path) for path in files(*PACKAGES)}
         self.modules = {name: Module(name, tree) for name, tree in self.trees.items()}
+        #: What each piece of code names, by the piece: it is asked for more than once.
+        self._uses = {}
 
     def resolved(self, module, name, local=()):
         """The definition that a name stands for, through imports and what packages hand on; None for others.
@@ -90,10 +93,16 @@ class Product:
 
     def uses(self, module, node):
         """The definitions that a piece of code names."""
-        local = {}
-        for one in ast.walk(node):
-            local |= imported(one)
-        for one in ast.walk(node):
+        if node not in self._uses:
+            self._uses[node] = frozenset(self._named_in(module, node))
+        return self._uses[node]
+
+    def _named_in(self, module, node):
+        inner, local = list(ast.walk(node)), {}
+        for one in inner:
+            if isinstance(one, (ast.Import, ast.ImportFrom)):
+                local |= imported(one)
+        for one in inner:
             found = None
             if isinstance(one, ast.Name):
                 found = self.resolved(module, one.id, local)
@@ -168,11 +177,8 @@ class Product:
                 return True
         return False
 
+    @cached_property
     def named(self):
         """How often each name is read as an attribute, anywhere in the product."""
-        counts = defaultdict(int)
-        for module in self.trees.values():
-            for one in ast.walk(module):
-                if isinstance(one, ast.Attribute):
-                    counts[one.attr] += 1
-        return counts
+        inner = (one for module in self.trees.values() for one in ast.walk(module))
+        return Counter(one.attr for one in inner if isinstance(one, ast.Attribute))

@@ -7,7 +7,7 @@ import ast
 
 import pytest
 
-from tests.architecture.product import PACKAGES, files, imports, module_name, tree
+from tests.architecture.product import PACKAGES, files, imports, module_name, nodes
 
 #: Module → the only places of the product that may import it.
 ADAPTERS = {
@@ -64,7 +64,7 @@ def test_only_the_settings_read_the_environment():
     readers = {
         module_name(path)
         for path in files(*PACKAGES)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in ("environ", "getenv", "environb")
         and isinstance(node.value, ast.Name)
@@ -78,7 +78,7 @@ def test_only_the_clock_reads_the_wall_clock():
     readers = {
         f"{module_name(path)}.{node.attr}"
         for path in files("bus", "projections", "reactors", "migrations")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr in ("time_ns", "utcnow", "today", "now", "time")
         and isinstance(node.value, ast.Name)
@@ -93,7 +93,7 @@ def test_only_one_module_uses_the_private_members_of_the_bus_client():
     strangers = {
         f"{module_name(path)}: {ast.unparse(node)}"
         for path in files("bus/jetstream")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, ast.Attribute)
         and node.attr.startswith("_")
         and not node.attr.startswith("__")

@@ -66,7 +66,7 @@ def test_no_function_or_class_is_there_for_tests_alone(product):
 
 
 def test_no_method_is_there_for_tests_alone(product):
-    named = product.named()
+    named = product.named
     alone = {".".join(found) for found in product.methods() if not named[found[-1]]}
 
     assert alone - METHODS.keys() == set()
@@ -75,7 +75,7 @@ def test_no_method_is_there_for_tests_alone(product):
 def test_every_exception_is_one_still(product):
     """An entry that is reached, or gone, is taken off the list."""
     left = list(unreached(product))
-    named = product.named()
+    named = product.named
     alone = {".".join(found) for found in product.methods() if not named[found[-1]]}
 
     assert [one for one in ENTRIES if not any(is_listed(name, (one,)) for name in left)] == []

@@ -11,7 +11,7 @@ from bus.crashpoints import LABELS
 from bus.events import VOCABULARY
 from bus.events.vocabulary import Fact
 from projections.catalogue import METADATA, MODEL
-from tests.architecture.product import PACKAGES, ROOT, files, module_name, tree
+from tests.architecture.product import PACKAGES, ROOT, files, module_name, nodes
 
 
 def modules(folder):
@@ -79,7 +79,7 @@ def labels_used():
     """How often each label stands in a call of ``crashpoint``; a label that is no literal counts as None."""
     used = Counter()
     for path in files(*PACKAGES):
-        for node in ast.walk(tree(path)):
+        for node in nodes(path):
             if isinstance(node, ast.Call) and _name(node.func) == "crashpoint":
                 label = node.args[0]
                 used[label.value if isinstance(label, ast.Constant) else None] += 1

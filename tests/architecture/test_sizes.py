@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.architecture.product import PACKAGES, ROOT, files, tree
+from tests.architecture.product import PACKAGES, ROOT, files, nodes
 
 PRODUCT_LINES, TEST_LINES, FUNCTION_LINES, CLASS_LINES = 400, 600, 40, 250
 
@@ -24,7 +24,7 @@ def test_no_test_function_has_more_than_40_lines():
     functions = {
         f"{path.relative_to(ROOT)}::{node.name}": node.end_lineno - node.lineno + 1
         for path in files("tests")
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
         and node.name.startswith("test")
     }
@@ -37,7 +37,7 @@ def lengths(*kinds):
     return {
         f"{path.relative_to(ROOT)}::{node.name}": node.end_lineno - node.lineno + 1
         for path in files(*PACKAGES)
-        for node in ast.walk(tree(path))
+        for node in nodes(path)
         if isinstance(node, kinds)
     }
 
