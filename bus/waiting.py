@@ -54,6 +54,26 @@ async def ended(*tasks: asyncio.Task[Any]) -> None:
             task.cancel()
 
 
+class Moves:
+    """Something that moves again and again, and who waits for that."""
+
+    def __init__(self) -> None:
+        self._moved = asyncio.Event()
+
+    def wake(self) -> None:
+        """It moved: everybody who waits goes on."""
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+    async def next(self, seconds: float) -> None:
+        """Return when it moves, or after so long."""
+        try:
+            async with asyncio.timeout(seconds):
+                await self._moved.wait()
+        except TimeoutError:
+            return
+
+
 async def reached(
     position: Callable[[], int],
     goal: int,

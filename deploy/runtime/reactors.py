@@ -15,7 +15,7 @@ from typing import Any
 from bus.clock import Clock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
-from bus.waiting import beside
+from bus.waiting import Moves, beside
 from projections.engine.heads import Signer
 from projections.engine.store import Store
 from projections.evidence import moments
@@ -51,7 +51,7 @@ async def acting(
     ``sections``: what is set of reactors, the defaults where nothing is.
     ``trees``, ``ledger`` and ``writes_elastic``: see :class:`reactors.engine.adapters.Adapters`.
     """
-    clock, snapshots = clock or SystemClock(), None
+    clock, snapshots, moves = clock or SystemClock(), None, Moves()
     if ledger is None:
         replica = Replica(reactors, name)
     else:
@@ -65,13 +65,13 @@ async def acting(
         section = (sections or {}).get(reactor.name) or reactor.settings()
         adapters = Adapters(
             cluster=cluster, transport=transport, clock=clock, replica=replica, settings=section,
-            mode=mode, policy=policy, trees=trees, ledger=ledger, writes_elastic=writes_elastic,
+            mode=mode, policy=policy, trees=trees, ledger=ledger, writes_elastic=writes_elastic, moves=moves,
         )  # fmt: skip
         effects = reactor.effects(adapters)
         effectors |= effects.effectors
         more += effects.beside if mode != "off" else ()
         troubles[reactor.activity] = effects.trouble
-    runner = Runner(replica, transport, clock, effectors, snapshots, troubles)
+    runner = Runner(replica, transport, clock, effectors, snapshots, troubles, moves)
     head = await transport.head()
     async with AsyncExitStack() as stack:
         if snapshots is not None:

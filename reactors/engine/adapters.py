@@ -12,6 +12,7 @@ from bus.events.admissions import QuotaSpec
 from bus.events.decisions import Decision, Result
 from bus.events.policies import Mode
 from bus.transport import Transport
+from bus.waiting import Moves
 from projections.engine.store import Store
 from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact as Entry
@@ -116,6 +117,8 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Store | None = None
     #: Whether the status of ElasticQuotas is written.
     writes_elastic: bool = True
+    #: Whether more was read.
+    moves: Moves
 
 
 class Effects(msgspec.Struct, frozen=True):

@@ -37,7 +37,7 @@ from bus.events.clock import LEADER, TICK_US, ClockTicked
 from bus.events.decisions import Decision, EffectSettled, Result
 from bus.events.policies import Mode
 from bus.transport import Expectation, Transport
-from bus.waiting import reached
+from bus.waiting import Moves, reached
 from reactors.engine.adapters import Effector
 from reactors.engine.effects import hindrance
 from reactors.engine.policies import policy_changed
@@ -64,7 +64,9 @@ class Runner:
         effectors: Mapping[str, Effector],
         snapshots: Snapshots | None = None,
         troubles: Mapping[str, Callable[[], Iterable[str]]] | None = None,
+        moves: Moves | None = None,
     ) -> None:
+        """``moves`` is told of whatever was read."""
         self.replica = replica
         #: By activity: what keeps its effects from being done now, in sentences for people.
         self.troubles = troubles or {}
@@ -85,7 +87,7 @@ class Runner:
         #: The newest of what was concluded here; and the time of the newest event.
         self._concluded = 0
         self._newest_us = 0
-        self._moved = asyncio.Event()
+        self._moves = moves or Moves()
 
     async def follow(self) -> None:
         """Read the history after what the replica knows, for ever, and decide."""
@@ -93,10 +95,10 @@ class Runner:
         async for events in self._transport.read(after=self.replica.sequence, linger_seconds=0.0):
             for event in events:
                 await self.take(event)
+            self._moves.wake()
             await self.conclude()
             if self._snapshots is not None:
                 self._snapshots.offer()
-            self._wake()
 
     async def take(self, event: Event) -> None:
         """Take in the next event; on a fresh trigger, decide and publish."""
@@ -176,7 +178,7 @@ class Runner:
             except RetryableError as error:
                 _log.warning("effects wait: %s", error)
             if self.replica.sequence == sequence:
-                await self._moved_or(AGAIN_SECONDS)
+                await self._moves.next(AGAIN_SECONDS)
 
     async def work(self) -> None:
         """Try every outstanding decision once. What fails for now stays outstanding."""
@@ -257,17 +259,6 @@ class Runner:
         self._settled.add(decision.id)
         self._again_at.pop(decision.id, None)
         crashpoint("effect.after_settle")
-
-    async def _moved_or(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._moved.wait()
-        except TimeoutError:
-            return
-
-    def _wake(self) -> None:
-        self._moved.set()
-        self._moved = asyncio.Event()
 
 
 async def tick(transport: Transport, clock: Clock, cluster: str) -> None:

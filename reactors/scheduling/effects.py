@@ -14,6 +14,7 @@ import msgspec
 from bus.clock import SECOND_US, Clock
 from bus.events.decisions import BindResult, BindSettled, Evict, FailedBind
 from bus.transport import Transport
+from bus.waiting import Moves
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
 from reactors.scheduling.effectors.bind import Outcomes, Placement
@@ -41,7 +42,7 @@ def effects(adapters: Adapters) -> Effects:
     from reactors.engine.adapters import Effects
 
     replica, clock = adapters.replica, adapters.clock
-    placements = Placements(replica)
+    placements = Placements(replica, adapters.moves)
     notices = PodNotices(adapters.cluster, clock, instance=platform.node())
     binder = Binder(
         adapters.cluster, placements, partial(settle, adapters.transport, clock, replica.cluster),
@@ -57,13 +58,18 @@ def effects(adapters: Adapters) -> Effects:
 class Placements:
     """What is outstanding, as the binder asks for it, and who waits; nothing while nothing may be done."""
 
-    def __init__(self, replica: Replica) -> None:
+    def __init__(self, replica: Replica, moves: Moves) -> None:
         self._replica = replica
+        self._moves = moves
 
     @property
     def position(self) -> int:
         """The newest event that was read."""
         return self._replica.sequence
+
+    async def moved(self, seconds: float) -> None:
+        """Return when more was read, or after so long."""
+        await self._moves.next(seconds)
 
     def decisions(self) -> Iterator[tuple[str, str]]:
         """Pod and decision of all that are outstanding, the oldest first."""

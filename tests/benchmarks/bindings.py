@@ -28,6 +28,7 @@ from bus.kube.client import Access, KubeCluster, connect
 from bus.kube.client.connections import MOST
 from reactors.scheduling.effectors.bind import Placement
 from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.effectors.claims import UnboundClaim
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch
 from tests.cluster.plane import ControlPlane
@@ -66,11 +67,17 @@ class Wanted:
     def position(self) -> int:
         return len(self._left)
 
+    async def moved(self, seconds: float) -> None:
+        await asyncio.sleep(0)
+
     def decisions(self) -> list[tuple[str, str]]:
         return [(one.uid, one.decision) for one in self._left.values()]
 
     def overtaken(self, placement: Placement) -> str:
         return ""
+
+    def claims(self, placement: Placement) -> list[UnboundClaim]:
+        return []
 
     def placement(self, uid: str) -> Placement | None:
         return self._left.get(uid)

@@ -25,8 +25,9 @@ from reactors.scheduling.effectors.claims import Claims, ClaimSelector, UnboundC
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16
-#: Between two looks at what is outstanding.
+#: Between two looks at what is outstanding, at least, and at most where nothing was read meanwhile.
 LOOK_SECONDS = 0.02
+LONGEST_LOOK_SECONDS = 1.0
 #: Before a placement is tried again that got no answer, and before anything is while the right is missing.
 AGAIN_SECONDS = 1.0
 DENIED_SECONDS = 30.0
@@ -52,6 +53,10 @@ class Outstanding(Protocol):
     @property
     def position(self) -> int:
         """Moves when something may have changed."""
+        ...
+
+    async def moved(self, seconds: float) -> None:
+        """Return when the position moves, or after so long."""
         ...
 
     def decisions(self) -> Iterable[tuple[str, str]]:
@@ -117,7 +122,15 @@ class Binder:
             while True:
                 self._look()
                 await self._settle()
+                # The first of many placements is not late, the others share the next look.
                 await asyncio.sleep(LOOK_SECONDS)
+                if self._outstanding.position == self._position and not self._refused:
+                    await self._outstanding.moved(self._rest())
+
+    def _rest(self) -> float:
+        """How long nothing is due."""
+        now = asyncio.get_running_loop().time()
+        return min(max(self._next_at, self._rests_until, now) - now, LONGEST_LOOK_SECONDS)
 
     def _look(self) -> None:
         """Queue what is new, and what is due again."""

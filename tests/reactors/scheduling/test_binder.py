@@ -13,6 +13,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from bus.waiting import Moves
 from reactors.scheduling.effectors.bind import Placement
 from reactors.scheduling.effectors.binder import AT_ONCE, Binder
 from reactors.scheduling.effectors.claims import UnboundClaim
@@ -81,16 +82,22 @@ class World:
     def __init__(self, *names):
         self.cluster, self.wanted, self.settled, self.told = Cluster(), {}, [], []
         self.say_errors, self.against, self.moves = [], {}, 0
+        self.looks, self._waits = 0, Moves()
         for name in names:
             self.place(name)
 
     def place(self, name, node="n1", decision="d1"):
         self.moves += 1
+        self._waits.wake()
         self.wanted[name] = Placement("ns", name, name, node, decision)
 
     @property
     def position(self):
         return self.moves
+
+    async def moved(self, seconds):
+        self.looks += 1
+        await self._waits.next(seconds)
 
     def decisions(self):
         return [(one.uid, one.decision) for one in self.wanted.values()]
@@ -127,6 +134,19 @@ class World:
     async def run(self, seconds=1.0):
         async with self.running():
             await asyncio.sleep(seconds)
+
+
+async def test_what_is_decided_is_bound_at_once_and_nobody_looks_while_nothing_moves():
+    world, loop = World(), asyncio.get_running_loop()
+    async with world.running():
+        await asyncio.sleep(100.505)
+        began, idle = loop.time(), world.looks
+        world.place("p")
+        while not world.told:
+            await asyncio.sleep(0.001)
+
+    assert loop.time() - began < 0.015
+    assert idle <= 102
 
 
 async def test_everything_outstanding_is_bound_once_and_several_at_once():
