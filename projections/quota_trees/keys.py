@@ -99,6 +99,18 @@ def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int
     return {key: min(n, MOST) for key, n in found.items()}
 
 
+def most_of(counts: Mapping[str, int], charge: Amounts) -> dict[str, int]:
+    """What a sum of :func:`counted` charges at most of the keys of ``charge``, whatever models its owner names."""
+    found = summed(counts, {})
+    for mark, amount in counts.items():
+        plain = mark.removeprefix(UNNAMED)
+        if plain != mark:
+            for key in charge:
+                if key.startswith(f"{plain}."):
+                    found[key] = found.get(key, 0) + amount
+    return found
+
+
 def largest(*amounts: Amounts) -> Amounts:
     """The largest amount of each key."""
     given = [one for one in amounts if one]

@@ -33,7 +33,7 @@ from bus.events.admissions import (
 )
 from projections import timelines
 from projections.quota_trees import Grant, Node, TreeOverlay, charged
-from projections.quota_trees.keys import largest, summed
+from projections.quota_trees.keys import largest, most_of, summed
 from projections.quota_trees.shape import LANDED_US
 from reactors.admission.decide import Request, adopt, covers
 from reactors.admission.mapping import SEEN
@@ -99,9 +99,10 @@ def settle(
         # A uid never comes back, so nothing that raises it can land any more. What is below it still may.
         adopted = _adopted(draft, evidence, read)
         held = _after(held, adopted)
-        if not any(g.quota != evidence.quota and _may_be_of(g, evidence) for g in held):
+        plain = msgspec.structs.replace(evidence, version="", listed_us=0)
+        if all(_left(g, evidence) == _left(g, plain) for g in held):
             # Nor is it recorded.
-            evidence = msgspec.structs.replace(evidence, version="", listed_us=0)
+            evidence = plain
         return _facts(draft, adopted, _gone(held, evidence, "vanished"), _recorded(evidence, read))
     if evidence.holder is not None:
         # It may name another owner in a moment, or none, and was asked about then: until that lands, or cannot any more,
@@ -222,16 +223,19 @@ def _left(grant: Grant, gone: Seen | Absent) -> dict[str, int]:
         return grant.charge
     if isinstance(gone, Absent) or not (gone.quota or gone.holder):
         return _fallen(grant, summed(gone.live, grant.types))
-    if gone.holder or (gone.quota != grant.quota and not _may_be_of(grant, gone)):
+    if not gone.holder and _may_be_of(grant, gone):
+        return _fallen(grant, most_of(gone.live, grant.charge))
+    if gone.holder or gone.quota != grant.quota:
         # What lives below it is charged there.
         return {}
     return _fallen(grant, summed(gone.live, gone.types))
 
 
 def _may_be_of(grant: Grant, gone: Seen) -> bool:
-    """Whether an object that only a list ended may have been moved to the grant's quota before that.
+    """Whether an object that only a list ended may have been given the grant's quota or models before that.
 
-    The move was admitted, for no older version than the one that was seen last. What lives below is charged in both quotas.
+    The change was admitted, for no older version than the one that was seen last. What lives below is charged in both
+    quotas, and as every model that is charged.
     """
     return bool(gone.listed_us and grant.number) and not _is_later(grant, gone)
 

@@ -2,7 +2,7 @@
 
 By sums of the test's own, from stored objects alone. An object counts below its controller only where a controller of
 Kubernetes wrote that reference (`metadata.managedFields` say who did); anybody may write another one, so such an object
-counts for itself. The top of such a chain is the holder: its quota, by its label and its namespace, is that of all live
+counts for itself, also where a controller writes the same one once more. The top of such a chain is the holder: its quota, by its label and its namespace, is that of all live
 pods below it. A pod lives from the write that makes it until it has ended or is gone, bound or not.
 
 Source: ``docs/admission.md`` ("What hangs below an owner", "Whose quota").
@@ -56,6 +56,8 @@ class Item:
     namespace: str = ""
     labels: dict = field(default_factory=dict)
     parent: str = ""
+    #: The controllers that its references name.
+    named: frozenset = frozenset()
     #: What it asks for itself: a live pod its own requests, what makes pods those of all its replicas.
     own: tuple = NOTHING
     #: What its children count for, and the live pods among all that hangs below it.
@@ -99,14 +101,16 @@ class Record:
         item = self.items.get(uid) or self.items.setdefault(uid, Item(uid, write.kind))
         # Whoever is deleted keeps its place: what hangs below it ends there.
         parent = item.parent
-        if not write.is_gone and parent not in (one["uid"] for one in controllers(metadata)):
-            parent = controlling(metadata)
+        named = frozenset(one["uid"] for one in controllers(metadata))
+        if not write.is_gone and parent not in named:
+            wrote = controlling(metadata)
+            parent = wrote if wrote not in item.named else ""
         parent = parent if parent in self.items else ""
         self.before = {}
         touched = {*self._chain(uid), *(self._chain(parent) if parent else ())}
         self._count(touched, -1)
         self._hang(item, -1)
-        item.parent, item.namespace = parent, metadata["namespace"]
+        item.parent, item.named, item.namespace = parent, named, metadata["namespace"]
         counts = not (write.is_gone or uid in self._unasked)
         item.own = asks(write.kind, write.object) if counts else NOTHING
         item.labels = labels(write.object)

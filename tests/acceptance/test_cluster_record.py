@@ -149,6 +149,16 @@ def test_a_pod_that_was_made_while_nobody_answered_is_no_excess():
     assert excesses(told(*pods), QUOTAS, HARD, {"p-1"}) == []
 
 
+def test_a_reference_that_a_user_wrote_first_counts_for_nobody_when_a_controller_writes_it_too():
+    of = {"owner": "r", "labels": {QUOTA: "other"}, "namespace": "else"}
+    forged = pod("a", by="kubectl", **of)
+
+    assert cpus(read(DEPLOYMENT, SET, forged, pod("a", **of))) == {"other": 1_000}
+    assert cpus(read(DEPLOYMENT, SET, pod("a", labels={QUOTA: "team"}), pod("a", owner="r"))) == {
+        "team": 1_000
+    }
+
+
 def test_what_children_may_use_is_none_of_a_quotas_own():
     open_quotas = Quotas(QUOTAS.parents, {"ns": "root"})
     found = excesses(told(pod("a", "5")), open_quotas, HARD)

@@ -6,7 +6,7 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.events.namespaces import NamespaceObserved
-from tests.reactors.below import CONTROLLER, ask, begin, deployed, made, owner, show
+from tests.reactors.below import CONTROLLER, OF, ask, begin, deployed, made, owner, show
 from tests.reactors.cluster import QUOTA, Cluster
 
 pytestmark = pytest.mark.simulated
@@ -152,6 +152,33 @@ async def test_an_owner_that_is_observed_after_its_delete_only_is_charged_in_eve
         await steps[step]()
 
     assert cluster.used() == 6000
+
+
+@pytest.mark.parametrize("is_watched", [True, False], ids=["its delete was seen", "unseen"])
+async def test_what_is_gone_unseen_after_a_model_was_admitted_is_charged_as_that_model(
+    cluster, is_watched
+):
+    """Whether it landed before the delete, nobody knows: the model was given back, and others had it beside what lives on."""
+    await cluster.see_quota("team", {"limits.cpu": 10_000, "limits.cpu.A4": 5000})
+    await deployed(cluster, replicas=1)
+    cluster.skip_versions(600)
+    await show(cluster, "Deployment", "web", 4, 1)
+    before, after = (made("Deployment", "web", 4, version=600) for _ in range(2))
+    after["metadata"]["labels"] = {QUOTA: "team", f"{QUOTA}/cpu-type": "A4"}
+    change = {"operation": "UPDATE", "old_object": before, **OF["Deployment"]}
+    assert (await cluster.review(after, **change)).reason == "fits"
+    await cluster.lose("web-1", kind="ReplicaSet")
+
+    if is_watched:
+        await cluster.lose("web", kind="Deployment")
+    else:
+        await cluster.list(kind="Deployment")
+    assert cluster.used(key="limits.cpu.A4") == (0 if is_watched else 4000)
+    cluster.clock.us += 80 * SECOND_US
+    await cluster.list(kind="Deployment")
+    assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (4000, 0 if is_watched else 4000)
+    await cluster.lose_pod("web-1-0", owner("ReplicaSet", "web-1"))
+    assert (cluster.used(), cluster.used(key="limits.cpu.A4")) == (0, 0)
 
 
 @pytest.mark.parametrize("is_watched", [True, False], ids=["its delete was seen", "unseen"])
