@@ -1,9 +1,10 @@
 """Who holds what by the API server's own record: the live pods' own requests by quota, write by write. Pure.
 
 By sums of the test's own, from stored objects alone. An object counts below its controller only where a controller of
-Kubernetes wrote that reference (`metadata.managedFields` say who did); anybody may write another one, so such an object
-counts for itself, also where a controller writes the same one once more. The top of such a chain is the holder: its quota, by its label and its namespace, is that of all live
-pods below it. A pod lives from the write that makes it until it has ended or is gone, bound or not.
+Kubernetes wrote that reference (`metadata.managedFields` say who did). Anybody may write another one, so such an object
+counts for itself, also where a controller writes the same one once more. The top of such a chain is the holder: its quota, by
+its label and its namespace, is that of all live pods below it. A pod lives from the write that makes it until it has ended or
+is gone, bound or not.
 
 Source: ``docs/admission.md`` ("What hangs below an owner", "Whose quota").
 """
