@@ -2,6 +2,7 @@
 
 import asyncio
 import random
+import shutil
 
 import msgspec
 import pytest
@@ -50,9 +51,14 @@ class Transport(MemoryTransport):
         return super().read(after=after, **options)
 
 
+@pytest.fixture(scope="module")
+def archive(tmp_path_factory):
+    return archived_in(tmp_path_factory.mktemp("archive") / "ledger.db", HISTORY)
+
+
 @pytest.fixture
-def store(tmp_path):
-    made = Store(engine(f"sqlite:///{archived_in(tmp_path / 'ledger.db', HISTORY)}"))
+def store(tmp_path, archive):
+    made = Store(engine(f"sqlite:///{shutil.copy(archive, tmp_path)}"))
     yield made
     made.close()
 
