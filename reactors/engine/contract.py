@@ -155,6 +155,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     #: (state, the policy in force) to what is decided once on all that was read together; the next is decided when that was read.
     #: What it is decided on is the state alone, so it depends on no process and is derived again from the history.
     concludes: Callable[[Any, Current], Sequence[Concluded]] | None = None
+    #: Kinds of objects of which it hears at once while it is on, for a little more CPU: somebody waits for what it does.
+    hears_at_once: frozenset[str] = frozenset()
     #: (state, trigger, policy) to what is due and not among the drafts, for people who ask why.
     rests: Callable[[Any, Trigger, Any], Iterable[Rest]] = lambda state, trigger, policy: ()
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from bus.events.clock import ClockTicked
 from bus.events.decisions import SchedulingPassed
+from projections.cluster import POD
 from reactors.engine.contract import Reactor
 from reactors.scheduling import NAME, RULES, concluded
 from reactors.scheduling.preempting import decide, managed, overtaken
@@ -50,4 +51,5 @@ reactor = Reactor(
     effects=effects,
     metrics=figures,
     concludes_as="scheduling.passed",
+    hears_at_once=frozenset({POD}),
 )

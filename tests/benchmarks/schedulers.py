@@ -60,6 +60,15 @@ def pod(name: str, scheduler: str, dice: random.Random) -> dict[str, Any]:
     }
 
 
+def post(api: Api, connection: http.client.HTTPConnection, body: dict[str, Any]) -> None:
+    """Create a pod by a connection that stays open: one more TLS handshake costs as much as a pod."""
+    connection.request("POST", PODS, json.dumps(body), api._headers("application/json"))
+    answer = connection.getresponse()
+    said = answer.read()
+    if answer.status != http.client.CREATED:
+        raise RuntimeError(said[:300])
+
+
 def load(order: dict[str, Any]) -> None:
     """Create pods from :data:`CLIENTS` connections; in a process of its own."""
     api = Api(order["url"], order["token"], order["ca"])
@@ -67,12 +76,7 @@ def load(order: dict[str, Any]) -> None:
     def client(number: int) -> None:
         dice, connection = random.Random(number), api._connect(60)
         for one in range(number, order["pods"], CLIENTS):
-            body = pod(f"burst-{one}", order["scheduler"], dice)
-            connection.request("POST", PODS, json.dumps(body), api._headers("application/json"))
-            answer = connection.getresponse()
-            said = answer.read()
-            if answer.status != http.client.CREATED:
-                raise RuntimeError(said[:300])
+            post(api, connection, pod(f"burst-{one}", order["scheduler"], dice))
 
     with ThreadPoolExecutor(CLIENTS) as pool:
         list(pool.map(client, range(CLIENTS)))
@@ -144,13 +148,21 @@ def burst(
 
 def watch(plane: ControlPlane, bound: dict[str, float]) -> None:
     """Note when each pod was first shown with a node. Lists in the place of a watch would cost the API server more than binding."""
-    version = plane.api.request("GET", f"{PODS}?limit=1")["metadata"]["resourceVersion"]
+
+    def note(found: dict[str, Any]) -> None:
+        if found["spec"].get("nodeName"):
+            bound.setdefault(found["metadata"]["name"], time.monotonic())
 
     def read() -> None:
-        for line in plane.api.lines(PODS, version, seconds=int(3 * LONGEST)):
-            if b'"nodeName":"' in line:
-                name = json.loads(line)["object"]["metadata"]["name"]
-                bound.setdefault(name, time.monotonic())
+        # The API server ends a watch that it finds slow.
+        while True:
+            found = plane.api.request("GET", PODS)
+            for one in found["items"]:
+                note(one)
+            version = found["metadata"]["resourceVersion"]
+            for line in plane.api.lines(PODS, version, seconds=int(3 * LONGEST)):
+                if b'"nodeName":"' in line:
+                    note(json.loads(line)["object"])
 
     threading.Thread(target=read, daemon=True).start()
 
@@ -163,14 +175,16 @@ def steady(
     created: dict[str, float] = {}
     began = time.monotonic()
 
-    def create(number: int) -> None:
-        time.sleep(max(began + number / rate - time.monotonic(), 0))
-        name = f"steady-{number}"
-        plane.api.request("POST", PODS, pod(name, NAMES[variant], dice))
-        created[name] = time.monotonic()
+    def client(first: int) -> None:
+        connection = plane.api._connect(60)
+        for number in range(first, rate * seconds, CLIENTS):
+            time.sleep(max(began + number / rate - time.monotonic(), 0))
+            name = f"steady-{number}"
+            post(plane.api, connection, pod(name, NAMES[variant], dice))
+            created[name] = time.monotonic()
 
     with ThreadPoolExecutor(CLIENTS) as pool:
-        list(pool.map(create, range(rate * seconds)))
+        list(pool.map(client, range(CLIENTS)))
     end = time.monotonic() + LONGEST
     while created.keys() - bound.keys() and time.monotonic() < end:
         time.sleep(0.05)

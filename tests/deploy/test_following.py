@@ -8,12 +8,18 @@ import pytest
 from bus.clock import SystemClock
 from bus.events.workloads import WorkloadObserved
 from bus.kube.client import Access, connect
-from bus.kube.watch.contract import ClusterUnavailableError, NotInstalledError, refusal
+from bus.kube.watch.contract import (
+    ClusterUnavailableError,
+    NotInstalledError,
+    ReflectorSettings,
+    refusal,
+)
 from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
-from bus.sources.catalogue import PODS, SOURCES, WORKLOADS
+from bus.sources.catalogue import NODES, PODS, SOURCES, WORKLOADS
 from deploy.cli.status import _source
 from deploy.runtime import watch
+from deploy.settings.shape import Settings
 from tests.bus.kube.watch.fakes import QUICK, FakeCluster, page
 
 pytestmark = pytest.mark.simulated
@@ -25,6 +31,19 @@ ABSENT = NotInstalledError(resource="tfjobs.kubeflow.org")
 def test_a_kind_that_the_server_does_not_know_is_not_installed():
     assert isinstance(refusal(404, verb="list", resource="tfjobs.kubeflow.org"), NotInstalledError)
     assert isinstance(refusal(503, verb="list", resource="pods"), ClusterUnavailableError)
+
+
+@pytest.mark.parametrize(
+    ("mode", "source", "is_prompt"),
+    [("on", PODS, True), ("shadow", PODS, False), ("off", PODS, False), ("on", NODES, False)],
+)
+def test_pods_are_heard_of_sooner_where_they_wait_for_us(tmp_path, mode, source, is_prompt):
+    settings = Settings(data=tmp_path, scheduling={"mode": mode}, cluster={"relist_seconds": 70})
+    found = watch.paced(settings, source)
+    usual = ReflectorSettings().linger_seconds
+
+    assert found.linger_seconds == (watch.PROMPT_SECONDS if is_prompt else usual)
+    assert found.relist_seconds == 70
 
 
 async def followed(monkeypatch, source, pages, until):
