@@ -97,8 +97,10 @@ class Forest(Part):
 class QuotaTrees(Forest):
     """The trees of one cluster, folded event by event."""
 
+    #: The entries of journals, as facts.
+    entries: ClassVar[tuple[type[Fact], ...]] = (AdmissionsGrouped, *JOURNAL)
     #: The facts that change them.
-    reads: ClassVar[tuple[type[Fact], ...]] = (AdmissionsGrouped, *JOURNAL, ClockTicked)
+    reads: ClassVar[tuple[type[Fact], ...]] = (*entries, ClockTicked)
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. What is no next entry is passed over, and what follows it in its group, as every reader does."""

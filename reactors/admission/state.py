@@ -115,7 +115,7 @@ class AdmissionState(Part):
         if self._folds:
             self.state.take(fact, event)
         for change in self.state.changes(event):
-            self._changed(change, is_list=isinstance(fact, PodsListed))
+            self.follow(change, is_list=isinstance(fact, PodsListed))
         if isinstance(fact, PodsListed):
             exists = self.state.pods.__contains__
             present = set(fact.uids)
@@ -131,7 +131,8 @@ class AdmissionState(Part):
         self.changed.clear()
         self.changed_quotas.clear()
 
-    def _changed(self, change: Change, *, is_list: bool) -> None:
+    def follow(self, change: Change, *, is_list: bool = False) -> None:
+        """The state of the cluster changed; ``is_list``: a complete list of pods says so."""
         before, after, gone = change.before, change.after, change.gone
         if isinstance(after, Workload):
             self._ending.pop(after.uid, None)

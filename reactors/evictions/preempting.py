@@ -29,6 +29,7 @@ from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, Ev
 from reactors.queue.demand import unmet
 from reactors.queue.plan import planned_in
 from reactors.queue.shape import ordered
+from reactors.reclaim import preemption
 
 
 class Asker(msgspec.Struct, frozen=True):
@@ -129,7 +130,7 @@ def _is_eligible(view: EvictionState, node: Node, asker: Asker, at_us: int) -> b
         for uid, one in view.yielding.items()
         if uid in node.grants and not one.is_shadow and at_us - one.at_us < LONGEST_REST_US
     ]
-    return reclaim.is_eligible(
+    return preemption.is_eligible(
         _asker(asker, node),
         policy_never=not asker.preempts,
         nominated=True,
@@ -154,7 +155,7 @@ def _candidates(view: EvictionState, node: Node, at_us: int) -> _Pods:
 
 def _selected(
     view: EvictionState, tree: Tree, node: Node, asker: Asker, pods: _Pods
-) -> reclaim.Selection:
+) -> preemption.Selection:
     overlay, wants = Overlay(tree), asker.unmet.wants
     used = {key: overlay.used(node, key) for key in wants}
     for uid, decision in view.yielding.items():
@@ -170,7 +171,7 @@ def _selected(
         )
         for held in pods.values()
     ]  # fmt: skip
-    return reclaim.select_victims(
+    return preemption.select_victims(
         _asker(asker, node),
         candidates,
         # The Eviction subresource asks the disruption budgets; who refuses rests.

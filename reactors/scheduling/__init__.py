@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from projections.cluster import ClusterState
+    from projections.quota_trees.forest import QuotaTrees
     from reactors.engine.contract import Concluded
     from reactors.engine.policies import Current
     from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.quota_state import QuotaState
     from reactors.scheduling.settings import SchedulingPolicy
     from reactors.scheduling.state import Dealt, SchedulingState
 
@@ -32,6 +34,13 @@ def scheduler_of(
     return Scheduler(
         policy.made(), cluster, is_shadow=is_shadow, dealt=dealt, preemption=policy.preemption
     )
+
+
+def quotas_of(cluster: ClusterState, trees: QuotaTrees) -> QuotaState:
+    """What quotas say of pods, before anything is known."""
+    from reactors.scheduling.quota_state import QuotaState
+
+    return QuotaState(cluster, trees)
 
 
 def concluded(state: SchedulingState, current: Current) -> Sequence[Concluded]:

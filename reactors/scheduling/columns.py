@@ -269,18 +269,19 @@ class Columns(NodeColumns):
     def lift(self, uid: str) -> None:
         """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""
         self.version += 1
+        self.lifted.add(uid)
         self._count(self._on[uid], -1)
 
     def put_back(self, uid: str) -> None:
         """Count a pod again that was lifted."""
         self.version += 1
+        self.lifted.discard(uid)
         self._count(self._on[uid], 1)
 
     def _replace(self, uid: str, placed: Placed | None) -> None:
-        before = self._on.get(uid)
+        before = self._on.pop(uid, None)
         if before is not None:
             self._count(before, -1)
-            del self._on[uid]
         if placed is not None:
             self._add(placed)
 

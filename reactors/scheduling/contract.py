@@ -181,6 +181,14 @@ class Sparing(msgspec.Struct, frozen=True):
     is_protected: bool = False
 
 
+@runtime_checkable
+class Spares(Plugin, Protocol):
+    """Leaves pods alone that others may take the room of."""
+
+    def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
+        """Whom a search for the pod of this cycle leaves alone, beside ``sparing``; None = nobody goes for it now."""
+
+
 class Filters(Protocol):
     """All filters of a profile."""
 

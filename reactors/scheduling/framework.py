@@ -33,6 +33,7 @@ from reactors.scheduling.contract import (
     QueueSort,
     Reserve,
     Score,
+    Spares,
     Sparing,
 )
 from reactors.scheduling.filtering import Filtering
@@ -46,6 +47,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
+#: The plugin that asks what admission knows.
+QUOTA = "Quota"
 #: A search for victims that leaves alone only who is as important.
 NOBODY = Sparing()
 
@@ -101,6 +104,9 @@ class Framework(Filtering):
         self.learns = any(isinstance(one, Learns) and one.learns for one in plugins)
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
+        self._spares = [one for one in plugins if isinstance(one, Spares)]
+        #: Whether a plugin asks what admission knows.
+        self.asks_quotas = any(one.name == QUOTA for one in plugins)
         # A score that counts nothing is not asked for.
         self._scorers = [
             one for one in plugins if isinstance(one, Score) and self._weights[one.name]
@@ -254,6 +260,11 @@ class Framework(Filtering):
     ) -> Preemption | None:
         """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
         found = None
+        for one in self._spares:
+            spared = one.sparing(cycle, sparing)
+            if spared is None:
+                return None
+            sparing = spared
         for plugin in self._post_filters:
             found = plugin.post_filter(cycle, self, sequence, sparing)
             if found.node:

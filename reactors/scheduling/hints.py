@@ -24,6 +24,8 @@ class Hint(Enum):
     CLAIM = "a claim of the pod"
     #: A volume, a storage class or what a node may attach came, was changed or is gone.
     VOLUME = "a volume"
+    #: A journal of quotas has another entry, or it is known better to which workload and quota pods belong.
+    QUOTA = "its quota"
 
 
 def hints_of(change: Change) -> Iterator[Hint]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,6 +14,9 @@ from bus.events.constraints import Taint
 from projections.cluster.rows import Node
 from reactors.scheduling import cards
 from reactors.scheduling.images import ImageSizes
+
+if TYPE_CHECKING:
+    from reactors.scheduling.quota_state import QuotaState
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -48,6 +51,10 @@ class NodeColumns:
     """Columns over nodes; the room that pods leave of them is kept by :class:`reactors.scheduling.columns.Columns`."""
 
     def __init__(self) -> None:
+        #: What admission knows of quotas; None where no plugin asks for it.
+        self.quotas: QuotaState | None = None
+        #: Uids of pods that are not counted now, for a trial.
+        self.lifted: set[str] = set()
         #: Counts layouts: what was computed for another layout is void.
         self.layout = 0
         #: Counts what nodes said of themselves.

@@ -34,6 +34,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
+from reactors.scheduling.quota_state import QUOTAS
 from reactors.scheduling.state import Assumed, Dealt, Mark, SavedArrivals, Waiting
 
 
@@ -96,7 +97,7 @@ class Scheduler:
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
                 self._left(change.uid, at_us)
-        self._happened(hints, at_us, claims)
+        self.happened(hints, at_us, claims)
 
     def place(self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark) -> None:
         """A pass gave a node to a pod. Nothing where it waits no more; it waits again where the node takes it no more."""
@@ -105,7 +106,7 @@ class Scheduler:
         if one is None:
             return
         why = "" if row >= 0 else "the node is gone"
-        read = (node, *map("/".join, claims_of(one.pod)))
+        read = (QUOTAS, node, *map("/".join, claims_of(one.pod)))
         if not why and any(self.touched.get(key, 0) > mark.after for key in read):
             why = framework.refuses(Cycle(one.pod, self.columns), row)
         if not why:
@@ -137,7 +138,7 @@ class Scheduler:
     def settled(self, fact: EffectSettled, at_us: int) -> None:
         """What became of an eviction."""
         if self.nominations.settled(fact, at_us):
-            self._happened({Hint.GONE}, at_us)
+            self.happened({Hint.GONE}, at_us)
 
     def passed(self, after: int) -> None:
         """A pass took effect: no later one is decided on less than was known then."""
@@ -158,7 +159,7 @@ class Scheduler:
     def elapse(self, at_us: int) -> None:
         """End the shadows that nobody has bound, and the nominations that nobody makes room for."""
         if self.nominations.elapse(at_us):
-            self._happened({Hint.GONE}, at_us)
+            self.happened({Hint.GONE}, at_us)
         for one in list(self.assumed.values()):
             if one.is_shadow and one.deadline_us <= at_us:
                 self.take_back(one.uid, one.passed, "nobody bound it", at_us)
@@ -273,7 +274,7 @@ class Scheduler:
     def _denominate(self, uid: str, at_us: int) -> None:
         """A pod waits for nobody's room any more, which may help others."""
         if self.nominations.end(uid):
-            self._happened({Hint.GONE}, at_us)
+            self.happened({Hint.GONE}, at_us)
 
     def _forget(self, uid: str, at_us: int) -> None:
         """Take an assumed pod off its node, which may help others."""
@@ -281,12 +282,12 @@ class Scheduler:
         if found is not None:
             self.frameworks[found.profile].unreserve(self._cycles.pop(uid))
             self.columns.take_back(uid)
-            self._happened({Hint.GONE}, at_us)
+            self.happened({Hint.GONE}, at_us)
 
-    def _happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
-        if hints:
-            for queue in self.queues.values():
-                queue.happened(hints, at_us, claims)
+    def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
+        """Who may be helped by that is tried again."""
+        for queue in self.queues.values() if hints else ():
+            queue.happened(hints, at_us, claims)
 
 
 def _queued(found: Assumed, pod: Pod) -> Queued:

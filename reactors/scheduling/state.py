@@ -35,12 +35,14 @@ from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState, Pod
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
-from reactors.scheduling import NAME, scheduler_of
+from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.scheduling import NAME, quotas_of, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
 from reactors.scheduling.settings import SchedulingPolicy
 
 if TYPE_CHECKING:
     from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.quota_state import QuotaState
 
 
 #: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
@@ -168,22 +170,26 @@ class SavedScheduling(msgspec.Struct):
     rested: dict[str, Rested]
     #: None where no plugin learns.
     arrivals: SavedArrivals | None
+    #: None where no plugin asks what admission knows.
+    quotas: SavedAdmission | None
 
 
 class SchedulingState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
 
     Saved = SavedScheduling
-    derived = frozenset({"_cluster", "_load", "scheduler"})
+    derived = frozenset({"_cluster", "_trees", "_load", "_load_quotas", "scheduler"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *ClusterState.reads, ClockTicked, PolicyChanged, PauseChanged, SchedulingPassed, BindSettled,
-        Evict, EffectSettled,
+        Evict, EffectSettled, *QuotaTrees.reads, *AdmissionState.reads,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, quotas: QuotaTrees) -> None:
-        self._cluster = state
-        self._load = scheduler_of
+        self._cluster, self._trees = state, quotas
+        self._load, self._load_quotas = scheduler_of, quotas_of
+        #: What admission knows, where a plugin asks for it.
+        self.quotas: QuotaState | None = None
         #: None while nothing is scheduled.
         self.scheduler: Scheduler | None = None
         #: The newest event that was folded here, and its time.
@@ -204,10 +210,13 @@ class SchedulingState(Part):
             if fact.reactor == NAME and self.scheduler is not None:
                 self.scheduler.nominations.decided(fact)
             return
+        if self.quotas is None and isinstance(fact, QuotaTrees.entries):
+            return
         self.sequence, self.at_us = event.sequence, event.time_us
+        has_moved, helps = (False, False) if self.quotas is None else self.quotas.take(fact, event)
         if isinstance(fact, PolicyChanged):
             if fact.reactor == NAME:
-                self._go_by(fact)
+                self._go_by(fact, event.cluster)
             return
         if isinstance(fact, SchedulingPassed):
             self.newest = event.sequence
@@ -227,12 +236,14 @@ class SchedulingState(Part):
         elif isinstance(fact, ClockTicked):
             scheduler.elapse(event.time_us)
             if self.mode == "off" and not scheduler.assumed:
-                self.scheduler = None
+                self.scheduler = self.quotas = None
         else:
             changes = self._cluster.changes(event)
             if changes:
                 self.counts.observed(changes, scheduler.assumed, event.time_us)
                 scheduler.follow(changes, event.sequence, event.time_us)
+        if self.quotas is not None and has_moved:
+            self.quotas.tell(scheduler, event, helps=helps)
 
     def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:
         # The digest covers the mode.
@@ -253,7 +264,7 @@ class SchedulingState(Part):
             scheduler.nominate(fact.profile, asked, fact.nodes[asked.node], mark)
         scheduler.passed(fact.after)
 
-    def _go_by(self, fact: PolicyChanged) -> None:
+    def _go_by(self, fact: PolicyChanged, cluster: str) -> None:
         """Begin again by another policy. Binds that may be under way keep their room; shadows end."""
         kept = [] if self.scheduler is None else list(self.scheduler.outstanding())
         try:
@@ -271,8 +282,17 @@ class SchedulingState(Part):
         self.scheduler = None
         if self.mode != "off" or kept:
             self.scheduler = self._made(policy, dealt)
+            asks = any(one.asks_quotas for one in self.scheduler.frameworks.values())
+            if not asks:
+                self.quotas = None
+            elif self.quotas is None:
+                self.quotas = self._load_quotas(self._cluster, self._trees)
+                self.quotas.begin(cluster)
+            self.scheduler.columns.quotas = self.quotas
             self.scheduler.begin(self.at_us)
             self.scheduler.adopt(kept)
+        else:
+            self.quotas = None
 
     def _made(self, policy: SchedulingPolicy, dealt: Mapping[str, Dealt]) -> Scheduler:
         return self._load(policy, self._cluster, self.mode == "shadow", dealt)
@@ -290,14 +310,20 @@ class SchedulingState(Part):
             list(own.nominations) if own else [],
             own.nominations.evicting if own else {}, own.nominations.rested if own else {},
             own.columns.arrivals.saved() if own and own.columns.arrivals else None,
+            self.quotas.seen.saved() if self.quotas else None,
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
         """Become what was saved, in a new state beside the restored state of its cluster."""
         super().restore(saved)
+        self.quotas = None
+        if saved.quotas is not None:
+            self.quotas = self._load_quotas(self._cluster, self._trees)
+            self.quotas.restore(saved.quotas)
         if saved.mode != "off" or saved.assumed:
             policy = SchedulingPolicy.model_validate_json(saved.policy)
             own = self.scheduler = self._made(policy, saved.dealt)
+            own.columns.quotas = self.quotas
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)

@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "051416f087f9b9c8",
-    "reactors": "cc635f9706ada5a5",
+    "versions": "78d74e49073f0075",
+    "reactors": "ea9da32be79aa09f",
     "admission": "c5a1eecf459eaadb",
 }
 

@@ -8,7 +8,6 @@ from bus.events.constraints import LabelSelector, Requirement
 from projections.quota_trees import Node
 from projections.quota_trees.elastic import (
     Claim,
-    Gates,
     Level,
     Mode,
     PodSums,
@@ -21,20 +20,13 @@ from projections.quota_trees.elastic import (
     runtimes,
     scaled_mins,
 )
+from projections.quota_trees.elastic.review import Gates
 from projections.quota_trees.elastic.runtime import floor
 from projections.quota_trees.elastic.shape import DEFAULT
 from projections.quota_trees.shape import ELASTIC
 from reactors.admission.decide import barred
-from reactors.reclaim import (
-    Budget,
-    Pod,
-    can_preempt,
-    is_eligible,
-    revoked,
-    select_victims,
-    split_by_budget,
-    watched,
-)
+from reactors.reclaim import Budget, Pod, revoked, split_by_budget, watched
+from reactors.reclaim.preemption import can_preempt, is_eligible, select_victims
 from tests.elastic_plainly import Kept, distributable, half_up, refreshed
 
 ROUNDING = {"largest_remainder": largest_remainder, "half_up": half_up}

@@ -7,7 +7,6 @@ use now (`runtime`, `scaling`, kept up to date by `incremental`; `tree` has its 
 
 from projections.quota_trees.elastic.admission import Level, exceeded, refusal
 from projections.quota_trees.elastic.incremental import ElasticTree, PodSums
-from projections.quota_trees.elastic.review import Gates
 from projections.quota_trees.elastic.runtime import Claim, largest_remainder, runtimes
 from projections.quota_trees.elastic.scaling import scaled_mins
 from projections.quota_trees.elastic.shape import (
@@ -31,7 +30,6 @@ __all__ = [
     "Claim",
     "ElasticTree",
     "Figures",
-    "Gates",
     "Level",
     "Mode",
     "PodSums",

@@ -9,19 +9,24 @@ from projections.quota_trees.elastic import DEFAULT
 from reactors.reclaim import (
     Budget,
     Pod,
-    Selection,
     Watch,
-    can_preempt,
     covers,
     importance,
-    is_eligible,
     over,
     revoked,
-    select_victims,
     split_by_budget,
     watched,
 )
-from reactors.reclaim.preemption import NO_VICTIMS, NODE_TOO_SMALL, OK, QUOTA_TOO_FULL
+from reactors.reclaim.preemption import (
+    NO_VICTIMS,
+    NODE_TOO_SMALL,
+    OK,
+    QUOTA_TOO_FULL,
+    Selection,
+    can_preempt,
+    is_eligible,
+    select_victims,
+)
 
 KEYS = ("cpu", "memory")
 requests = st.fixed_dictionaries({key: st.integers(0, 9) for key in KEYS})

@@ -1,0 +1,76 @@
+"""Quota: a pod starts when its quota has admitted the workload that is charged for it.
+
+A pod whose workload waits in a queue, was refused, or is not charged with all that it has waits before any node is looked at.
+One that was charged unchecked, since it existed already, waits while its quota holds more than it may. Then pods of
+lower priority that the same quota charges by themselves may make room. Whatever a pod lacks, its victims are of its own quota:
+what another quota guarantees is taken by nobody.
+
+Source: Koordinator's ElasticQuota plugin; docs/scheduling.md; :mod:`reactors.reclaim.preemption`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from projections.cluster import Pod
+from reactors.scheduling.columns import Rows
+from reactors.scheduling.contract import SKIP, Code, Cycle, Refused, Sparing, Status
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.quota_state import Excess
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """Asks what admission knows; where nobody keeps that, as for a file that is checked, every pod may start."""
+
+    name: ClassVar[str] = "Quota"
+    is_local: ClassVar[bool] = False
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.QUOTA})
+
+    def key(self, cycle: Cycle) -> Hashable:
+        """Why it may not start."""
+        found = cycle.data.get(self.name)
+        return found.reason if found is not None else ""
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """The reason, where no eviction would help."""
+        cycle.data.pop(self.name, None)
+        quotas = cycle.columns.quotas
+        found = quotas.excess(cycle.pod) if quotas is not None else None
+        if found is None:
+            return SKIP
+        if not found.deficits:
+            return Status(Code.UNRESOLVABLE, found.reason)
+        cycle.data[self.name] = found
+        return None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """All nodes, while the quota holds too much."""
+        found: Excess | None = cycle.data.get(self.name)
+        columns = cycle.columns
+        if found is None:
+            return ()
+        if columns.lifted and not found.is_over_without(sorted(columns.lifted)):
+            return ()
+        size = len(columns.nodes) if isinstance(rows, slice) else rows.size
+        return [Refused(found.reason, np.ones(size, np.bool_))]
+
+    def sparing(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
+        """Nobody of another quota; and nobody while room is being made in its own."""
+        quotas, pod = cycle.columns.quotas, cycle.pod
+        if quotas is None:
+            return sparing
+        found: Excess | None = cycle.data.get(self.name)
+        if found is not None:
+            nominated = [one.pod for one in cycle.columns.nominated.values()]
+            if quotas.makes_room(found, pod, nominated):
+                return None
+        own = quotas.quota(pod)
+
+        def may_go(victim: Pod) -> bool:
+            return sparing.may_go(victim) and quotas.can_preempt(pod, own, victim)
+
+        return msgspec.structs.replace(sparing, may_go=may_go)

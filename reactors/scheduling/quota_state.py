@@ -1,0 +1,212 @@
+"""Whether a pod may start by its quota: what admission knows of the workload that is charged for it. Pure but for its state.
+
+It is kept while a profile names the plugin Quota. It begins with the objects that exist when the policy comes into force and
+with the charges in the journals, and follows the history from there. So it is a fold, as all that passes are decided on.
+
+Source: docs/scheduling.md; docs/admission.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.admissions import Deficit, entries
+from bus.events.clock import ClockTicked
+from bus.events.vocabulary import Fact
+from projections.cluster import POD, Change, ClusterState, Pod, Workload
+from projections.cluster.rows import Namespace, Quota, Row
+from projections.quota_trees import Grant, Node, TreeOverlay, charged
+from projections.quota_trees.forest import QuotaTrees
+from projections.quota_trees.keys import largest, summed
+from projections.quota_trees.shape import ELASTIC
+from reactors import reclaim
+from reactors.admission.decide import barred, over
+from reactors.admission.evidence import evidence
+from reactors.admission.reconcile import Seen
+from reactors.admission.state import AdmissionState, SavedAdmission
+from reactors.reclaim import preemption
+from reactors.scheduling.hints import Hint
+
+if TYPE_CHECKING:
+    from reactors.scheduling.passes import Scheduler
+
+#: Stands for all that quotas say, among the nodes and claims that were changed: none of these is called so.
+QUOTAS = "quotas/"
+#: Pods with this label as "false" are no victims.
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+
+
+class Excess(msgspec.Struct, frozen=True):
+    """Why a pod may not start. ``deficits``: of what its quota holds too much; () where it is something else."""
+
+    reason: str
+    node: Node | None = None
+    deficits: tuple[Deficit, ...] = ()
+
+    def is_over_without(self, uids: Iterable[str]) -> bool:
+        """Whether the quota would hold too much even if these pods were gone; only those count that are charged themselves."""
+        assert self.node is not None
+        grants = [self.node.grants[uid] for uid in uids if uid in self.node.grants]
+        return any(
+            one.used - sum(grant.charge.get(one.key, 0) for grant in grants) > one.limit
+            for one in self.deficits
+        )
+
+
+class QuotaState:
+    """Which pods may start by their quotas; ``trees`` are folded by another, before this takes an event."""
+
+    def __init__(self, cluster: ClusterState, trees: QuotaTrees) -> None:
+        self._cluster = cluster
+        self._trees = trees
+        # It takes the events of the one cluster that the replica is about.
+        self.seen = AdmissionState("", trees, state=cluster)
+
+    def begin(self, cluster: str) -> None:
+        """Know what exists, as if all of it was observed now, in the order of uids."""
+        seen, state = self.seen, self._cluster
+        seen.cluster = cluster
+        for uid in (*state.workloads, *state.pods):
+            for _, grant in self._trees.grants(uid):
+                for owner in grant.owners:
+                    seen.coverage.named.add(uid, owner)
+        kinds: Sequence[Mapping[str, Row]] = (state.quotas, state.workloads, state.pods)
+        for rows in kinds:
+            for uid, row in sorted(rows.items()):
+                seen.follow(Change(row.kind, uid, None, row))
+        seen.unmark()
+
+    def restore(self, saved: SavedAdmission) -> None:
+        """Become what was saved, in a new one beside the restored states of the cluster and its trees."""
+        self.seen.restore(saved)
+        self.seen.unmark()
+
+    def take(self, fact: Fact, event: Event) -> tuple[bool, bool]:
+        """Fold one event; whether another answer may follow from it, and whether one may that lets a pod start."""
+        for one in entries(event):
+            self.seen.take(one)
+        is_tick, is_entry = isinstance(fact, ClockTicked), isinstance(fact, QuotaTrees.entries)
+        if is_tick:
+            self.seen.coverage.expire(event.time_us)
+        has_moved = is_entry or bool(self.seen.changed or self.seen.changed_quotas)
+        self.seen.unmark()
+        kinds = (Workload, Namespace, Quota)
+        helps = is_entry or (is_tick and has_moved) or any(
+            isinstance(one.before or one.after, kinds) for one in self._cluster.changes(event)
+        )  # fmt: skip
+        return has_moved or helps, helps
+
+    def tell(self, scheduler: Scheduler, event: Event, *, helps: bool) -> None:
+        """Passes that were decided before ``event`` are asked again where they stand; pods that may be helped are tried again."""
+        scheduler.touched[QUOTAS] = event.sequence
+        scheduler.happened({Hint.QUOTA} if helps else set(), event.time_us)
+
+    # questions
+
+    def excess(self, pod: Pod) -> Excess | None:
+        """Why a pod may not start; None = it may, by its quota or as it belongs to none."""
+        holder = self._holder(pod)
+        known = evidence(self.seen, holder) if holder else None
+        if known is None:
+            return Excess("it is not known yet which workload it belongs to")
+        where, seen = known
+        title = "the pod" if seen.kind == POD else f"{seen.kind} {seen.namespace}/{seen.name}"
+        found = self.seen.objects.get(holder)
+        named = self.seen.place(found.labels, found.namespace) if found is not None else where
+        if named is None:
+            return None
+        node = self._node(named.kind, named.charged) if named.charged else None
+        grant = node.grants.get(holder) if node is not None else None
+        if grant is None or grant.is_adopted:
+            # Nobody asked for it, or was let have it.
+            if named.refusal or (node is not None and barred(node, seen.namespace)):
+                return Excess(f"{title} may not stand in quota {named.quota}")
+            if node is None or node.observed is None:
+                return Excess(f"quota {named.quota} is not there")
+        if seen.is_held:
+            return Excess(f"{title} waits in the queue of quota {named.quota}")
+        return self._short(seen, node, grant, title) if node is not None else None
+
+    def _short(self, seen: Seen, node: Node, grant: Grant | None, title: str) -> Excess | None:
+        """Whether a workload is not charged with all that it has, or was charged though it did not fit."""
+        wanted = largest(charged(seen.demand, seen.types), summed(seen.live, seen.types))
+        charge: Mapping[str, int] = grant.charge if grant is not None else {}
+        tree = self._trees.trees[self._trees.places[(node.kind, node.name)]]
+        if any(amount > charge.get(key, 0) for key, amount in wanted.items()):
+            if charge:
+                return Excess(f"{title} has more than quota {node.name} admitted")
+            own = (seen.kind, seen.namespace, seen.name)
+            is_refused = any((one.kind, one.namespace, one.name) == own for one in tree.refused)
+            said = "was refused by" if is_refused else "is not admitted by"
+            return Excess(f"{title} {said} quota {node.name}")
+        if grant is None or not grant.is_adopted:
+            return None
+        found = over(TreeOverlay(tree), node, dict.fromkeys(charge, 0))
+        if not found:
+            return None
+        told = ", ".join(f"{one.key} {one.used} of {one.limit}" for one in found)
+        return Excess(f"quota {node.name} holds too much: {told}", node, found)
+
+    def makes_room(self, found: Excess, pod: Pod, nominated: Iterable[Pod]) -> bool:
+        """Whether room is being made in the quota of a pod: a less important pod of it is going, or has gone and is charged
+        still, or another pod of it waits for victims.
+        """
+        assert found.node is not None
+        going = []
+        for uid, grant in found.node.grants.items():
+            if grant.kind != POD or not grant.charge:
+                continue
+            other = self._cluster.pods.get(uid)
+            if other is None and self.seen.gone(uid) is not None:
+                return True
+            if other is not None and (other.is_terminating or other.is_ended):
+                going.append(_as_reclaimed(other, found.node.name))
+        is_eligible = preemption.is_eligible(
+            _as_reclaimed(pod, found.node.name), policy_never=False, nominated=True,
+            unresolvable=False, terminating=going,
+        )  # fmt: skip
+        own = self.quota(pod)
+        return not is_eligible or any(
+            one.uid != pod.uid and self.quota(one) == own for one in nominated
+        )
+
+    def can_preempt(self, pod: Pod, quota: str, victim: Pod) -> bool:
+        """Whether a pod of ``quota`` may take the room of another: one of the same quota that is less important."""
+        if victim.priority >= pod.priority:
+            return False
+        return preemption.can_preempt(
+            _as_reclaimed(pod, quota), _as_reclaimed(victim, self.quota(victim))
+        )
+
+    def quota(self, pod: Pod) -> str:
+        """The quota that a pod is charged to; "" = none, or it is not known."""
+        holder = self._holder(pod)
+        known = evidence(self.seen, holder) if holder else None
+        where = known[0] if known is not None else None
+        if where is None:
+            return ""
+        # Quotas of two kinds may have one name; the rules know an elastic one by its own.
+        return where.quota if where.kind == ELASTIC else where.full_name
+
+    def _holder(self, pod: Pod) -> str:
+        """The uid of the object that is charged for a pod; "" while that is not known."""
+        is_covered = self.seen.coverage.covered(pod)
+        if is_covered and pod.owner is not None:
+            return self.seen.coverage.holder(pod.owner.uid)
+        return "" if is_covered is None else pod.uid
+
+    def _node(self, kind: str, quota: str) -> Node | None:
+        tree = self._trees.trees.get(self._trees.places.get((kind, quota), ""))
+        found = tree.nodes.get(quota) if tree is not None else None
+        return found if found is not None and found.kind == kind else None
+
+
+def _as_reclaimed(pod: Pod, quota: str) -> reclaim.Pod:
+    return reclaim.Pod(
+        pod.name, pod.namespace, quota, pod.priority, pod.started_us,
+        preemptible=pod.labels.get(PREEMPTIBLE) != "false",
+    )  # fmt: skip
