@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from bus.events.notebooks import Evidence
 from bus.go_time import Stamp
-from bus.notebooks.prober import Answer
+
+if TYPE_CHECKING:
+    from bus.notebooks.prober import Answer
 
 #: The evidence that is made of these answers by the culler's rules.
 SOURCE = "kubeflow_kernels"

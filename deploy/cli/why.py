@@ -14,7 +14,6 @@ from bus.events.admissions import AdmissionReleased, QuotaDeclared
 from bus.events.budgets import BudgetCredited, BudgetJudged
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from bus.kube.crds.keys import CASH, key_text
 from deploy.cli.explaining import queue, reactors
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
@@ -247,15 +246,11 @@ def _of_quota(select: Select, cluster: str, name: str) -> Iterator[dict[str, Any
     budgets = (BudgetJudged.wire_type, BudgetCredited.wire_type)
     for event, fact in facts(archived(select, cluster, budgets, key=name)):
         if isinstance(fact, BudgetJudged):
-            key = CASH + fact.key
-            numbers_ = (
-                f"{key_text(key, fact.spent)} of {key_text(key, fact.limit)} hours of {fact.key}"
-            )
+            spent, limit = _hours(fact.key, fact.spent), _hours(fact.key, fact.limit)
+            numbers_ = f"{spent} of {limit} hours of {fact.key}"
             yield _step(event, "judged", f"quota {name}", name, fact.phase, numbers_, fact.based_on)
         elif isinstance(fact, BudgetCredited):
-            numbers_ = (
-                f"{key_text(CASH + fact.key, fact.amount)} hours of {fact.key}, by {fact.author}"
-            )
+            numbers_ = f"{_hours(fact.key, fact.amount)} hours of {fact.key}, by {fact.author}"
             yield _step(event, "credited", f"quota {name}", name, fact.reason, numbers_, None)
 
 
@@ -276,5 +271,13 @@ def _step(
     }
 
 
+def _hours(key: str, amount: int) -> str:
+    from bus.kube.crds.keys import CASH, key_text
+
+    return key_text(CASH + key, amount)
+
+
 def _amounts(amounts: dict[str, int]) -> str:
+    from bus.kube.crds.keys import key_text
+
     return ", ".join(f"{key_text(key, amount)} of {key}" for key, amount in amounts.items())

@@ -9,12 +9,15 @@ Source: docs/architecture.md; docs/reliability.md.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from bus.envelope import GENESIS, Event, digest
 from bus.errors import HistoryDivergedError
-from bus.transport import Transport
+
+if TYPE_CHECKING:
+    from bus.transport import Transport
 
 
 class Checkpoint(msgspec.Struct, frozen=True):

@@ -26,7 +26,7 @@ from projections.quota_trees.shape import BUSINESS, ELASTIC
 from reactors import reclaim
 from reactors.engine.contract import ProposedDecision, Rest, Trigger
 from reactors.evictions import preempting
-from reactors.evictions.policy import EvictionPolicy
+from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import (
     PREEMPTED,
     PREEMPTIBLE,

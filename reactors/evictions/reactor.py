@@ -9,8 +9,7 @@ from bus.events.decisions import Evict
 from reactors.engine.contract import Reactor
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide, managed, overtaken, rests
-from reactors.evictions.policy import EvictionPolicy
-from reactors.evictions.settings import EvictionSettings
+from reactors.evictions.settings import EvictionPolicy, EvictionSettings
 from reactors.evictions.state import EvictionState
 
 if TYPE_CHECKING:

@@ -29,7 +29,7 @@ from reactors.engine import runner
 from reactors.engine.runner import announce
 from reactors.engine.settings import Pace
 from reactors.evictions import NAME
-from reactors.evictions.policy import EvictionPolicy
+from reactors.evictions.settings import EvictionPolicy
 from tests.acceptance.queueing import Counted, queued
 
 CRD = Path(__file__).parents[1] / "cluster" / "crds" / "elasticquotas.yaml"

@@ -6,12 +6,12 @@ from projections.quota_trees.elastic import (
     DEFAULT,
     ROOT,
     SYSTEM,
-    Gates,
     Quota,
     Refusal,
     Topology,
     review,
 )
+from projections.quota_trees.elastic.review import Gates
 
 CPU = {"cpu": 10}
 

@@ -19,7 +19,7 @@ from bus.sources.catalogue import PODS
 from bus.waiting import beside
 from reactors.culling.policy import CullingPolicy
 from reactors.evictions import NAME as EVICTIONS
-from reactors.evictions.policy import EvictionPolicy
+from reactors.evictions.settings import EvictionPolicy
 from tests.cluster import nodes, workloads
 from tests.simulation.apiserver import ApiServer, Json, Key
 from tests.simulation.controllers import STOPPED, Controllers

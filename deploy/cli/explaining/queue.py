@@ -9,7 +9,6 @@ import sqlalchemy as sa
 
 from bus.clock import SECOND_US, format_stamp
 from bus.events.admissions import AdmissionReleased, Deficit
-from bus.kube.crds.keys import key_text
 from deploy.cli.rendering.words import duration
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
@@ -144,5 +143,8 @@ def missing(deficit: Deficit) -> str:
     key = deficit.key
     if deficit.containers:
         return f"must specify {key} for: {','.join(deficit.containers)}"
+    # A question of what never lacked anything should not pay for the import.
+    from bus.kube.crds.keys import key_text
+
     limit, used = key_text(key, deficit.limit), key_text(key, deficit.used)
     return f"{key}: {used} used + {key_text(key, deficit.asked)} asked > {limit}"

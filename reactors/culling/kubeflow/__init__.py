@@ -9,7 +9,6 @@ Source: docs/culling.md (notebook controller 1.8; Open Data Hub fork at b85f66ae
 from bus.go_time import Stamp
 from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from bus.notebooks.go_json import all_idle
-from bus.notebooks.prober import Answer as Reply
 from reactors.culling.kubeflow.annotations import (
     Notebook,
     is_idle,
@@ -24,7 +23,6 @@ __all__ = [
     "STOPPED",
     "Notebook",
     "Pass",
-    "Reply",
     "Stamp",
     "all_idle",
     "is_idle",

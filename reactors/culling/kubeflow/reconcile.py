@@ -8,14 +8,13 @@ Source: docs/culling.md; culling_controller.go lines 78 to 162, and the Open Dat
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from bus.go_time import Stamp
 from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from bus.notebooks.go_json import Kernel, all_idle, kernels_in, terminals_in
-from bus.notebooks.prober import Answer as Reply
 from reactors.culling.kubeflow.annotations import (
     Annotations,
     Notebook,
@@ -26,6 +25,9 @@ from reactors.culling.kubeflow.annotations import (
     with_annotations,
     without_bookkeeping,
 )
+
+if TYPE_CHECKING:
+    from bus.notebooks.prober import Answer as Reply
 
 #: The fork reads no more of an answer than this; the rest of a longer one is missing to the parser.
 FORK_BODY_BYTES = 1 << 20
@@ -160,7 +162,7 @@ def _forward(notebook: Notebook, changes: Annotations) -> Annotations:
 
 
 def _cut(reply: Reply | None) -> Reply | None:
-    return reply and Reply(reply.status, reply.body[:FORK_BODY_BYTES])
+    return reply and msgspec.structs.replace(reply, body=reply.body[:FORK_BODY_BYTES])
 
 
 def _path(notebook: Notebook, what: str) -> str:

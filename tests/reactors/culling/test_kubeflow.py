@@ -5,8 +5,9 @@ import json
 import pytest
 
 from bus.notebooks.go_json import Kernel, kernels_in
+from bus.notebooks.prober import Answer as Reply
 from reactors.culling import kubeflow
-from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Reply, Stamp
+from reactors.culling.kubeflow import CHECKED_AT, LAST_ACTIVITY, Notebook, Stamp
 from reactors.culling.kubeflow import reconcile_with_terminals as fork
 
 NOON = Stamp.parse("2024-08-14T12:00:00.5Z")

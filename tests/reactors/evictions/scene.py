@@ -8,8 +8,8 @@ from bus.events.nodes import NodeObserved
 from bus.events.quotas import Budget
 from reactors.effectors.evict import EvictEffector
 from reactors.engine.settings import Pace
-from reactors.evictions.policy import EvictionPolicy
 from reactors.evictions.reactor import reactor
+from reactors.evictions.settings import EvictionPolicy
 from tests import factories as said
 from tests.reactors.cluster import QUOTA, START_US, Cluster
 from tests.scenario import Scenario
