@@ -6,6 +6,7 @@ from reactors.budgets.reactor import reactor as budgets
 from reactors.culling.reactor import reactor as culling
 from reactors.engine.contract import Reactor
 from reactors.evictions.reactor import reactor as evictions
+from reactors.jobs.reactor import reactor as jobs
 from reactors.scheduling.reactor import reactor as scheduling
 
-REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions, scheduling)
+REACTORS: tuple[Reactor, ...] = (budgets, culling, evictions, jobs, scheduling)

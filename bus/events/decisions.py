@@ -9,7 +9,7 @@ the expected last sequence of theirs: two processes never give away the same roo
 and pods name them by their index. What was decided is confirmed by the pod itself, which is observed on its node, and no further
 event says so. Who binds says ``bind.settled`` of a pod that was not bound, and then it waits again.
 
-Source: docs/architecture.md; docs/reliability.md; docs/scheduling.md.
+Source: docs/architecture.md; docs/reliability.md; docs/scheduling.md; docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 
 from bus.events.vocabulary import Fact
+from bus.events.workloads import Condition, ReplicaCounts
 
 #: ``done``: also where it was found done already. ``stale``: newer knowledge, or too late. ``gone``: there is no such object
 #: any more. ``refused``: it will never be taken. ``shadow``: by now nothing may be done.
@@ -141,6 +142,46 @@ class EffectSettled(Fact, frozen=True, kw_only=True):
     result: Result
     #: A token or the API server's words.
     message: str = ""
+
+
+# --- steps of training jobs ---------------------------------------------------------------------------
+
+
+class CreateReplica(Decision, frozen=True, kw_only=True):
+    """Make the pod of one slot of a job, and its service. Target: the job."""
+
+    wire_type: ClassVar[str] = "decision.create_replica"
+
+    #: Name of the pod and of the service.
+    replica: str
+    #: Its type as the job writes it.
+    type: str
+
+
+class DeleteReplica(Decision, frozen=True, kw_only=True):
+    """Delete a pod of a job, and its service where it is not replaced. Target: the pod."""
+
+    wire_type: ClassVar[str] = "decision.delete_replica"
+
+    #: The job's uid.
+    job: str
+    #: The pod's type, in lower case.
+    type: str
+
+
+class ReportJob(Decision, frozen=True, kw_only=True):
+    """Write a job's status. Target: the job."""
+
+    wire_type: ClassVar[str] = "decision.report_job"
+
+    conditions: tuple[Condition, ...] = ()
+    counts: dict[str, ReplicaCounts] = {}
+
+
+class DeleteJob(Decision, frozen=True, kw_only=True):
+    """Delete a finished job whose time is over. Target: the job."""
+
+    wire_type: ClassVar[str] = "decision.delete_job"
 
 
 # --- passes of the scheduler -------------------------------------------------------------------------

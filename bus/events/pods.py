@@ -66,6 +66,9 @@ class PodState(Fact, frozen=True, kw_only=True):
     limits: dict[str, int] | None = None
     #: A :class:`bus.events.constraints.PodConstraints` object as raw JSON; absent where the pod may go anywhere.
     constraints: msgspec.Raw = NO_CONSTRAINTS
+    #: Of a pod of a training job: the exit codes of its containers that ended, by name, and how often its containers restarted.
+    exits: dict[str, int] = {}
+    restarts: int = 0
     #: What the source had to bound or repair, e.g. ``labels_cut``.
     notes: tuple[str, ...] = ()
 

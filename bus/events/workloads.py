@@ -1,6 +1,10 @@
 """Facts about workloads: the links of the owner chain from a pod up to what its user created, and what each asks for.
 
-Source: Kubernetes API reference, apps/v1 and batch/v1; docs/accounting.md (workload); docs/quotas.md.
+Of a training job it is said, too, how it is to be run, and which status its controller wrote: no template, command, environment
+or volume is among it.
+
+Source: Kubernetes API reference, apps/v1 and batch/v1; Kubeflow training-operator v1, ``apis/kubeflow.org/v1``;
+docs/accounting.md (workload); docs/quotas.md; docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -8,11 +12,100 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
+import msgspec
+
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact, Upcast
 
 #: The note of a workload whose demand could not be read: it is there, and what it asks for is unknown.
 UNREADABLE = "demand_unreadable"
+
+
+class ReplicaSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many pods of one type a job has, and how they are run."""
+
+    count: int = 1
+    #: ``Always``, ``OnFailure``, ``Never`` or ``ExitCode``; "" = not said.
+    restart_policy: str = ""
+    #: What the pod template says beside it.
+    template_restart_policy: str = ""
+    scheduler_name: str = ""
+    priority_class: str = ""
+    #: The port under which its replicas find each other; 0 = not said.
+    port: int = 0
+    #: What one pod requests, thousandths of each unit.
+    requests: dict[str, int] = {}
+
+
+class Elastic(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``elasticPolicy`` of a PyTorchJob."""
+
+    min_replicas: int | None = None
+    max_replicas: int | None = None
+    max_restarts: int | None = None
+    rendezvous_backend: str = ""
+    rendezvous_host: str = ""
+    rendezvous_port: int | None = None
+    rendezvous_id: str = ""
+
+
+class GangSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """``schedulingPolicy``: how the pods start together."""
+
+    min_available: int | None = None
+    queue: str = ""
+    #: Thousandths of each unit; None = the sum of the pods.
+    min_resources: dict[str, int] | None = None
+    priority_class: str = ""
+    timeout_s: int | None = None
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """An entry of ``status.conditions``."""
+
+    type: str
+    status: str
+    reason: str = ""
+
+
+class ReplicaCounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Pods of one type by how they are."""
+
+    active: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
+class TrainingSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a job is to be run. ``replicas`` by type, as the kind writes the type."""
+
+    replicas: dict[str, ReplicaSpec] = {}
+    #: ``All``, ``Running`` or ``None``; "" = not said.
+    clean_pod_policy: str = ""
+    ttl_s: int | None = None
+    deadline_s: int | None = None
+    backoff_limit: int | None = None
+    suspend: bool = False
+    success_policy: str = ""
+    #: The workers of a TFJob may come and go.
+    is_dynamic: bool = False
+    #: Who runs it; None = not said.
+    managed_by: str | None = None
+    #: Processes of each pod, as a PyTorchJob writes them.
+    processes: str = ""
+    elastic: Elastic | None = None
+    gang: GangSpec | None = None
+
+
+class Training(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job's spec, and its status as its controller wrote it. Stamps are RFC 3339."""
+
+    spec: TrainingSpec
+    is_deleting: bool = False
+    conditions: tuple[Condition, ...] = ()
+    counts: dict[str, ReplicaCounts] = {}
+    start: str | None = None
+    completion: str | None = None
 
 
 def _said_less(body: dict[str, Any]) -> dict[str, Any]:
@@ -60,6 +153,8 @@ class WorkloadObserved(Fact, frozen=True, kw_only=True):
     held: bool = False
     #: As :class:`bus.kube.kinds.Ask` has it: containers that state no limit of ``limits.<resource>``, or no request either.
     unstated: dict[str, tuple[str, ...]] = {}
+    #: How a training job is run, and the status that its controller wrote; None of other kinds, and where it cannot be read.
+    training: Training | None = None
     notes: tuple[str, ...] = ()
 
 

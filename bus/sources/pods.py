@@ -28,6 +28,7 @@ from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 from bus.sources.constraints import Placing, constraints_of
 from bus.sources.limits import LIMITED, bounds, whole_limits
+from bus.sources.training import LAYOUTS
 
 #: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
 #: rewritten.
@@ -65,6 +66,7 @@ class Terminated(msgspec.Struct, rename="camel"):
     """``state.terminated`` of a container."""
 
     finished_at: str | None = None
+    exit_code: int | None = None
 
 
 class State(msgspec.Struct):
@@ -78,6 +80,7 @@ class ContainerStatus(msgspec.Struct, rename="camel"):
 
     name: str = ""
     state: State | None = None
+    restart_count: int | None = None
     resources: Resources | None = None
     allocated_resources: Quantities | None = None
 
@@ -151,6 +154,8 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     constraints, constraints_cut = constraints_of(
         spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels
     )
+    owner = records.controller(metadata)
+    exits, restarts = _exits(status) if owner and owner.kind in LAYOUTS else ({}, 0)
     fact = (PodVanished if records.is_delete(record) else PodObserved)(
         uid=metadata.uid,
         namespace=records.namespaced(metadata),
@@ -166,7 +171,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         finished=finished,
         deadline_s=spec.active_deadline_seconds,
         priority=spec.priority or 0,
-        owner=records.controller(metadata),
+        owner=owner,
         team=named(labels.team, metadata.labels),
         user=named(labels.user, metadata.labels),
         labels=texts.labels,
@@ -174,6 +179,8 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         resources=resources,
         limits=whole_limits(_limits(spec, status)),
         constraints=constraints,
+        exits=exits,
+        restarts=restarts,
         notes=records.notes(
             ("labels_cut", texts.labels_cut),
             ("annotations_cut", texts.annotations_cut),
@@ -221,6 +228,17 @@ def _finished(status: Status) -> tuple[tuple[str, ...], bool]:
     if len(ends) <= MOST_FINISHES:
         return ends, False
     return tuple(sorted(ends)[-MOST_FINISHES:]), True
+
+
+def _exits(status: Status) -> tuple[dict[str, int], int]:
+    """Exit codes by container, of at most :data:`MOST_FINISHES`, and all restarts."""
+    found, restarts = dict[str, int](), 0
+    for one in status.container_statuses or ():
+        restarts += one.restart_count or 0
+        ended = one.state.terminated if one.state else None
+        if ended is not None and ended.exit_code is not None and len(found) < MOST_FINISHES:
+            found[one.name[:LONGEST_NAME]] = ended.exit_code
+    return found, restarts
 
 
 def _bounded(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:

@@ -16,12 +16,13 @@ import msgspec
 
 from bus.envelope import Event
 from bus.errors import DemandError
-from bus.events.workloads import UNREADABLE, WorkloadObserved, WorkloadVanished
+from bus.events.workloads import UNREADABLE, Training, WorkloadObserved, WorkloadVanished
 from bus.kube import kinds
 from bus.kube.kinds import QUOTA_LABELS, Ask, Kind
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy, kept_texts
 from bus.kube.watch.records import Metadata, Record, TooLargeError
+from bus.sources import training
 
 
 class Workload(msgspec.Struct):
@@ -53,16 +54,18 @@ def translate(record: Record, labels: LabelPolicy, *, kind: Kind) -> Event:
             record,
         )
     ask = _ask(workload, kind)
+    run = training.training_of(kind.kind, metadata, workload.spec, workload.status)
     try:
-        return _said(_observed(metadata, namespace, ask, labels, kind), record)
+        return _said(_observed(metadata, namespace, ask, run, labels, kind), record)
     except TooLargeError:
         # Thousands of resource names: no API server of today schedules that, and nobody may hide by it.
-        return _said(_observed(metadata, namespace, None, labels, kind), record)
+        return _said(_observed(metadata, namespace, None, None, labels, kind), record)
 
 
 def _observed(
-    metadata: Metadata, namespace: str, ask: Ask | None, labels: LabelPolicy, kind: Kind
-) -> WorkloadObserved:
+    metadata: Metadata, namespace: str, ask: Ask | None, run: Training | None, labels: LabelPolicy,
+    kind: Kind,
+) -> WorkloadObserved:  # fmt: skip
     own = metadata.labels or {}
     quota = ask.labels if ask else {key: own[key] for key in QUOTA_LABELS if own.get(key)}
     texts = kept_texts(own, metadata.annotations, labels)
@@ -86,7 +89,11 @@ def _observed(
         priority_class=ask.priority_class if ask else "",
         held=ask.held if ask else False,
         unstated=_counted(ask.unstated) if ask else {},
-        notes=() if ask else (UNREADABLE,),
+        training=run,
+        notes=records.notes(
+            (UNREADABLE, ask is None),
+            (training.UNREADABLE, run is None and kind.kind in training.LAYOUTS),
+        ),
     )
 
 

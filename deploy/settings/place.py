@@ -25,7 +25,7 @@ FIELDS = {
     "bus": frozenset({"url", "credentials", "monitor_urls", "replicas", "server"}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
-OTHERS = frozenset({"labels", "admission", "budgets", "culling", "evictions", "scheduling"})
+OTHERS = frozenset({"labels", "admission", "budgets", "culling", "evictions", "jobs", "scheduling"})
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ import types
 import typing
 from collections.abc import Iterator
 from functools import cache
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Any, Literal, get_args, get_origin
 
@@ -171,6 +172,8 @@ def _kind(kind: Any) -> str:
         int: "integer",
         float: "number",
         Path: "path",
+        IPv4Network: "IPv4 network",
+        IPv6Network: "IPv6 network",
     }
     return known.get(kind, getattr(kind, "__name__", str(kind)))
 

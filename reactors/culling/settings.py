@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network
 from pathlib import Path
 from typing import Annotated
 
 from pydantic import (
     BeforeValidator,
-    IPvAnyNetwork,
     field_validator,
     model_validator,
 )
@@ -40,7 +40,7 @@ class CullingSettings(WarnSettings):
     #: Namespaces, which no tenant may write to, whose DCGM exporters are asked for the GPUs of their nodes.
     exporter_namespaces: tuple[str, ...] = ("gpu-operator", "kube-system")
     #: Networks that are never asked: the API servers', the services'.
-    refused_networks: tuple[IPvAnyNetwork, ...] = ()
+    refused_networks: tuple[IPv4Network | IPv6Network, ...] = ()
 
     @field_validator("policy")
     @classmethod

@@ -10,7 +10,7 @@ Source: docs/architecture.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar, Protocol
 
 import msgspec
@@ -71,8 +71,8 @@ class ProposedDecision(msgspec.Struct, frozen=True, kw_only=True):
     numbers: dict[str, int] = {}
     #: Until when it may be done.
     expires_us: int
-    #: Of an eviction: whom room is made for.
-    beneficiary: str = ""
+    #: What this verb holds beside what every decision holds.
+    fields: Mapping[str, Any] = {}
     #: Recorded and never done, also where the reactor is on.
     is_shadow: bool = False
 
@@ -138,6 +138,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     #: Makes an empty state beside those of the cluster and of its quota trees, which it reads.
     state: Callable[[ClusterState, QuotaTrees], State]
     triggers: tuple[type[Fact | Review], ...]
+    #: Whether the newest event, one of ``triggers``, is anything to decide on; None = each is. A tick always is.
+    is_concerned: Callable[[Any], bool] | None = None
     #: (state, trigger, policy) to drafts, the most urgent first: limits cut the rest off. On a review: to the facts themselves.
     decide: Callable[[Any, Trigger, Any], Sequence[Any]]
     #: How many objects are in its care: the interlocks' limit is a share of them.

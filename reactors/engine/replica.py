@@ -16,7 +16,7 @@ import msgspec
 from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
-from bus.events.decisions import Decision, Evict
+from bus.events.decisions import Decision
 from bus.events.vocabulary import Fact, read
 from projections.cluster import ClusterState
 from projections.cluster.state import SavedCluster
@@ -93,8 +93,11 @@ class Replica(Part):
         }
         #: Own decisions that were folded when they were made, and are still to be read.
         self._ahead: set[str] = set()
-        triggers = {fact for reactor in reactors for fact in reactor.triggers}
-        self._triggers = {name for name, fact in VOCABULARY.items() if fact in triggers}
+        self._triggers = {
+            name: those
+            for name, fact in VOCABULARY.items()
+            if (those := [one for one in reactors if fact in one.triggers])
+        }
         #: By wire type: who takes such a fact, in this order.
         self._takers = {
             name: takers
@@ -150,8 +153,15 @@ class Replica(Part):
             self._fold(read(event, VOCABULARY), event)
 
     def is_trigger(self, event: Event) -> bool:
-        """Whether somebody decides on ``event``."""
-        return event.type in self._triggers and event.cluster == self.cluster
+        """Whether somebody decides on ``event``, which was folded last."""
+        if event.cluster != self.cluster:
+            return False
+        return any(
+            one.is_concerned is None
+            or event.type == ClockTicked.wire_type
+            or one.is_concerned(self.states[one.name])
+            for one in self._triggers.get(event.type, ())
+        )
 
     def decide(self, event: Event) -> list[Decision]:
         """What is to be decided on ``event``, which was folded last; it is not made by this.
@@ -281,7 +291,7 @@ def _made(
         reason=draft.reason,
         numbers=draft.numbers,
         expires_us=draft.expires_us,
-        **({"beneficiary": draft.beneficiary} if draft.verb is Evict else {}),
+        **draft.fields,
     )
 
 

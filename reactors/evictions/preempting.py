@@ -77,7 +77,7 @@ def preempted(
                 reason=PREEMPTED,
                 numbers={"priority": pod.priority, **numbers},
                 expires_us=expires_us,
-                beneficiary=asker.unmet.title,
+                fields={"beneficiary": asker.unmet.title},
                 is_shadow=is_shadow,
             )
 

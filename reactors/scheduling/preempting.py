@@ -54,7 +54,7 @@ def decide(
                     reason=PREEMPTED,
                     numbers={"priority": pod.priority, "for_priority": asker.priority},
                     expires_us=trigger.at_us + EXPIRES_US,
-                    beneficiary=f"Pod {asker.namespace}/{asker.name}",
+                    fields={"beneficiary": f"Pod {asker.namespace}/{asker.name}"},
                     is_shadow=one.is_shadow,
                 ),
             )

@@ -27,6 +27,7 @@ from reactors.culling import fusion, hub, kubeflow, policy, workspaces
 from reactors.culling.effectors import patches
 from reactors.effectors import quota_status
 from reactors.engine import effects, interlocks, policies, verify
+from reactors.jobs import passes
 from reactors.scheduling import trial
 from reactors.scheduling.decide import concluded as passes_decided
 from tests.architecture.product import PACKAGES
@@ -64,6 +65,7 @@ def registered():
     for module in (effects, interlocks, patches, policies, trial, verify):
         found += [(f"{module.__name__}.{name}", f) for name, f in _public_functions(module)]
     found.append(("passes of the scheduler", passes_decided))
+    found.append(("looks at training jobs", passes.reconciled))
     for reactor in reactors():
         for part in ("decide", "managed", "overtaken"):
             found.append((f"{part} of {reactor.name}", getattr(reactor, part)))

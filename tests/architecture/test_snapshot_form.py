@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "78d74e49073f0075",
-    "reactors": "ea9da32be79aa09f",
+    "versions": "c65ee8ccf51279be",
+    "reactors": "8c71f3390ffed747",
     "admission": "c5a1eecf459eaadb",
 }
 

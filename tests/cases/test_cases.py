@@ -16,6 +16,7 @@ from tests.cases import (
     bizrq,
     culling,
     elastic,
+    jobs,
     openb_ledger,
     openb_small_bind,
     pod_accounting,
@@ -34,6 +35,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "culling": culling.check,
     "openb_small_bind": openb_small_bind.check,
     "scheduler_diagnosis": scheduler_diagnosis.check,
+    "tfjob_reconcile": jobs.check,
     "yoda_score": yoda_score.check,
 }
 CHECKS |= elastic.CHECKS

@@ -37,7 +37,7 @@ TABLES = [
     ("report", "--by", "team,day"), ("report", "--by", "workload,model"), ("acct",), ("events",), ("get", "quotas"),
     ("quota", "tree"), ("budget", "list"), ("budget", "list", "--entries"), ("queue", "show"), ("notebooks",),
     ("evictions",), ("parked", "list"), ("cull", "simulate", "--idle", "1h"),
-    ("schedule", "queue"),
+    ("schedule", "queue"), ("jobs", "list"), ("jobs", "agreement"),
 ]  # fmt: skip
 
 

@@ -11,6 +11,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.envelope import Event
 from bus.events import VOCABULARY
 from bus.events.decisions import (
+    CreateReplica,
     Decision,
     EffectSettled,
     Evict,
@@ -100,6 +101,8 @@ def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
     numbers = "; ".join(_number(name, value) for name, value in decision.numbers.items())
     if isinstance(decision, Evict) and decision.beneficiary:
         numbers += f"; makes room for {decision.beneficiary}"
+    if isinstance(decision, CreateReplica):
+        numbers = f"{decision.replica}; {numbers}"
     shadow = ", in shadow: nothing is done" if decision.is_shadow else ""
     step = _step(event, verb, about, decision.reason, f"{numbers}{shadow}")
     return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}

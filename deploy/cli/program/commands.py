@@ -128,6 +128,23 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
         },
     ),
+    "jobs": Group(
+        "Training jobs: the next steps of each, decided beside their operator.",
+        {
+            "list": Entry(
+                "jobs",
+                "Every TFJob and PyTorchJob: its state, its pods, and which steps are due.",
+            ),
+            "show": Entry(
+                "jobs",
+                "One job, pod by pod: what is due, and the labels and variables by which its pods find each other.",
+            ),
+            "agreement": Entry(
+                "jobs",
+                "How often the steps that were decided in shadow are those that the operator took.",
+            ),
+        },
+    ),
     "why": Entry(
         "why",
         "What was decided and why, with the numbers of each decision.",

@@ -1,0 +1,273 @@
+"""``bursar jobs``: training jobs, the next steps of each, and how far they are those of the operator that runs them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from bus.clock import SECOND_US, format_stamp
+from deploy.cli.notes.position import footer, standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
+from deploy.errors import AbsentObjectError
+from deploy.hints import hint
+from deploy.runtime.ledgers import reading
+
+if TYPE_CHECKING:
+    from reactors.engine.replica import Replica
+    from reactors.jobs.settings import JobsPolicy
+    from reactors.jobs.state import JobsState, TrackedJob
+
+_LIST = (
+    "namespace", "name", "kind", "state", "pods", "replaced", "due", "deadline_at", "uid", "cluster",
+)  # fmt: skip
+_SHOW = (
+    "name", "type", "index", "step", "phase", "restart_policy", "scheduler_name", "labels", "annotations",
+    "environment",
+)  # fmt: skip
+_RESULTS = ("agreed", "missed", "unforeseen")
+_AGREEMENT = ("cluster", "step", *_RESULTS)
+_DIFFERENCES = ("at", "namespace", "job", "step", "what", "result", "cluster")
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands of ``jobs``."""
+    command(app, "list", question=True)(list_)
+    command(app, "show", question=True)(show)
+    command(app, "agreement", question=True)(agreement)
+
+
+def list_(asked: CommandContext, cluster: Cluster = None) -> None:
+    """Every TFJob and PyTorchJob: its state, its pods, and which steps are due.
+
+    DUE: the steps that the rules in force make of what is known now; `none`, or why nothing is looked at. REPLACED: failed
+    pods that were deleted to be made again. `bursar why NAMESPACE/NAME` has the steps that were decided.
+
+    \b
+    bursar jobs list
+    bursar jobs show vision/train
+    """
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        rows = []
+        for name, replica in _replicas(connection, cluster):
+            view, policy = _known(replica)
+            for uid in view.jobs:
+                rows.append(_listed(view, uid, policy, stands.newest_s * SECOND_US, name))
+    rows.sort(key=lambda row: (row["namespace"], row["name"], row["cluster"]))
+    answer(
+        asked,
+        rows,
+        fields=_LIST,
+        columns=_COLUMNS,
+        notes=footer(stands.sequence, stands.observed_s),
+    )
+
+
+def show(
+    asked: CommandContext,
+    job: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The job.")],
+    cluster: Cluster = None,
+) -> None:
+    """One job, pod by pod: what is due, and the labels and variables by which its pods find each other.
+
+    \b
+    bursar jobs show vision/train
+    bursar jobs show vision/train -o json
+    """
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        for _, replica in _replicas(connection, cluster):
+            view, policy = _known(replica)
+            for uid, tracked in view.jobs.items():
+                if job == f"{tracked.job.namespace}/{tracked.job.name}":
+                    rows = _slots(view, uid, policy, stands.newest_s * SECOND_US)
+                    notes = footer(stands.sequence, stands.observed_s)
+                    answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
+                    return
+    raise AbsentObjectError(
+        f"there is no training job {job[:128]!r}; `{hint('jobs list')}` names them"
+    )
+
+
+def agreement(
+    asked: CommandContext,
+    differences: Annotated[
+        bool,
+        typer.Option("--differences", help="The newest steps that differ, instead of the sums."),
+    ] = False,
+    cluster: Cluster = None,
+) -> None:
+    """How often the steps that were decided in shadow are those that the operator took.
+
+    AGREED: the cluster showed a step after it was decided. MISSED: it did not within five minutes. UNFORESEEN: it showed a step
+    that was not decided, as while Bursar was away or held back.
+
+    \b
+    bursar jobs agreement
+    bursar jobs agreement --differences
+    """
+    rows: list[dict[str, Any]] = []
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        for name, replica in _replicas(connection, cluster):
+            found = _known(replica)[0].agreements
+            if differences:
+                rows += [
+                    {
+                        "at": format_stamp(one.at_us), "namespace": one.namespace, "job": one.job,
+                        "step": one.step, "what": one.what, "result": one.result, "cluster": name,
+                    }
+                    for one in reversed(found.differences)
+                ]  # fmt: skip
+                continue
+            for step in sorted({step for step, _ in found.counts}):
+                counts = {result: found.counts.get((step, result), 0) for result in _RESULTS}
+                rows.append({"cluster": name, "step": step, **counts})
+    notes = footer(stands.sequence, stands.observed_s)
+    if differences:
+        answer(asked, rows, fields=_DIFFERENCES, columns=_DIFFERING, notes=notes)
+        return
+    if rows:
+        agreed, all_ = (
+            sum(row[name] for row in rows for name in names) for names in (("agreed",), _RESULTS)
+        )
+        share = (
+            f"{agreed:,} of {all_:,} steps, {100 * agreed / all_:.1f} %, are those of the operator"
+        )
+        notes = [share, *notes]
+    answer(asked, rows, fields=_AGREEMENT, columns=_STEPS, notes=notes)
+
+
+def _replicas(connection: sa.Connection, only: str | None) -> list[tuple[str, Replica]]:
+    from projections.engine.tables import events
+    from reactors.catalogue import REACTORS
+    from reactors.engine.snapshots import at
+
+    found = connection.execute(sa.select(events.c.cluster).distinct())
+    names = sorted(name for (name,) in found if name and only in (None, name))
+
+    def select(query: Any) -> list[Any]:
+        return [tuple(row) for row in connection.execute(query)]
+
+    return [(name, at(select, REACTORS, name)) for name in names]
+
+
+def _known(replica: Replica) -> tuple[JobsState, JobsPolicy]:
+    from reactors.jobs import NAME
+    from reactors.jobs.settings import JobsPolicy
+    from reactors.jobs.state import JobsState
+
+    view, current = replica.states[NAME], replica.policies.of(NAME)
+    assert isinstance(view, JobsState)
+    policy = current.policy if current is not None else JobsPolicy()
+    assert isinstance(policy, JobsPolicy)
+    return view, policy
+
+
+def _listed(
+    view: JobsState, uid: str, policy: JobsPolicy, now_us: int, cluster: str
+) -> dict[str, Any]:
+    from reactors.jobs.decide import needed
+    from reactors.jobs.limits import deadline_left_us
+    from reactors.jobs.metrics import phase
+
+    tracked: TrackedJob = view.jobs[uid]
+    job, found = tracked.job, needed(view, uid, now_us, policy)
+    due = []
+    if found.creates:
+        due.append(f"create {len(found.creates)}")
+    reasons = [one.reason for one in found.removals]
+    due += [f"delete {reasons.count(one)}: {one}" for one in dict.fromkeys(reasons)]
+    due += ["delete the job: ttl_over"] if found.is_deleted else []
+    left_us = None if job.status.is_finished else deadline_left_us(job, now_us)
+    counts = job.status.counts.values()
+    return {
+        "namespace": job.namespace, "name": job.name, "kind": job.kind, "state": phase(job.status),
+        "pods": f"{sum(one.active for one in counts)}/{job.total}", "replaced": tracked.replaced,
+        "due": found.skipped or found.error or ", ".join(due) or "none",
+        "deadline_at": None if left_us is None else format_stamp(now_us + left_us), "uid": uid,
+        "cluster": cluster,
+    }  # fmt: skip
+
+
+def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[dict[str, Any]]:
+    """A line for each pod that the job has or needs."""
+    from reactors.jobs.decide import needed
+    from reactors.jobs.rendezvous import pod_plan
+    from reactors.jobs.replicas import replica_name
+    from reactors.jobs.shape import Slot
+
+    job, seen, found = view.jobs[uid].job, view.seen(uid), needed(view, uid, now_us, policy)
+    phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
+    steps = {slot.name: "create" for slot in found.creates}
+    steps |= {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    rows = []
+    for type, spec in job.types:
+        for index in range(spec.count):
+            name = replica_name(job.name, type, index)
+            plan = pod_plan(job, Slot(type, index, name), seen.gang)
+            rows.append(
+                {
+                    "name": name, "type": type, "index": index, "step": steps.get(name, ""),
+                    "phase": phases.get(name, ""), "restart_policy": plan.restart_policy,
+                    "scheduler_name": plan.scheduler_name, "labels": plan.labels,
+                    "annotations": plan.annotations, "environment": plan.environment,
+                }
+            )  # fmt: skip
+    return rows
+
+
+def _words(text: str | None) -> Cell | None:
+    return Cell(text, "words") if text else None
+
+
+def _variables(row: Row) -> Cell | None:
+    return _words(" ".join(f"{name}={text}" for name, text in row["environment"].items()))
+
+
+def _count(title: str, name: str) -> Column:
+    def cell(row: Row) -> str:
+        return f"{row[name]:,}"
+
+    return Column(title, cell, is_figure=True)
+
+
+_COLUMNS = (
+    Column("JOB", lambda row: f"{row['namespace']}/{row['name']}"),
+    field("KIND"),
+    field("STATE"),
+    field("PODS"),
+    _count("REPLACED", "replaced"),
+    field("DUE", show=_words),
+    field("DEADLINE", "deadline_at", show=moment, drop=1),
+    field("UID", wide=True),
+    field("CLUSTER", wide=True),
+)
+_SLOTS = (
+    field("POD", "name"),
+    field("PHASE"),
+    field("STEP", show=_words),
+    field("RESTARTS", "restart_policy"),
+    field("SCHEDULER", "scheduler_name", wide=True),
+    Column("VARIABLES", _variables, drop=1),
+)
+_STEPS = (
+    field("CLUSTER", wide=True),
+    field("STEP"),
+    *(_count(name.upper(), name) for name in _RESULTS),
+)
+_DIFFERING = (
+    field("AT", show=moment),
+    Column("JOB", lambda row: f"{row['namespace']}/{row['job']}"),
+    field("STEP"),
+    field("WHAT", show=_words),
+    field("RESULT"),
+    field("CLUSTER", wide=True),
+)

@@ -1,0 +1,110 @@
+"""The steps of training jobs: on an event about a job or its pods at once, and on every tick, as time makes steps due. Pure.
+
+Source: docs/jobs.md; docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.clock import ClockTicked
+from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
+from reactors.engine.contract import ProposedDecision, Trigger
+from reactors.jobs.shape import Job, Pass
+from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, REPORT, JobsState, TrackedJob, is_same
+
+if TYPE_CHECKING:
+    # Its methods import the rules when they are asked; the test of purity looks at those by themselves.
+    from reactors.jobs.settings import JobsPolicy
+
+#: A step may be done so long after it was decided.
+EXPIRES_US = 300 * SECOND_US
+
+
+def is_concerned(view: JobsState) -> bool:
+    """Whether the newest event was about a training job."""
+    return not view.touched.isdisjoint(view.jobs)
+
+
+def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[ProposedDecision]:
+    """The steps that are due and were not decided before."""
+    is_tick = isinstance(trigger.fact, ClockTicked)
+    uids = sorted(view.jobs if is_tick else view.touched & view.jobs.keys())
+    drafts: list[ProposedDecision] = []
+    for uid in uids:
+        found = look(view, uid, trigger.at_us, policy)
+        drafts += _steps(view.jobs[uid], found, trigger.at_us)
+    return drafts
+
+
+def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
+    """One look at a job, by what is known of it."""
+    return policy.reconciled(view.jobs[uid].job, view.seen(uid), now_us)
+
+
+def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
+    """What a job needs by what is seen of it: also the steps that were decided and not seen yet."""
+    seen = msgspec.structs.replace(view.seen(uid), outstanding={})
+    return policy.reconciled(view.jobs[uid].job, seen, now_us)
+
+
+def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDecision]:
+    job, steps, expires_us = tracked.job, tracked.steps, now_us + EXPIRES_US
+    target = Target(job.kind, job.namespace, job.name, job.uid)
+    for slot in found.creates:
+        if f"{CREATE}/{slot.name}" not in steps:
+            yield ProposedDecision(
+                verb=CreateReplica, key=f"{job.uid}/{slot.name}", target=target, reason="replica_missing",
+                numbers={"index": slot.index}, expires_us=expires_us,
+                fields={"replica": slot.name, "type": slot.type},
+            )  # fmt: skip
+    asked = set[str]()
+    for removal in found.removals:
+        pod = removal.pod
+        if pod.is_deleting or pod.uid in asked or f"{DELETE}/{pod.uid}" in steps:
+            continue
+        asked.add(pod.uid)
+        numbers = {"restarts": pod.restarts, "replaced": tracked.replaced}
+        if pod.exit_code is not None:
+            numbers["exit_code"] = pod.exit_code
+        yield ProposedDecision(
+            verb=DeleteReplica, key=pod.uid, reason=removal.reason, numbers=numbers,
+            target=Target("Pod", job.namespace, pod.name, pod.uid, pod.node), expires_us=expires_us,
+            fields={"job": job.uid, "type": pod.type},
+        )  # fmt: skip
+    if found.is_deleted:
+        if DELETE_JOB not in steps:
+            yield ProposedDecision(
+                verb=DeleteJob, key=job.uid, target=target, reason="ttl_over", expires_us=expires_us
+            )
+        return
+    report = steps.get(REPORT)
+    is_told = (
+        report is not None and report.status is not None and is_same(report.status, found.status)
+    )
+    if not is_told and not is_same(found.status, job.status):
+        yield _report(job, target, found, expires_us)
+
+
+def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedDecision:
+    status = found.status
+    counts = status.counts.values()
+    return ProposedDecision(
+        verb=ReportJob, key=job.uid, target=target, expires_us=expires_us,
+        reason=status.conditions[-1].type.lower() if status.conditions else "counted",
+        numbers={
+            "active": sum(one.active for one in counts),
+            "succeeded": sum(one.succeeded for one in counts),
+            "failed": sum(one.failed for one in counts),
+        },
+        fields={"conditions": status.conditions, "counts": status.counts},
+    )  # fmt: skip
+
+
+def managed(view: JobsState) -> int:
+    """How many jobs there are."""
+    return len(view.jobs)

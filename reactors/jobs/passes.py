@@ -1,0 +1,215 @@
+"""One pass over a job: what it needs by what is seen of it now. Pure; the rules stand beside the files that they are about.
+
+1. A job that somebody else runs, that is being deleted, or of which decided steps were not seen yet, is let alone.
+2. A finished job is cleaned up by its policy, and deleted once its time is over.
+3. A suspended job loses its pods and services, whatever that policy says.
+4. A job past its limits fails, and loses them, too.
+5. Else each type gets the pods and services that it lacks, loses what is too many, and failed pods are replaced.
+
+Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/job.go``; docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.workloads import ReplicaCounts
+from reactors.jobs.gangs import group_step
+from reactors.jobs.limits import deadline_left_us, is_past_backoff, ttl_left_us
+from reactors.jobs.ownership import claim
+from reactors.jobs.rendezvous import pod_plan
+from reactors.jobs.replicas import evaluated, services
+from reactors.jobs.shape import (
+    GroupStep,
+    Job,
+    Outstanding,
+    Pass,
+    Removal,
+    Rules,
+    Seen,
+    SeenPod,
+    SeenService,
+    Timer,
+)
+from reactors.jobs.success import StatusDraft, conclude
+
+#: The operator whose jobs these are.
+OPERATOR = "kubeflow.org/training-operator"
+#: A job of more pods is let alone: nobody can want it, and it would fill the memory.
+MOST_PODS = 10_000
+_RUNS = ("Running", "Pending")
+_SETTLED = Outstanding()
+
+
+def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
+    """What follows from one look at ``job``."""
+    skipped = _skipped(job, seen, rules)
+    if skipped:
+        return Pass(skipped=skipped, status=job.status)
+    one = _Reconciliation(job, seen, now_us, rules)
+    if job.status.is_finished:
+        one.clean_up()
+    elif job.spec.suspend:
+        one.suspend()
+    else:
+        one.go_on()
+    one.found.status = one.draft.status
+    return one.found
+
+
+def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
+    manager = job.spec.managed_by
+    if manager is not None and manager != OPERATOR and (rules.is_v1 or manager):
+        return "managed_elsewhere"
+    if job.is_deleting:
+        return "deleting"
+    if job.total > MOST_PODS:
+        return "too_large"
+    keys = [f"{type.lower()}/{part}" for type, _ in job.types for part in ("pods", "services")]
+    settled = [seen.outstanding.get(key, _SETTLED).is_settled for key in keys]
+    # The operator goes on as soon as anything that it waited for was seen.
+    may_go = any(settled) if rules.is_v1 else all(settled)
+    return "" if may_go else "outstanding"
+
+
+class _Reconciliation:
+    """A pass while it is made."""
+
+    def __init__(self, job: Job, seen: Seen, now_us: int, rules: Rules) -> None:
+        self.job, self.seen, self.at_us, self.rules = job, seen, now_us, rules
+        self.found = Pass()
+        self.draft = StatusDraft(job, now_us)
+        self.pods = [one for one in seen.pods if self._is_ours(one, "pod")]
+        self.services = [one for one in seen.services if self._is_ours(one, "service")]
+
+    def _is_ours(self, one: SeenPod | SeenService, kind: str) -> bool:
+        # The operator lists what carries its labels only, and never adopts a pod.
+        if self.rules.is_v1 and (not one.is_selected or (kind == "pod" and one.owner == "none")):
+            return False
+        found = claim(
+            one.owner,
+            is_selected=one.is_selected,
+            is_deleting=one.is_deleting,
+            is_job_deleting=self.job.is_deleting,
+        )
+        if found == "adopt":
+            self.found.adopted.append(f"{kind}:{one.name}")
+        elif found == "release":
+            self.found.released.append(f"{kind}:{one.name}")
+        return found in ("ours", "adopt")
+
+    def clean_up(self) -> None:
+        """A finished job."""
+        self._remove("finished", self.job.spec.clean_pod_policy or "None")
+        self._end_group()
+        self._expire()
+        left_us = ttl_left_us(self.job.spec.ttl_s, self.draft.status.completion_us, self.at_us)
+        self.found.again_us = left_us
+        if self.draft.status.is_true("Succeeded"):
+            counts = self.draft.status.counts
+            folded = {
+                type: ReplicaCounts(0, one.succeeded + one.active, one.failed)
+                for type, one in counts.items()
+            }
+            self.draft.replace(counts=folded)
+
+    def suspend(self) -> None:
+        """A suspended job."""
+        self._remove("suspended", "All")
+        self._end_group()
+        counts = self.draft.status.counts
+        idle = {type: msgspec.structs.replace(one, active=0) for type, one in counts.items()}
+        self.draft.replace(counts=idle)
+        if self.draft.status.is_true("Running"):
+            self.draft.set("Running", "False", "Suspended")
+        self.draft.set("Suspended")
+        self.found.events.append(f"Normal {self.job.kind}Suspended")
+
+    def go_on(self) -> None:
+        """A job that is to run."""
+        if self.draft.status.is_true("Suspended"):
+            self.draft.set("Suspended", "False", "Resumed")
+            self.draft.replace(start_us=self.at_us)
+            self.found.events.append(f"Normal {self.job.kind}Resumed")
+        started = msgspec.structs.replace(self.job, status=self.draft.status)
+        left_us = deadline_left_us(started, self.at_us)
+        if (left_us is not None and left_us <= 0) or is_past_backoff(
+            started, self.pods, self.seen, self.rules
+        ):
+            self._fail()
+            return
+        if self.seen.gang is not None:
+            self.found.group = group_step(self.job, self.seen.gang)
+            if self.found.group.is_held:
+                return
+        self._replicas()
+
+    def _fail(self) -> None:
+        self.found.events.append(f"Normal {self.job.kind}Failed")
+        self._remove("limit_reached", "All")
+        self._end_group()
+        if self.draft.status.completion_us is None:
+            self.draft.replace(completion_us=self.at_us)
+        self._expire()
+        self.draft.set("Failed")
+
+    def _replicas(self) -> None:
+        job, found, kind = self.job, self.found, self.job.kind
+        types, counts = {}, dict(self.draft.status.counts)
+        for type, spec in job.types:
+            those = types[type] = evaluated(job, type, spec, self.pods, self.rules)
+            counts[type] = those.counts
+            found.creates += those.missing
+            for slot in those.missing:
+                plan = pod_plan(job, slot, self.seen.gang)
+                found.events += [f"Warning {one}" for one in plan.warnings]
+            found.removals += [Removal(one, "out_of_range") for one in those.surplus]
+            found.removals += [Removal(one, "failed_retryable") for one in those.failed]
+            found.events += ["Normal ExitedWithCode"] * len(those.ended)
+            found.events += [f"Warning {kind}Restarting"] * len(those.failed)
+            found.events += [f"Warning {kind}Failed"] * len(those.is_lost)
+            if those.failed:
+                self.draft.set("Restarting")
+            if those.is_lost and self.rules.is_v1:
+                self.draft.set("Failed")
+            missing, surplus = services(job, type, spec.count, self.services, self.rules)
+            found.service_creates += missing
+            found.service_removals += surplus
+        self.draft.replace(counts=counts)
+        if self.draft.status.start_us is None:
+            self.draft.replace(start_us=self.at_us)
+            if job.spec.deadline_s is not None:
+                found.timers.append(Timer("deadline", job.spec.deadline_s * SECOND_US))
+        found.events += conclude(self.draft, job, types, self.pods, self.rules)
+        if self.draft.status.is_finished:
+            completion_us = self.draft.status.completion_us
+            found.again_us = ttl_left_us(job.spec.ttl_s, completion_us, self.at_us)
+
+    def _remove(self, reason: str, policy: str) -> None:
+        """Delete pods, and the service of each."""
+        for one in self.pods:
+            if policy == "None" or (policy == "Running" and one.phase not in _RUNS):
+                continue
+            self.found.removals.append(Removal(one, reason))
+            self.found.service_removals.append(one.name)
+
+    def _end_group(self) -> None:
+        if self.seen.gang is not None:
+            self.found.group = GroupStep("delete")
+            self.found.events += ["Normal JobTerminated", "Normal SuccessfulDeletePodGroup"]
+
+    def _expire(self) -> None:
+        """Delete the job once its time is over."""
+        if self.job.spec.ttl_s is None:
+            return
+        if self.draft.status.completion_us is None and not self.rules.is_v1:
+            self.draft.replace(completion_us=self.at_us)
+        left_us = ttl_left_us(self.job.spec.ttl_s, self.draft.status.completion_us, self.at_us)
+        if left_us is None:
+            self.found.error = "job completion time is nil, cannot cleanup"
+        elif left_us < 0 or (left_us == 0 and not self.rules.is_v1):
+            self.found.is_deleted = True
+            self.found.events.append("Normal SuccessfulDeleteJob")
+        else:
+            self.found.timers.append(Timer("ttl", left_us))

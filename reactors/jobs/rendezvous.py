@@ -1,0 +1,118 @@
+"""How the pods of a job find each other: names, labels and environment of each. Pure.
+
+Source: Kubeflow training-operator v1, ``tensorflow/tensorflow.go``, ``pytorch/envvar.go``; docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import msgspec
+
+from reactors.jobs.gangs import is_volcano
+from reactors.jobs.replicas import EXIT_CODE, replica_name
+from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot
+
+#: Where a gang's scheduler reads which pods start together.
+VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
+PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
+
+
+class PodPlan(msgspec.Struct, frozen=True):
+    """What a pod gets beside its template. ``warnings``: what of the template is overwritten."""
+
+    name: str
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    restart_policy: str
+    scheduler_name: str
+    environment: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+def pod_plan(job: Job, slot: Slot, gang: Gang | None, domain: str = "") -> PodPlan:
+    """The pod of one slot. ``domain`` follows the names of services in ``TF_CONFIG``."""
+    spec, type = job.spec.replicas[slot.type], slot.type.lower()
+    labels = {OPERATOR: job.rules.operator, JOB: job.name, TYPE: type, INDEX: str(slot.index)}
+    if slot.type == job.leader or (not job.leader and slot.type == "Worker" and slot.index == 0):
+        labels[ROLE] = "master"
+    policy, annotations, warnings = job.policy(spec), dict[str, str](), list[str]()
+    if spec.template_restart_policy:
+        warnings.append("SetPodTemplateRestartPolicy")
+    scheduler = spec.scheduler_name
+    if gang is not None:
+        if scheduler and scheduler != gang.scheduler:
+            warnings.append("SetPodTemplateSchedulerName")
+        scheduler = scheduler or gang.scheduler
+        if is_volcano(gang):
+            annotations = {VOLCANO_GROUP: job.name, VOLCANO_TASK: type}
+        else:
+            labels[PLUGINS_GROUP] = job.name
+    return PodPlan(
+        slot.name, labels, annotations, "Never" if policy == EXIT_CODE else policy, scheduler,
+        environment(job, slot, domain), tuple(warnings),
+    )  # fmt: skip
+
+
+def environment(job: Job, slot: Slot, domain: str = "") -> dict[str, str]:
+    """The variables by which a pod finds the others."""
+    if job.kind == "TFJob":
+        # A single pod has nobody to find.
+        return {} if job.total == 1 else {"TF_CONFIG": _tf_config(job, slot, domain)}
+    return _pytorch(job, slot)
+
+
+def _tf_config(job: Job, slot: Slot, domain: str) -> str:
+    def address(type: str, index: int) -> str:
+        host = f"{replica_name(job.name, type, index)}.{job.namespace}.svc"
+        port = job.spec.replicas[type].port or job.rules.port
+        return f"{host}.{domain}:{port}" if domain else f"{host}:{port}"
+
+    task = {"type": slot.type.lower(), "index": slot.index}
+    found: dict[str, Any] = {
+        type.lower(): [address(type, index) for index in range(spec.count)]
+        for type, spec in job.types
+    }
+    if not job.spec.is_dynamic:
+        config = {"cluster": found, "task": task, "environment": "cloud"}
+        return json.dumps(config, separators=(",", ":"))
+    own = address(slot.type, slot.index)
+    sparse: dict[str, Any] = {"worker": {}, "ps": None}
+    if slot.type == "PS":
+        sparse["ps"] = [own]
+    elif slot.type == "Worker":
+        sparse = {"worker": {str(slot.index): own}, "ps": found.get("ps")}
+    return json.dumps({"cluster": sparse, "task": task}, separators=(",", ":"))
+
+
+def _pytorch(job: Job, slot: Slot) -> dict[str, str]:
+    spec, found = job.spec, {"PYTHONUNBUFFERED": "1"}
+    per_pod = int(spec.processes) if spec.processes.isdigit() else 1
+    if "Master" in spec.replicas:
+        is_master = slot.type == "Master"
+        host = replica_name(job.name, "Master", 0)
+        port = str(spec.replicas["Master"].port or job.rules.port)
+        rank = str(slot.index if is_master else slot.index + 1)
+        found |= {
+            "MASTER_ADDR": host, "MASTER_PORT": port, "PET_MASTER_ADDR": host, "PET_MASTER_PORT": port,
+            "WORLD_SIZE": str(job.total * per_pod), "RANK": rank, "PET_NODE_RANK": rank,
+        }  # fmt: skip
+    if spec.processes:
+        found["PET_NPROC_PER_NODE"] = spec.processes
+    elastic = spec.elastic
+    if elastic is None:
+        return found | {"PET_NNODES": str(job.total)}
+    low = job.total if elastic.min_replicas is None else elastic.min_replicas
+    high = job.total if elastic.max_replicas is None else elastic.max_replicas
+    host = elastic.rendezvous_host or replica_name(job.name, "Worker", 0)
+    meeting = elastic.rendezvous_port or job.rules.port
+    found |= {
+        "PET_RDZV_BACKEND": elastic.rendezvous_backend or "c10d",
+        "PET_RDZV_ENDPOINT": f"{host}:{meeting}",
+        "PET_RDZV_ID": elastic.rendezvous_id or job.name,
+        "PET_NNODES": f"{low}:{high}",
+    }
+    if elastic.max_restarts is not None:
+        found["PET_MAX_RESTARTS"] = str(elastic.max_restarts)
+    return found

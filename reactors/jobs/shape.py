@@ -1,0 +1,236 @@
+"""The kinds of training jobs, one entry each; what one pass over a job reads, and what follows from it.
+
+Source: Kubeflow training-operator v1, release 1.9; docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
+
+
+class TrainingKind(msgspec.Struct, frozen=True):
+    """How jobs of one kind are run."""
+
+    kind: str
+    #: The value of the label ``operator-name``.
+    operator: str
+    #: The container that trains, and the port under which replicas find each other where the template names none.
+    container: str
+    port: int
+    #: All types, in the order in which they are looked at.
+    types: tuple[str, ...]
+    #: The types that decide alone about the job's success, where it has one of them; else ``Worker`` does.
+    leaders: tuple[str, ...]
+    #: What holds where a replica type says no restart policy.
+    restart_policy: str
+
+
+_KINDS = (
+    TrainingKind(
+        "TFJob", "tfjob-controller", "tensorflow", 2222,
+        ("Chief", "Evaluator", "Master", "PS", "Worker"), ("Chief", "Master"), "Never",
+    ),
+    TrainingKind(
+        "PyTorchJob", "pytorchjob-controller", "pytorch", 23456,
+        ("Master", "Worker"), ("Master",), "OnFailure",
+    ),
+)  # fmt: skip
+
+KINDS: dict[str, TrainingKind] = {one.kind: one for one in _KINDS}
+
+Ownership = Literal["self", "other", "none"]
+#: What a pod of the kind is labelled with, below ``training.kubeflow.org/``.
+PREFIX = "training.kubeflow.org/"
+TYPE, INDEX, JOB, OPERATOR, ROLE = (
+    f"{PREFIX}{name}"
+    for name in ("replica-type", "replica-index", "job-name", "operator-name", "job-role")
+)
+
+
+class Status(msgspec.Struct, frozen=True):
+    """The status of a job. Times are microseconds UTC."""
+
+    conditions: tuple[Condition, ...] = ()
+    counts: dict[str, ReplicaCounts] = {}
+    start_us: int | None = None
+    completion_us: int | None = None
+
+    def is_true(self, type: str) -> bool:
+        """Whether the condition is listed and True."""
+        return any(one.type == type and one.status == "True" for one in self.conditions)
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether it succeeded or failed."""
+        return self.is_true("Succeeded") or self.is_true("Failed")
+
+
+class Job(msgspec.Struct, frozen=True):
+    """A training job."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    spec: TrainingSpec
+    status: Status = Status()
+    is_deleting: bool = False
+
+    @property
+    def rules(self) -> TrainingKind:
+        """The entry of its kind."""
+        return KINDS[self.kind]
+
+    @property
+    def types(self) -> list[tuple[str, ReplicaSpec]]:
+        """Its replica types in the order of its kind; types that the kind does not know come last."""
+        order = {name: place for place, name in enumerate(self.rules.types)}
+        found = sorted(self.spec.replicas, key=lambda name: (order.get(name, len(order)), name))
+        return [(name, self.spec.replicas[name]) for name in found]
+
+    @property
+    def total(self) -> int:
+        """How many pods it wants."""
+        return sum(one.count for one in self.spec.replicas.values())
+
+    @property
+    def leader(self) -> str:
+        """The type that decides alone about its success; "" = it has none."""
+        return next((name for name in self.rules.leaders if name in self.spec.replicas), "")
+
+    def policy(self, replicas: ReplicaSpec) -> str:
+        """The restart policy of one type."""
+        return replicas.restart_policy or self.rules.restart_policy
+
+
+class SeenPod(msgspec.Struct, frozen=True):
+    """A pod in the job's namespace. ``type`` and ``index`` are its labels, "" = it has no such label."""
+
+    name: str
+    uid: str = ""
+    type: str = ""
+    index: str = ""
+    phase: str = ""
+    is_deleting: bool = False
+    #: Restarts of its containers.
+    restarts: int = 0
+    #: Of the container that trains; None = that did not end.
+    exit_code: int | None = None
+    owner: Ownership = "self"
+    #: Its labels are those of the job.
+    is_selected: bool = True
+    node: str = ""
+
+
+class SeenService(msgspec.Struct, frozen=True):
+    """A service in the job's namespace."""
+
+    name: str
+    type: str = ""
+    index: str = ""
+    is_deleting: bool = False
+    owner: Ownership = "self"
+    is_selected: bool = True
+
+
+class Outstanding(msgspec.Struct, frozen=True):
+    """How many creations and deletions were decided and not seen yet."""
+
+    creations: int = 0
+    deletions: int = 0
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether all of them were seen."""
+        return self.creations <= 0 and self.deletions <= 0
+
+
+class Group(msgspec.Struct, frozen=True):
+    """A PodGroup as it was seen."""
+
+    phase: str = ""
+    queue: str = ""
+
+
+class Gang(msgspec.Struct, frozen=True):
+    """The scheduler that starts pods together. ``priorities``: value of each priority class."""
+
+    scheduler: str
+    group: Group | None = None
+    priorities: dict[str, int] = {}
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """What is known around a job at one moment."""
+
+    pods: tuple[SeenPod, ...] = ()
+    services: tuple[SeenService, ...] = ()
+    #: By ``<type in lower case>/pods`` and ``/services``.
+    outstanding: Mapping[str, Outstanding] = {}
+    gang: Gang | None = None
+    #: Failed pods that were replaced.
+    replaced: int = 0
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """``is_v1``: as the training operator decides, with its faults (docs/jobs.md)."""
+
+    is_v1: bool = True
+
+
+class Slot(msgspec.Struct, frozen=True):
+    """The place of one pod of a job."""
+
+    type: str
+    index: int
+    name: str
+
+
+class Removal(msgspec.Struct, frozen=True):
+    """A pod to delete, and why: ``failed_retryable``, ``out_of_range``, ``finished``, ``suspended`` or ``limit_reached``."""
+
+    pod: SeenPod
+    reason: str
+
+
+class GroupStep(msgspec.Struct, frozen=True):
+    """What becomes of a PodGroup. ``spec`` None = it is deleted; ``is_held``: no pod is made before it starts."""
+
+    action: Literal["create", "update", "delete"]
+    spec: dict[str, object] | None = None
+    is_held: bool = False
+
+
+class Timer(msgspec.Struct, frozen=True):
+    """When time alone makes the next step due: ``deadline`` or ``ttl``, microseconds from now."""
+
+    name: Literal["deadline", "ttl"]
+    after_us: int
+
+
+class Pass(msgspec.Struct, kw_only=True):
+    """What follows from one look at a job."""
+
+    #: Why nothing was looked at: ``managed_elsewhere``, ``deleting``, ``too_large`` or ``outstanding``; "" = it was.
+    skipped: str = ""
+    creates: list[Slot] = []
+    removals: list[Removal] = []
+    service_creates: list[Slot] = []
+    #: Names.
+    service_removals: list[str] = []
+    adopted: list[str] = []
+    released: list[str] = []
+    group: GroupStep | None = None
+    status: Status = Status()
+    is_deleted: bool = False
+    error: str = ""
+    timers: list[Timer] = []
+    #: When the pass asks to be repeated, microseconds from now; None = it does not.
+    again_us: int | None = None
+    #: As the operator words them: type and reason.
+    events: list[str] = []

@@ -1,0 +1,77 @@
+"""`bursar jobs` on a ledger of one TFJob that ran beside a shadow."""
+
+import json
+
+import pytest
+
+from deploy.cli.program.exits import Exit
+from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.jobs.scene import EXIT, Training4, begun
+from tests.simulation.loop import simulate
+
+
+async def lived():
+    scene = await begun(**EXIT)
+    await scene.see_pod(1, "Failed", exits={"tensorflow": 137})
+    await scene.lose_pod(1)
+    await scene.see_pod(2)
+    return list(scene.transport.events)
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    return make_ledger(tmp_path_factory.mktemp("jobs"), simulate(lived()))
+
+
+def told(capsys, *arguments):
+    assert bursar(*arguments, "-o", "json") == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def test_a_job_is_listed_with_the_steps_that_are_due(capsys, data):
+    (row,) = told(capsys, "jobs", "list", "--data", data)
+
+    assert (row["namespace"], row["name"], row["state"]) == ("ns", "train", "Running")
+    assert (row["due"], row["replaced"]) == ("create 1, delete 1: out_of_range", 1)
+
+
+def test_a_job_is_shown_pod_by_pod_with_its_variables(capsys, data):
+    first, second = told(capsys, "jobs", "show", "ns/train", "--data", data)
+
+    assert (first["phase"], second["step"]) == ("Running", "create")
+    assert json.loads(first["environment"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
+
+
+def test_an_unknown_job_is_named(capsys, data):
+    assert bursar("jobs", "show", "ns/other", "--data", data) == Exit.FAILED
+    assert "ns/other" in capsys.readouterr().err
+
+
+def test_agreement_counts_steps_and_names_those_that_differ(capsys, data):
+    rows = {row["step"]: row for row in told(capsys, "jobs", "agreement", "--data", data)}
+    differing = told(capsys, "jobs", "agreement", "--differences", "--data", data)
+
+    assert (rows["create"]["agreed"], rows["create"]["unforeseen"]) == (2, 1)
+    assert [(one["what"], one["result"]) for one in differing] == [("train-worker-2", "unforeseen")]
+
+
+def test_why_has_the_steps_of_a_job(capsys, data):
+    steps = told(capsys, "why", "ns/train", "--cluster", "c", "--data", data)
+    found = [(one["step"], one["reason"]) for one in steps]
+
+    assert found[:2] == [("create_replica", "replica_missing")] * 2
+    assert ("delete_replica", "failed_retryable") in found
+    assert "train-worker-0; index 0, in shadow" in steps[0]["numbers"]
+
+
+def test_nothing_is_listed_where_there_is_no_job(capsys, tmp_path):
+    data = make_ledger(tmp_path, simulate(_alone()))
+
+    assert told(capsys, "jobs", "list", "--data", data) == []
+    assert told(capsys, "jobs", "agreement", "--data", data) == []
+
+
+async def _alone():
+    scene = Training4()
+    await scene.begin()
+    return list(scene.transport.events)
