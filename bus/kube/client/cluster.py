@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
 import msgspec
@@ -146,7 +147,7 @@ class KubeCluster:
         query = [("fieldManager", MANAGER)]
         if dry_run:
             query.append(("dryRun", "All"))
-        return await self._object("POST", "create", path, body, query=query)
+        return await self._object("POST", "create", path, body, query=query, is_one_of_many=True)
 
     async def apply(
         self, path: str, body: Mapping[str, Any], *, manager: str = MANAGER, force: bool = True
@@ -263,7 +264,7 @@ class KubeCluster:
         is_one_of_many: bool = False,
     ) -> Json:
         if is_one_of_many and self._connections.is_direct:
-            return await self._posted(verb, path, body)
+            return await self._posted(verb, path, query or [], body)
         try:
             response, said = await self._requests.ask(
                 method, path, query or [], PAGE, body=body, content_type=content_type
@@ -276,10 +277,11 @@ class KubeCluster:
             raise unreachable(error, verb, path) from error
         return _decoded(raw)
 
-    async def _posted(self, verb: str, path: str, body: object) -> Json:
+    async def _posted(self, verb: str, path: str, query: Query, body: object) -> Json:
         """The same by a connection for many small writes."""
+        whole_path = f"{path}?{urlencode(query)}" if query else path
         try:
-            answer = await self._connections.post(path, msgspec.json.encode(body))
+            answer = await self._connections.post(whole_path, msgspec.json.encode(body))
         except OSError as error:
             raise unreachable(error, verb, path) from error
         if answer.status >= 300:

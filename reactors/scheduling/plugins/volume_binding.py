@@ -2,8 +2,8 @@
 
 Whose claim is bound goes to the nodes that the volume's node affinity means. A volume that is made for its first pod
 (``WaitForFirstConsumer``) is made where the storage class allows it, on the node that is chosen: whoever binds the pod names
-the node on the claim first, and waits until the claim is bound. A claim that might get a volume which exists already is left
-to kube-scheduler, since that writes such volumes: the pod waits, and its reason says so.
+the node on the claim first, and waits until the claim is bound. A claim that might get a volume which exists already, or that
+selects volumes by labels, is left to kube-scheduler, since that writes such volumes: the pod waits, and its reason says so.
 
 Source: Kubernetes, "Persistent Volumes", "Volume Binding Mode".
 """
@@ -121,6 +121,10 @@ def _unbound(cycle: Cycle) -> Iterator[str]:
             continue
         if not volumes.waits(claim):
             yield UNBOUND
+        elif not claim.selected_node and claim.has_selector:
+            waits = waits or (
+                f'persistentvolumeclaim "{claim.name}" selects volumes by their labels, which kube-scheduler alone does'
+            )
         elif not claim.selected_node and (volume := volumes.candidate(claim)) is not None:
             waits = waits or (
                 f'persistentvolumeclaim "{claim.name}" may be bound to the persistentvolume "{volume.name}" that exists, '

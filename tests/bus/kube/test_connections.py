@@ -78,6 +78,15 @@ async def server(tmp_path):
         yield running
 
 
+async def test_an_event_goes_by_the_same_connections_as_a_bind(server):
+    await server.bind()
+    await server.cluster.create("/apis/events.k8s.io/v1/namespaces/ns/events", {"kind": "Event"})
+
+    (_, (line, token, body)) = server.asked
+    assert line == "POST /below/apis/events.k8s.io/v1/namespaces/ns/events?fieldManager=bursar HTTP/1.1"  # fmt: skip
+    assert (token, body, server.connections) == ("Bearer first", {"kind": "Event"}, 1)
+
+
 async def test_a_binding_names_uid_node_and_decision_in_one_request(server):
     await server.bind()
 

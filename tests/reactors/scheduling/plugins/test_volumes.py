@@ -167,6 +167,17 @@ def test_a_volume_that_exists_is_bound_by_kube_scheduler(of_volume, is_candidate
     assert answer(Cycle(world.state.pods["p"], world.columns)) == {}
 
 
+def test_a_claim_that_selects_volumes_by_labels_is_left_to_kube_scheduler():
+    """No provisioner makes a volume for one, and labels of volumes are not in the history."""
+    world = two_nodes()
+    world.storage(StorageClassObserved, "waits", provisioner="p", waits_for_consumer=True)
+    world.claim("home", storage_class="waits", has_selector=True)
+
+    assert answer(world.cycle(**claiming("home"))) == (
+        'persistentvolumeclaim "home" selects volumes by their labels, which kube-scheduler alone does'
+    )
+
+
 def test_a_claim_of_another_namespace_is_none():
     world = home(two_nodes(), namespace="other")
 
