@@ -7,7 +7,7 @@ function of what exists, in whatever order it came. Where a node comes or goes, 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TypeAlias
+from typing import TypeAlias, TypeVar
 
 import msgspec
 import numpy as np
@@ -59,6 +59,8 @@ ANY = "0.0.0.0"
 KNOWN_DEMANDS = 16_384
 
 _REQUESTS = "requests."
+
+K = TypeVar("K")
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
@@ -280,6 +282,9 @@ class Columns(NodeColumns):
 
     def _replace(self, uid: str, placed: Placed | None) -> None:
         before = self._on.pop(uid, None)
+        if before is not None and placed is not None and _count_alike(before, placed):
+            self._on[uid] = placed
+            return
         if before is not None:
             self._count(before, -1)
         if placed is not None:
@@ -300,11 +305,7 @@ class Columns(NodeColumns):
             self.nonzero[row, CPU] += sign * pod.unrequested[CPU]
             self.nonzero[row, MEMORY] += sign * pod.unrequested[MEMORY]
         self.pods[row] += sign
-        count = self.priorities.get(pod.priority, 0) + sign
-        if count:
-            self.priorities[pod.priority] = count
-        else:
-            del self.priorities[pod.priority]
+        _tally(self.priorities, pod.priority, sign)
         if sign > 0:
             self._here[row].add(pod.uid)
         else:
@@ -312,11 +313,7 @@ class Columns(NodeColumns):
         self.crowds.count(pod, row, sign)
         self.volumes.count(pod, row, sign)
         for port in ports_of(pod):
-            count = self.ports[row].get(port, 0) + sign
-            if count:
-                self.ports[row][port] = count
-            else:
-                del self.ports[row][port]
+            _tally(self.ports[row], port, sign)
         holding = cards.holding_of(pod, placed.cards)
         if holding is not None:
             kind = SHARE if holding.milli < cards.WHOLE else min(holding.count, MOST_TOLD)
@@ -327,6 +324,33 @@ class Columns(NodeColumns):
                 del self._holding[row][pod.uid]
             self._deal_cards(row)
         self._touch(row)
+
+
+def _tally(counts: dict[K, int], key: K, sign: int) -> None:
+    count = counts.get(key, 0) + sign
+    if count:
+        counts[key] = count
+    else:
+        del counts[key]
+
+
+def _count_alike(before: Placed, after: Placed) -> bool:
+    """Whether one pod counts as it did: most of what is seen of pods on nodes is a phase."""
+    one, other = before.pod, after.pod
+    return (
+        before.node == after.node
+        and before.cards == after.cards
+        and one.demand == other.demand
+        and one.constraints == other.constraints
+        and one.labels == other.labels
+        and one.annotations == other.annotations
+        and one.priority == other.priority
+        and one.unrequested == other.unrequested
+        and one.started_us == other.started_us
+        and one.owner == other.owner
+        and one.is_terminating == other.is_terminating
+        and other.phase not in _ENDED
+    )
 
 
 def ports_of(pod: Pod) -> list[Port]:

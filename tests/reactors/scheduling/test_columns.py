@@ -54,6 +54,19 @@ def test_only_touched_rows_count_as_changed():
     assert np.flatnonzero(columns.changed_at > before).tolist() == [1]
 
 
+def test_a_row_is_not_changed_by_another_phase_of_its_pod():
+    world = World().node("a")
+    columns = world.columns
+    world.pod("p", "a", scheduled=1, phase="Pending")
+    before = columns.version
+    running = world.pod("p", "a", scheduled=1, phase="Running")
+
+    assert not np.any(columns.changed_at > before)
+    assert [running] == columns.pods_on(0)
+    world.pod("p", "a", scheduled=1, phase="Succeeded")
+    assert np.all(columns.changed_at > before)
+
+
 def test_a_pod_placed_ahead_counts_until_it_is_taken_back():
     world = World().node("a")
     columns, pod = world.columns, world.pod("p", cpu="3")
