@@ -169,10 +169,9 @@ class _Reconciliation:
             found.events += ["Normal ExitedWithCode"] * len(those.ended)
             found.events += [f"Warning {kind}Restarting"] * len(those.failed)
             found.events += [f"Warning {kind}Failed"] * len(those.is_lost)
-            if those.failed:
-                self.draft.set("Restarting")
-            if those.is_lost and self.rules.is_v1:
-                self.draft.set("Failed")
+            for condition in those.conditions:
+                if condition == "Restarting" or self.rules.is_v1:
+                    self.draft.set(condition)
             missing, surplus = services(job, type, spec.count, self.services, self.rules)
             found.service_creates += missing
             found.service_removals += surplus

@@ -39,6 +39,8 @@ class Replicas(msgspec.Struct):
     is_lost: list[SeenPod]
     #: Pods whose container ended.
     ended: list[SeenPod]
+    #: The conditions that failed pods set, in the order of their indices: after ``Failed`` nothing changes any more.
+    conditions: list[str]
 
 
 def is_retryable(exit_code: int | None) -> bool:
@@ -61,7 +63,7 @@ def evaluated(
 ) -> Replicas:
     """The pods of one type. Two of one index are left alone."""
     places = _by_index(type, pods)
-    found = Replicas(type, ReplicaCounts(), [], [], [], [], [])
+    found = Replicas(type, ReplicaCounts(), [], [], [], [], [], [])
     policy = job.policy(spec)
     active = succeeded = failed = 0
     for index in range(slots(places, spec.count, rules)):
@@ -80,8 +82,10 @@ def evaluated(
         if pod.phase == "Failed":
             if policy == EXIT_CODE and not is_retryable(pod.exit_code):
                 found.is_lost.append(pod)
+                found.conditions.append("Failed")
             elif policy != "Never":
                 found.failed.append(pod)
+                found.conditions.append("Restarting")
         is_ending = pod.phase == "Running" and pod.is_deleting
         # Under its own rules a pod that ends and is replaced has not failed.
         is_counted = rules.is_v1 or policy == "Never"
