@@ -36,6 +36,8 @@ class Holding(msgspec.Struct, frozen=True):
     cpu_type: str
     gpu_type: str
     memory_type: str
+    devices: str
+    device_memory: str
     sequence: int
 
 
@@ -90,7 +92,7 @@ def accounts(
     for row in select(query.order_by(segments.uid, segments.start_s)):
         known_s = min(as_of_s, known.get(row[7], as_of_s))
         end_s = max(known_s, row[1]) if row[2] is None else min(row[2], as_of_s)
-        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:19]))
+        held[row[0]].append(Holding(row[1], end_s, *row[3:7], *row[10:21]))
     rows = select(sa.select(*columns).where(*chosen).order_by(runs.created_s, runs.uid))
     return [
         _account(row, tuple(held[row[0]]), as_of_s, min(as_of_s, known.get(row[1], as_of_s)))

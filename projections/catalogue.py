@@ -18,6 +18,7 @@ from projections import (
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
+from projections.devices import claims, supply
 from projections.engine import tables as _machinery  # noqa: F401 (archive and checkpoint are declared there)
 from projections.engine.contract import METADATA
 from projections.engine.model import Model
@@ -42,6 +43,8 @@ _PROJECTIONS = (
     bind_decisions.projection,
     waits.projection,
     evidence.projection,
+    claims.projection,
+    supply.projection,
 )
 
 #: The current budgets go first: an observation at which they cannot be reckoned changes nothing else.

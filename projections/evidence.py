@@ -21,6 +21,16 @@ import sqlalchemy as sa
 
 from bus.clock import floor_seconds
 from bus.envelope import Event
+from bus.events.devices import (
+    DeviceClassObserved,
+    DeviceClassVanished,
+    ResourceClaimObserved,
+    ResourceClaimTemplateObserved,
+    ResourceClaimTemplateVanished,
+    ResourceClaimVanished,
+    ResourceSliceObserved,
+    ResourceSliceVanished,
+)
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.notebooks import NotebookSampled
@@ -81,6 +91,14 @@ _KINDS: dict[type[Fact], str] = {
     StorageClassVanished: "storageclasses",
     CsiNodeObserved: "csinodes",
     CsiNodeVanished: "csinodes",
+    ResourceClaimObserved: "resourceclaims",
+    ResourceClaimVanished: "resourceclaims",
+    ResourceClaimTemplateObserved: "resourceclaimtemplates",
+    ResourceClaimTemplateVanished: "resourceclaimtemplates",
+    ResourceSliceObserved: "resourceslices",
+    ResourceSliceVanished: "resourceslices",
+    DeviceClassObserved: "deviceclasses",
+    DeviceClassVanished: "deviceclasses",
     ObjectsListed: OTHERS,
     NotebookSampled: NOTEBOOKS,
 }

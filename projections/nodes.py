@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.nodes import NodeObserved, NodeVanished
 from projections import timelines
+from projections.devices.shared_cards import NODE_LABELS
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 
@@ -40,6 +41,8 @@ class Node(msgspec.Struct, frozen=True):
     name: str
     history: tuple[tuple[str, int, Value], ...] = ()
     gone: tuple[str, int] | None = None
+    #: Of its observations those that say how its cards are shared, texts as JSON.
+    cards: tuple[tuple[str, int, str], ...] = ()
     sequence: int = 0
 
     def models(self) -> list[tuple[int, str | None]]:
@@ -47,6 +50,17 @@ class Node(msgspec.Struct, frozen=True):
         return timelines.distinct(
             (second, value[1]) for second, value in timelines.changes(self.history)
         )
+
+    def sharing(self) -> list[tuple[int, str]]:
+        """(second from which it holds, what it says of shared cards as JSON), oldest first; "" where it says nothing."""
+        if not self.cards:
+            return []
+        said = {(version, time_us): text for version, time_us, text in self.cards}
+        points = tuple(
+            (version, time_us, said.get((version, time_us), ""))
+            for version, time_us, _ in self.history
+        )
+        return timelines.changes(points)
 
 
 def keys(fact: NodeObserved | NodeVanished, event: Event) -> tuple[Key]:
@@ -57,16 +71,26 @@ def keys(fact: NodeObserved | NodeVanished, event: Event) -> tuple[Key]:
 def fold(row: Node | None, fact: NodeObserved | NodeVanished, event: Event) -> Node:
     """The node with one more observation. Pods of a deleted node hold until they end themselves."""
     row = row or Node(event.cluster, fact.name)
-    history, gone = row.history, row.gone
+    history, gone, cards = row.history, row.gone, row.cards
     if isinstance(fact, NodeVanished):
         gone = timelines.later(gone, (fact.resource_version, event.time_us))
     else:
         allocatable = msgspec.json.encode(fact.allocatable, order="sorted").decode()
         value = (fact.uid, fact.model, allocatable, int(fact.ready), int(fact.unschedulable))
         history = timelines.added(history, fact.resource_version, event.time_us, value)
-    if history == row.history and gone == row.gone:
+        if said := _cards(fact):
+            cards = timelines.added(cards, fact.resource_version, event.time_us, said)
+    if history == row.history and gone == row.gone and cards == row.cards:
         return row
-    return Node(row.cluster, row.name, history, gone, event.sequence)
+    return Node(row.cluster, row.name, history, gone, cards, event.sequence)
+
+
+def _cards(fact: NodeObserved) -> str:
+    labels = {**fact.labels, **fact.further_labels}
+    texts = dict(fact.card_texts)
+    texts |= {name: labels[name] for name in NODE_LABELS if name in labels}
+    # The memory of a card alone says of nobody that he shares one.
+    return msgspec.json.encode(texts, order="sorted").decode() if texts else ""
 
 
 def _shown(row: Node) -> dict[str, Any]:
@@ -83,12 +107,16 @@ def _shown(row: Node) -> dict[str, Any]:
 
 
 codec = Codec(
-    Node, nodes, names={"name": "node"}, packed={"state": ("history", "gone")}, shown=_shown
+    Node,
+    nodes,
+    names={"name": "node"},
+    packed={"state": ("history", "gone", "cards")},
+    shown=_shown,
 )
 
 projection = Projection(
     name="nodes",
-    version=1,
+    version=2,
     table=nodes,
     facts=(NodeObserved, NodeVanished),
     keys=keys,

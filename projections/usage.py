@@ -14,6 +14,7 @@ from collections.abc import Iterator
 
 import sqlalchemy as sa
 
+from projections.devices.entries import of_segment
 from projections.engine.contract import Integer, row_table
 from projections.engine.model import Sum
 from projections.engine.sums import Group
@@ -64,14 +65,8 @@ def shares(row: PodRun, width_s: int) -> dict[Group, list[int]]:
         if segment.end_s is None:
             continue
         for period, seconds in pieces(segment.start_s, segment.end_s, width_s):
-            group = (
-                period, pod.cluster, segment.team, segment.user, pod.namespace, workload,
-                segment.model or "",
-            )  # fmt: skip
-            amounts = found.get(group)
-            if amounts is None:
-                amounts = found[group] = [0, 0, 0, 0, 1]
-            _add(amounts, segment, seconds)
+            whose = (period, pod.cluster, segment.team, segment.user, pod.namespace, workload)
+            _add(found, (*whose, segment.model or ""), segment, seconds)
     return found
 
 
@@ -85,10 +80,27 @@ def daily(row: PodRun) -> dict[Group, list[int]]:
     return shares(row, DAY)
 
 
-def _add(amounts: list[int], segment: Segment, seconds: int) -> None:
+def _add(found: dict[Group, list[int]], group: Group, segment: Segment, seconds: int) -> None:
+    """Add a segment. One with several models adds its cards to each model, all else to the first one's group."""
+    if not segment.devices:
+        _add_to(found, group, segment, segment.gpu_milli, seconds)
+        return
+    first, *others = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
+    _add_to(found, (*group[:-1], first.model or ""), segment, first.gpu_milli, seconds)
+    for one in others:
+        amounts = found.setdefault((*group[:-1], one.model or ""), [0, 0, 0, 0, 1])
+        amounts[2] += one.gpu_milli * seconds
+
+
+def _add_to(
+    found: dict[Group, list[int]], group: Group, segment: Segment, gpu_milli: int, seconds: int
+) -> None:
+    amounts = found.get(group)
+    if amounts is None:
+        amounts = found[group] = [0, 0, 0, 0, 1]
     amounts[0] += segment.cpu_milli * seconds
     amounts[1] += segment.memory_mib * seconds
-    amounts[2] += segment.gpu_milli * seconds
+    amounts[2] += gpu_milli * seconds
     amounts[3] += seconds
 
 

@@ -5,6 +5,7 @@ from bus.events import (
     budgets,
     clock,
     decisions,
+    devices,
     histories,
     namespaces,
     nodes,
@@ -52,6 +53,14 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     volumes.StorageClassVanished,
     volumes.CsiNodeObserved,
     volumes.CsiNodeVanished,
+    devices.ResourceClaimObserved,
+    devices.ResourceClaimVanished,
+    devices.ResourceClaimTemplateObserved,
+    devices.ResourceClaimTemplateVanished,
+    devices.ResourceSliceObserved,
+    devices.ResourceSliceVanished,
+    devices.DeviceClassObserved,
+    devices.DeviceClassVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

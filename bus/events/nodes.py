@@ -32,6 +32,8 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     #: Its images, ``KEY=BYTES`` with spaces between: :func:`bus.sources.images.images_of`.
     images: str = ""
+    #: What systems that share cards say of it in annotations: docs/devices.md.
+    card_texts: dict[str, str] = {}
     #: There were more taints or labels than a fact carries: a pod that names labels is not placed there.
     is_cut: bool = False
 

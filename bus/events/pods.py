@@ -69,6 +69,12 @@ class PodState(Fact, frozen=True, kw_only=True):
     #: Of a pod of a training job: the exit codes of its containers that ended, by name, and how often its containers restarted.
     exits: dict[str, int] = {}
     restarts: int = 0
+    #: Names of its claims of devices: those that it names, and those that were made for it.
+    claims: tuple[str, ...] = ()
+    #: Extended resources that a claim gives it, not its node's device plugin.
+    claimed: tuple[str, ...] = ()
+    #: What systems that share cards say of it in annotations and labels: docs/devices.md.
+    card_texts: dict[str, str] = {}
     #: What the source had to bound or repair, e.g. ``labels_cut``.
     notes: tuple[str, ...] = ()
 

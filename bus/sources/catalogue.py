@@ -13,6 +13,7 @@ from bus.kube.watch.contract import Source
 from bus.sources import (
     claims,
     csi_nodes,
+    devices,
     disruptions,
     namespaces,
     nodes,
@@ -114,6 +115,34 @@ SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
 )
 
+_DEVICES = "/apis/resource.k8s.io/v1"
+RESOURCE_CLAIMS = Source(
+    "resourceclaims",
+    f"{_DEVICES}/resourceclaims",
+    devices.translate_claim,
+    list_fact=partial(ObjectsListed, kind="ResourceClaim"),
+    kind="ResourceClaim",
+    says_every_list=True,
+    is_optional=True,
+)
+RESOURCE_CLAIM_TEMPLATES = Source(
+    "resourceclaimtemplates",
+    f"{_DEVICES}/resourceclaimtemplates",
+    devices.translate_template,
+    is_optional=True,
+)
+RESOURCE_SLICES = Source(
+    "resourceslices",
+    f"{_DEVICES}/resourceslices",
+    devices.translate_slice,
+    list_fact=partial(ObjectsListed, kind="ResourceSlice"),
+    kind="ResourceSlice",
+    is_optional=True,
+)
+DEVICE_CLASSES = Source(
+    "deviceclasses", f"{_DEVICES}/deviceclasses", devices.translate_class, is_optional=True
+)
+
 SOURCES = (
     PODS,
     NAMESPACES,
@@ -128,4 +157,8 @@ SOURCES = (
     VOLUMES,
     STORAGE_CLASSES,
     CSI_NODES,
+    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_SLICES,
+    DEVICE_CLASSES,
 )

@@ -79,6 +79,12 @@ class Volume(msgspec.Struct, rename="camel"):
     vsphere_volume: Anything | None = None
 
 
+class PodClaim(msgspec.Struct, rename="camel"):
+    """An entry of ``spec.resourceClaims``, or of ``status.resourceClaimStatuses``."""
+
+    resource_claim_name: str | None = None
+
+
 class Placing(msgspec.Struct, rename="camel"):
     """What is decoded of a pod's ``spec`` for placing."""
 
@@ -90,7 +96,7 @@ class Placing(msgspec.Struct, rename="camel"):
     tolerations: tuple[Toleration, ...] | None = None
     topology_spread_constraints: tuple[Spread, ...] | None = None
     volumes: list[Volume] | None = None
-    resource_claims: list[Anything] | None = None
+    resource_claims: list[PodClaim] | None = None
 
 
 def constraints_of(

@@ -15,6 +15,7 @@ from bus.events.nodes import NodeObserved, NodeVanished
 from bus.kube.watch import records
 from bus.kube.watch.labels import LONGEST_KEY, LabelPolicy, encoded_size, gpu_model, kept_labels
 from bus.kube.watch.records import Metadata, Record
+from bus.sources import card_texts
 from bus.sources.constraints import bounded_taints, further_labels
 from bus.sources.images import ContainerImage, images_of
 
@@ -91,6 +92,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         further_labels=further,
         taints=taints,
         images=images_of(status.images or ()),
+        card_texts=card_texts.of_node(metadata.annotations),
         is_cut=taints_cut or labels_cut,
     )
     return _said(observed, record)

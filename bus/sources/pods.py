@@ -26,7 +26,9 @@ from bus.events.pods import PodObserved, PodVanished, encoded_resources
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
-from bus.sources.constraints import Placing, constraints_of
+from bus.sources import card_texts
+from bus.sources.constraints import Placing, PodClaim, constraints_of
+from bus.sources.device_names import ExtendedClaim, claim_names, claimed
 from bus.sources.limits import LIMITED, bounds, whole_limits
 from bus.sources.training import LAYOUTS
 
@@ -115,6 +117,8 @@ class Status(msgspec.Struct, rename="camel"):
     init_container_statuses: list[ContainerStatus] | None = None
     resources: Resources | None = None
     allocated_resources: Quantities | None = None
+    resource_claim_statuses: list[PodClaim] | None = None
+    extended_resource_claim_status: ExtendedClaim | None = None
 
 
 class Pod(msgspec.Struct):
@@ -181,6 +185,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         constraints=constraints,
         exits=exits,
         restarts=restarts,
+        claims=claim_names(
+            spec.resource_claims,
+            status.resource_claim_statuses,
+            status.extended_resource_claim_status,
+        ),
+        claimed=claimed(status.extended_resource_claim_status),
+        card_texts=card_texts.of_pod(metadata.labels, metadata.annotations),
         notes=records.notes(
             ("labels_cut", texts.labels_cut),
             ("annotations_cut", texts.annotations_cut),

@@ -6,32 +6,36 @@ the moments at which the source of pods was told of every change.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided
-from bus.events.observations import SourceHeard
-from bus.events.pods import Owner, PodObserved, PodsListed, PodState, PodVanished
+from bus.events.observations import ObjectsListed, SourceHeard
+from bus.events.pods import PodObserved, PodsListed, PodState, PodVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import namespaces, nodes, quotas, timelines, workloads
+from projections.devices import claims, supply
+from projections.devices.book import KIND
+from projections.devices.held import Cards
+from projections.devices.shape import claim_devices, claim_lists, pod_claims
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
-from projections.engine.rows import KEPT, Rows
+from projections.engine.rows import Rows
 from projections.evidence import PODS
 from projections.pod_runs import lists, queries
 from projections.pod_runs.below import Below
+from projections.pod_runs.claimed import ClaimedPods
 from projections.pod_runs.derive import derive
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.serving import Serving
 from projections.pod_runs.shape import (
-    Above,
     Pod,
     PodRun,
     codec,
@@ -41,6 +45,7 @@ from projections.pod_runs.shape import (
     pod_runs,
     segment_columns,
 )
+from projections.pod_runs.surroundings import Surroundings
 from projections.quota_trees import own
 
 #: Ended pods that stay in memory, so that a repeated or late event asks no database.
@@ -67,7 +72,8 @@ class PodRuns:
         self._lists = RecentLists(rows.reader.select, parts_kept)
         self._below = Below(rows.reader)
         self._serving = Serving()
-        self._timelines: dict[tuple[type, str, str], tuple[Any, list[Any]]] = {}
+        self._claimed = ClaimedPods(rows, self._pods, parts_kept)
+        self._around = Surroundings(rows)
         self._resegmented: set[str] = set()
 
     def open(self) -> None:
@@ -75,6 +81,7 @@ class PodRuns:
         self._pods.open()
         self._lists.open()
         self._serving.open(self._rows.reader.select)
+        self._claimed.open()
 
     def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
         """Read the pods that are observed, and ask for what is around them."""
@@ -112,6 +119,8 @@ class PodRuns:
             self._pod(event, fact)
         elif isinstance(fact, PodsListed):
             self._list(event, fact)
+        elif isinstance(fact, ObjectsListed) and fact.kind == KIND:
+            self._derive_again(self._claimed.listed(event, fact), event.sequence)
         elif isinstance(fact, SourceHeard) and fact.resource == PODS:
             if late := self._lists.add_beat(event.cluster, event.time_us, event.sequence):
                 self._derive_again(self._vanished(late), event.sequence)
@@ -126,6 +135,8 @@ class PodRuns:
             self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
             since = timelines.first_difference(before.models() if before else [], after.models())
+            if before is None or before.cards != after.cards:
+                since = -(2**62) if after.cards else since
             if since is not None:
                 found = self._pods.on_node((after.cluster, after.name), since)
                 self._derive_again(found, sequence)
@@ -135,6 +146,8 @@ class PodRuns:
                 self._follow_owner(after.uid, sequence)
         elif isinstance(after, quotas.Quota):
             self._follow_quota(after, sequence)
+        elif isinstance(after, (claims.Claim, supply.Supply)):
+            self._derive_again(self._claimed.follow(after, sequence), sequence)
         elif isinstance(after, own.OwnCharge):
             self._derive_again((after.uid,), sequence)
             self._follow_owner(after.uid, sequence)
@@ -150,8 +163,10 @@ class PodRuns:
             held_segments: segments,
             **self._lists.changes(),
         }
+        given, rows = self._claimed.changes()
+        upserts |= rows
         return Changes(
-            [(held_segments, "uid", resegmented)],
+            [(held_segments, "uid", resegmented), (claim_devices, "uid", given)],
             {table: rows for table, rows in upserts.items() if rows},
         )
 
@@ -159,8 +174,8 @@ class PodRuns:
         """Let go of what memory need not hold."""
         self._pods.settle()
         self._lists.settle()
-        if len(self._timelines) > KEPT:
-            self._timelines.clear()
+        self._claimed.settle()
+        self._around.settle()
 
     # facts
 
@@ -170,6 +185,7 @@ class PodRuns:
         pod = fold(before, fact, event)
         if pod is before:
             return
+        self._claimed.named(before, pod, event.sequence)
         if known is not None and not known.run.vanished and is_same_run(before, pod):
             self._pods.put(PodRun(pod, known.run, event.sequence, known.run_sequence))
         else:
@@ -217,7 +233,7 @@ class PodRuns:
         uids = {*self._pods.live[quota.cluster], *self._pods.touched}
         uids |= self._pods.stored(queries.of_quotas(quota.cluster, since))
         pods = [row.pod for uid in uids if (row := self._pods.get(uid)) is not None]
-        named = self._serving.concerned(quota, pods, self._above, self._owners)
+        named = self._serving.concerned(quota, pods, self._around.above, self._around.owners)
         self._derive_again(named, sequence)
 
     def _follow_owner(self, uid: str, sequence: int) -> None:
@@ -240,18 +256,28 @@ class PodRuns:
                 self._derive(row, row.pod, sequence)
 
     def _derive(self, known: PodRun | None, pod: Pod, sequence: int) -> None:
+        """Derive the run of a pod. Where it began or ended at another time, those who share claims with it hold another part."""
+        derived = self._derive_one(known, pod, sequence)
+        for uid in sorted(self._claimed.beside(known, derived)):
+            row = self._pods.get(uid)
+            if row is not None:
+                self._derive_one(row, row.pod, sequence)
+
+    def _derive_one(self, known: PodRun | None, pod: Pod, sequence: int) -> PodRun:
         run = derive(
             pod,
-            self._owners((pod.cluster, pod.namespace)),
-            lambda node: self._models((pod.cluster, node)),
-            self._above(pod),
+            self._around.owners((pod.cluster, pod.namespace)),
+            lambda node: self._around.models((pod.cluster, node)),
+            self._around.above(pod),
             self._lists.absence,
             self._serving.around(pod.cluster, pod.namespace),
+            Cards(self._claimed.given, lambda node: self._around.sharing((pod.cluster, node))),
         )
         if known is not None and known.run == run:
             if pod is not known.pod:
-                self._pods.put(PodRun(pod, run, sequence, known.run_sequence))
-            return
+                known = PodRun(pod, run, sequence, known.run_sequence)
+                self._pods.put(known)
+            return known
         is_resegmented = known is None or (
             known.run.segments != run.segments or known.run.workload != run.workload
         )
@@ -262,49 +288,22 @@ class PodRuns:
             self._resegmented.add(pod.uid)
             self._restate(known, row, sequence)
         self._pods.put(row)
-
-    def _workload(self, uid: str) -> workloads.Workload | None:
-        row: workloads.Workload | None = self._rows.get(workloads.projection, (uid,))
         return row
-
-    def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
-        return own.is_own(self._rows.get(own.projection, (found.uid,)), found.kind, owner)
-
-    def _above(self, pod: Pod) -> Above:
-        if pod.owner is None:
-            return Above()
-        top, charged = workloads.tops(pod.controlled, self._workload, self._is_own)
-        row = self._workload(charged.uid) if charged else None
-        return Above(top) if row is None else Above(top, row.quotas(), row.deadline_s)
-
-    def _owners(self, key: Key) -> list[tuple[int, namespaces.Owners]]:
-        row = self._rows.get(namespaces.projection, key)
-        return self._timeline(row, row.owners) if row else []
-
-    def _models(self, key: Key) -> list[tuple[int, str | None]]:
-        row = self._rows.get(nodes.projection, key)
-        return self._timeline(row, row.models) if row else []
-
-    def _timeline(self, row: Any, read: Callable[[], list[tuple[int, Any]]]) -> list[Any]:
-        """``read()``, once for each row: every pod of a namespace or node asks it again."""
-        name = (type(row), row.cluster, row.name)
-        known = self._timelines.get(name)
-        if known is None or known[0] is not row:
-            known = self._timelines[name] = (row, read())
-        return known[1]
 
 
 derivation = Derivation(
     name="pod_runs",
-    version=8,
-    tables=(pod_runs, held_segments, pod_lists, pod_beats),
-    facts=(PodObserved, PodVanished, PodsListed, SourceHeard),
+    version=9,
+    tables=(pod_runs, held_segments, pod_lists, pod_beats, pod_claims, claim_devices, claim_lists),
+    facts=(PodObserved, PodVanished, PodsListed, SourceHeard, ObjectsListed),
     follows=(
         namespaces.projection,
         nodes.projection,
         workloads.projection,
         quotas.projection,
         own.projection,
+        claims.projection,
+        supply.projection,
     ),
     begin=PodRuns,
 )

@@ -14,6 +14,7 @@ import msgspec
 
 from projections import timelines
 from projections.attribution import Names, attributed
+from projections.devices.held import NO_CARDS, Cards, Given, card_facts, held_cards
 from projections.namespaces import Owners
 from projections.pod_runs import serving
 from projections.pod_runs.shape import Above, Pod, Run, Segment
@@ -43,11 +44,12 @@ def derive(
     above: Above,
     absence: Callable[[Pod], Absence],
     around: serving.Around = serving.NOTHING_KNOWN,
+    cards: Cards = NO_CARDS,
 ) -> Run:
     """The run of ``pod``. ``owners`` is its namespace's over time, ``models`` a node's GPU model over time, ``around`` what
     quotas serve its namespace.
 
-    ``absence`` is asked only where no end is known.
+    ``absence`` is asked only where no end is known, ``cards`` only of a pod that began.
     """
     flags = set(pod.flags)
     created_s, start_us = pod.begin_us // MICROSECONDS, pod.start_us
@@ -60,7 +62,11 @@ def derive(
     unknown_s = 0 if end_s is None or missed_s is None else max(0, missed_s - end_s)
     segments: tuple[Segment, ...] = ()
     if start_s is not None:
-        segments = _segments(pod, owners, models, above.quotas, around, start_s, end_s)
+        given = cards.given(pod, start_s, end_s)
+        segments, said = _segments(
+            pod, owners, models, above.quotas, around, start_s, end_s, cards.sharing, given
+        )
+        flags |= said if segments else frozenset()
     top = above.owner
     workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
     bounds = [d for d in (pod.deadline_s, above.deadline_s) if d is not None]
@@ -102,11 +108,25 @@ def _segments(
     around: serving.Around,
     start_s: int,
     end_s: int | None,
-) -> tuple[Segment, ...]:
+    sharing: Callable[[str], list[tuple[int, str]]],
+    given: Given,
+) -> tuple[tuple[Segment, ...], frozenset[str]]:
     values = timelines.changes(tuple(p for p in pod.history if p[2][6] is not None))
     node_models = {value[6]: models(value[6]) for _, value in values}
+    shared = {node: found for node in node_models if (found := sharing(node))}
+    facts = card_facts(pod)
+    is_plain = not (shared or facts or given.timeline)
+    flags = set(given.flags)
     cuts = {start_s}
-    for changes in (values, owners, quotas, *node_models.values()):
+    for changes in (
+        values,
+        owners,
+        quotas,
+        *node_models.values(),
+        *shared.values(),
+        facts,
+        given.timeline,
+    ):
         # Most things never change.
         if len(changes) > 1:
             cuts.update(second for second, _ in changes[1:] if second > start_s)
@@ -118,6 +138,15 @@ def _segments(
             break
         cpu, memory, gpu, extended, team, user, node, own = timelines.at(values, second)
         named = timelines.at(owners, second) or _NOBODY
+        model, devices, memory_of = timelines.at(node_models[node], second), "", ""
+        if not is_plain:
+            held = held_cards(
+                gpu, extended, timelines.at(facts, second), given, second,
+                timelines.at(shared.get(node, []), second) or "", pod.namespace, model,
+            )  # fmt: skip
+            gpu, extended, model = held.gpu_milli, held.extended, held.model
+            devices, memory_of = held.devices, held.device_memory
+            flags |= held.flags
         value = (
             cpu,
             memory,
@@ -126,7 +155,7 @@ def _segments(
             team or named[0] or UNASSIGNED,
             user or named[1] or UNASSIGNED,
             node,
-            timelines.at(node_models[node], second),
+            model,
             *attributed(
                 timelines.at(quotas, second),
                 own,
@@ -136,10 +165,13 @@ def _segments(
                 rules=serving.at(around, second),
                 serving=around.serving(second),
             ),
+            devices,
+            memory_of,
         )
         if not pieces or pieces[-1][1] != value:
             pieces.append((second, value))
     seconds = [second for second, _ in pieces]
     ends = (*seconds[1:], end_s)
     # Nothing was held where the end comes first: then there is no piece.
-    return tuple([Segment(s, end, *value) for (s, value), end in zip(pieces, ends, strict=False)])
+    segments = [Segment(s, end, *value) for (s, value), end in zip(pieces, ends, strict=False)]
+    return tuple(segments), frozenset(flags)

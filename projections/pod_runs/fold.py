@@ -14,6 +14,7 @@ from bus.charges import charged_bytes
 from bus.envelope import Event
 from bus.events.pods import PodState, PodVanished
 from projections.attribution import names
+from projections.devices.requested import facts_of
 from projections.pod_runs import stamps
 from projections.pod_runs.shape import Pod, Terminal, Value
 from projections.pod_runs.stamps import FIRST_US, Stamps
@@ -67,11 +68,17 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     is_owner = is_newer if owned == row.latest else replaces(version, time_us, owned)
     if fact.owner is not None and is_owner:
         owned, owner = (version, time_us), fact.owner
+    claims, claimed, cards = row.claims, row.claimed, row.cards
+    if fact.claims or fact.claimed:
+        claims = tuple(sorted({*claims, *fact.claims}))
+        claimed = tuple(sorted({*claimed, *fact.claimed}))
+    if said := _cards(fact):
+        cards = added(cards, version, time_us, said)
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
         tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
         started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
-        deadline_s, event.sequence,
+        deadline_s, claims, claimed, cards, event.sequence,
     )  # fmt: skip
     # Most observations are of a new version.
     if latest != row.latest or history != row.history:
@@ -98,6 +105,9 @@ def is_same_run(before: Pod | None, after: Pod) -> bool:
         and before.owner == after.owner
         and before.flags == after.flags
         and before.deadline_s == after.deadline_s
+        and before.claims == after.claims
+        and before.claimed == after.claimed
+        and before.cards == after.cards
     )
 
 
@@ -117,6 +127,10 @@ def _value(fact: PodState, flags: frozenset[str]) -> tuple[Value, frozenset[str]
         names(fact.labels),
     )
     return value, flags if value[6] != NO_NODE else flags | {"no_node"}
+
+
+def _cards(fact: PodState) -> str:
+    return facts_of(fact, charged_bytes(bytes(fact.resources)))
 
 
 def _node(fact: PodState) -> str | None:

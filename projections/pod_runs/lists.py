@@ -9,12 +9,12 @@ Source: docs/accounting.md (end unseen).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Protocol
 
 import msgspec
 
 from projections.pod_runs.derive import Absence
-from projections.pod_runs.shape import Pod
-from projections.timelines import is_ordered, precedes
+from projections.timelines import History, is_ordered, precedes
 
 #: A list's time is when it was asked for: what was observed while it was on its way may be older than what it shows.
 #: Lists asked for longer than this before an observation (microseconds) say nothing of what came after it.
@@ -22,6 +22,22 @@ EARLIER_US = 3_600 * 1_000_000
 
 
 Beat = Callable[[int], int | None]
+
+
+class Listed(Protocol):
+    """A pod or a claim: what complete lists have or lack."""
+
+    @property
+    def uid(self) -> str:
+        """Its uid."""
+
+    @property
+    def cluster(self) -> str:
+        """Its cluster."""
+
+    @property
+    def history(self) -> History:
+        """Its observations."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -47,8 +63,8 @@ def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:
     return (ordered, length, part.resource_version, part.until, sorted(part.uids))
 
 
-def absence(pod: Pod, parts: Iterable[Part], beat: Beat) -> Absence:
-    """What ``parts`` (those that cover the pod, newest first) say of it.
+def absence(pod: Listed, parts: Iterable[Part], beat: Beat) -> Absence:
+    """What ``parts`` (those that cover the pod, or the claim, newest first) say of it.
 
     ``beat(us)``: the newest moment before ``us`` at which the source was known to be told of every change. It told of no
     delete, so what was there then still was.

@@ -13,13 +13,11 @@ import sqlalchemy as sa
 
 from bus.events.pods import PodsListed
 from projections.engine.tables import events
-from projections.pod_runs.lists import Part
+from projections.pod_runs.lists import Listed, Part
 from projections.pod_runs.shape import (
-    Pod,
     PodRun,
     held_segments,
     pod_beats,
-    pod_lists,
     pod_runs,
     stored,
 )
@@ -96,31 +94,31 @@ def vanished(select: Select, part: Part) -> list[str]:
     return [row[0] for row in select(query)]
 
 
-def newest_parts(select: Select, count: int) -> list[Part]:
+def newest_parts(select: Select, lists: sa.Table, count: int) -> list[Part]:
     """The newest parts of complete lists, oldest first."""
-    query = _parts().order_by(pod_lists.c.time_us.desc(), pod_lists.c.first_uid.desc())
+    query = _parts(lists).order_by(lists.c.time_us.desc(), lists.c.first_uid.desc())
     return [_part(row) for row in reversed(select(query.limit(count)))]
 
 
-def same_part(select: Select, part: Part) -> Part | None:
+def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
     """The stored part of the same moment and range; None where there is none."""
-    query = _parts().where(
-        pod_lists.c.cluster == part.cluster,
-        pod_lists.c.time_us == part.time_us,
-        pod_lists.c.first_uid == part.first,
+    query = _parts(lists).where(
+        lists.c.cluster == part.cluster,
+        lists.c.time_us == part.time_us,
+        lists.c.first_uid == part.first,
     )
     found = select(query)
     return _part(found[0]) if found else None
 
 
-def parts_after(select: Select, pod: Pod, time_us: int) -> list[Part]:
-    """The parts that cover a pod and were asked for after ``time_us``: oldest first."""
+def parts_after(select: Select, lists: sa.Table, pod: Listed, time_us: int) -> list[Part]:
+    """The parts that cover an object and were asked for after ``time_us``: oldest first."""
     covering = (
-        pod_lists.c.cluster == pod.cluster,
-        pod_lists.c.first_uid <= pod.uid,
-        sa.or_(pod_lists.c.until_uid == "", pod_lists.c.until_uid > pod.uid),
+        lists.c.cluster == pod.cluster,
+        lists.c.first_uid <= pod.uid,
+        sa.or_(lists.c.until_uid == "", lists.c.until_uid > pod.uid),
     )
-    after = _parts().where(*covering, pod_lists.c.time_us > time_us).order_by(pod_lists.c.time_us)
+    after = _parts(lists).where(*covering, lists.c.time_us > time_us).order_by(lists.c.time_us)
     return [_part(row) for row in select(after)]
 
 
@@ -139,16 +137,16 @@ def beat_before(select: Select, cluster: str, before_us: int) -> int | None:
     return found
 
 
-def _parts() -> sa.Select[Any]:
+def _parts(lists: sa.Table) -> sa.Select[Any]:
     return sa.select(
-        pod_lists.c.cluster,
-        pod_lists.c.time_us,
-        pod_lists.c.first_uid,
-        pod_lists.c.until_uid,
-        pod_lists.c.resource_version,
-        pod_lists.c.sequence,
+        lists.c.cluster,
+        lists.c.time_us,
+        lists.c.first_uid,
+        lists.c.until_uid,
+        lists.c.resource_version,
+        lists.c.sequence,
         events.c.body,
-    ).join(events, events.c.sequence == pod_lists.c.sequence)
+    ).join(events, events.c.sequence == lists.c.sequence)
 
 
 _listed = msgspec.json.Decoder(PodsListed)

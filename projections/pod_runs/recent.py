@@ -18,7 +18,7 @@ import sqlalchemy as sa
 
 from projections.pod_runs import lists, queries
 from projections.pod_runs.derive import Absence
-from projections.pod_runs.shape import Pod, pod_beats, pod_lists
+from projections.pod_runs.shape import pod_beats, pod_lists
 from projections.timelines import precedes
 
 #: Words that the source of pods is told that stay in memory: an hour.
@@ -28,11 +28,21 @@ Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
 
 
 class RecentLists:
-    """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: those of this batch."""
+    """Parts of complete lists, the newest ``kept`` of each cluster in memory. ``added``: those of this batch.
 
-    def __init__(self, select: Select, kept: int) -> None:
+    Without a table of beats nothing counts but lists.
+    """
+
+    def __init__(
+        self,
+        select: Select,
+        kept: int,
+        table: sa.Table = pod_lists,
+        beats: sa.Table | None = pod_beats,
+    ) -> None:
         self._select = select
         self._kept = kept
+        self._lists_table, self._beats_table = table, beats
         self._parts: dict[str, list[lists.Part]] = defaultdict(list)
         #: Parts of this time or before may be missing in memory.
         self._dropped_us = -(2**62)
@@ -45,11 +55,13 @@ class RecentLists:
 
     def open(self) -> None:
         """Take in the newest parts that are stored."""
-        newest = queries.newest_parts(self._select, self._kept)
+        newest = queries.newest_parts(self._select, self._lists_table, self._kept)
         for part in newest:
             self._parts[part.cluster].append(part)
         if len(newest) == self._kept:
             self._dropped_us = newest[0].time_us
+        if self._beats_table is None:
+            return
         beats = queries.newest_beats(self._select, BEATS_KEPT)
         for cluster, time_us in beats:
             self._beats[cluster].append(time_us)
@@ -75,6 +87,8 @@ class RecentLists:
         return lists.Part(cluster, time_us, "", "", "", sequence, frozenset()) if is_late else None
 
     def _beat(self, cluster: str, before_us: int) -> int | None:
+        if self._beats_table is None:
+            return None
         known = self._beats[cluster]
         place = bisect.bisect_left(known, before_us)
         found = known[place - 1] if place else None
@@ -92,7 +106,7 @@ class RecentLists:
         may_be_stored = part.time_us <= self._dropped_us
         same = next((p for p in known if p.time_us == part.time_us and p.first == part.first), None)
         if same is None and may_be_stored:
-            same = queries.same_part(self._select, part)
+            same = queries.same_part(self._select, self._lists_table, part)
         if same is not None and lists.rank(part) <= lists.rank(same):
             return None
         is_late = may_be_stored or (bool(known) and known[-1].time_us > part.time_us)
@@ -103,18 +117,18 @@ class RecentLists:
         self.added.append(part)
         return is_late or same is not None
 
-    def absence(self, pod: Pod) -> Absence:
-        """What the complete lists say of a pod."""
+    def absence(self, pod: lists.Listed) -> Absence:
+        """What the complete lists say of a pod, or of a claim."""
         parts = [p for p in self._parts[pod.cluster] if p.covers(pod.uid)]
         since_us = pod.history[-1][1] - lists.EARLIER_US
         if since_us < self._dropped_us and not self._is_answered(pod, parts):
-            older = queries.parts_after(self._select, pod, since_us)
+            older = queries.parts_after(self._select, self._lists_table, pod, since_us)
             held = {(p.time_us, p.first) for p in parts}
             parts += (p for p in older if (p.time_us, p.first) not in held)
             parts.sort(key=lambda p: p.time_us)
         return lists.absence(pod, reversed(parts), partial(self._beat, pod.cluster))
 
-    def _is_answered(self, pod: Pod, parts: list[lists.Part]) -> bool:
+    def _is_answered(self, pod: lists.Listed, parts: list[lists.Part]) -> bool:
         """Whether a list that has the pod makes all that memory lacks irrelevant: it must be newer than they are."""
         version, time_us, _ = pod.history[-1]
         return any(
@@ -130,10 +144,9 @@ class RecentLists:
             (p.cluster, p.time_us, p.first, p.until, p.resource_version, p.sequence)
             for p in self.added
         ]
-        found: dict[sa.Table, list[tuple[Any, ...]]] = {
-            pod_lists: parts,
-            pod_beats: self.beats_added,
-        }
+        found: dict[sa.Table, list[tuple[Any, ...]]] = {self._lists_table: parts}
+        if self._beats_table is not None:
+            found[self._beats_table] = self.beats_added
         self.added, self.beats_added = [], []
         return {table: rows for table, rows in found.items() if rows}
 

@@ -65,6 +65,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     owner: Owner | None = None
     labels: str = "{}"
     deadline_s: int | None = None
+    #: Names of its claims, and resources that come by one: once said stays said.
+    claims: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
+    #: Of its observations those that say of cards more than an amount (:mod:`projections.devices.requested`).
+    cards: tuple[tuple[str, int, str], ...] = ()
     sequence: int = 0
 
     @property
@@ -108,6 +113,10 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
     cpu_type: str = ""
     gpu_type: str = ""
     memory_type: str = ""
+    #: Its cards, and its device memory, by model as JSON objects (:mod:`projections.devices.entries`), "" where the amount and
+    #: the model above say all.
+    devices: str = ""
+    device_memory: str = ""
 
 
 class Run(msgspec.Struct, frozen=True, gc=False):
@@ -196,6 +205,9 @@ held_segments = row_table(
     sa.Column("cpu_type", sa.Text, nullable=False),
     sa.Column("gpu_type", sa.Text, nullable=False),
     sa.Column("memory_type", sa.Text, nullable=False),
+    # Its cards in thousandths, and its device memory in MiB, by model as JSON; empty where the columns above say all.
+    sa.Column("devices", sa.Text, nullable=False),
+    sa.Column("device_memory", sa.Text, nullable=False),
     sa.Index("held_segments_by_node", "cluster", "node"),
     partial_index("held_segments_by_quota", "cluster", "quota", "end_s", where="quota <> ''"),
 )
@@ -233,6 +245,12 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
     deadline_s: int | None
     #: Seen, created, started and bound: the columns have what follows from them.
     times: tuple[int, int | None, int | None, int | None]
+    #: Names of claims, resources that come by one, and what it says of cards; nothing where it has none of them.
+    devices: tuple[tuple[str, ...], tuple[str, ...], tuple[tuple[str, int, str], ...]] = (
+        (),
+        (),
+        (),
+    )
 
 
 _encoder = msgspec.json.Encoder()
@@ -246,6 +264,7 @@ def state_of(pod: Pod) -> str:
         (version, time_us, values.setdefault(value, len(values)))
         for version, time_us, value in pod.history
     ]
+    devices = (pod.claims, pod.claimed, pod.cards)
     return _encoder.encode(
         (
             list(values),
@@ -258,6 +277,7 @@ def state_of(pod: Pod) -> str:
             pod.owner,
             pod.deadline_s,
             (pod.seen_us, pod.created_us, pod.started_us, pod.bound_us),
+            *((devices,) if any(devices) else ()),
         )
     ).decode()
 
@@ -292,7 +312,7 @@ def _known(named: Named) -> dict[str, Any]:
         tuple([(version, time_us, held.values[n]) for version, time_us, n in held.points]),
         created_us, started_us, bound_us, named["deleted_us"], held.vanished_us, held.terminals,
         held.latest, named["phase"], held.owned, held.owner, named["labels"], held.deadline_s,
-        named["sequence"],
+        *held.devices, named["sequence"],
     )  # fmt: skip
     return {"pod": pod}
 

@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 import sqlalchemy as sa
+from msgspec.structs import replace
 
 from bus.events.pods import Owner
 from projections import namespaces, nodes, timelines, workloads
 from projections.attribution import Names, attributed
+from projections.devices.entries import of_segment
 from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
 from projections.quota_trees import own
 from projections.reports.periods import periods
@@ -35,6 +37,10 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     node: str | None
     model: str | None
     quota: str
+    #: Its cards by model as JSON, where there are several models.
+    devices: str = ""
+    #: False: cards of a further model, beside which all else is counted already.
+    is_first: bool = True
 
 
 class _PodRow(msgspec.Struct, gc=False):
@@ -65,9 +71,10 @@ def pieces(
     """
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
+    is_by_model = "model" in question.by or "model" in question.where
     for pod in _pods(connection, question, only_open):
         found: list[tuple[Key, int, int, Holding]] = []
-        for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s):
+        for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s, is_by_model):
             clipped = _clipped(question, start_s, end_s)
             if clipped is None or not _is_wanted(question, pod, holding):
                 continue
@@ -116,7 +123,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         if following is not None and following[0] == row[0]:
             for s in following[1]:
                 end_s = max(known_s, s[1]) if s[2] is None else min(s[2], as_of_s)
-                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15]))
+                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15], *s[18:19]))
             following = next(by_pod, None)
         has_held = bool(holdings)
         if only_open and not has_held:
@@ -203,7 +210,9 @@ class _Named:
 WAITED, HELD, UNKNOWN = range(3)
 
 
-def _stretches(pod: _PodRow, as_of_s: int) -> Iterator[tuple[int, int, int, Holding]]:
+def _stretches(
+    pod: _PodRow, as_of_s: int, is_by_model: bool
+) -> Iterator[tuple[int, int, int, Holding]]:
     """(kind, start, end, for whom) of one pod as of a moment; one of no length says only that it was there."""
     first, last = pod.holdings[0], pod.holdings[-1]
     bound_s = pod.start_s if pod.start_s is not None and pod.start_s <= as_of_s else None
@@ -211,12 +220,23 @@ def _stretches(pod: _PodRow, as_of_s: int) -> Iterator[tuple[int, int, int, Hold
     yield WAITED, pod.created_s, end_s if bound_s is None else bound_s, first
     if bound_s is not None and not pod.has_held:
         yield HELD, bound_s, bound_s, first
-    for holding in pod.holdings if pod.has_held else ():
-        yield HELD, holding.start_s, holding.end_s, holding
+    for segment in pod.holdings if pod.has_held else ():
+        for holding in _by_model(segment) if is_by_model and segment.devices else (segment,):
+            yield HELD, segment.start_s, segment.end_s, holding
     if pod.unknown_s and pod.end_s is not None and pod.end_s < as_of_s:
         yield UNKNOWN, pod.end_s, min(pod.end_s + pod.unknown_s, as_of_s), last
     if pod.end_s is None and end_s < as_of_s:
         yield UNKNOWN, max(end_s, last.end_s if pod.has_held else end_s), as_of_s, last
+
+
+def _by_model(segment: Holding) -> Iterator[Holding]:
+    """A segment for each of its models: its CPU and memory are with the first."""
+    first, *others = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
+    yield replace(segment, model=first.model, gpu_milli=first.gpu_milli)
+    for one in others:
+        yield replace(
+            segment, model=one.model, gpu_milli=one.gpu_milli, cpu_milli=0, memory_mib=0, is_first=False
+        )  # fmt: skip
 
 
 def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | None:
@@ -266,7 +286,7 @@ def add(found: Sums, kind: int, seconds: int, holding: Holding) -> None:
     elif kind == UNKNOWN:
         found.unknown_s += seconds
     else:
-        found.held_s += seconds
+        found.held_s += seconds if holding.is_first else 0
         found.cpu_milli_s += holding.cpu_milli * seconds
         found.gpu_milli_s += holding.gpu_milli * seconds
         found.memory_mib_s += holding.memory_mib * seconds

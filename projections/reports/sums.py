@@ -59,7 +59,9 @@ def sums(connection: sa.Connection, question: Question) -> list[Row]:
             _add_segments(connection, past, totals, only_open=True)
             rest = msgspec.structs.replace(question, from_s=middle_s)
     _add_segments(connection, rest, totals)
-    return _rows({key: found for key, found in totals.items() if found.held_s or not by})
+    return _rows(
+        {key: found for key, found in totals.items() if found.held_s or found.gpu_milli_s or not by}
+    )
 
 
 def _empty(question: Question) -> dict[Key, Sums]:

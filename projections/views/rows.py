@@ -52,7 +52,7 @@ _POD_RUNS = View(
         is_(
             "flags",
             "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `clock`, `amounts_refused`,"
-            " `no_node`.",
+            " `no_node`, and of devices `alloc_observed`, `deallocated_early`, `device_unseen`, `claim_unseen`, `size_unseen`.",
         ),
         is_("labels", "JSON object of its labels, by its newest observation."),
         SEQUENCE,
@@ -74,7 +74,11 @@ _HELD_SEGMENTS = View(
         TEAM,
         USER,
         is_("node", "The node it held on; empty where it ran and none was named."),
-        is_("model", "The node's GPU model; empty where none is known.", "COALESCE(model, '')"),
+        is_(
+            "model",
+            "The model of its GPUs, else the node's; empty where none is known.",
+            "COALESCE(model, '')",
+        ),
         is_("start_s", "The first second of the interval."),
         at("start_at", "The same as text.", "start_s"),
         is_("end_s", "The second after the interval; NULL while it is open."),
@@ -99,6 +103,14 @@ _HELD_SEGMENTS = View(
         is_("cpu_type", "The type of its CPU, by label; empty for none."),
         is_("gpu_type", "The type of its GPU, by label; empty for none."),
         is_("memory_type", "The type of its memory, by label; empty for none."),
+        is_(
+            "devices",
+            "JSON object of its GPU models, each with its milli-cards, where there are several; empty where there are not.",
+        ),
+        is_(
+            "device_memory",
+            "JSON object of its GPU models, each with its device memory in MiB; empty where none is known.",
+        ),
     ),
     f"FROM (SELECT s.*, {_HELD} AS held_s FROM held_segments s) valued",
 )

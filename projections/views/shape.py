@@ -13,8 +13,11 @@ DIALECTS = ("sqlite", "postgresql")
 NOW = "(SELECT MAX(observed_us) / 1000000 FROM evidence WHERE kind <> 'notebooks')"
 #: The same with looks at notebooks.
 LOOKED = "(SELECT MAX(observed_us) / 1000000 FROM evidence)"
-#: How the pairs of a JSON object are rows ``key, value``, by dialect.
-_PAIRS = {"sqlite": r"json_each(\1)", "postgresql": r"json_each_text(CAST(\1 AS json))"}
+#: How the pairs of a JSON object, or of an empty text, are rows ``key, value``, by dialect.
+_PAIRS = {
+    "sqlite": r"json_each(NULLIF(\1, ''))",
+    "postgresql": r"json_each_text(CAST(NULLIF(\1, '') AS json))",
+}
 
 
 def moment(cluster: str) -> str:
@@ -39,7 +42,7 @@ class Column(msgspec.Struct, frozen=True):
 class View(msgspec.Struct, frozen=True):
     """A view: what it shows, its columns, where they come from, and its whole text in each dialect.
 
-    ``pairs(column)`` stands for the pairs of a JSON object as rows ``key, value``; CAST the value.
+    ``pairs(column)`` stands for the pairs of a JSON object as rows ``key, value``, none of an empty text; CAST the value.
     """
 
     name: str

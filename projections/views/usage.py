@@ -25,12 +25,14 @@ _MODEL = is_("model", "The GPU model of the nodes; empty where none is known.")
 _SEGMENT = (
     "uid", "start_s", "end_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "cluster",
     "namespace", "workload", "team", "user_name", "node", "model", "quota",
-    "cpu_type", "gpu_type", "memory_type", "sequence",
+    "cpu_type", "gpu_type", "memory_type", "devices", "sequence",
 )  # fmt: skip
 
 
 def _with_open(table: str, period: str, width: int) -> str:
     """Sums of what has ended, and beside them open segments cut at the periods' boundaries by recursion.
+
+    A segment with cards of several models counts in each; its CPU and memory, and its time, in the first.
 
     A pod that already counts in a group by an ended segment is not counted in it again.
     """
@@ -46,18 +48,24 @@ def _with_open(table: str, period: str, width: int) -> str:
     CASE WHEN p.{period} + {width} < p.until_s THEN p.{period} + {width} ELSE p.until_s END
     - CASE WHEN p.{period} > p.start_s THEN p.{period} ELSE p.start_s END AS seconds
   FROM pieces p
+), entries AS (
+  SELECT cut.*, COALESCE(model, '') AS entry, gpu_milli AS cards, 1 AS is_first FROM cut WHERE devices = ''
+  UNION ALL
+  SELECT cut.*, m.key, CAST(m.value AS bigint), CASE WHEN m.key = COALESCE(cut.model, '') THEN 1 ELSE 0 END
+  FROM cut, pairs(cut.devices) m
 ), shares AS (
   SELECT {period}, {groups}, cpu_milli_s, memory_mib_s, gpu_milli_s, held_s, pods, sequence
   FROM {table}
   UNION ALL
-  SELECT {period}, cluster, team, user_name, namespace, workload, COALESCE(model, ''),
-    cpu_milli * seconds, memory_mib * seconds, gpu_milli * seconds, seconds,
+  SELECT {period}, cluster, team, user_name, namespace, workload, entry,
+    cpu_milli * seconds * is_first, memory_mib * seconds * is_first, cards * seconds, seconds * is_first,
     CASE WHEN EXISTS (
-      SELECT 1 FROM held_segments e WHERE e.uid = cut.uid AND e.end_s > cut.{period}
-      AND e.start_s < cut.{period} + {width} AND e.team = cut.team
-      AND e.user_name = cut.user_name AND COALESCE(e.model, '') = COALESCE(cut.model, '')
+      SELECT 1 FROM held_segments e WHERE e.uid = entries.uid AND e.end_s > entries.{period}
+      AND e.start_s < entries.{period} + {width} AND e.team = entries.team
+      AND e.user_name = entries.user_name AND (COALESCE(e.model, '') = entry
+        OR EXISTS (SELECT 1 FROM pairs(e.devices) m WHERE m.key = entry))
     ) THEN 0 ELSE 1 END, sequence
-  FROM cut
+  FROM entries
 )
 """
 

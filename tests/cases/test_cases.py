@@ -15,6 +15,7 @@ from deploy.commands.bench_bind import Arrivals, read_scene, replay
 from tests.cases import (
     bizrq,
     culling,
+    device_accounting,
     elastic,
     jobs,
     openb_ledger,
@@ -39,7 +40,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "yoda_score": yoda_score.check,
 }
 CHECKS |= elastic.CHECKS
-RUNNERS = {"pod_accounting", "openb_ledger", "openb_fgd_bench", *CHECKS}
+RUNNERS = {"pod_accounting", "device_accounting", "openb_ledger", "openb_fgd_bench", *CHECKS}
 
 #: Parts of one trace's expectation that a test of its own compares.
 TRACE_PARTS = (
@@ -98,6 +99,19 @@ def test_pods_are_accounted_as_the_case_says(case, seed):
     told = pod_accounting.told(events, case["given"]["as_of"])
 
     assert case["expect"] == told
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(2, 3)), ids=lambda seed: f"mixed-{seed or 'not'}")
+@pytest.mark.parametrize("case", params("device_accounting"))
+def test_devices_are_accounted_as_the_case_says(case, seed):
+    events = device_accounting.events_of(case["given"])
+    if seed:
+        events = device_accounting.mixed(events, seed)
+
+    told = device_accounting.told(events, case["given"]["as_of"], batch=7 if seed else 1000)
+
+    assert case["expect"]["pods"] == told["pods"]
 
 
 @pytest.fixture(scope="session")

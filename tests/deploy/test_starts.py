@@ -91,7 +91,8 @@ def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, argume
 
     assert code in (0, 1)
     assert names.isdisjoint(set(HEAVY) - {"pydantic"})
-    assert len(names) <= 620
+    # The rules of devices are eleven modules of the catalogue, a twentieth of the time that it takes to import.
+    assert len(names) <= 631
 
 
 @pytest.mark.long

@@ -20,6 +20,7 @@ from projections.engine.verify import verify
 from projections.views import VIEWS
 from tests import factories as given
 from tests.deploy.quota_ledger import lived
+from tests.projections.claimed import claimed
 from tests.projections.decided import EVENTS as DECISIONS
 from tests.projections.engine.archives import fill, ledger, lives, sequenced
 from tests.simulation.loop import simulate
@@ -55,7 +56,7 @@ def everything():
         given.said(credit, key="team", id="budget/c/r", at=6),
         Event("c", MALFORMED, "", "malformed/1", "bus", 0, b"\xff", 1, 0, "no headers"),
     ]
-    return sequenced([*LIVES, *simulate(lived()), *DECISIONS, *extra])
+    return sequenced([*LIVES, *simulate(lived()), *DECISIONS, *extra, *claimed()])
 
 
 @pytest.fixture(scope="module")

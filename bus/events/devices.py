@@ -1,0 +1,173 @@
+"""Facts about devices that are given out by claim: claims, their templates, slices of devices, and classes.
+
+Bodies hold what the API server wrote, by an allow-list: no ``config`` (it may hold secrets), no driver data of
+``status.devices``, no selector, and no ``reservedFor``, which says nothing that pods do not say, many times a second.
+
+Source: Kubernetes API reference, resource.k8s.io/v1; docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+
+from bus.events.pods import Owner
+from bus.events.vocabulary import Fact
+
+
+class DeviceAsk(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """One way to satisfy a request: so many devices of a class."""
+
+    device_class: str = ""
+    #: ``ExactCount`` or ``All``.
+    mode: str = ""
+    count: int = 1
+    is_admin: bool = False
+
+
+class DeviceRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A request of a claim: one of these asks, the first that can be had."""
+
+    name: str
+    asks: tuple[DeviceAsk, ...] = ()
+
+
+class DeviceResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A device that a claim was given, or a share of one."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    is_admin: bool = False
+    share_id: str = ""
+    #: What the share takes of the device's capacity, quantities as they were written.
+    consumed: dict[str, str] = {}
+
+
+class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a claim was given, and when by the scheduler's own stamp (RFC 3339; absent on old servers)."""
+
+    stamp: str | None = None
+    results: tuple[DeviceResult, ...] = ()
+
+
+class ResourceClaimState(Fact, frozen=True, kw_only=True):
+    """A claim as one record showed it."""
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    created: str | None = None
+    owner: Owner | None = None
+    #: It was made for its owner, a pod, by Kubernetes: from a template, or for an extended resource.
+    is_generated: bool = False
+    team: str | None = None
+    user: str | None = None
+    requests: tuple[DeviceRequest, ...] = ()
+    allocation: Allocation | None = None
+    notes: tuple[str, ...] = ()
+
+
+class ResourceClaimObserved(ResourceClaimState, frozen=True, kw_only=True):
+    """A claim was seen. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceclaim.observed"
+
+
+class ResourceClaimVanished(ResourceClaimState, frozen=True, kw_only=True):
+    """A claim was deleted: the last state, as the DELETED record carried it. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceclaim.vanished"
+
+
+class ResourceClaimTemplateObserved(Fact, frozen=True, kw_only=True):
+    """A template of claims was seen. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceclaimtemplate.observed"
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    requests: tuple[DeviceRequest, ...] = ()
+
+
+class ResourceClaimTemplateVanished(Fact, frozen=True, kw_only=True):
+    """A template of claims was deleted. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceclaimtemplate.vanished"
+
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+
+
+class Device(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A device of a slice: a card, or a part of one. Quantities as they were written."""
+
+    name: str
+    #: Its node, where the slice's devices have one each.
+    node: str = ""
+    #: Of its attributes: type, productName, profile, uuid, parentUUID.
+    attributes: dict[str, str] = {}
+    capacity: dict[str, str] = {}
+    #: What it takes of the counters of each set: set → counter → quantity.
+    consumes: dict[str, dict[str, str]] = {}
+    #: It may be given to several claims, each a share of its capacity.
+    is_shared: bool = False
+
+
+class ResourceSliceState(Fact, frozen=True, kw_only=True):
+    """A slice of a driver's devices as one record showed it."""
+
+    uid: str
+    name: str
+    resource_version: str
+    driver: str = ""
+    pool: str = ""
+    generation: int = 0
+    #: How many slices the pool has in this generation.
+    slices: int = 0
+    node: str = ""
+    devices: tuple[Device, ...] = ()
+    #: Counters that devices share: set → counter → quantity.
+    counters: dict[str, dict[str, str]] = {}
+    notes: tuple[str, ...] = ()
+
+
+class ResourceSliceObserved(ResourceSliceState, frozen=True, kw_only=True):
+    """A slice was seen. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceslice.observed"
+
+
+class ResourceSliceVanished(ResourceSliceState, frozen=True, kw_only=True):
+    """A slice was deleted: the last state, as the DELETED record carried it. Key: its uid."""
+
+    wire_type: ClassVar[str] = "resourceslice.vanished"
+
+
+class DeviceClassObserved(Fact, frozen=True, kw_only=True):
+    """A class of devices was seen. Key: its name."""
+
+    wire_type: ClassVar[str] = "deviceclass.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    #: spec.extendedResourceName: pods that request it are given devices of this class.
+    extended_name: str = ""
+
+
+class DeviceClassVanished(Fact, frozen=True, kw_only=True):
+    """A class of devices was deleted. Key: its name."""
+
+    wire_type: ClassVar[str] = "deviceclass.vanished"
+
+    uid: str
+    name: str
+    resource_version: str

@@ -1,0 +1,42 @@
+"""What systems that share cards say in annotations and labels: picked by name, as they were written.
+
+Source: HAMi, Volcano and KAI-Scheduler, their documentation of pods and nodes; docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+#: By HAMi, Volcano vGPU and KAI.
+POD_ANNOTATIONS = (
+    "hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new",
+    "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices",
+)  # fmt: skip
+NODE_ANNOTATIONS = ("hami.io/node-nvidia-register", "volcano.sh/node-vgpu-register")
+#: KAI's label of the pods on one card; of those on several it is a prefix.
+GROUP = "runai-gpu-group"
+
+#: Longest text that is kept; eight cards take 500 characters.
+LONGEST = 4_096
+MOST_GROUPS = 16
+
+
+def of_pod(
+    labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None
+) -> dict[str, str]:
+    """What a pod's annotations and labels say of shared cards; mostly nothing."""
+    found = _picked(annotations, POD_ANNOTATIONS)
+    for key in sorted(key for key in labels or () if key == GROUP or key.startswith(f"{GROUP}/"))[:MOST_GROUPS]:  # fmt: skip
+        found[key] = labels[key]  # type: ignore[index]
+    return found
+
+
+def of_node(annotations: Mapping[str, str] | None) -> dict[str, str]:
+    """What a node's annotations say of its cards; mostly nothing."""
+    return _picked(annotations, NODE_ANNOTATIONS)
+
+
+def _picked(texts: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str]:
+    if not texts:
+        return {}
+    return {name: texts[name][:LONGEST] for name in names if name in texts}

@@ -1,0 +1,192 @@
+"""The claims around the pods of a ledger: what each pod holds by them, and which pods to look at again when one changes.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from bus.events.devices import Allocation
+from projections.devices import claims as claim_rows
+from projections.devices import supply as supply_rows
+from projections.devices.claims import Claim, allocations
+from projections.devices.held import NOTHING_GIVEN, Amounts, Given
+from projections.devices.holding import OPEN, Span, Use, claims_of, held, spans
+from projections.devices.index import ClaimIndex
+from projections.devices.sizes import Size, sized
+from projections.engine.rows import Rows
+
+KIND = "ResourceClaim"
+
+#: Takes a claim; until when it was seen, and the first complete list after that without it.
+Absent = Callable[[Claim], tuple[int, int | None]]
+#: Takes a pod's uid; when it held, None where it is not known.
+SpanOf = Callable[[str], Span | None]
+
+
+class ClaimBook:
+    """What pods hold by claims. ``index`` says who may have which."""
+
+    def __init__(self, rows: Rows, index: ClaimIndex, absent: Absent, span_of: SpanOf) -> None:
+        self._rows = rows
+        self.index = index
+        self._absent = absent
+        self._span_of = span_of
+
+    def given(self, pod: Span) -> Given:
+        """What a pod holds by its claims."""
+        mine = self._claims(pod)
+        if not mine and not pod.names:
+            return NOTHING_GIVEN
+        uses: dict[tuple[str, int, int], Use] = {}
+        flags: set[str] = set()
+        seen: set[str] = set()
+        for claim in mine:
+            found, said = self._use(claim, pod, uses)
+            flags |= said
+            if found:
+                seen.add(claim.name)
+            if not claim.is_generated:
+                for uid in self.index.naming(claim.cluster, claim.namespace, claim.name) - {
+                    pod.uid
+                }:
+                    self._share(claim, uid, uses)
+        if any(use.size.is_rest for use in uses.values()):
+            self._add_rest(pod, uses)
+        own = [use for use in uses.values() if any(span.uid == pod.uid for span, _, _ in use.pods)]
+        if any(use.size.is_unseen for use in own):
+            flags.add("device_unseen")
+        allocated = {
+            claim.name
+            for claim in mine
+            if any(isinstance(v, Allocation) for _, _, v in claim.history)
+        }
+        is_unseen = bool(pod.names - allocated)
+        if is_unseen:
+            flags.add("claim_unseen")
+        timeline = _timeline(pod, held(list(uses.values())))
+        return Given(timeline, frozenset() if is_unseen else pod.claimed, frozenset(flags))
+
+    def of_claim(self, claim: Claim) -> set[str]:
+        """The pods to look at again when a claim changed."""
+        found = set(self.index.naming(claim.cluster, claim.namespace, claim.name))
+        if claim.is_generated and claim.owner:
+            found.add(claim.owner.uid)
+        return found | self._beside(claim)
+
+    def of_supply(self, row: supply_rows.Supply) -> set[str]:
+        """The pods to look at again when a device, or a set of counters, was seen."""
+        device = row.name if row.kind == supply_rows.DEVICE else ""
+        uids = self.index.given(row.cluster, row.driver, row.pool, device)
+        return {pod for uid in uids if (claim := self._claim(uid)) for pod in self.of_claim(claim)}
+
+    def beside(self, pod: Span) -> set[str]:
+        """The other pods to look at again when it changed when a pod held."""
+        return {
+            uid for claim in self._claims(pod) for uid in self.of_claim(claim) if uid != pod.uid
+        }
+
+    def _claims(self, pod: Span) -> list[Claim]:
+        def named(name: str) -> Iterator[Claim]:
+            return self._known(self.index.named(pod.cluster, pod.namespace, name))
+
+        return claims_of(pod, named, self._known(self.index.own(pod.uid)))
+
+    def _known(self, uids: Iterable[str]) -> Iterator[Claim]:
+        for uid in sorted(uids):
+            if (claim := self._claim(uid)) is not None:
+                yield claim
+
+    def _claim(self, uid: str) -> Claim | None:
+        row: Claim | None = self._rows.get(claim_rows.projection, (uid,))
+        return row
+
+    def _use(
+        self, claim: Claim, pod: Span, uses: dict[tuple[str, int, int], Use]
+    ) -> tuple[bool, set[str]]:
+        """Add what ``pod`` holds of a claim; whether it holds any of it, and flags."""
+        found, flags = spans(pod, allocations(claim, self._absent(claim)))
+        for given, from_s, to_s in found:
+            for number, result in enumerate(given.allocation.results):
+                key = (claim.uid, given.begin_us, number)
+                if key not in uses:
+                    size = self._size(claim.cluster, given.begin_us, result)
+                    uses[key] = Use(claim, given, result, size, [])
+                uses[key].pods.append((pod, from_s, to_s))
+        return bool(found), flags
+
+    def _share(self, claim: Claim, uid: str, uses: dict[tuple[str, int, int], Use]) -> None:
+        """Add what another pod holds of a claim, if it is its claim."""
+        span = self._span_of(uid)
+        if span is not None and any(one.uid == claim.uid for one in self._claims(span)):
+            self._use(claim, span, uses)
+
+    def _add_rest(self, pod: Span, uses: dict[tuple[str, int, int], Use]) -> None:
+        """Add all that others hold of the devices of which somebody holds what is left."""
+        known = {use.claim.uid for use in uses.values()}
+        for use in list(uses.values()):
+            if use.size.is_rest:
+                one = use.result
+                for uid in self.index.given(pod.cluster, one.driver, one.pool, one.device) - known:
+                    known.add(uid)
+                    if (claim := self._claim(uid)) is not None:
+                        for other in self.of_claim(claim) - {pod.uid}:
+                            self._share(claim, other, uses)
+
+    def _beside(self, claim: Claim) -> set[str]:
+        """Pods of other claims that share what this one leaves of a device."""
+        found: set[str] = set()
+        for _, _, value in claim.history:
+            for result in value.results if isinstance(value, Allocation) else ():
+                row = self._supply(
+                    claim.cluster, result.driver, result.pool, supply_rows.DEVICE, result.device
+                )
+                if row is None or not any(
+                    v.device and v.device.is_shared for _, _, v in row.history
+                ):
+                    continue
+                for uid in self.index.given(
+                    claim.cluster, result.driver, result.pool, result.device
+                ):
+                    if uid != claim.uid and (other := self._claim(uid)) is not None:
+                        found |= self.index.naming(other.cluster, other.namespace, other.name)
+                        if other.is_generated and other.owner:
+                            found.add(other.owner.uid)
+        return found
+
+    def _size(self, cluster: str, us: int, result: Any) -> Size:
+        def known(kind: str, name: str) -> supply_rows.Supplied | None:
+            row = self._supply(cluster, result.driver, result.pool, kind, name)
+            return row.at(us) if row else None
+
+        return sized(result, known)
+
+    def _supply(
+        self, cluster: str, driver: str, pool: str, kind: str, name: str
+    ) -> supply_rows.Supply | None:
+        row: supply_rows.Supply | None = self._rows.get(
+            supply_rows.projection, (cluster, driver, pool, kind, name)
+        )
+        return row
+
+
+def _timeline(pod: Span, found: Iterable[Any]) -> list[tuple[int, Amounts]]:
+    """What ``pod`` holds from which second, from its start on."""
+    mine = [one for one in found if one.uid == pod.uid]
+    if not mine or pod.start_s is None:
+        return []
+    seconds = sorted(
+        {pod.start_s, *(s for one in mine for s in (one.from_s, one.to_s) if s < OPEN)}
+    )
+    timeline: list[tuple[int, Amounts]] = []
+    for second in seconds:
+        now = [one for one in mine if one.from_s <= second < one.to_s]
+        others: dict[str, int] = {}
+        for one in now:
+            if one.size.extended:
+                others[one.size.extended] = others.get(one.size.extended, 0) + 1
+        entries = tuple((one.size.model, one.gpu_milli, one.gpu_memory_mib) for one in now)
+        timeline.append((second, (entries, tuple(sorted(others.items())))))
+    return timeline

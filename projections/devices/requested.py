@@ -1,0 +1,107 @@
+"""What a pod holds of cards by what it requests: what its node's device plugin, or a system of shared cards, gave it.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+
+import msgspec
+
+from bus.amounts import NANO, PodResources
+from bus.charges import Amounts, effective
+from bus.events.pods import PodState
+from projections.devices.shared_cards import ACCELERATORS, RESERVING, Part, shared, virtual
+from projections.devices.sizes import GPU_DRIVERS, WHOLE
+
+#: Names of resources that stand for a class: one device of it each.
+IMPLICIT = "deviceclass.resource.kubernetes.io/"
+
+
+class CardFacts(msgspec.Struct, frozen=True, array_like=True):
+    """What one observation of a pod says of cards beside an amount: texts, and how many it requests of which resource."""
+
+    texts: dict[str, str] = {}
+    requests: dict[str, int] = {}
+
+
+class Requested(msgspec.Struct, frozen=True, gc=False):
+    """Cards by request: ``gpu_milli`` are of the node's model; ``extended`` is what is left of other resources."""
+
+    gpu_milli: int
+    extended: dict[str, int]
+    parts: tuple[Part, ...] = ()
+    is_size_unseen: bool = False
+
+
+_decode = msgspec.json.Decoder(PodResources).decode
+_encode = msgspec.json.Encoder(order="sorted").encode
+
+
+def facts_of(fact: PodState, amounts: Amounts) -> str:
+    """The :class:`CardFacts` of an observation as JSON; "" where an amount says all."""
+    if not (fact.card_texts or fact.claimed) and not any(
+        _is_special(name) for name, _ in amounts.extended
+    ):
+        return ""
+    return _encode(CardFacts(fact.card_texts, _requests(bytes(fact.resources)))).decode()
+
+
+@lru_cache(maxsize=8_192)
+def _is_special(name: str) -> bool:
+    return (
+        name.startswith((IMPLICIT, "volcano.sh/vgpu-"))
+        or name in ("nvidia.com/gpu.shared", *virtual("nvidia.com/gpu"))
+        or ACCELERATORS.fullmatch(name) is not None
+    )
+
+
+def _requests(resources: bytes) -> dict[str, int]:
+    found, _ = effective(_decode(resources))
+    return {name: -(-nano // NANO) for name, nano in sorted(found.items()) if "/" in name and nano}
+
+
+def requested(
+    gpu_milli: int,
+    extended: Mapping[str, int],
+    facts: CardFacts | None,
+    claimed: Collection[str],
+    node: Mapping[str, str],
+    namespace: str,
+) -> Requested:
+    """What is held by request of what was charged: ``gpu_milli`` and ``extended`` by the names alone.
+
+    ``claimed`` are the resources that a claim gives, which was seen; ``node`` what the node says of shared cards.
+    """
+    if facts is None:
+        count = gpu_milli // WHOLE
+        found = shared({"nvidia.com/gpu": count}, {}, node) if node and count else None
+        if found is None or not found.parts:
+            return Requested(gpu_milli, dict(extended))
+        return Requested(gpu_milli - WHOLE * count, dict(extended), found.parts)
+    left = {name: count for name, count in extended.items() if name not in claimed}
+    open_ = {name: count for name, count in facts.requests.items() if name not in claimed}
+    gone = {name for name in facts.requests if name in claimed}
+    found = shared(
+        open_,
+        facts.texts,
+        node,
+        is_reserving=namespace == RESERVING
+        and any(key.startswith("runai-gpu-group") for key in facts.texts),
+    )
+    parts = list(found.parts)
+    for name in found.replaced:
+        left.pop(name, None)
+        gone.add(name)
+    for name, count in open_.items():
+        if name.startswith(IMPLICIT):
+            left.pop(name, None)
+            gone.add(name)
+            if name.removeprefix(IMPLICIT) in GPU_DRIVERS:
+                parts.append(Part(WHOLE * count))
+            else:
+                left[name] = count
+    by_name = sum(WHOLE * facts.requests.get(name, 0) for name in gone if name.endswith("/gpu"))
+    return Requested(max(0, gpu_milli - by_name), left, tuple(parts), found.is_size_unseen)

@@ -1,0 +1,118 @@
+"""The claims of the pods of a folder: what each holds by them, and which runs to derive again when one changes.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.observations import ObjectsListed
+from projections.devices.book import ClaimBook
+from projections.devices.claims import Claim, claims
+from projections.devices.claims import projection as claim_rows
+from projections.devices.held import Given
+from projections.devices.holding import Span
+from projections.devices.index import ClaimIndex
+from projections.devices.shape import claim_lists
+from projections.devices.supply import Supply
+from projections.engine.changes import Columns
+from projections.engine.rows import Rows
+from projections.pod_runs import lists
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.recent import RecentLists
+from projections.pod_runs.shape import Pod, PodRun
+
+
+class ClaimedPods:
+    """What the pods in memory hold by claims."""
+
+    def __init__(self, rows: Rows, pods: PodMemory, parts_kept: int) -> None:
+        self._rows = rows
+        self._pods = pods
+        self._lists = RecentLists(rows.reader.select, parts_kept, claim_lists, None)
+        self._index = ClaimIndex(rows.reader.select)
+        self._book = ClaimBook(rows, self._index, self._absent, self._span_of)
+
+    def open(self) -> None:
+        """Take in the newest lists."""
+        self._lists.open()
+        self._index.open()
+
+    def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
+        """A pod was observed: remember which claims it names."""
+        new = set(pod.claims) - set(before.claims if before else ())
+        self._index.put_pod(pod.cluster, pod.namespace, sorted(new), pod.uid, sequence)
+
+    def given(self, pod: Pod, start_s: int, end_s: int | None) -> Given:
+        """What ``pod`` holds by claims from its start to its end."""
+        return self._book.given(_span(pod, start_s, end_s))
+
+    def beside(self, known: PodRun | None, row: PodRun) -> set[str]:
+        """The other pods that hold more or less since this one began or ended at another time."""
+        was = (None, None, ()) if known is None else (known.run.start_s, known.run.end_s, known.pod.claims)  # fmt: skip
+        if was == (row.run.start_s, row.run.end_s, row.pod.claims):
+            return set()
+        found = self._book.beside(_span(row.pod, row.run.start_s, row.run.end_s))
+        self._pods.load(found)
+        return found
+
+    def follow(self, after: Claim | Supply, sequence: int) -> set[str]:
+        """A claim or a device changed; the pods to derive again."""
+        if isinstance(after, Claim):
+            self._index.put_claim(after, sequence)
+            found = self._book.of_claim(after)
+        else:
+            found = self._book.of_supply(after)
+        self._pods.load(found)
+        return found
+
+    def listed(self, event: Event, fact: ObjectsListed) -> set[str]:
+        """A complete list of claims came; the pods to derive again: those of claims that it lacks."""
+        part = lists.Part(
+            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
+            event.sequence, frozenset(fact.uids),
+        )  # fmt: skip
+        is_late = self._lists.add(part)
+        if is_late is None:
+            return set()
+        query = sa.select(claims.c.uid).where(
+            claims.c.vanished == 0, claims.c.cluster == part.cluster, claims.c.uid >= part.first
+        )
+        stored = {row[0] for row in self._rows.reader.select(query)}
+        touched = self._index.changed()
+        found: set[str] = set()
+        for uid in sorted(stored | touched):
+            if part.covers(uid) and (is_late or uid not in part.uids):
+                claim: Claim | None = self._rows.get(claim_rows, (uid,))
+                if claim is not None and claim.cluster == part.cluster:
+                    found |= self._book.of_claim(claim)
+        self._pods.load(found)
+        return found
+
+    def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
+        """Claims of which the devices are written anew, and rows. The next batch begins."""
+        uids, rows = self._index.changes()
+        return uids, {**rows, **self._lists.changes()}
+
+    def settle(self) -> None:
+        """Let go of what is stored."""
+        self._lists.settle()
+        self._index.settle()
+
+    def _absent(self, claim: Claim) -> tuple[int, int | None]:
+        found = self._lists.absence(claim)
+        return found.seen_us, found.missed_us
+
+    def _span_of(self, uid: str) -> Span | None:
+        self._pods.load([uid])
+        row = self._pods.get(uid)
+        return None if row is None else _span(row.pod, row.run.start_s, row.run.end_s)
+
+
+def _span(pod: Pod, start_s: int | None, end_s: int | None) -> Span:
+    return Span(
+        pod.uid, pod.cluster, pod.namespace, start_s, end_s,
+        names=frozenset(pod.claims), claimed=frozenset(pod.claimed),
+    )  # fmt: skip

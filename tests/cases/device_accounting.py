@@ -1,0 +1,119 @@
+"""Runs `device_accounting` cases through the product: records → translate → bus → runner → ledger → accounts."""
+
+import json
+import random
+from functools import partial
+
+import msgspec
+
+from bus.clock import floor_seconds, format_stamp, parse_stamp
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
+from bus.kube.watch.lists import listed
+from bus.kube.watch.records import Record
+from bus.memory import MemoryTransport
+from bus.sources import devices, namespaces, nodes, pods
+from projections.accounts import accounts
+from projections.catalogue import MODEL
+from projections.devices.entries import of_segment
+from projections.engine.folder import Folder
+from projections.engine.runner import Runner
+from tests.cases.pod_accounting import POLICY
+from tests.projections.ledger import memory_store
+from tests.simulation.loop import simulate
+
+CLAIM = "ResourceClaim"
+SOURCES = {
+    "pod": pods.translate,
+    "claim": devices.translate_claim,
+    "template": devices.translate_template,
+    "slice": devices.translate_slice,
+    "class": devices.translate_class,
+    "namespace": namespaces.translate,
+    "node": nodes.translate,
+}
+
+
+def events_of(given):
+    """The events that the sources would publish for a case's observations."""
+    return [
+        event for number, seen in enumerate(given["events"], 1) for event in _said(seen, number)
+    ]
+
+
+def _said(seen, number):
+    time_us = parse_stamp(seen["time"])
+    if seen["op"] == "list":
+        return listed(
+            PodsListed,
+            seen["uids"],
+            resource_version="",
+            time_us=time_us,
+            cluster="c",
+            source="case",
+        )
+    if seen["op"] == "claim_list":
+        fact = partial(ObjectsListed, kind=CLAIM)
+        return listed(
+            fact,
+            seen["uids"],
+            resource_version="",
+            time_us=time_us,
+            cluster="c",
+            source="case",
+            name=CLAIM,
+        )
+    body = seen.get("object") or {
+        "metadata": {
+            "uid": f"{seen['op']}-{seen['name']}",
+            "name": seen["name"],
+            "labels": seen.get("labels") or {},
+            "annotations": seen.get("annotations") or {},
+            "resourceVersion": f"x{number}",
+        },
+        "status": {"allocatable": seen.get("allocatable") or {}},
+    }
+    record = Record(seen.get("type", "MODIFIED"), msgspec.json.encode(body), time_us, "c", "case")
+    return [SOURCES[seen["op"]](record, POLICY)]
+
+
+def mixed(events, seed):
+    """All events twice, in any order."""
+    found = events + [msgspec.structs.replace(e, id=f"{e.id}/again") for e in events]
+    random.Random(seed).shuffle(found)
+    return found
+
+
+def told(events, as_of, batch=1000):
+    """What the ledger says of the pods at ``as_of``, in the shape of a case's `expect`."""
+    store = memory_store()
+
+    async def play():
+        transport = MemoryTransport()
+        await transport.publish(events)
+        await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
+
+    simulate(play())
+    found = accounts(store.select, as_of_s=floor_seconds(parse_stamp(as_of)))
+    return {"pods": {account.uid: _pod(account) for account in found}}
+
+
+def _pod(account):
+    return {
+        "unknown_s": account.unknown_s,
+        "open": account.is_open,
+        "flags": list(account.flags),
+        "segments": [_segment(holding) for holding in account.holdings],
+    }
+
+
+def _segment(holding):
+    entries = of_segment(holding.model, holding.gpu_milli, holding.devices, holding.device_memory)
+    found = {
+        "from": format_stamp(holding.start_s * 1_000_000),
+        "to": format_stamp(holding.end_s * 1_000_000),
+        **{name: getattr(holding, name) for name in ("cpu_milli", "memory_mib", "gpu_milli")},
+        "devices": [entry._asdict() for entry in entries],
+        **{name: getattr(holding, name) for name in ("team", "node")},
+    }
+    return found | ({"extended": json.loads(holding.extended)} if holding.extended else {})

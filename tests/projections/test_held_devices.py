@@ -1,0 +1,85 @@
+"""What a pod holds by claims and of shared cards, where it is counted: segments, sums, reports, views."""
+
+import pytest
+import sqlalchemy as sa
+
+from bus.memory import MemoryTransport
+from projections.accounts import accounts
+from projections.catalogue import MODEL
+from projections.devices.entries import Entry, of_segment
+from projections.engine.dump import digest
+from projections.engine.folder import Folder
+from projections.engine.runner import Runner
+from projections.reports import Question, report, sums
+from tests import factories as given
+from tests.projections.claimed import claim_observed, claimed, claims_listed
+from tests.projections.engine.archives import ledger
+from tests.projections.ledger import memory_store
+from tests.simulation.loop import simulate
+
+TWO = claimed()
+OPEN = [event for event in TWO if event.type != "pod.vanished"]
+AS_OF = given.START_S + 900
+
+
+def play(events, batch=1000, store=None):
+    store = store or memory_store()
+
+    async def run():
+        transport = MemoryTransport()
+        await transport.publish(events)
+        await Runner(store, Folder(MODEL, store), transport, batch=batch).run(live=False)
+
+    simulate(run())
+    return store
+
+
+def entries(store):
+    (account,) = accounts(store.select, as_of_s=AS_OF)
+    return [of_segment(h.model, h.gpu_milli, h.devices, h.device_memory) for h in account.holdings]
+
+
+def test_a_pod_holds_cards_of_two_models():
+    assert entries(play(TWO)) == [(Entry("A100", 1000, 81920), Entry("H100", 1000, 81920))]
+
+
+@pytest.mark.parametrize("events", [TWO, OPEN], ids=["ended", "open"])
+def test_cards_of_two_models_count_in_each_and_all_else_in_the_first(events, tmp_path):
+    store = play(events, store=ledger(f"sqlite:///{tmp_path}/ledger.db"))
+    held_s = 60 if events is TWO else 900
+    want = {"A100": (held_s, held_s * 1000), "H100": (0, held_s * 1000)}
+    with store.engine.connect() as connection:
+        question = Question(by=("model",), as_of_s=AS_OF)
+        for rows in (report(connection, question), sums(connection, question)):
+            found = {row.key[0]: (row.sums.held_s, row.sums.gpu_milli_s) for row in rows}
+            assert found == want
+        only = Question(where={"model": "H100"}, as_of_s=AS_OF)
+        assert report(connection, only)[0].sums.gpu_milli_s == held_s * 1000
+        assert report(connection, Question(as_of_s=AS_OF))[0].sums.gpu_milli_s == held_s * 2000
+        query = "SELECT model, SUM(held_s), SUM(gpu_milli_s), SUM(pods) FROM v1_usage_by_day GROUP BY model"
+        assert {row[0]: tuple(row[1:]) for row in connection.execute(sa.text(query))} == {
+            model: (*amounts, 1) for model, amounts in want.items()
+        }
+    store.close()
+
+
+def test_the_rows_of_claims_do_not_depend_on_batches():
+    assert len({digest(MODEL, play(TWO, batch)) for batch in (1, 2, 1000)}) == 1
+
+
+def test_a_claim_that_a_complete_list_lacks_ends_there():
+    store = play([*OPEN, *claims_listed([], 1000)])
+
+    found = accounts(store.select, as_of_s=given.START_S + 2000)[0].holdings
+    assert [h.gpu_milli for h in found] == [2000, 0]
+
+
+def test_a_claim_that_is_seen_again_unallocated_gives_back():
+    store = play([*OPEN, claim_observed("g", version=2, at=400)])
+
+    (account,) = accounts(store.select, as_of_s=AS_OF)
+    assert [(h.end_s - given.START_S, h.gpu_milli) for h in account.holdings] == [
+        (400, 2000),
+        (900, 0),
+    ]
+    assert account.flags == ("deallocated_early",)
