@@ -27,7 +27,7 @@ import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -149,25 +149,35 @@ def _burst(bound: dict[str, float]) -> list[float]:
     return [at for name, at in list(bound.items()) if name.startswith("burst-")]
 
 
-def watch(plane: ControlPlane, bound: dict[str, float]) -> None:
-    """Note when each pod was first shown with a node. Lists in the place of a watch would cost the API server more than binding."""
+@contextmanager
+def watch(plane: ControlPlane, bound: dict[str, float]) -> Iterator[None]:
+    """While the body runs, note when each pod was first shown with a node.
+
+    Lists of the pods that wait, read from etcd, would cost the API server more than binding.
+    """
 
     def note(found: dict[str, Any]) -> None:
         if found["spec"].get("nodeName"):
             bound.setdefault(found["metadata"]["name"], time.monotonic())
 
     def read() -> None:
-        # The API server ends a watch that it finds slow.
-        while True:
-            found = plane.api.request("GET", PODS)
-            for one in found["items"]:
-                note(one)
-            version = found["metadata"]["resourceVersion"]
-            for line in plane.api.lines(PODS, version, seconds=int(3 * LONGEST)):
-                if b'"nodeName":"' in line:
-                    note(json.loads(line)["object"])
+        # The API server ends a watch that it finds slow, and all of them at its own end.
+        while not is_over.is_set():
+            with suppress(OSError, http.client.HTTPException):
+                found = plane.api.request("GET", PODS)
+                for one in found["items"]:
+                    note(one)
+                version = found["metadata"]["resourceVersion"]
+                for line in plane.api.lines(PODS, version, seconds=int(3 * LONGEST)):
+                    if b'"nodeName":"' in line:
+                        note(json.loads(line)["object"])
 
+    is_over = threading.Event()
     threading.Thread(target=read, daemon=True).start()
+    try:
+        yield
+    finally:
+        is_over.set()
 
 
 def steady(
@@ -208,9 +218,9 @@ def measured(variant: str, args: argparse.Namespace) -> dict[str, float]:
         with scheduling(plane, variant, Path(folder) / "data") as pid:
             servers = [plane._processes[name].pid for name in ("etcd", "kube-apiserver")]
             bound: dict[str, float] = {}
-            watch(plane, bound)
-            found = burst(plane, variant, args.pods, [*servers, *family(pid)], bound)
-            waits = steady(plane, variant, args.rate, args.seconds, bound)
+            with watch(plane, bound):
+                found = burst(plane, variant, args.pods, [*servers, *family(pid)], bound)
+                waits = steady(plane, variant, args.rate, args.seconds, bound)
     return found | {"p50": waits[len(waits) // 2], "p99": waits[len(waits) * 99 // 100]}
 
 
