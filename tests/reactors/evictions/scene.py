@@ -122,3 +122,12 @@ class Evicting(Cluster):
 
 
 __all__ = ["CARD", "ELASTIC", "PDB", "QUOTA", "START_US", "Evicting"]
+
+
+async def overuse(cluster, pods=12):
+    """``q`` borrowed, and ``other`` wants its own back."""
+    for number in range(pods):
+        await cluster.run_pod(f"p{number:02}", priority=number % 3)
+        cluster.clock.after(1)
+    for number in range(10):
+        await cluster.run_pod(f"o{number}", quota="other")

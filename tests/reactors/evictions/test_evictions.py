@@ -7,11 +7,8 @@ import msgspec
 import pytest
 
 from bus.errors import ClusterUnavailableError
-from bus.events.histories import HistoryRecovered
-from bus.events.pods import PodObserved, PodsListed
-from bus.events.policies import PauseChanged
+from bus.events.pods import PodsListed
 from reactors.engine.contract import Trigger
-from reactors.engine.settings import Pace
 from reactors.engine.verify import rederive
 from reactors.evictions import NAME
 from reactors.evictions.decide import decide
@@ -19,32 +16,10 @@ from reactors.evictions.metrics import figures
 from reactors.evictions.reactor import reactor
 from reactors.evictions.state import EvictionState
 from tests.reactors.cluster import job
-from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting
+from tests.reactors.evictions.scene import CARD, ELASTIC, PDB, QUOTA, Evicting, overuse
 from tests.scraping import scraped
 
 pytestmark = pytest.mark.simulated
-
-
-@pytest.fixture
-async def cluster():
-    """``q`` may use 10 of 20 cards while ``other`` asks for its own; enough pods elsewhere for two at a time."""
-    async with Evicting() as running:
-        await running.nodes(20)
-        await running.see_elastic("q", 10, 20)
-        await running.see_elastic("other", 10, 20)
-        await running.policy(monitor_all_quotas=True, delay_evict_seconds=20)
-        for number in range(100):
-            await running.run_pod(f"else-{number}", quota="nobody", gpu=0)
-        yield running
-
-
-async def overuse(cluster, pods=12):
-    """``q`` borrowed, and ``other`` wants its own back."""
-    for number in range(pods):
-        await cluster.run_pod(f"p{number:02}", priority=number % 3)
-        cluster.clock.after(1)
-    for number in range(10):
-        await cluster.run_pod(f"o{number}", quota="other")
 
 
 async def test_the_lowest_priority_goes_first_and_of_these_the_last_started(cluster):
@@ -103,76 +78,6 @@ async def test_nothing_goes_unless_all_quotas_are_monitored(cluster):
         await cluster.tick()
 
     assert [] == cluster.decisions()
-
-
-async def test_shadow_mode_names_the_same_victims_and_touches_nothing(cluster):
-    await cluster.policy("shadow", monitor_all_quotas=True, delay_evict_seconds=20)
-    await overuse(cluster)
-    for _ in range(4):
-        await cluster.tick()
-
-    assert ["p09", "p06"] == [d.target.name for d in cluster.decisions()]
-    assert [] == cluster.evicted
-
-
-async def test_a_shadow_names_each_of_all_victims_once_at_the_same_pace(cluster):
-    """Two of hundred may go in five minutes, and six have to."""
-    policy = {"monitor_all_quotas": True, "delay_evict_seconds": 20}
-    await cluster.policy("shadow", **policy)
-    await overuse(cluster, 16)
-    for _ in range(30):
-        await cluster.tick(50)
-    shadow = cluster.decisions()
-    assert [] == cluster.evicted
-    await cluster.policy("on", **policy)
-    for _ in range(30):
-        await cluster.tick(50)
-    done = cluster.decisions()[len(shadow) :]
-
-    assert ["p15", "p12", "p09", "p06", "p03", "p00"] == cluster.evicted
-    assert [d.target for d in shadow] == [d.target for d in done]
-    assert all(one.is_shadow for one in shadow) and not any(one.is_shadow for one in done)
-    assert spans(shadow) == spans(done)
-
-
-async def test_a_shadow_names_them_anew_when_the_quota_was_within_its_share_or_the_policy_changes(
-    cluster,
-):
-    policy = {"monitor_all_quotas": True, "delay_evict_seconds": 20}
-    await cluster.policy("shadow", **policy)
-    await overuse(cluster, 11)
-    for _ in range(10):
-        await cluster.tick(50)
-    assert ["p09"] == [d.target.name for d in cluster.decisions()]
-    await cluster.nodes(40)
-    await cluster.tick()
-    await cluster.nodes(20)
-    for _ in range(10):
-        await cluster.tick(50)
-    assert ["p09", "p09"] == [d.target.name for d in cluster.decisions()]
-    await cluster.policy("shadow", **policy | {"delay_evict_seconds": 30})
-    for _ in range(10):
-        await cluster.tick(50)
-
-    assert ["p09", "p09", "p09"] == [d.target.name for d in cluster.decisions()]
-
-
-async def test_a_shadow_names_them_anew_when_the_next_budget_is_spent(cluster):
-    await cluster.policy("shadow")
-    await cluster.see_paid("team", {f"limits.{CARD}": 4})
-    await cluster.run_pod("card", quota="team", label=QUOTA)
-    await cluster.settled()
-    for phase in ("GraceOver", "GraceOver", "Ok", "GraceOver"):
-        await cluster.judge("team", f"limits.{CARD}", phase)
-        for _ in range(10):
-            await cluster.tick(50)
-
-    assert ["card", "card"] == [d.target.name for d in cluster.decisions()]
-
-
-def spans(decisions):
-    """Seconds from the first decision to each."""
-    return [(one.at_us - decisions[0].at_us) // 10**6 for one in decisions]
 
 
 async def test_when_the_grace_of_a_budget_is_over_all_that_it_pays_for_goes(cluster):
@@ -291,116 +196,6 @@ def decided_at(cluster):
     for decision in cluster.decisions():
         found.setdefault(decision.target.name, []).append(decision.at_us)
     return found
-
-
-async def test_another_object_of_the_same_name_is_never_touched(cluster):
-    await overuse(cluster, 11)
-    cluster.pods["p09"] = "another"
-    for _ in range(4):
-        await cluster.tick()
-
-    assert ([], "another") == (cluster.evicted, cluster.pods["p09"])
-    assert [("gone", "another object has this name")] == cluster.outcomes()
-
-
-async def test_what_is_within_its_share_again_is_not_evicted(cluster):
-    await overuse(cluster, 11)
-    cluster.refuses = ClusterUnavailableError(status=503, message="down")
-    for _ in range(4):
-        await cluster.tick()
-    cluster.refuses = None
-    assert 1 == len(cluster.decisions())
-    await cluster.nodes(40)
-    await cluster.settled()
-    await cluster.deciding.read()
-    cluster.runner._again_at.clear()
-    await cluster.runner.work()
-
-    assert [("stale", "within_share")] == cluster.outcomes()
-    assert [] == cluster.evicted
-
-
-async def test_at_most_the_limit_goes_in_a_minute_each_once(cluster):
-    await cluster.policy(
-        monitor_all_quotas=True,
-        delay_evict_seconds=0,
-        pace=Pace(per_minute=1, per_node=99, per_namespace=99),
-    )
-    await overuse(cluster, 12)
-    for _ in range(3):
-        await cluster.tick()
-    assert 1 == len(cluster.evicted)
-    for _ in range(14):
-        await cluster.tick()
-
-    assert ["p09", "p06"] == cluster.evicted
-
-
-async def test_the_limit_holds_for_what_is_done_after_an_outage_too(cluster):
-    await cluster.policy(
-        monitor_all_quotas=True, delay_evict_seconds=20, pace=Pace(per_minute=1, per_namespace=99)
-    )
-    await overuse(cluster, 12)
-    cluster.refuses = ClusterUnavailableError(status=503, message="down")
-    while len(cluster.decisions()) < 2:
-        await cluster.tick()
-    cluster.refuses = None
-    cluster.runner._again_at.clear()
-    await cluster.tick()
-    assert ["p09"] == cluster.evicted
-    for _ in range(5):
-        await cluster.tick()
-    assert ["p09"] == cluster.evicted
-    await cluster.tick()
-
-    assert ["p09", "p06"] == cluster.evicted
-
-
-async def test_a_pause_evicts_nobody(cluster):
-    await overuse(cluster)
-    await cluster.tick()
-    await cluster.say(PauseChanged(is_paused=True, author="ada"), "reactors")
-    for _ in range(5):
-        await cluster.tick()
-
-    assert [] == cluster.decisions()
-
-
-@pytest.mark.parametrize("what", ["emptied", "regressed"])
-async def test_nobody_is_evicted_after_an_emptied_list_or_a_regressed_bus(cluster, what):
-    await overuse(cluster)
-    await cluster.tick()
-    if what == "emptied":
-        for number in range(100):
-            cluster.pods.pop(f"else-{number}")
-        listed = PodsListed(resource_version="999999", uids=tuple(sorted(cluster.pods.values())))
-        cluster.clock.after(1)
-        await cluster.say(listed, "999999-1")
-    else:
-        await cluster.say(HistoryRecovered(incarnation=2, published=3), "recovered")
-    for _ in range(6):
-        await cluster.tick()
-
-    assert [] == cluster.evicted
-
-
-@pytest.mark.parametrize("version", ["the same", "a newer"])
-async def test_what_is_seen_after_a_list_without_it_is_believed(cluster, version):
-    await overuse(cluster)
-    pods = [PodObserved.read(e) for e in cluster.transport.events if e.type == "pod.observed"]
-    cluster.clock.after(1)
-    await cluster.say(PodsListed(resource_version="999999", uids=()), "999999-1")
-    await cluster.tick()
-    assert 0 == cluster.runner.replica.states["evictions"].bound
-    for fact in pods:
-        if version == "a newer":
-            newer = str(int(fact.resource_version) + 1_000_000)
-            fact = msgspec.structs.replace(fact, resource_version=newer)
-        await cluster.say(fact, f"{fact.uid}-again", settles=False)
-    for _ in range(75):
-        await cluster.tick()
-
-    assert ["p09", "p06"] == cluster.evicted
 
 
 async def test_every_eviction_follows_from_the_history(cluster):
