@@ -176,6 +176,9 @@ class ReportJob(Decision, frozen=True, kw_only=True):
 
     conditions: tuple[Condition, ...] = ()
     counts: dict[str, ReplicaCounts] = {}
+    #: Its start and its end, microseconds UTC.
+    start_us: int | None = None
+    completion_us: int | None = None
 
 
 class DeleteJob(Decision, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.shape import Job, Pass
-from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, REPORT, JobsState, TrackedJob, is_same
+from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, JobsState, TrackedJob, is_same
 
 if TYPE_CHECKING:
     # Its methods import the rules when they are asked; the test of purity looks at those by themselves.
@@ -43,13 +43,13 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
 
 def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """One look at a job, by what is known of it."""
-    return policy.reconciled(view.jobs[uid].job, view.seen(uid), now_us)
+    return policy.reconciled(view.jobs[uid].told, view.seen(uid), now_us)
 
 
 def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """What a job needs by what is seen of it: also the steps that were decided and not seen yet."""
     seen = msgspec.structs.replace(view.seen(uid), outstanding={})
-    return policy.reconciled(view.jobs[uid].job, seen, now_us)
+    return policy.reconciled(view.jobs[uid].told, seen, now_us)
 
 
 def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDecision]:
@@ -82,11 +82,8 @@ def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDe
                 verb=DeleteJob, key=job.uid, target=target, reason="ttl_over", expires_us=expires_us
             )
         return
-    report = steps.get(REPORT)
-    is_told = (
-        report is not None and report.status is not None and is_same(report.status, found.status)
-    )
-    if not is_told and not is_same(found.status, job.status):
+    # What was decided before is what the status says by now, also where it was not seen yet.
+    if not is_same(found.status, tracked.told.status):
         yield _report(job, target, found, expires_us)
 
 
@@ -101,7 +98,10 @@ def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedD
             "succeeded": sum(one.succeeded for one in counts),
             "failed": sum(one.failed for one in counts),
         },
-        fields={"conditions": status.conditions, "counts": status.counts},
+        fields={
+            "conditions": status.conditions, "counts": status.counts, "start_us": status.start_us,
+            "completion_us": status.completion_us,
+        },
     )  # fmt: skip
 
 

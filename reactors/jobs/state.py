@@ -50,6 +50,8 @@ from reactors.jobs.shape import (
 
 #: So long a step may be unseen. The operator itself waits as long for what it asked for.
 UNSEEN_US = 300 * SECOND_US
+#: Most reports of one job that may be on their way.
+MOST_REPORTS = 8
 #: Most steps that are named.
 MOST = 200
 
@@ -110,8 +112,9 @@ class Step(msgspec.Struct, frozen=True):
     type: str
     at_us: int
     is_missed: bool = False
-    #: Of a report, what it says.
+    #: Of a report, what it says, and what reports before it said that were not seen either, the newest first.
     status: Status | None = None
+    earlier: tuple[Status, ...] = ()
 
 
 class TrackedJob(msgspec.Struct):
@@ -123,6 +126,14 @@ class TrackedJob(msgspec.Struct):
     steps: dict[str, Step] = {}
     #: Failed pods that were replaced.
     replaced: int = 0
+
+    @property
+    def told(self) -> Job:
+        """The job with the status that was decided last, if that was not seen yet."""
+        report = self.steps.get(REPORT)
+        if report is None or report.status is None or report.is_missed:
+            return self.job
+        return msgspec.structs.replace(self.job, status=report.status)
 
 
 class PodEnd(msgspec.Struct, frozen=True):
@@ -207,15 +218,19 @@ class JobsState(Part):
 
     def _status_seen(self, tracked: TrackedJob, old: Status, at_us: int) -> None:
         """Compare what the operator wrote with what was decided."""
-        status, decided = tracked.job.status, tracked.steps.get(REPORT)
-        told = decided.status if decided is not None else None
-        if _said(status) != _said(old) and self.mode != "off":
-            if told is not None and _said(told) == _said(status):
-                self.agreements.agreed(REPORT)
-            else:
-                self._differs(tracked, REPORT, _text(status.conditions), "unforeseen", at_us)
-            tracked.steps.pop(REPORT, None)
-        elif told is not None and is_same(told, status):
+        status, report = tracked.job.status, tracked.steps.get(REPORT)
+        told = report.status if report is not None else None
+        if report is not None and told is not None:
+            if is_same(told, status):
+                del tracked.steps[REPORT]
+        if _said(status) == _said(old) or self.mode == "off":
+            return
+        # The pods may show a later step before the object shows an earlier one.
+        on_their_way = (told, *report.earlier) if report is not None and told is not None else ()
+        if any(_said(one) == _said(status) for one in on_their_way):
+            self.agreements.agreed(REPORT)
+        else:
+            self._differs(tracked, REPORT, _text(status.conditions), "unforeseen", at_us)
             tracked.steps.pop(REPORT, None)
 
     def _pod(self, before: object, after: object, fact: Fact, at_us: int) -> None:
@@ -266,8 +281,7 @@ class JobsState(Part):
             step = Step(DELETE, target.name, decision.type, decision.at_us)
             tracked.steps[f"{DELETE}/{target.uid}"] = step
         elif isinstance(decision, ReportJob):
-            status = Status(decision.conditions, decision.counts)
-            tracked.steps[REPORT] = Step(REPORT, "", "", decision.at_us, status=status)
+            tracked.steps[REPORT] = _reported(decision, tracked.steps.get(REPORT))
         elif isinstance(decision, DeleteJob):
             tracked.steps[DELETE_JOB] = Step(DELETE_JOB, "", "", decision.at_us)
 
@@ -325,6 +339,14 @@ class JobsState(Part):
 def is_same(one: Status, other: Status) -> bool:
     """Whether two statuses say the same, but for times."""
     return (one.conditions, one.counts) == (other.conditions, other.counts)
+
+
+def _reported(decision: ReportJob, before: Step | None) -> Step:
+    status = Status(decision.conditions, decision.counts, decision.start_us, decision.completion_us)
+    earlier: tuple[Status, ...] = ()
+    if before is not None and before.status is not None and not before.is_missed:
+        earlier = (before.status, *before.earlier)[:MOST_REPORTS]
+    return Step(REPORT, "", "", decision.at_us, status=status, earlier=earlier)
 
 
 def _outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "c65ee8ccf51279be",
+    "versions": "0c7800bcfa051f43",
     "reactors": "8c71f3390ffed747",
     "admission": "c5a1eecf459eaadb",
 }
