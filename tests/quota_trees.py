@@ -107,3 +107,8 @@ def observed(tree, name, hard, parent="", **fields):
         number=tree.number + 1, quota=name, uid=f"uid-{name}", kind=BUSINESS, parent=parent,
         stage="observed", verdict="adopted", reason="seen", spec=spec_of(hard, **fields),
     )  # fmt: skip
+
+
+def said(answer):
+    """Verdict and reason."""
+    return answer.verdict, answer.reason
