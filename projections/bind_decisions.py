@@ -1,9 +1,11 @@
 """Which node did the scheduler choose for which pod, and what did the binder report of it?
 
 One row for each placement, by the pod's uid and the id of its pass. Whether the pod got the node is no part of the row: the
-pod itself says so (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. Of a shadow the row keeps the best nodes
-with their scores, which the real placement is compared with, and a pod that no node took has one row without a decision, for
-its newest refusal. A decision that binds keeps neither: the pass in the archive has them.
+pod itself says so (:mod:`projections.pod_runs`), and ``v1_bind_decisions`` joins both. A decision that binds keeps neither the
+best nodes nor refusals: the pass in the archive has them.
+
+Of a shadow a pod has one row, for the newest attempt: a pod that nobody binds is tried again every few minutes. It keeps the best
+nodes with their scores, which the real placement is compared with, or that no node took the pod.
 
 Source: docs/scheduling.md.
 """
@@ -27,7 +29,7 @@ bind_decisions = row_table(
     "bind_decisions",
     sa.Column("cluster", sa.Text, primary_key=True),
     sa.Column("uid", sa.Text, primary_key=True),
-    # The id of the pass; empty where no node took the pod.
+    # The id of the pass; empty of a shadow.
     sa.Column("decision", sa.Text, primary_key=True),
     sa.Column("namespace", sa.Text, nullable=False),
     sa.Column("name", sa.Text, nullable=False),
@@ -43,6 +45,8 @@ bind_decisions = row_table(
     sa.Column("result", sa.Text),
     sa.Column("message", sa.Text),
     sa.Column("settled_us", Integer),
+    # Of a shadow the id of the pass; empty where no node took the pod.
+    sa.Column("shadow_pass", sa.Text, nullable=False),
 )
 
 
@@ -64,6 +68,7 @@ class BindDecision(msgspec.Struct, frozen=True):
     result: str | None = None
     message: str | None = None
     settled_us: int | None = None
+    shadow_pass: str = ""
     sequence: int = 0
 
 
@@ -83,10 +88,10 @@ def parts(fact: SchedulingPassed | BindSettled) -> Iterator[_Tried | FailedBind]
 
 
 def keys(part: _Tried | FailedBind, event: Event) -> tuple[Key]:
-    """(cluster, uid, id of the pass)."""
+    """(cluster, uid, id of the pass, of a shadow "")."""
     if isinstance(part, FailedBind):
         return ((event.cluster, part.uid, part.decision),)
-    return ((event.cluster, part.pod.uid, event.id if part.pod.node >= 0 else ""),)
+    return ((event.cluster, part.pod.uid, "" if part.fact.is_shadow else event.id),)
 
 
 def fold(row: BindDecision | None, part: _Tried | FailedBind, event: Event) -> BindDecision:
@@ -103,12 +108,15 @@ def fold(row: BindDecision | None, part: _Tried | FailedBind, event: Event) -> B
             sequence=event.sequence,
         )  # fmt: skip
     fact, pod = part.fact, part.pod
-    if row.profile and row.at_us >= fact.at_us:
+    shadow_pass = event.id if fact.is_shadow and pod.node >= 0 else ""
+    # Of two attempts at one time either may be read first.
+    if row.profile and (row.at_us, row.shadow_pass) >= (fact.at_us, shadow_pass):
         return row
     return msgspec.structs.replace(
         row, namespace=pod.namespace, name=pod.name, profile=fact.profile, is_shadow=fact.is_shadow,
         at_us=fact.at_us, node=fact.nodes[pod.node] if pod.node >= 0 else "", cards=pod.cards,
-        top=_top(fact, pod) if fact.is_shadow else {}, feasible=pod.feasible, sequence=event.sequence,
+        top=_top(fact, pod) if fact.is_shadow else {}, feasible=pod.feasible, shadow_pass=shadow_pass,
+        sequence=event.sequence,
     )  # fmt: skip
 
 
@@ -122,22 +130,23 @@ def of(
     select: Select, cluster: str, decision: str, uids: Collection[str], most: int
 ) -> list[tuple[str, str, int]]:
     """(uid, id of the pass, last event) of the newest placements of these pods, or of this pass; the oldest first."""
-    columns = bind_decisions.c
+    columns, asked = bind_decisions.c, decision or None
+    found = sa.case((columns.is_shadow == 1, columns.shadow_pass), else_=columns.decision)
     query = (
-        sa.select(columns.uid, columns.decision, columns.sequence)
+        sa.select(columns.uid, found, columns.sequence)
         .where(columns.cluster == cluster, columns.profile != "")
-        .where(sa.or_(columns.uid.in_(sorted(uids)), columns.decision == (decision or None)))
+        .where(sa.or_(columns.uid.in_(sorted(uids)), found == asked))
         .order_by(columns.at_us.desc(), columns.uid)
         .limit(most)
     )
-    return [(uid, found, int(sequence)) for uid, found, sequence in reversed(select(query))]
+    return [(uid, id, int(sequence)) for uid, id, sequence in reversed(select(query))]
 
 
 codec = Codec(BindDecision, bind_decisions)
 
 projection = Projection(
     name="bind_decisions",
-    version=1,
+    version=2,
     table=bind_decisions,
     facts=(SchedulingPassed, BindSettled),
     keys=keys,

@@ -87,13 +87,16 @@ _OUTCOME = (
 
 _BIND_DECISIONS = View(
     "v1_bind_decisions",
-    "One row for each node that the scheduler chose for a pod, in shadow also for each pod that no node took; what became of it.",
+    "One row for each node that the scheduler chose for a pod, in shadow one for its newest attempt, and what became of it.",
     (
         CLUSTER,
         is_("uid", "The pod's uid."),
         NAMESPACE,
         is_("name", "The pod's name."),
-        is_("id", "The id of the pass, as `bursar.io/decision` on the pod has it; empty where no node took the pod.", "decision"),
+        is_(
+            "id", "The id of the pass, as `bursar.io/decision` on the pod has it; empty where no node took the pod.",
+            "CASE WHEN is_shadow = 1 THEN shadow_pass ELSE decision END",
+        ),
         is_("profile", "The scheduling profile."),
         is_("is_shadow", "1 = decided and recorded, and never bound."),
         micros_at("decided_at", "The time of the newest event that the decision knew.", "at_us"),

@@ -174,7 +174,7 @@ for now, then in (
     (",resource_claims=1,device_supply=1", ""),
     ("nodes=2", "nodes=1"),
     (",own_charges=1", ""),
-    (",bind_decisions=1", ""),
+    (",bind_decisions=2", ""),
     ("namespaces=4", "namespaces=3"),
     ("quotas=3", "quotas=2"),
 ):

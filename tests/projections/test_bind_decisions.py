@@ -28,7 +28,7 @@ def test_the_view_says_what_became_of_each_and_how_it_compares(tmp_path):
         "goes": ("gone", None), "twice": ("bound", "same"), "bound": ("bound", None),
         "failed": ("refused", None), "stale": ("elsewhere", None), "unsaid": ("waiting", None),
     }  # fmt: skip
-    assert [one[1] for one in found if one[0] == "twice"] == ["overtaken", "bound"]
+    assert [one[1] for one in found if one[0] == "twice"] == ["bound"]
 
 
 OWN = [event for event in EVENTS if event.type in ("scheduling.passed", "bind.settled")]
@@ -43,6 +43,15 @@ def table(events, **options):
 @given(st.permutations([*OWN, *OWN]), st.integers(1, 5))
 def test_the_same_words_in_any_order_and_any_batches_give_the_same_rows(events, batch):
     assert table(OWN) == table(events, batch=batch, restart_every=2)
+
+
+@pytest.mark.parametrize(("is_shadow", "rows"), [(True, 1), (False, 100)])
+def test_a_pod_that_nobody_binds_has_one_row_of_its_newest_shadow(is_shadow, rows):
+    events = [passed(n, "p", at=300 * n, node=n % 3 - 1, is_shadow=is_shadow) for n in range(150)]
+    found = table(events)
+
+    assert len(found) == rows
+    assert (found[-1]["node"], found[-1]["shadow_pass"]) == ("b", "pass/149" if is_shadow else "")
 
 
 @pytest.mark.parametrize("is_shadow", [False, True])
