@@ -14,7 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from typing import Any
 
 import msgspec
@@ -26,7 +26,7 @@ from bus.transport import Transport
 from bus.waiting import ended
 from projections.engine.changes import Changes
 from projections.engine.checkpoint import Checkpoint, confirm
-from projections.engine.collecting import seldom_collecting
+from projections.engine.collecting import often_switching, seldom_collecting
 from projections.engine.fill import Fill, Filled, discard
 from projections.engine.folder import Folder
 from projections.engine.store import Store
@@ -133,7 +133,7 @@ class Runner:
         Raises HistoryDivergedError when the stream is not the ledger's history, LedgerError when more than 1 % is
         parked, LedgerNewerError when an event of a newer version was parked (E2).
         """
-        with seldom_collecting():
+        with seldom_collecting(), often_switching() if live else nullcontext():
             return await self._run(live)
 
     async def _run(self, live: bool) -> Checkpoint:

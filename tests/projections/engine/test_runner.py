@@ -1,6 +1,7 @@
 """The runner stops where going on would be wrong, and says so."""
 
 import asyncio
+import sys
 import threading
 import time
 
@@ -13,6 +14,7 @@ from bus.memory import MemoryTransport
 from bus.waiting import ended
 from migrations.schema import upgrade
 from projections.catalogue import MODEL
+from projections.engine.collecting import SWITCH_SECONDS
 from projections.engine.folder import Folder
 from projections.engine.runner import MOST_BYTES, PACE_SECONDS, Arrived, Runner
 from projections.engine.store import Store, engine
@@ -157,3 +159,14 @@ async def test_what_was_read_before_the_bus_failed_is_written_and_the_failure_to
 
     assert store.checkpoint(MODEL.version).sequence == 1
     store.close()
+
+
+async def test_the_event_loop_waits_less_for_the_folds_of_a_live_runner(slow):
+    before = sys.getswitchinterval()
+    slow.go.set()
+    task = asyncio.create_task(Runner(slow, Folder(MODEL, slow), MemoryTransport()).run())
+    await asyncio.sleep(0)
+    during = sys.getswitchinterval()
+    await ended(task)
+
+    assert (during, sys.getswitchinterval()) == (pytest.approx(SWITCH_SECONDS), before)
