@@ -9,17 +9,8 @@ import pytest
 
 from bus.clock import SECOND_US
 from reactors.admission.reconcile import Absent, declared, shows
-from tests.reactors.admission_model import (
-    Instance,
-    Rules,
-    actions,
-    explore,
-    key,
-    leak,
-    replayed,
-    start,
-    violation,
-)
+from tests.reactors.admission_model import Instance, Rules, start
+from tests.reactors.admission_search import actions, explore, key, leak, replayed, violation
 from tests.thorough import tries
 
 #: One object that changes its mind: two requests in flight, two observations on their way.
