@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
 
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
@@ -16,7 +24,9 @@ from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.tables import Column, Row
 
 if TYPE_CHECKING:
-    from deploy.commands.bench_bind import Result
+    from collections.abc import Callable
+
+    from deploy.commands.bench_bind import Result, Scene
     from reactors.scheduling.packing.catalogue import Name
 
 
@@ -37,10 +47,11 @@ class Through(StrEnum):
     """What the decisions pass through."""
 
     MEMORY = "memory"
+    BUS = "bus"
 
 
 _FIELDS = (
-    "trace", "policy", "seed", "pods", "failed", "used_milli", "allocation", "seconds", "speed", "digest",
+    "trace", "policy", "seed", "pods", "failed", "used_milli", "allocation", "seconds", "speed", "cpu_seconds", "digest",
 )  # fmt: skip
 
 
@@ -65,7 +76,10 @@ def bind(
         typer.Option("--seed", metavar="N", help="Again for several; else all that are given."),
     ] = None,
     through: Annotated[
-        Through, typer.Option("--through", help="Only in this process, for now.")
+        Through,
+        typer.Option(
+            "--through", help="Only the rules, or bus, reactor and ledger in a folder of their own."
+        ),
     ] = Through.MEMORY,
 ) -> None:
     """How much of the GPU cluster openb each packing policy allocates while more pods arrive than fit.
@@ -74,11 +88,14 @@ def bind(
     when the demand that arrived is 80, 100 and 130 % of them. FGD is told the typical pods of the whole trace, as it was published;
     Learned knows only the pods that have arrived.
 
+    Through the bus arrivals are facts, the scheduling reactor decides in passes, and the ledger holds everything in the end; a
+    profile decides there whose other plugins choose between equals, so placements are others.
+
     \b
     bursar bench bind --trace traces/openb --policy FGD --policy Learned
     bursar bench bind --trace traces/openb --pods gpuspec33 -o json    # every percent, and the placements' digest
     """
-    from deploy.commands.bench_bind import given_arrivals, read_scene, replay
+    from deploy.commands.bench_bind import given_arrivals, read_scene
 
     given = given_arrivals(folder, pods)
     known = {one.seed for one in given}
@@ -97,13 +114,30 @@ def bind(
             scene = read_scene(folder, arrivals)
             for policy in chosen:
                 task = bar.add_task(f"{policy}, seed {arrivals.seed}", total=len(scene.pods))
-                results.append(
-                    replay(scene, policy, lambda n, task=task: bar.update(task, completed=n))  # type: ignore[misc]
-                )
+                told = partial(_told, bar, task)
+                results.append(_played(through, scene, policy, told))
     order: list[str] = list(chosen)
     results.sort(key=lambda one: (order.index(one.policy), one.seed))
     rows = [msgspec.structs.asdict(one) for one in results]
-    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=_means(results))
+    speed = "A SECOND" if through is Through.BUS else "A CPU-SECOND"
+    columns = (*_COLUMNS, Column(speed, lambda row: f"{row['speed']:,}", drop=1, is_figure=True))
+    answer(asked, rows, fields=_FIELDS, columns=columns, notes=_means(results))
+
+
+def _played(through: Through, scene: Scene, policy: Name, arrived: Callable[[int], None]) -> Result:
+    if through is Through.MEMORY:
+        from deploy.commands.bench_bind import replay
+
+        return replay(scene, policy, arrived)
+    # Bus and ledger take a second to import.
+    from deploy.commands.bench_bind_bus import replayed
+    from deploy.runtime.bootstrap import run
+
+    return run(replayed(scene, policy, arrived))
+
+
+def _told(bar: Progress, task: TaskID, completed: int) -> None:
+    bar.update(task, completed=completed)
 
 
 def _bar() -> Progress:
@@ -146,5 +180,4 @@ _COLUMNS = (
     field("PODS", show=lambda value: f"{value:,}"),
     field("FAILED", show=lambda value: f"{value:,}"),
     *(_allocated(percent) for percent in (80, 100, 130)),
-    Column("A CPU-SECOND", lambda row: f"{row['speed']:,}", drop=1, is_figure=True),
 )

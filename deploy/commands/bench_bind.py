@@ -30,7 +30,7 @@ from bus.events.constraints import (
 )
 from bus.events.constraints import NodeAffinity as AffinityToNodes
 from bus.events.nodes import NodeObserved
-from bus.sources.openb import GPU_NODES_FILE, TraceNode, TracePod, read_nodes, read_pods
+from bus.sources.openb import GPU_NODES_FILE, SOURCE, TraceNode, TracePod, read_nodes, read_pods
 from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Cycle
@@ -88,9 +88,11 @@ class Result(msgspec.Struct, frozen=True):
     used_milli: int
     #: Percent of all cards that are allocated, by percent of demand that has arrived: means over each rounded percent.
     allocation: Mapping[int, float]
-    #: CPU seconds, and decisions in one.
+    #: CPU seconds, or those of the clock on the wall where bus and ledger take part; and decisions in one.
     seconds: float
     speed: float
+    #: CPU seconds of this process, with what it reads and writes.
+    cpu_seconds: float
     #: SHA-256 over a line of each placement: ``index,node,card+card`` or ``index,-``.
     digest: str
 
@@ -125,9 +127,8 @@ def models_of(pod: TracePod) -> tuple[str, ...]:
     return tuple(pod.gpu_spec.split("|")) if pod.num_gpu and pod.gpu_spec else ()
 
 
-def cluster_of(nodes: Sequence[TraceNode]) -> ClusterState:
-    """A cluster with these nodes, in the order of their uids."""
-    state = ClusterState()
+def nodes_of(nodes: Sequence[TraceNode], time_us: int = 0) -> Iterator[tuple[NodeObserved, Event]]:
+    """These nodes as facts and their events, in the order of their uids."""
     for rank, one in enumerate(nodes):
         allocatable = {
             "cpu": f"{one.cpu_milli}m",
@@ -144,8 +145,10 @@ def cluster_of(nodes: Sequence[TraceNode]) -> ClusterState:
             ready=True,
             labels={MODEL: one.model},
         )
-        state.take(fact, Event("openb", fact.wire_type, one.name, one.name, "openb", 0, b""))
-    return state
+        yield (
+            fact,
+            fact.event(cluster=SOURCE, key=one.name, id=one.name, source=SOURCE, time_us=time_us),
+        )
 
 
 def pods_of(scene: Scene) -> Iterator[Pod]:
@@ -153,7 +156,8 @@ def pods_of(scene: Scene) -> Iterator[Pod]:
     parts: dict[str, tuple[dict[str, int], PodConstraints | None]] = {}
     for number, one in enumerate(scene.pods):
         if one.name not in parts:
-            parts[one.name] = _demand(one), _selecting(models_of(one))
+            demand = {f"requests.{name}": amount for name, amount in demanded(one).items()}
+            parts[one.name] = demand, selecting(one)
         demand, constraints = parts[one.name]
         yield Pod(
             f"{scene.arrivals.seed}-{number}", "openb", f"{one.name}-{number}", "1", number, "Pending", "", False, number,
@@ -161,17 +165,20 @@ def pods_of(scene: Scene) -> Iterator[Pod]:
         )  # fmt: skip
 
 
-def _demand(pod: TracePod) -> dict[str, int]:
+def demanded(pod: TracePod) -> dict[str, int]:
+    """What a pod requests, by resource: cpu in milli."""
     found = {
-        "requests.cpu": pod.cpu_milli,
-        "requests.memory": pod.memory_mib * 2**20,
+        "cpu": pod.cpu_milli,
+        "memory": pod.memory_mib * 2**20,
         # In hundredths of a card, rounded up.
-        f"requests.{CARDS}": -(-pod.num_gpu * pod.gpu_milli // 10),
+        CARDS: -(-pod.num_gpu * pod.gpu_milli // 10),
     }
     return {name: amount for name, amount in found.items() if amount}
 
 
-def _selecting(models: tuple[str, ...]) -> PodConstraints | None:
+def selecting(pod: TracePod) -> PodConstraints | None:
+    """Where a pod may go, where its models say so."""
+    models = models_of(pod)
     if not models:
         return None
     term = NodeSelectorTerm((Requirement(MODEL, "In", models),))
@@ -201,14 +208,16 @@ def framework_of(scene: Scene, policy: Name) -> Framework:
     )
     # Random draws one of equal nodes; the published comparison takes the first.
     profile = Profile("openb", plugins, takes_first=policy != "Random")
-    return Framework(profile, Columns(cluster_of(scene.nodes)))
+    state = ClusterState()
+    for fact, event in nodes_of(scene.nodes):
+        state.take(fact, event)
+    return Framework(profile, Columns(state))
 
 
 def replay(scene: Scene, policy: Name, arrived: Callable[[int], None] = lambda _: None) -> Result:
     """Place every pod of an order. ``arrived`` is told how many have come."""
     framework = framework_of(scene, policy)
-    columns, arrivals = framework.columns, framework.columns.learned()
-    capacity = int(columns.idle.sum())
+    arrivals = framework.columns.learned()
     pods = list(pods_of(scene))
     began = time.process_time()
     placements: list[Placement | None] = []
@@ -219,18 +228,31 @@ def replay(scene: Scene, policy: Name, arrived: Callable[[int], None] = lambda _
             arrived(number)
     seconds = time.process_time() - began
     arrived(len(pods))
-    lines = "".join(_lines(placements))
+    return result_of(scene, policy, placements, seconds, seconds)
+
+
+def result_of(
+    scene: Scene,
+    policy: Name,
+    placements: Sequence[Placement | None],
+    seconds: float,
+    cpu_seconds: float,
+) -> Result:
+    """What became of the pods, in so many seconds."""
+    capacity = 1000 * sum(one.gpu for one in scene.nodes)
+    both = zip(scene.pods, placements, strict=True)
     return Result(
         trace=scene.arrivals.trace,
         policy=policy,
         seed=scene.arrivals.seed,
         pods=len(placements),
         failed=sum(one is None for one in placements),
-        used_milli=capacity - int(columns.idle.sum()),
+        used_milli=sum(pod.num_gpu * pod.gpu_milli for pod, one in both if one is not None),
         allocation=_allocation(capacity, scene.pods, placements),
         seconds=round(seconds, 2),
         speed=round(len(placements) / max(seconds, 1e-9)),
-        digest=hashlib.sha256(lines.encode()).hexdigest(),
+        cpu_seconds=round(cpu_seconds, 2),
+        digest=hashlib.sha256("".join(_lines(placements)).encode()).hexdigest(),
     )
 
 

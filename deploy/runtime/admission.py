@@ -38,6 +38,7 @@ from reactors.queue.hold import Hold
 from reactors.queue.metrics import figures as queue_figures
 from reactors.webhook.application import Application, reviewed
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
+from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.gate import ConnectionLimits
 from reactors.webhook.health import HealthApplication
 from reactors.webhook.registration import (
@@ -80,11 +81,13 @@ async def admitting(
     prover: Prover | None = None,
     ledger: Store | None = None,
     signer: Signer | None = None,
+    diagnosis: Diagnosis | None = None,
 ) -> AsyncIterator[Admission]:
     """The admission side of one process as the settings have it, with its webhook unless they only watch.
 
     ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
-    ``ledger`` and ``signer``: see :func:`reactors.admitting.following`.
+    ``ledger`` and ``signer``: see :func:`reactors.admitting.following`. ``diagnosis`` is told beside health, where the settings
+    want it.
     Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
     """
     clock, wanted = SystemClock(), settings.admission
@@ -112,6 +115,7 @@ async def admitting(
                     is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
                     client_ca=wanted.client_ca, health=health, prover=prover,
                     answers=wanted.serves or not keeps,
+                    diagnosis=diagnosis if wanted.shows_diagnosis else None,
                 )
             )  # fmt: skip
             if keeps and cluster is not None:
@@ -198,12 +202,14 @@ async def serving(
     health: ServerSettings | None = None,
     prover: Prover | None = None,
     answers: bool = True,
+    diagnosis: Diagnosis | None = None,
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
     ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
     answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
-    when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them.
+    when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them. ``diagnosis``:
+    what else the port of health answers.
     """
     handler = proving(shadowed(admission.handler) if is_shadow else admission.handler)
     failure = failing(admission, is_shadow=is_shadow)
@@ -232,7 +238,8 @@ async def serving(
     server = WebhookServer(application, settings, rotation.begin())
     async with AsyncExitStack() as stack:
         if health is not None:
-            shown = HealthApplication(lambda: not application.draining, metrics)
+            routes = diagnosis.routes if diagnosis is not None else ()
+            shown = HealthApplication(lambda: not application.draining, metrics, routes)
             beside_it = WebhookServer(shown, health, None)
             await beside_it.start()
             stack.push_async_callback(beside_it.stop)

@@ -50,6 +50,7 @@ from reactors.engine.adapters import QuotaTrees
 from reactors.engine.figures import figures
 from reactors.engine.replica import Replica
 from reactors.queue.releasing import Releasing
+from reactors.webhook.diagnosis import Diagnosis
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parents[1] / "recording"
@@ -200,10 +201,11 @@ async def _keeping(
     if wanted.mode in ("shadow", "enforce"):
         prover = Prover(followed.cluster, wanted, SystemClock())
         progress.proof = prover.proof
+    diagnosis = Diagnosis(lambda: progress.replica)
     async with admitting(
         settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
-        prover=prover, ledger=store, signer=Signer(settings.signing_key),
-    ) as admission:  # fmt: skip
+        prover=prover, ledger=store, signer=Signer(settings.signing_key), diagnosis=diagnosis,
+    ) as admission, beside(diagnosis.follow(opened.shared)):  # fmt: skip
         progress.releasing = admission.releasing
         yield admission.keeper
 

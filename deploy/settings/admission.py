@@ -63,6 +63,9 @@ class AdmissionSettings(BaseModel):
     health_host: str = "127.0.0.1"
     #: None = the port after ``port``.
     health_port: int | None = Field(None, ge=0, le=65_535)
+    #: Whether that port also tells nodes, elastic quotas and scores, as Koordinator's scheduler does. None = where
+    #: ``health_host`` is a loopback address.
+    diagnosis: bool | None = None
     #: Open connections to the webhook, in all and from one address. An API server sends at most 600 requests at once.
     connections: int = Field(1_000, ge=8, le=100_000)
     connections_per_address: int = Field(500, ge=4, le=100_000)
@@ -75,12 +78,12 @@ class AdmissionSettings(BaseModel):
     @property
     def is_reachable_by_others(self) -> bool:
         """Whether the webhook listens on an address that is not this machine's own."""
-        if self.host == "localhost":
-            return False
-        try:
-            return not ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            return True
+        return not _is_loopback(self.host)
+
+    @property
+    def shows_diagnosis(self) -> bool:
+        """Whether the port of health tells what the scheduler knows."""
+        return _is_loopback(self.health_host) if self.diagnosis is None else self.diagnosis
 
     @property
     def is_open(self) -> bool:
@@ -97,6 +100,15 @@ class AdmissionSettings(BaseModel):
             "client certificate (docs/webhook.md), or admission.host to 127.0.0.1, or, where "
             "a network policy sees to it, admission.allow_unauthenticated to true"
         )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def told_of(wanted: AdmissionSettings) -> str:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from reactors.scheduling.passes import Scheduler
     from reactors.scheduling.state import SchedulingState
 
-#: Largest part of a pass, bytes; a single pod may be more.
-MOST_BYTES = 256 * 1024
+#: Largest part of a pass, bytes; a message of the stream carries no more (:class:`bus.streams.Stream`).
+MOST_BYTES = 64 * 1024
 #: Reasons of one plugin that are recorded of one pod, those of the most nodes; and the length of one.
 MOST_REASONS = 20
 MOST_LETTERS = 256

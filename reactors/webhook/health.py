@@ -9,7 +9,7 @@ Source: Kubernetes, "Configure Liveness, Readiness and Startup Probes"; Promethe
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -27,7 +27,9 @@ class HealthApplication:
         self,
         ready: Callable[[], bool] = lambda: True,
         metrics: Callable[[], Iterable[Metric]] = tuple,
+        routes: Sequence[Route] = (),
     ) -> None:
+        """``routes``: what else this port answers."""
         #: The server of this port is about to stop.
         self.draining = False
         self._ready = ready
@@ -37,6 +39,7 @@ class HealthApplication:
                 Route("/healthz", _healthy),
                 Route("/readyz", self._readiness),
                 Route("/metrics", self._exposition),
+                *routes,
             ]
         )
 

@@ -1,6 +1,17 @@
-"""Runs `scheduler_diagnosis` cases: the table of scores, as `bursar schedule scores` makes it."""
+"""Runs `scheduler_diagnosis` cases: the table of scores, and the paths on the port of health.
 
+Cases of plugins that there are not (Coscheduling, DeviceShare, NodeNUMAResource) have paths that are not there either.
+"""
+
+import asyncio
+import json
+
+from reactors.catalogue import REACTORS
+from reactors.engine.replica import Replica
 from reactors.scheduling.score_table import score_table
+from reactors.webhook.diagnosis import Diagnosis
+from reactors.webhook.health import HealthApplication
+from tests.reactors.webhook.asking import ask
 
 
 def check(case):
@@ -16,4 +27,36 @@ def _score_table(given, expect):
     assert {"header": header, "rows": rows} == expect
 
 
-OPERATIONS = {"score_table": _score_table}
+def _asked(diagnosis, path, method="GET", body=b""):
+    app = HealthApplication(routes=diagnosis.routes)
+    return asyncio.run(ask(app, body, path=path, method=method))
+
+
+def _set_top_n(given, expect):
+    diagnosis = Diagnosis(lambda: None)
+    answer = _asked(diagnosis, "/debug/flags/s", "PUT", given["value"].encode())
+    said = answer.body.decode()
+
+    assert (answer.status == 200) == expect["ok"]
+    if expect["ok"]:
+        assert (said, diagnosis.most) == (expect["reply"], int(given["value"]))
+    else:
+        assert said.startswith(expect["error_prefix"]) and diagnosis.most == 0
+
+
+def _http(given, expect):
+    replica = Replica(REACTORS, "c1") if given.get("initialised", True) else None
+    diagnosis = Diagnosis(lambda: replica)
+    if "plugin" in given:
+        listed = json.loads(_asked(diagnosis, "/apis/v1/__services__").body)["GET"]
+        assert [path for path in listed if given["plugin"] in path] == expect["paths"]
+        return
+    answer = _asked(diagnosis, given["path"], given["method"])
+    assert answer.status == expect["status"]
+    if isinstance(expect.get("body"), dict):
+        assert json.loads(answer.body) == expect["body"]
+    elif "body" in expect:
+        assert all(paths == sorted(paths) for paths in json.loads(answer.body).values())
+
+
+OPERATIONS = {"score_table": _score_table, "set_top_n": _set_top_n, "http": _http}

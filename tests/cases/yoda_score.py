@@ -175,9 +175,25 @@ def _reserve(given, expect):
     assert {"status": status or "Success", "calls": calls} == expect
 
 
+def _nodes_to_find(given, expect):
+    """kube-scheduler stops when it has found enough nodes. Here all that fit are found, whatever would be enough."""
+    world = World()
+    for number in range(given["nodes"]):
+        world.node(f"n{number}")
+    run = _framework(world, [])
+
+    assert run.choose(world.cycle(), 1).rows.size == given["nodes"] >= expect["enough"]
+
+
+def _permit(given, expect):
+    pytest.fail("no plugin waits at Permit (docs/scheduling.md, departures)", pytrace=False)
+
+
 RULES = {
     "filter_and_score": _filter_and_score,
     "queue_order": _queue_order,
     "score_total": _score_total,
     "reserve": _reserve,
+    "nodes_to_find": _nodes_to_find,
+    "permit": _permit,
 }

@@ -38,6 +38,29 @@ def test_what_becomes_of_each_order_of_arrival(trace, capsys):
     assert row["allocation"] == {"10": 10.0, "20": 20.0, "70": 20.0, "80": 30.0, "130": 30.0}
 
 
+@pytest.mark.long
+@pytest.mark.nats
+def test_through_the_bus_the_reactor_decides_and_the_ledger_holds_it(trace, capsys):
+    arguments = (
+        "bench",
+        "bind",
+        "--trace",
+        trace,
+        "-p",
+        "BestFit",
+        "--through",
+        "bus",
+        "-o",
+        "json",
+    )
+    assert bursar(*arguments) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+
+    # All shares fit; whether a pod of two whole cards does, is up to where they lie.
+    assert (row["pods"], row["failed"], row["used_milli"]) in ((5, 2, 1200), (5, 1, 3200))
+    assert row["speed"] > 0
+
+
 def test_the_table_has_every_policy(trace, capsys):
     assert bursar("bench", "bind", "--trace", trace) == 0
     lines = capsys.readouterr().out.splitlines()

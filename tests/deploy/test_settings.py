@@ -6,6 +6,7 @@ import pytest
 
 from deploy.errors import SettingsError
 from deploy.settings.addresses import masked
+from deploy.settings.admission import AdmissionSettings
 from deploy.settings.load import load
 
 
@@ -138,3 +139,12 @@ def test_a_secret_in_a_wrong_url_is_not_repeated(environment):
         load({"data": Path("/d")})
 
     assert "hunter2" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "wanted", "shows"),
+    [("127.0.0.1", None, True), ("::1", None, True), ("0.0.0.0", None, False),
+     ("0.0.0.0", True, True), ("localhost", False, False), ("a.example", None, False)],
+)  # fmt: skip
+def test_the_scheduler_is_told_on_this_machine_alone_unless_a_setting_says_so(host, wanted, shows):
+    assert AdmissionSettings(health_host=host, diagnosis=wanted).shows_diagnosis == shows

@@ -8,6 +8,8 @@ import pytest
 from bus.clock import SECOND_US
 from bus.crashpoints import install
 from bus.events.volumes import StorageClassObserved
+from bus.jetstream.wire import headers
+from bus.streams import history
 from bus.waiting import Moves
 from reactors.scheduling.effects import Placements
 from reactors.scheduling.metrics import figures
@@ -54,6 +56,20 @@ async def test_a_pass_says_who_refused_which_nodes_and_which_nodes_were_best(clu
     assert (waits.node, passed.refusals[waits.refused].nodes["NodeResourcesFit"]) == (
         -1, {"Insufficient cpu": 3},
     )  # fmt: skip
+
+
+async def test_each_part_of_a_large_pass_fits_a_message_of_the_stream(cluster):
+    roomy = {"cpu": "64", "memory": "900Gi", "pods": "110"}
+    nodes = [cluster.node(f"n{number:02}", allocatable=roomy) for number in range(20)]
+    pods = [cluster.pod(f"{number:036}", cpu=f"{number % 7 + 1}0m") for number in range(500)]
+    await cluster.say(*nodes, *pods)
+    passes = cluster.passes()
+
+    assert len(passes) > 1 and len({one.after for one in passes}) == 1
+    assert sum(len(one.pods) for one in passes) == 500
+    for event in cluster.transport.events:
+        headers(event, "", history().max_message_bytes)
+    assert same(cluster) == len(passes)
 
 
 async def test_an_idle_cluster_and_one_without_a_policy_make_no_event(cluster):

@@ -1,0 +1,65 @@
+"""What Koordinator's scheduler tells of itself over HTTP, told of this one: nodes, elastic quotas, and tables of scores. Pure.
+
+Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext (debug_scores.go, services); docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bus.events.decisions import SchedulingPassed
+from projections.quota_trees.shape import ELASTIC
+from reactors.engine.replica import Replica
+from reactors.scheduling.score_table import score_table
+
+
+def node(replica: Replica, name: str) -> dict[str, Any] | None:
+    """A node and the pods on it; None for none."""
+    state = replica.cluster_state
+    found = state.nodes.get(state.named("Node", "", name))
+    if found is None:
+        return None
+    pods = (state.pods[uid] for uid in state.index.on_node[name])
+    held = sorted((one for one in pods if not one.is_ended), key=lambda one: one.uid)
+    return {
+        "name": found.name,
+        "unschedulable": found.unschedulable,
+        "allocatable": found.allocatable,
+        "pods": [
+            {"namespace": one.namespace, "name": one.name, "demand": one.demand} for one in held
+        ],
+    }
+
+
+def quotas(replica: Replica) -> dict[str, dict[str, Any]]:
+    """The elastic quotas by name, in Koordinator's fields."""
+    found = {}
+    for tree in replica.quota_trees.trees.values():
+        for one in tree.nodes.values():
+            figures = tree.elastic.figures(one.name) if one.kind == ELASTIC else None
+            if figures is not None:
+                found[one.name] = {
+                    "name": one.name, "parentName": one.parent, "isParent": one.spec.is_parent,
+                    "allowLentResource": one.spec.lends, "max": one.spec.max, "min": one.spec.min,
+                    "sharedWeight": one.spec.weight, "autoScaleMin": figures.effective_min,
+                    "used": figures.used, "request": figures.request, "runtime": figures.runtime,
+                }  # fmt: skip
+    return dict(sorted(found.items()))
+
+
+def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:
+    """For each pod of a pass that had a choice: its best nodes with the scores of each plugin, as Markdown."""
+    for one in fact.pods:
+        top = list(zip(one.top[::2], one.top[1::2], strict=True))
+        if not top:
+            continue
+        nodes = [fact.nodes[node] for node, _ in top]
+        scores = {
+            plugin: [fact.scores[at][number] for _, at in top]
+            for number, plugin in enumerate(fact.plugins)
+        }
+        head, lines = score_table(f"{one.namespace}/{one.name}", nodes, scores, most)
+        rule = ["---:" if name not in ("Pod", "Node") else "---" for name in head]
+        rows = [head, rule, *([str(cell) for cell in line] for line in lines)]
+        yield "\n".join(f"| {' | '.join(row)} |" for row in rows)

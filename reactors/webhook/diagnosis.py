@@ -1,0 +1,108 @@
+"""What Koordinator's scheduler answers of itself, on the port of health and figures: routes for those who run its tools.
+
+The flags change what this process logs and nothing else. All answers are of the newest event that was read.
+
+Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext/services; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import Route
+
+from bus.events.decisions import SchedulingPassed
+from bus.transport import Transport
+from reactors.engine.replica import Replica
+from reactors.scheduling import diagnosis
+
+#: Most bytes of a flag's value.
+LONGEST = 64
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
+
+_log = logging.getLogger(__name__)
+
+Answer = Callable[[Replica, Request], tuple[Any, str]]
+
+
+class Diagnosis:
+    """Answers of ``known``, which is None until the reactors run."""
+
+    def __init__(self, known: Callable[[], Replica | None]) -> None:
+        self._known = known
+        #: How many of the best nodes of each pod are logged with their scores; below 1 = none.
+        self.most = 0
+        answers: dict[str, Answer] = {
+            "/apis/v1/nodes/:nodeName": _node,
+            "/apis/v1/plugins/ElasticQuota/quota/:name": _quota,
+            "/apis/v1/plugins/ElasticQuota/quotas": _quotas,
+        }
+        self._services = {"GET": sorted(["/apis/v1/__services__", *answers])}
+        self.routes = [
+            Route("/debug/flags/s", self._flag, methods=["PUT"]),
+            Route("/apis/v1/__services__", self._listed),
+            *(Route(_path(path), self._answering(one)) for path, one in answers.items()),
+        ]
+
+    async def follow(self, transport: Transport) -> None:
+        """Log the tables of the passes that are read from now on, while the flag wants them; for ever."""
+        after = (await transport.head()).last_sequence
+        async for events in transport.read(after=after, linger_seconds=0.0):
+            for event in events if self.most > 0 else ():
+                if event.type == SchedulingPassed.wire_type and not event.defect:
+                    for table in diagnosis.tables(SchedulingPassed.read(event), self.most):
+                        _log.info("scores of pass %d\n%s", event.sequence, table)
+
+    async def _flag(self, request: Request) -> Response:
+        body = b""
+        async for chunk in request.stream():
+            body += chunk
+            if len(body) > LONGEST:
+                return PlainTextResponse("the value is too long", 413)
+        value = body.decode("utf-8", "replace").strip()
+        if not _INTEGER.fullmatch(value):
+            said = f"failed set debugTopNScores {value}: {value!r} is no integer"
+            return PlainTextResponse(said, 400)
+        self.most = int(value)
+        return PlainTextResponse(f"successfully set debugTopNScores to {self.most}")
+
+    async def _listed(self, request: Request) -> Response:
+        return JSONResponse(self._services)
+
+    def _answering(self, answer: Answer) -> Callable[[Request], Any]:
+        async def found(request: Request) -> Response:
+            replica = self._known()
+            if replica is None:
+                return JSONResponse({"message": "the reactors do not run yet"}, 503)
+            body, absent = answer(replica, request)
+            if absent:
+                return JSONResponse({"message": f"cannot find {absent}"}, 404)
+            return JSONResponse(body)
+
+        return found
+
+
+def _path(path: str) -> str:
+    """The path as the router takes it."""
+    return re.sub(r":(\w+)", r"{\1}", path)
+
+
+def _node(replica: Replica, request: Request) -> tuple[Any, str]:
+    name = request.path_params["nodeName"]
+    found = diagnosis.node(replica, name)
+    return found, "" if found is not None else f"node {name}"
+
+
+def _quota(replica: Replica, request: Request) -> tuple[Any, str]:
+    name = request.path_params["name"]
+    found = diagnosis.quotas(replica).get(name)
+    return found, "" if found is not None else f"quota {name}"
+
+
+def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
+    return diagnosis.quotas(replica), ""

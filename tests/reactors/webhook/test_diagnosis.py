@@ -1,0 +1,79 @@
+"""What the port of health tells of the scheduler: flags, nodes, elastic quotas, tables of scores."""
+
+import json
+import logging
+
+import pytest
+
+from bus.waiting import beside
+from reactors.scheduling.settings import SchedulingPolicy
+from reactors.webhook.diagnosis import Diagnosis
+from reactors.webhook.health import HealthApplication
+from tests.reactors.scheduling.governed import Governed
+from tests.reactors.scheduling.scene import Cluster
+from tests.reactors.webhook.asking import ask
+from tests.scenario import settled
+
+pytestmark = pytest.mark.simulated
+
+
+async def asked(diagnosis, path, method="GET", body=b""):
+    return await ask(HealthApplication(routes=diagnosis.routes), body, path=path, method=method)
+
+
+async def test_a_node_and_the_pods_on_it():
+    cluster = Cluster()
+    await cluster.say(cluster.node("a"), cluster.pod("p", "a"), cluster.pod("q"))
+    answer = await asked(Diagnosis(lambda: cluster.runner.replica), "/apis/v1/nodes/a")
+    found = json.loads(answer.body)
+
+    assert (found["name"], [one["name"] for one in found["pods"]]) == ("a", ["p"])
+
+
+async def test_elastic_quotas_in_the_fields_of_koordinator():
+    async with Governed() as cluster:
+        await cluster.begin()
+        fields = {"kind": "ElasticQuota", "namespace": "quotas"}
+        await cluster.see_quota("share", {}, min={"cpu": 1000}, max={"cpu": 2000}, **fields)
+        await cluster.run("p", 1, labels={"quota.scheduling.koordinator.sh/name": "share"})
+        await cluster.tick()
+        diagnosis = Diagnosis(lambda: cluster.deciding.runner.replica)
+        one = await asked(diagnosis, "/apis/v1/plugins/ElasticQuota/quota/share")
+        every = await asked(diagnosis, "/apis/v1/plugins/ElasticQuota/quotas")
+        absent = await asked(diagnosis, "/apis/v1/plugins/ElasticQuota/quota/no")
+
+        assert json.loads(every.body) == {"share": json.loads(one.body)}
+        assert json.loads(one.body)["used"] == {"cpu": 1000}
+        assert (absent.status, json.loads(absent.body)) == (
+            404,
+            {"message": "cannot find quota no"},
+        )
+
+
+async def test_tables_are_logged_while_the_flag_wants_them(caplog):
+    cluster = Cluster()
+    diagnosis = Diagnosis(lambda: None)
+    with caplog.at_level(logging.INFO, logger="reactors.webhook.diagnosis"):
+        async with beside(diagnosis.follow(cluster.transport)):
+            await settled()
+            await cluster.set_policy(SchedulingPolicy())
+            await cluster.say(cluster.node("a"), cluster.node("b"), cluster.pod("p"))
+            await settled()
+            before = len(caplog.messages)
+            await asked(diagnosis, "/debug/flags/s", "PUT", b"1")
+            await cluster.say(cluster.pod("q"))
+            await settled()
+
+    assert before == 0
+    (said,) = caplog.messages
+    lines = said.splitlines()[1:]
+    assert lines[0].startswith("| # | Pod | Node | Score | ") and lines[1].startswith(
+        "| ---: | --- |"
+    )
+    assert lines[2].startswith("| 0 | ns/q | ") and len(lines) == 3
+
+
+async def test_a_long_value_is_refused_before_it_is_read_whole():
+    answer = await asked(Diagnosis(lambda: None), "/debug/flags/s", "PUT", b"1" * 1000)
+
+    assert answer.status == 413
