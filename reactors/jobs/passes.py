@@ -18,7 +18,7 @@ from bus.events.workloads import ReplicaCounts
 from reactors.jobs.gangs import group_step
 from reactors.jobs.limits import deadline_left_us, is_past_backoff, ttl_left_us
 from reactors.jobs.ownership import claim
-from reactors.jobs.rendezvous import pod_plan
+from reactors.jobs.rendezvous import warnings
 from reactors.jobs.replicas import evaluated, services
 from reactors.jobs.shape import (
     GroupStep,
@@ -161,9 +161,8 @@ class _Reconciliation:
             those = types[type] = evaluated(job, type, spec, self.pods, self.rules)
             counts[type] = those.counts
             found.creates += those.missing
-            for slot in those.missing:
-                plan = pod_plan(job, slot, self.seen.gang)
-                found.events += [f"Warning {one}" for one in plan.warnings]
+            told = [f"Warning {one}" for one in warnings(spec, self.seen.gang)]
+            found.events += told * len(those.missing)
             found.removals += [Removal(one, "out_of_range") for one in those.surplus]
             found.removals += [Removal(one, "failed_retryable") for one in those.failed]
             found.events += ["Normal ExitedWithCode"] * len(those.ended)

@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from bus.events.workloads import ReplicaSpec
 from reactors.jobs.gangs import is_volcano
 from reactors.jobs.replicas import EXIT_CODE, replica_name
 from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slot
@@ -20,7 +21,7 @@ PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
 
 
 class PodPlan(msgspec.Struct, frozen=True):
-    """What a pod gets beside its template. ``warnings``: what of the template is overwritten."""
+    """What a pod gets beside its template."""
 
     name: str
     labels: dict[str, str]
@@ -28,7 +29,6 @@ class PodPlan(msgspec.Struct, frozen=True):
     restart_policy: str
     scheduler_name: str
     environment: dict[str, str]
-    warnings: tuple[str, ...] = ()
 
 
 def pod_plan(job: Job, slot: Slot, gang: Gang | None, domain: str = "") -> PodPlan:
@@ -37,22 +37,26 @@ def pod_plan(job: Job, slot: Slot, gang: Gang | None, domain: str = "") -> PodPl
     labels = {OPERATOR: job.rules.operator, JOB: job.name, TYPE: type, INDEX: str(slot.index)}
     if slot.type == job.leader or (not job.leader and slot.type == "Worker" and slot.index == 0):
         labels[ROLE] = "master"
-    policy, annotations, warnings = job.policy(spec), dict[str, str](), list[str]()
-    if spec.template_restart_policy:
-        warnings.append("SetPodTemplateRestartPolicy")
-    scheduler = spec.scheduler_name
+    annotations, scheduler = dict[str, str](), spec.scheduler_name
     if gang is not None:
-        if scheduler and scheduler != gang.scheduler:
-            warnings.append("SetPodTemplateSchedulerName")
         scheduler = scheduler or gang.scheduler
         if is_volcano(gang):
             annotations = {VOLCANO_GROUP: job.name, VOLCANO_TASK: type}
         else:
             labels[PLUGINS_GROUP] = job.name
+    policy = job.policy(spec)
     return PodPlan(
         slot.name, labels, annotations, "Never" if policy == EXIT_CODE else policy, scheduler,
-        environment(job, slot, domain), tuple(warnings),
+        environment(job, slot, domain),
     )  # fmt: skip
+
+
+def warnings(spec: ReplicaSpec, gang: Gang | None) -> list[str]:
+    """What of the pod template of one type is overwritten, or stands against its gang's scheduler."""
+    found = ["SetPodTemplateRestartPolicy"] if spec.template_restart_policy else []
+    if gang is not None and spec.scheduler_name not in ("", gang.scheduler):
+        found.append("SetPodTemplateSchedulerName")
+    return found
 
 
 def environment(job: Job, slot: Slot, domain: str = "") -> dict[str, str]:

@@ -170,3 +170,8 @@ def test_pods_of_an_elastic_pytorchjob_meet_at_worker_0():
 
     assert (found["PET_NNODES"], found["PET_RDZV_ENDPOINT"]) == ("1:4", "train-worker-0:23456")
     assert (found["PET_RDZV_BACKEND"], found["PET_MAX_RESTARTS"]) == ("c10d", "3")
+
+
+def test_the_largest_job_that_is_run_is_looked_at_at_once():
+    # The variables of all its pods together would be a gigabyte.
+    assert len(look(job(replicas={"Worker": ReplicaSpec(10_000)})).creates) == 10_000
