@@ -229,6 +229,10 @@ def _blocked(one: dict[str, Any]) -> str:
     return f"{one['first']}{more}: {one['sentence']}"
 
 
+#: Sources without which it is not known what a claim gives.
+_OF_DEVICES = ("resourceclaims", "resourceslices")
+
+
 def _source(name: str, state: dict[str, Any]) -> str:
     if state.get("absent_us", 0) > state.get("heard_us", 0) and not state.get("trouble"):
         looked = format_stamp(state["absent_us"] // SECOND_US * SECOND_US)
@@ -241,4 +245,6 @@ def _source(name: str, state: dict[str, Any]) -> str:
         f", {state[counter]:,} {what}" for counter, what in _ODD.items() if state.get(counter)
     )
     trouble = f", {state['trouble']}" if state.get("trouble") else ""
+    if trouble and name in _OF_DEVICES:
+        trouble += "; GPUs that are given out by claim may be missing (flag claim_unseen)"
     return f"{name}: {heard}, {said}{odd}{trouble}"

@@ -18,8 +18,6 @@ from projections.devices.index import ClaimIndex
 from projections.devices.sizes import Size, sized
 from projections.engine.rows import Rows
 
-KIND = "ResourceClaim"
-
 #: Takes a claim; until when it was seen, and the first complete list after that without it.
 Absent = Callable[[Claim], tuple[int, int | None]]
 #: Takes a pod's uid; when it held, None where it is not known.

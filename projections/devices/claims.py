@@ -7,6 +7,7 @@ Source: docs/devices.md.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
@@ -45,6 +46,10 @@ claims = row_table(
     sa.Index("resource_claims_by_pod", "pod_uid"),
 )
 
+Select = Callable[..., list[tuple[Any, ...]]]
+
+#: How its source and its lists call it.
+KIND = "ResourceClaim"
 #: In the place of an allocation: the claim was deleted.
 GONE: Literal["gone"] = "gone"
 
@@ -103,6 +108,13 @@ def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
         fact.owner or row.owner, fact.is_generated or row.is_generated, team, user, requests,
         history, latest, event.sequence,
     )  # fmt: skip
+
+
+def versions(select: Select, cluster: str) -> dict[str, str]:
+    """Uid to the newest version of each claim that exists."""
+    query = sa.select(claims).where(claims.c.cluster == cluster, claims.c.vanished == 0)
+    found: list[Claim] = [projection.codec.row(row) for row in select(query)]
+    return {row.uid: row.latest[0] for row in found if row.latest}
 
 
 def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> list[Given]:

@@ -19,7 +19,6 @@ from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.devices import claims, supply
-from projections.devices.book import KIND
 from projections.devices.held import Cards
 from projections.devices.shape import claim_devices, claim_lists, pod_claims
 from projections.engine.changes import Changes, Columns
@@ -119,7 +118,7 @@ class PodRuns:
             self._pod(event, fact)
         elif isinstance(fact, PodsListed):
             self._list(event, fact)
-        elif isinstance(fact, ObjectsListed) and fact.kind == KIND:
+        elif isinstance(fact, ObjectsListed) and fact.kind == claims.KIND:
             self._derive_again(self._claimed.listed(event, fact), event.sequence)
         elif isinstance(fact, SourceHeard) and fact.resource == PODS:
             if late := self._lists.add_beat(event.cluster, event.time_us, event.sequence):

@@ -17,6 +17,7 @@ from projections.views.admissions import ADMISSIONS
 from projections.views.budgets import BUDGETS
 from projections.views.culling import CULLING
 from projections.views.decisions import DECISIONS
+from projections.views.devices import DEVICES
 from projections.views.history import HISTORY, LEDGER
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
@@ -29,6 +30,7 @@ VIEWS = (
     LEDGER,
     *USAGE,
     *ROWS,
+    *DEVICES,
     *QUOTAS,
     *ADMISSIONS,
     *BUDGETS,

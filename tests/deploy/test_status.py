@@ -85,6 +85,18 @@ def test_an_object_that_is_in_no_row_makes_status_unhealthy_and_is_named(tmp_pat
     assert status(data, capsys, "-o", "json")[0] == 0
 
 
+def test_where_claims_may_not_be_read_gpus_may_be_missing(tmp_path, capsys):
+    data = make_ledger(tmp_path)
+    following(data, pods={}, resourceclaims={"trouble": "no permission: list resourceclaims"})
+
+    told = " ".join(status(data, capsys)[1].split())
+
+    assert (
+        "no permission: list resourceclaims; GPUs that are given out by claim may be missing"
+        in told
+    )
+
+
 def test_a_clock_that_is_wrong_by_years_makes_status_unhealthy(tmp_path, capsys, monkeypatch):
     """Of the machine that runs `bursar up`, and of this one, where nothing runs as `up` refused to start."""
     data = make_ledger(tmp_path)

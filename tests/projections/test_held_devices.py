@@ -6,13 +6,14 @@ import sqlalchemy as sa
 from bus.memory import MemoryTransport
 from projections.accounts import accounts
 from projections.catalogue import MODEL
+from projections.devices.claims import versions
 from projections.devices.entries import Entry, of_segment
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.reports import Question, report, sums
 from tests import factories as given
-from tests.projections.claimed import claim_observed, claimed, claims_listed
+from tests.projections.claimed import DRIVER, claim_observed, claimed, claims_listed
 from tests.projections.engine.archives import ledger
 from tests.projections.ledger import memory_store
 from tests.simulation.loop import simulate
@@ -83,3 +84,21 @@ def test_a_claim_that_is_seen_again_unallocated_gives_back():
         (900, 0),
     ]
     assert account.flags == ("deallocated_early",)
+
+
+def test_the_views_show_devices_and_claims(tmp_path):
+    store = play(OPEN, store=ledger(f"sqlite:///{tmp_path}/ledger.db"))
+
+    asked = [
+        store.select(sa.text(query))
+        for query in (
+            "SELECT driver, pool, device, node, model FROM v1_devices ORDER BY device",
+            "SELECT uid, namespace, name, pod_uid, created_s, allocated, vanished FROM v1_claims",
+        )
+    ]
+    assert [[tuple(row) for row in rows] for rows in asked] == [
+        [(DRIVER, "n", "gpu-0", "n", "H100"), (DRIVER, "n", "gpu-1", "n", "A100")],
+        [("g", "ns", "g", None, given.START_S, 1, 0)],
+    ]
+    assert versions(store.select, given.CLUSTER) == {"g": "1"}
+    store.close()
