@@ -18,7 +18,7 @@ from tests.acceptance.cluster_record import Quotas, Write, excesses, lagging, wi
 from tests.acceptance.cluster_site import Site
 from tests.acceptance.cluster_storm import MANIFESTS, ClusterStorm
 from tests.acceptance.cluster_tenants import FOLDERS, TenantOrders, rioted
-from tests.acceptance.storm import swept
+from tests.acceptance.storm_findings import swept
 from tests.acceptance.webhook_process import CLUSTER
 
 AREAS = ("area-0", "area-1", "area-2")

@@ -8,7 +8,8 @@ Source: docs/reliability.md.
 
 import pytest
 
-from tests.acceptance.storm import Plan, Storm, blown, held_true
+from tests.acceptance.storm import Plan, Storm
+from tests.acceptance.storm_findings import blown, held_true
 
 pytestmark = pytest.mark.nats
 

@@ -19,7 +19,8 @@ import os
 import pytest
 
 from tests.acceptance.cluster_storm import ClusterStorm, flags
-from tests.acceptance.storm import Plan, blown, held_true
+from tests.acceptance.storm import Plan
+from tests.acceptance.storm_findings import blown, held_true
 
 pytestmark = [pytest.mark.nats, pytest.mark.kube, pytest.mark.slow]
 
