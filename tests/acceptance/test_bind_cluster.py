@@ -72,8 +72,12 @@ async def test_a_pod_that_fits_nowhere_is_told_so_as_kube_scheduler_would(plane)
     scene, transport = Scene(plane), MemoryTransport()
     async with (
         binding.watched(plane, transport) as cluster,
-        binding.scheduling(transport, cluster),
+        binding.scheduling(transport, cluster) as runner,
     ):
+        async with asyncio.timeout(30):
+            # Who is tried before a node was seen is told that there is none, for a minute.
+            while len(runner.replica.cluster_state.nodes) < 3:
+                await asyncio.sleep(0.05)
         await scene.create([binding.pod("large", "5", 1), binding.pod("small", "1", 1)])
         async with asyncio.timeout(30):
             while not (found := await conditions(scene, "large")):
