@@ -6,7 +6,7 @@ Source: docs/devices.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -19,22 +19,29 @@ from projections.engine.contract import Key
 
 Select = Callable[..., list[tuple[Any, ...]]]
 
-_OWN = sa.select(claims.c.uid).where(claims.c.pod_uid == sa.bindparam("uid"))
-_NAMED = sa.select(claims.c.uid).where(
+#: Takes a prefix and the keys below it; asks for (key, uid of the claim or the pod).
+_OWN = sa.select(claims.c.pod_uid, claims.c.uid).where(
+    claims.c.pod_uid.in_(sa.bindparam("keys", expanding=True))
+)
+_NAMED = sa.select(claims.c.name, claims.c.uid).where(
     claims.c.cluster == sa.bindparam("cluster"),
     claims.c.namespace == sa.bindparam("namespace"),
-    claims.c.name == sa.bindparam("name"),
+    claims.c.name.in_(sa.bindparam("keys", expanding=True)),
 )
-_NAMING = sa.select(pod_claims.c.uid).where(
+_NAMING = sa.select(pod_claims.c.claim, pod_claims.c.uid).where(
     pod_claims.c.cluster == sa.bindparam("cluster"),
     pod_claims.c.namespace == sa.bindparam("namespace"),
-    pod_claims.c.claim == sa.bindparam("name"),
+    pod_claims.c.claim.in_(sa.bindparam("keys", expanding=True)),
 )
-_GIVEN = sa.select(claim_devices.c.uid).where(
+#: Of a pool: what is asked for of one device is soon asked for of the others.
+_GIVEN = sa.select(claim_devices.c.device, claim_devices.c.uid).where(
     claim_devices.c.cluster == sa.bindparam("cluster"),
     claim_devices.c.driver == sa.bindparam("driver"),
-    claim_devices.c.pool == sa.bindparam("pool"),
+    claim_devices.c.pool.in_(sa.bindparam("keys", expanding=True)),
 )
+
+#: Keys that one statement asks for.
+_ASKED = 500
 
 
 class ClaimIndex:
@@ -42,22 +49,37 @@ class ClaimIndex:
 
     def __init__(self, select: Select) -> None:
         self._select = select
-        #: Whether there is any claim at all: without one nothing is asked of the database.
-        self._is_any = False
+        #: Whether anything is stored: while nothing is, nothing is asked of the database.
+        self._is_stored = False
+        #: What is stored, by query, prefix and key: as it was asked in this batch.
+        self._stored: dict[tuple[Any, ...], set[str]] = {}
+        self._pools: dict[Key, dict[str, set[str]]] = {}
         self._own: dict[str, set[str]] = defaultdict(set)
         self._named: dict[Key, set[str]] = defaultdict(set)
         self._naming: dict[Key, set[str]] = defaultdict(set)
-        self._devices: dict[Key, set[str]] = defaultdict(set)
+        #: (cluster, driver, pool) → device → claims.
+        self._devices: dict[Key, dict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
         self._changed: dict[str, list[Columns]] = {}
         self._naming_added: list[Columns] = []
 
     def open(self) -> None:
-        """See whether there is any claim."""
-        self._is_any = bool(self._select(sa.select(claims.c.uid).limit(1)))
+        """See whether anything is stored."""
+        self._is_stored = any(
+            self._select(sa.select(column).limit(1)) for column in (claims.c.uid, pod_claims.c.uid)
+        )
+
+    def prepare(self, pods: Iterable[str], names: Mapping[tuple[str, str], set[str]]) -> set[str]:
+        """Ask at once for what these pods and names, by cluster and namespace, will be asked for; the claims that are found."""
+        if not self._is_stored:
+            return set()
+        found = self._ask(_OWN, (), sorted(pods))
+        for place, of_place in names.items():
+            found |= self._ask(_NAMED, place, sorted(of_place))
+            self._ask(_NAMING, place, sorted(of_place))
+        return found
 
     def put_claim(self, claim: Claim, sequence: int) -> None:
         """A claim changed."""
-        self._is_any = True
         if claim.is_generated and claim.owner:
             self._own[claim.owner.uid].add(claim.uid)
         self._named[claim.cluster, claim.namespace, claim.name].add(claim.uid)
@@ -67,8 +89,8 @@ class ClaimIndex:
             if isinstance(value, Allocation)
             for result in value.results
         }
-        for device in found:
-            self._devices[device].add(claim.uid)
+        for *pool, device in found:
+            self._devices[tuple(pool)][device].add(claim.uid)
         self._changed[claim.uid] = [(claim.uid, *device, sequence) for device in sorted(found)]
 
     def put_pod(
@@ -81,29 +103,29 @@ class ClaimIndex:
 
     def own(self, pod_uid: str) -> set[str]:
         """The claims that were made for a pod."""
-        return self._found(_OWN, {"uid": pod_uid}) | self._own.get(pod_uid, set())
+        return self._found(_OWN, (), pod_uid) | self._own.get(pod_uid, set())
 
     def named(self, cluster: str, namespace: str, name: str) -> set[str]:
         """The claims of a name, one after the other."""
-        values = {"cluster": cluster, "namespace": namespace, "name": name}
-        return self._found(_NAMED, values) | self._named.get((cluster, namespace, name), set())
+        stored = self._found(_NAMED, (cluster, namespace), name)
+        return stored | self._named.get((cluster, namespace, name), set())
 
     def naming(self, cluster: str, namespace: str, name: str) -> set[str]:
         """The pods that name a claim."""
-        values = {"cluster": cluster, "namespace": namespace, "name": name}
-        return self._found(_NAMING, values) | self._naming.get((cluster, namespace, name), set())
+        stored = self._found(_NAMING, (cluster, namespace), name)
+        return stored | self._naming.get((cluster, namespace, name), set())
 
     def given(self, cluster: str, driver: str, pool: str, device: str = "") -> set[str]:
         """The claims that were given a device, or any of a pool."""
-        values = {"cluster": cluster, "driver": driver, "pool": pool}
-        query = _GIVEN if not device else _GIVEN.where(claim_devices.c.device == device)
-        fresh = {
-            uid
-            for key, uids in self._devices.items()
-            if key[:3] == (cluster, driver, pool) and device in ("", key[3])
-            for uid in uids
-        }
-        return self._found(query, values) | fresh
+        key = (cluster, driver, pool)
+        if key not in self._pools and self._is_stored:
+            self._pools[key] = defaultdict(set)
+            for name, uid in self._select(_GIVEN, _values(_GIVEN, (cluster, driver), [pool])):
+                self._pools[key][name].add(uid)
+        found: set[str] = set()
+        for known in (self._pools.get(key, {}), self._devices.get(key, {})):
+            found |= known.get(device, set()) if device else set().union(*known.values())
+        return found
 
     def changed(self) -> set[str]:
         """The claims that this batch changed."""
@@ -120,8 +142,35 @@ class ClaimIndex:
 
     def settle(self) -> None:
         """The changes are stored: let go of them."""
-        for known in (self._own, self._named, self._naming, self._devices):
+        self._is_stored |= bool(self._named or self._naming)
+        for known in (
+            self._own,
+            self._named,
+            self._naming,
+            self._devices,
+            self._stored,
+            self._pools,
+        ):
             known.clear()
 
-    def _found(self, query: sa.Select[Any], values: Mapping[str, Any]) -> set[str]:
-        return {row[0] for row in self._select(query, values)} if self._is_any else set()
+    def _found(self, query: sa.Select[Any], prefix: Key, key: str) -> set[str]:
+        if not self._is_stored:
+            return set()
+        if (query, prefix, key) not in self._stored:
+            self._ask(query, prefix, [key])
+        return self._stored[query, prefix, key]
+
+    def _ask(self, query: sa.Select[Any], prefix: Key, keys: Sequence[str]) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(keys), _ASKED):
+            part = keys[start : start + _ASKED]
+            self._stored |= {(query, prefix, key): set() for key in part}
+            for key, uid in self._select(query, _values(query, prefix, part)):
+                self._stored[query, prefix, key].add(uid)
+                found.add(uid)
+        return found
+
+
+def _values(query: sa.Select[Any], prefix: Key, keys: Sequence[str]) -> dict[str, Any]:
+    names = {_OWN: (), _GIVEN: ("cluster", "driver")}.get(query, ("cluster", "namespace"))
+    return {**dict(zip(names, prefix, strict=True)), "keys": list(keys)}

@@ -5,10 +5,16 @@ Source: docs/devices.md.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Iterable
+
 import sqlalchemy as sa
 
 from bus.envelope import Event
+from bus.events.devices import ResourceClaimState
 from bus.events.observations import ObjectsListed
+from bus.events.pods import PodState
+from bus.events.vocabulary import Fact
 from projections.devices.book import ClaimBook
 from projections.devices.claims import Claim, claims
 from projections.devices.claims import projection as claim_rows
@@ -39,6 +45,22 @@ class ClaimedPods:
         """Take in the newest lists."""
         self._lists.open()
         self._index.open()
+
+    def begin(self, facts: Iterable[tuple[Event, Fact]]) -> None:
+        """Ask at once for what is around the pods and claims that are observed."""
+        pods: set[str] = set()
+        names: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for event, fact in facts:
+            if isinstance(fact, PodState):
+                pods.add(fact.uid)
+                if fact.claims:
+                    names[event.cluster, fact.namespace].update(fact.claims)
+            elif isinstance(fact, ResourceClaimState):
+                names[event.cluster, fact.namespace].add(fact.name)
+                if fact.is_generated and fact.owner:
+                    pods.add(fact.owner.uid)
+        for uid in self._index.prepare(pods, names):
+            self._rows.want(claim_rows, (uid,))
 
     def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
         """A pod was observed: remember which claims it names."""

@@ -110,6 +110,7 @@ class PodRuns:
         ):  # fmt: skip
             for key in keys:
                 self._rows.want(projection, key)
+        self._claimed.begin(facts)
         self._pods.load(uids)
 
     def take(self, event: Event, fact: Fact) -> None:

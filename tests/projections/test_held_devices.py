@@ -14,7 +14,7 @@ from projections.engine.runner import Runner
 from projections.reports import Question, report, sums
 from tests import factories as given
 from tests.projections.claimed import DRIVER, claim_observed, claimed, claims_listed
-from tests.projections.engine.archives import ledger
+from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.projections.ledger import memory_store
 from tests.simulation.loop import simulate
 
@@ -102,3 +102,22 @@ def test_the_views_show_devices_and_claims(tmp_path):
     ]
     assert versions(store.select, given.CLUSTER) == {"g": "1"}
     store.close()
+
+
+def test_a_batch_asks_the_ledger_once_for_the_claims_around_it(tmp_path):
+    """Ten statements for each pod with a claim were seven eighths of the time."""
+    counts = []
+    for pods in (5, 50):
+        store = ledger(f"sqlite:///{tmp_path}/{pods}.db")
+        names = [f"c{n}" for n in range(pods)]
+        fill(store, sequenced([claim_observed(name, "gpu-0", stamp=1, at=2) for name in names]))
+        asked = []
+        sa.event.listen(
+            store.engine, "before_cursor_execute", lambda *given, to=asked: to.append(given[2])
+        )
+        seen = [given.pod_observed(f"p{name}", claims=(name,), at=3) for name in names]
+        fill(store, sequenced(seen, pods + 1))
+        counts.append(sum("resource_claims" in one or "claim_devices" in one for one in asked))
+        store.close()
+
+    assert counts[0] == counts[1] < 20
