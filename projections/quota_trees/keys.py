@@ -124,6 +124,16 @@ def largest(*amounts: Amounts) -> Amounts:
     return found
 
 
+def added(one: Amounts, other: Amounts) -> dict[str, int]:
+    """The sum of two amounts, by key."""
+    return {key: one.get(key, 0) + other.get(key, 0) for key in one.keys() | other.keys()}
+
+
+def less(one: Amounts, other: Amounts) -> dict[str, int]:
+    """By how much the first is more, of the keys of which it is."""
+    return {key: n - other.get(key, 0) for key, n in one.items() if n > other.get(key, 0)}
+
+
 def replaced(total: Amounts, before: Amounts, after: Amounts) -> Amounts:
     """A sum with ``after`` in the place of ``before``."""
     if before == after:

@@ -13,7 +13,7 @@ from bus.events.admissions import Child
 from bus.events.pods import Owner
 from bus.kube import kinds
 from projections.cluster import POD
-from projections.quota_trees.keys import charged, ending, largest, summed
+from projections.quota_trees.keys import added, charged, ending, largest, less, summed
 from reactors.admission.chains import DEPTH
 from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
@@ -164,6 +164,48 @@ class Children:
         """What one replica of it asks for may be another from now on."""
         if below.reshapes:
             self._view.coverage.reshaped.add(below.child, self._clock.now_us())
+
+    def is_asked(self, below: Below, review: Review) -> bool:
+        """Whether the owner is asked for it whatever it is charged with: a controller makes no more than was asked for, but
+        adopts any number, and users change what they like.
+        """
+        is_users = bool(below.child.version) and not (
+            below.is_pod or self._controllers.wrote(review)
+        )
+        return is_users or below.reshapes or self.adopts(below)
+
+    def asks(
+        self, below: Below, holder: Holder, held: dict[str, int], review: Review
+    ) -> tuple[dict[str, int], Undo]:
+        """What the holder has to be charged with as the child counts from now on, and what undoes that.
+
+        ``held``: its charge. Other processes may let pods pass at this moment that use all of it. So what nobody made for it
+        comes on top, unless its own controller takes that for one of those it makes.
+        """
+        rises, is_added = self.rises(below), self.is_asked(below, review)
+        is_own = self.adopts(below) and below.owner.uid == holder.uid
+        before = self._weight(holder)
+        undo = self.expect(below)
+        if not rises:
+            return {}, undo
+        need = self.need(below, holder)
+        if not is_added:
+            return need, undo
+        base = largest(need, charged(holder.demand, holder.types)) if is_own else held
+        over = summed(self._oversize(below), holder.types)
+        grows = over if is_own else largest(less(self._weight(holder), before), over)
+        return dict(largest(need, added(base, grows))), undo
+
+    def _weight(self, holder: Holder) -> dict[str, int]:
+        return summed(self._view.coverage.lives.total(holder.uid), holder.types)
+
+    def _oversize(self, below: Below) -> dict[str, int]:
+        """How much more a pod asks for than each of those that its controller makes beside it."""
+        maker = self._view.objects.get(below.owner.uid)
+        one = maker.ask.per_replica if maker is not None and maker.ask.demand else None
+        if not below.is_pod or maker is None or one is None:
+            return {}
+        return less(below.child.counts, counts_of(maker.kind, kinds.scaled(maker.ask, 1)))
 
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
         """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""

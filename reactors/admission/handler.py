@@ -165,8 +165,8 @@ class Handler:
     async def _below(self, below: Below, review: Review, scales: Object | None = None) -> Answer:
         """What hangs below an owner passes if all that lives there, this one included, fits the owner's charge.
 
-        Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one: its
-        journal has them in one order, and what a controller adopts always. Where the owner was not seen yet, it was reviewed a
+        Else that is an ask of the owner, as where pods that another process lets pass could be too many with this one, and of
+        what no controller makes: its journal has them in one order. Where the owner was not seen yet, it was reviewed a
         moment ago itself; what a controller makes below it counts, and is charged when it is seen.
         What changes what one replica asks for stands in the journal, as do scales of ``scales``, which was not seen as it is now.
         """
@@ -175,14 +175,12 @@ class Handler:
         holder = self._children.holder(below.owner.uid)
         if holder is None and (refusal := self._children.unheld(below, review)) is not None:
             return refusal
-        adopts = self._children.adopts(below)
+        is_asked = scales is not None or self._children.is_asked(below, review)
         undo = self._children.expect(below)
         if holder is None:
             if review.dry_run:
                 undo()
             return Answer(True, "owner-unseen")
-        # Of what is made there is no more than was asked for; a controller adopts any number.
-        is_asked = adopts or below.reshapes or scales is not None
         most = None if is_asked else self._children.most(below, holder)
         if holder.where is None or (most is not None and _holds(self._journals, holder, most)):
             if review.dry_run or holder.where is None:
@@ -288,10 +286,9 @@ class Handler:
         """The owner's charge with all that lives below it at this moment; the child counts from now on if it is admitted, and
         what undoes that is given with it.
         """
-        rises = self._children.rises(below[0])
-        undo = self._children.expect(below[0])
-        asks = replace(request, live=self._children.need(*below) if rises else {})
-        decision = decide_review(draft, asks, now_us)
+        grant = draft.grant(request.quota, request.uid)
+        live, undo = self._children.asks(*below, grant.charge if grant else {}, review)
+        decision = decide_review(draft, replace(request, live=live), now_us)
         if decision.verdict == "refused" or review.dry_run:
             undo()
             return decision, None

@@ -134,6 +134,57 @@ async def test_what_is_stored_is_scaled_beyond_what_was_seen_only_by_the_journal
     assert len(cluster.said("decided")) == number + 1
 
 
+async def adopted(cluster, cpu, by):
+    """A pod that is charged itself is taken in by a ReplicaSet."""
+    await begin(cluster, "Pod", "p", cpu)
+    change = {"before": made("Pod", "p", cpu, version=90), "version": 90, "user": CONTROLLER}
+    return await ask(cluster, "Pod", "p", cpu, by=("ReplicaSet", by), **change)
+
+
+@pytest.mark.parametrize(
+    ("by", "cpu", "reason", "charge"),
+    [
+        ("web-0", 1, "raised", 5000),
+        ("web-1", 1, "covered", 4000),
+        ("web-1", 3, "raised", 5000),
+        ("web-0", 4, "over-quota", 4000),
+    ],
+    ids=["none of those it makes", "one of those it makes", "larger than those", "too large"],
+)
+async def test_what_is_adopted_comes_on_top_of_pods_that_another_process_may_let_pass(
+    cluster, by, cpu, reason, charge
+):
+    """A pod was made as one of its Deployment's, and at the same moment an old ReplicaSet of that took in another one."""
+    made_by = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await begin(cluster, "Deployment", "web", 2, 2)
+    await begin(cluster, "ReplicaSet", "web-0", 2, 0, **made_by)
+    await begin(cluster, "ReplicaSet", "web-1", 2, 2, **made_by)
+    answer = await adopted(cluster, cpu, by)
+
+    assert (answer.reason, cluster.used()) == (reason, charge + cpu * 1000)
+
+
+@pytest.mark.parametrize("how", ["a scale", "an edit"])
+async def test_what_a_user_scales_below_a_deployment_comes_on_top_of_its_charge(cluster, how):
+    """Two processes let one ReplicaSet each be scaled up to the whole charge, as neither had seen the other's."""
+    await deployed(cluster, cpu=2)
+    by = {"by": ("Deployment", "web")}
+    for number in range(2):
+        await cluster.lose_pod(f"web-1-{number}", owner("ReplicaSet", "web-1"))
+    await show(cluster, "ReplicaSet", "web-1", 2, 0, **by)
+    version = cluster.admission.view.objects["web-1"].version
+    if how == "a scale":
+        up, fields = scale_of(2, version, 0)
+        answer = await cluster.review(up, **fields)
+    else:
+        before = made("ReplicaSet", "web-1", 2, 0, version=version, **by)
+        answer = await ask(
+            cluster, "ReplicaSet", "web-1", 2, 2, before=before, version=version, **by
+        )
+
+    assert (answer.reason, cluster.used()) == ("raised", 8000)
+
+
 async def test_a_replica_set_of_a_deployment_is_not_edited_beyond_what_fits(cluster):
     """What is true of a scale is true of an edit of its replicas or template, and of a Job's parallelism."""
     await deployed(cluster, cpu=2)

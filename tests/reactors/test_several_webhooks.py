@@ -126,13 +126,13 @@ async def test_an_adoption_waits_for_the_replica_set_that_was_not_seen_yet(webho
 
 
 async def test_beside_a_larger_pod_that_was_adopted_pods_pass_in_one_order(webhooks):
-    """The set makes no more pods than it asks for, and with that one they are more than it asks for."""
+    """The set makes no more pods than it asks for, and with that one they are more. It is taken in while nobody answers."""
     one, other = webhooks
     await one.see_quota("spare", {"limits.cpu": 12_000})
     await show(one, "Pod", "p", 3, labels={QUOTA: "spare"})
     before = made("Pod", "p", 3, version=500, quota="spare")
     how = {"before": before, "version": 500, "quota": "spare"} | BY
-    assert (await ask(one, "Pod", "p", 3, **how)).reason == "covered"
+    assert (await ask(one, "Pod", "p", 3, **how)).reason == "over-quota"
     one.skip_versions(600)
     await show(one, "Pod", "p", 3, by=BY["by"], labels={QUOTA: "spare"})
     await other.settled()
