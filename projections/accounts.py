@@ -14,6 +14,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
+from projections.devices.entries import of_segment
 from projections.pod_runs import held_segments, pod_runs
 
 Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
@@ -39,6 +40,16 @@ class Holding(msgspec.Struct, frozen=True):
     devices: str
     device_memory: str
     sequence: int
+
+
+def of_model(holding: Holding, model: str) -> Holding:
+    """What of a segment with several models is of ``model``: its cards; CPU and memory count with the first."""
+    entries = of_segment(holding.model, holding.gpu_milli, holding.devices, "")
+    found = next((one for one in entries if one.model == model), None)
+    if found is None:
+        return holding
+    held = msgspec.structs.replace(holding, model=model, gpu_milli=found.gpu_milli)
+    return held if found is entries[0] else msgspec.structs.replace(held, cpu_milli=0, memory_mib=0)
 
 
 class Account(msgspec.Struct, frozen=True):

@@ -39,7 +39,7 @@ from deploy.hints import hint
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
 from projections import reports
-from projections.accounts import Account, accounts
+from projections.accounts import Account, accounts, of_model
 from projections.pod_runs import pod_runs
 
 By = Annotated[
@@ -267,19 +267,20 @@ _COLUMNS = (
     *(
         field(name.upper().replace("_", "-"), name, wide=True)
         for name in (
-            "workload", "quota", "phase", "created", "cpu_type", "gpu_type", "memory_type", "extended", "open",
-            "flags", "sequence", "cluster", "uid",
+            "workload", "quota", "phase", "created", "cpu_type", "gpu_type", "memory_type", "extended",
+            "devices", "device_memory", "open", "flags", "sequence", "cluster", "uid",
         )
     ),
 )  # fmt: skip
 _NAMED = (
     "team", "user", "quota", "cpu_type", "gpu_type", "memory_type", "node", "model", "extended",
+    "devices", "device_memory",
 )  # fmt: skip
 #: What an interval is told apart by, as filters have it.
 _HELD = ("team", "user", "quota", "node", "model")
 _LINE = (
     "namespace", "pod", "uid", "cluster", "workload", "phase", "created", "waiting_s", "from", "to",
-    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "team", "user", "quota",
+    "held_s", "cpu_milli", "memory_mib", "gpu_milli", "extended", "devices", "device_memory", "team", "user", "quota",
     "cpu_type", "gpu_type", "memory_type",
     "node", "model", "open", "unknown_s", "flags", "sequence",
 )  # fmt: skip
@@ -315,6 +316,8 @@ def _lines(account: Account, question: reports.Question) -> list[dict[str, Any]]
     rows = []
     for held in account.holdings:
         lo, hi = max(held.start_s, from_s), min(held.end_s, question.until_s)
+        if held.devices and "model" in held_where:
+            held = of_model(held, held_where["model"])
         if lo >= hi or any(getattr(held, name) != value for name, value in held_where.items()):
             continue
         named = {n: getattr(held, n) or None for n in _NAMED}

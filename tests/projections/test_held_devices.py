@@ -4,7 +4,7 @@ import pytest
 import sqlalchemy as sa
 
 from bus.memory import MemoryTransport
-from projections.accounts import accounts
+from projections.accounts import accounts, of_model
 from projections.catalogue import MODEL
 from projections.devices.claims import versions
 from projections.devices.entries import Entry, of_segment
@@ -62,6 +62,19 @@ def test_cards_of_two_models_count_in_each_and_all_else_in_the_first(events, tmp
             model: (*amounts, 1) for model, amounts in want.items()
         }
     store.close()
+
+
+def test_of_a_segment_with_two_models_each_has_its_cards_and_the_first_all_else():
+    (account,) = accounts(play(TWO).select, as_of_s=AS_OF)
+    (segment,) = account.holdings
+
+    parts = [of_model(segment, model) for model in ("A100", "H100", "another")]
+
+    assert [(one.model, one.gpu_milli, one.cpu_milli) for one in parts] == [
+        ("A100", 1000, 1000),
+        ("H100", 1000, 0),
+        ("A100", 2000, 1000),
+    ]
 
 
 def test_the_rows_of_claims_do_not_depend_on_batches():
