@@ -14,6 +14,8 @@ from tests.scenario import settled
 
 pytestmark = pytest.mark.simulated
 
+#: Kinds of which neither the state nor the ledger keeps objects and versions: docs/limits.md.
+UNKEPT = {"resourceclaimtemplates", "resourceslices", "deviceclasses"}
 OBJECT = {"name": "n", "namespace": "ns"}
 
 
@@ -47,7 +49,9 @@ async def test_no_object_that_is_unchanged_is_published_again(tmp_path):
 
     for source in SOURCES:
         versions = known(state, store, source, "default")
-        assert {source.name: "7"} == versions
+        assert versions == ({} if source.name in UNKEPT else {source.name: "7"})
+        if source.name in UNKEPT:
+            continue
         assert all(e.type.endswith(".listed") for e in await published(source, versions))
         changed = (await published(source, versions, version="8"))[0]
         assert changed.type.endswith(".observed"), source.name
