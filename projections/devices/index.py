@@ -49,8 +49,8 @@ class ClaimIndex:
 
     def __init__(self, select: Select) -> None:
         self._select = select
-        #: Whether anything is stored: while nothing is, nothing is asked of the database.
-        self._is_stored = False
+        #: Whether a claim, or a pod that names one, is stored: while none is, nothing is asked of the database.
+        self.is_stored = False
         #: What is stored, by query, prefix and key: as it was asked in this batch.
         self._stored: dict[tuple[Any, ...], set[str]] = {}
         self._pools: dict[Key, dict[str, set[str]]] = {}
@@ -64,14 +64,17 @@ class ClaimIndex:
 
     def open(self) -> None:
         """See whether anything is stored."""
-        self._is_stored = any(
+        self.is_stored = any(
             self._select(sa.select(column).limit(1)) for column in (claims.c.uid, pod_claims.c.uid)
         )
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether neither a claim was seen nor a pod that names one."""
+        return not (self.is_stored or self._named or self._naming)
+
     def prepare(self, pods: Iterable[str], names: Mapping[tuple[str, str], set[str]]) -> set[str]:
         """Ask at once for what these pods and names, by cluster and namespace, will be asked for; the claims that are found."""
-        if not self._is_stored:
-            return set()
         found = self._ask(_OWN, (), sorted(pods))
         for place, of_place in names.items():
             found |= self._ask(_NAMED, place, sorted(of_place))
@@ -118,7 +121,7 @@ class ClaimIndex:
     def given(self, cluster: str, driver: str, pool: str, device: str = "") -> set[str]:
         """The claims that were given a device, or any of a pool."""
         key = (cluster, driver, pool)
-        if key not in self._pools and self._is_stored:
+        if key not in self._pools and self.is_stored:
             self._pools[key] = defaultdict(set)
             for name, uid in self._select(_GIVEN, _values(_GIVEN, (cluster, driver), [pool])):
                 self._pools[key][name].add(uid)
@@ -142,7 +145,7 @@ class ClaimIndex:
 
     def settle(self) -> None:
         """The changes are stored: let go of them."""
-        self._is_stored |= bool(self._named or self._naming)
+        self.is_stored |= bool(self._named or self._naming)
         for known in (
             self._own,
             self._named,
@@ -154,7 +157,7 @@ class ClaimIndex:
             known.clear()
 
     def _found(self, query: sa.Select[Any], prefix: Key, key: str) -> set[str]:
-        if not self._is_stored:
+        if not self.is_stored:
             return set()
         if (query, prefix, key) not in self._stored:
             self._ask(query, prefix, [key])

@@ -18,7 +18,7 @@ from bus.events.vocabulary import Fact
 from projections.devices.book import ClaimBook
 from projections.devices.claims import Claim, claims
 from projections.devices.claims import projection as claim_rows
-from projections.devices.held import Given
+from projections.devices.held import NOTHING_GIVEN, Given
 from projections.devices.holding import Span
 from projections.devices.index import ClaimIndex
 from projections.devices.shape import claim_lists
@@ -48,6 +48,8 @@ class ClaimedPods:
 
     def begin(self, facts: Iterable[tuple[Event, Fact]]) -> None:
         """Ask at once for what is around the pods and claims that are observed."""
+        if not self._index.is_stored:
+            return
         pods: set[str] = set()
         names: dict[tuple[str, str], set[str]] = defaultdict(set)
         for event, fact in facts:
@@ -64,15 +66,21 @@ class ClaimedPods:
 
     def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
         """A pod was observed: remember which claims it names."""
+        if not pod.claims:
+            return
         new = set(pod.claims) - set(before.claims if before else ())
         self._index.put_pod(pod.cluster, pod.namespace, sorted(new), pod.uid, sequence)
 
     def given(self, pod: Pod, start_s: int, end_s: int | None) -> Given:
         """What ``pod`` holds by claims from its start to its end."""
+        if self._index.is_empty:
+            return NOTHING_GIVEN
         return self._book.given(_span(pod, start_s, end_s))
 
     def beside(self, known: PodRun | None, row: PodRun) -> set[str]:
         """The other pods that hold more or less since this one began or ended at another time."""
+        if self._index.is_empty:
+            return set()
         was = (None, None, ()) if known is None else (known.run.start_s, known.run.end_s, known.pod.claims)  # fmt: skip
         if was == (row.run.start_s, row.run.end_s, row.pod.claims):
             return set()

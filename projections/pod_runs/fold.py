@@ -72,7 +72,7 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
     if fact.claims or fact.claimed:
         claims = tuple(sorted({*claims, *fact.claims}))
         claimed = tuple(sorted({*claimed, *fact.claimed}))
-    if said := _cards(fact):
+    if (value[3] or fact.card_texts or fact.claimed) and (said := _cards(fact)):
         cards = added(cards, version, time_us, said)
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
