@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -64,6 +65,10 @@ def require(connection: sa.Connection, where: Mapping[str, str]) -> None:
         known = {row[0] for row in connection.execute(sa.select(column).distinct()) if row[0]}
         if name == "quota":
             known |= set(connection.scalars(sa.select(quotas.c.name)))
+        if name == "model":
+            # A pod may hold cards of several models, of which its row names the first.
+            texts = connection.scalars(sa.select(held_segments.c.devices).distinct())
+            known.update(model for text in texts if text for model in json.loads(text))
         if value not in known:
             raise absent(name, value, known)
 
