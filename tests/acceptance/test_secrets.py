@@ -28,7 +28,7 @@ from tests.bus.kube.watch.fakes import bookmark, line, page
 
 pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
 
-#: Objects of each kind; there are eight kinds, and pods come in ten times this number.
+#: Objects of each kind; pods come in ten times this number.
 OBJECTS = 400
 #: Recent, since a pod's usage has a row for every hour.
 CREATED = format_stamp(SystemClock().now_us() // SECOND_US * SECOND_US)
@@ -108,7 +108,7 @@ def placing(secret):
         "tolerations": [{"key": "k", "value": "v", "tolerationSeconds": 9, secret(): secret()}],
         "schedulingGates": [{"name": "gate", secret(): secret()}],
         "affinity": {secret(): secret()},
-        "resourceClaims": [{"name": secret(), "resourceClaimName": secret()}],
+        "resourceClaims": [{"name": secret(), "resourceClaimName": "claim", secret(): secret()}],
     }
 
 
@@ -186,6 +186,31 @@ def storage(secret):
     }
 
 
+def devices(secret, kind):
+    """What is said of devices: amounts, names and models are listed, and are plain; settings of drivers are not."""
+    opaque = [{"requests": [secret()], "opaque": {"driver": secret(), "parameters": secret.some()}}]
+    exactly = {"deviceClassName": "c", "count": 1, secret(): secret()}
+    asked = {"devices": {"requests": [{"name": "r", "exactly": exactly}], "config": opaque}}
+    if kind == "resourceclaimtemplates":
+        return {"spec": {"metadata": {"labels": secret.some()}, "spec": asked}}
+    if kind == "deviceclasses":
+        return {"spec": {"config": opaque, secret(): secret.some()}}
+    if kind == "resourceslices":
+        device = {
+            "name": "d0", "capacity": {"memory": {"value": "40Gi"}}, secret(): secret.some(),
+            "attributes": {"productName": {"string": "A100"}, secret(): {"string": secret()}},
+        }  # fmt: skip
+        pool = {"name": "p", "generation": 1, "resourceSliceCount": 1, secret(): secret()}
+        return {"spec": {"driver": "d", "nodeName": "n", "pool": pool, "devices": [device]}}
+    given = {"request": "r", "driver": "d", "pool": "p", "device": "d0", secret(): secret()}
+    status = {
+        "allocation": {"devices": {"results": [given], "config": opaque}, secret(): secret()},
+        "reservedFor": [{"resource": "pods", "name": "p", "uid": "u", secret(): secret()}],
+        "devices": [{**given, "data": secret.some(), "networkData": secret.some()}],
+    }
+    return {"spec": asked, "status": status}
+
+
 def thing(secret, kind, number):
     """An object of a kind, as an API server has it."""
     found = {"kind": kind, "metadata": metadata(secret, kind, number), secret(): secret.some()}
@@ -214,8 +239,17 @@ def thing(secret, kind, number):
         }
     if kind in ("persistentvolumeclaims", "persistentvolumes"):
         return {**found, "spec": storage(secret), "status": secret.some()}
+    if kind in ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses"):
+        return {**found, **devices(secret, kind)}
     template = {"metadata": metadata(secret, kind, number), "spec": pod_spec(secret)}
     spec = {"template": template, "jobTemplate": {"spec": {"template": template}}}
+    if kind in ("tfjobs", "pytorchjobs"):
+        replicas = {"Worker": {"replicas": 2, "template": template, secret(): secret()}}
+        spec |= {"tfReplicaSpecs": replicas, "pytorchReplicaSpecs": replicas}
+        spec |= {"runPolicy": {"backoffLimit": 3, secret(): secret.some()}}
+        condition = {"type": "Running", "status": "True", "reason": "r", "message": secret()}
+        counts = {"Worker": {"active": 1, "selector": secret(), secret(): secret()}}
+        found["status"] = {"conditions": [condition], "replicaStatuses": counts, secret(): secret()}
     return {**found, "spec": {**spec, "selector": {"matchLabels": secret.some()}}}
 
 
