@@ -13,7 +13,7 @@ from projections.devices import claims as claim_rows
 from projections.devices import supply as supply_rows
 from projections.devices.claims import Claim, allocations
 from projections.devices.held import NOTHING_GIVEN, Amounts, Given
-from projections.devices.holding import OPEN, Span, Use, claims_of, held, spans
+from projections.devices.holding import OPEN, Span, Use, claims_of, held, meet, spans
 from projections.devices.index import ClaimIndex
 from projections.devices.sizes import Size, sized
 from projections.engine.rows import Rows
@@ -50,7 +50,7 @@ class ClaimBook:
                 for uid in self.index.naming(claim.cluster, claim.namespace, claim.name) - {
                     pod.uid
                 }:
-                    self._share(claim, uid, uses)
+                    self._share(claim, uid, pod, uses)
         if any(use.size.is_rest for use in uses.values()):
             self._add_rest(pod, uses)
         own = [use for use in uses.values() if any(span.uid == pod.uid for span, _, _ in use.pods)]
@@ -81,10 +81,15 @@ class ClaimBook:
         return {pod for uid in uids if (claim := self._claim(uid)) for pod in self.of_claim(claim)}
 
     def beside(self, pod: Span) -> set[str]:
-        """The other pods to look at again when it changed when a pod held."""
+        """The other pods that may share what a pod holds, whenever they held."""
         return {
             uid for claim in self._claims(pod) for uid in self.of_claim(claim) if uid != pod.uid
         }
+
+    def together(self, uids: Iterable[str], pods: Iterable[Span]) -> set[str]:
+        """Those that held at the same time as one of ``pods``: only they share anything with it."""
+        spans = {uid: span for uid in uids if (span := self._span_of(uid)) is not None}
+        return {uid for pod in pods for uid, span in spans.items() if meet(span, pod)}
 
     def _claims(self, pod: Span) -> list[Claim]:
         def named(name: str) -> Iterator[Claim]:
@@ -105,7 +110,9 @@ class ClaimBook:
         self, claim: Claim, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> tuple[bool, set[str]]:
         """Add what ``pod`` holds of a claim; whether it holds any of it, and flags."""
-        found, flags = spans(pod, allocations(claim, self._absent(claim)))
+        # To ask for absence reads lists; a claim that was seen to be given up needs none.
+        is_open = isinstance(claim.history[-1][2], Allocation)
+        found, flags = spans(pod, allocations(claim, self._absent(claim) if is_open else None))
         for given, from_s, to_s in found:
             for number, result in enumerate(given.allocation.results):
                 key = (claim.uid, given.begin_us, number)
@@ -115,10 +122,16 @@ class ClaimBook:
                 uses[key].pods.append((pod, from_s, to_s))
         return bool(found), flags
 
-    def _share(self, claim: Claim, uid: str, uses: dict[tuple[str, int, int], Use]) -> None:
-        """Add what another pod holds of a claim, if it is its claim."""
+    def _share(
+        self, claim: Claim, uid: str, pod: Span, uses: dict[tuple[str, int, int], Use]
+    ) -> None:
+        """Add what another pod holds of a claim beside ``pod``, if it is its claim."""
         span = self._span_of(uid)
-        if span is not None and any(one.uid == claim.uid for one in self._claims(span)):
+        if (
+            span is not None
+            and meet(span, pod)
+            and any(one.uid == claim.uid for one in self._claims(span))
+        ):
             self._use(claim, span, uses)
 
     def _add_rest(self, pod: Span, uses: dict[tuple[str, int, int], Use]) -> None:
@@ -131,7 +144,7 @@ class ClaimBook:
                     known.add(uid)
                     if (claim := self._claim(uid)) is not None:
                         for other in self.of_claim(claim) - {pod.uid}:
-                            self._share(claim, other, uses)
+                            self._share(claim, other, pod, uses)
 
     def _beside(self, claim: Claim) -> set[str]:
         """Pods of other claims that share what this one leaves of a device."""

@@ -39,6 +39,14 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     claimed: frozenset[str] = frozenset()
 
 
+def meet(one: Span, other: Span) -> bool:
+    """Whether both held at some moment."""
+    if one.start_s is None or other.start_s is None:
+        return False
+    ends = [OPEN if span.end_s is None else span.end_s for span in (one, other)]
+    return one.start_s < ends[1] and other.start_s < ends[0]
+
+
 class Held(msgspec.Struct, frozen=True, gc=False):
     """An amount of devices over [``from_s``, ``to_s``)."""
 

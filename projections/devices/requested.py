@@ -13,7 +13,14 @@ import msgspec
 from bus.amounts import NANO, PodResources
 from bus.charges import Amounts, effective
 from bus.events.pods import PodState
-from projections.devices.shared_cards import ACCELERATORS, RESERVING, Part, shared, virtual
+from projections.devices.shared_cards import (
+    ACCELERATORS,
+    RESERVING,
+    Part,
+    shared,
+    times,
+    virtual,
+)
 from projections.devices.sizes import GPU_DRIVERS, WHOLE
 
 #: Names of resources that stand for a class: one device of it each.
@@ -100,7 +107,7 @@ def requested(
             left.pop(name, None)
             gone.add(name)
             if name.removeprefix(IMPLICIT) in GPU_DRIVERS:
-                parts.append(Part(WHOLE * count))
+                parts.append(times(Part(WHOLE), count))
             else:
                 left[name] = count
     by_name = sum(WHOLE * facts.requests.get(name, 0) for name in gone if name.endswith("/gpu"))

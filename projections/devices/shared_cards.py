@@ -41,6 +41,16 @@ class Part(msgspec.Struct, frozen=True, gc=False):
     model: str | None = None
 
 
+#: Tenants write these numbers, and no pod has more: cards of one name, and MiB of one card.
+MOST_CARDS, MOST_MIB = 2**20, 2**24
+
+
+def times(part: Part, count: int) -> Part:
+    """So many cards that are alike; at most :data:`MOST_CARDS`."""
+    count = min(count, MOST_CARDS)
+    return Part(part.gpu_milli * count, part.gpu_memory_mib * count, part.model)
+
+
 class Parts(msgspec.Struct, frozen=True, gc=False):
     """What a pod holds of shared cards: ``replaced`` are the resources that are not counted beside it."""
 
@@ -65,11 +75,11 @@ def shared(
         if name in texts:
             return _annotated(requests, texts[name], node, node.get(register, ""), prefix)
     for count, prefix in (("nvidia.com/gpu", "nvidia.com/gpu"), ("volcano.sh/vgpu-number", "volcano.sh/vgpu-")):  # fmt: skip
-        asked = {n: requests.get(n, 0) for n in virtual(prefix)}
+        asked = {n: min(requests.get(n, 0), MOST_MIB) for n in virtual(prefix)}
         if requests.get(count) and (prefix != "nvidia.com/gpu" or any(n in requests for n in asked)):  # fmt: skip
             memory, percentage, cores = asked.values()
             part, is_unseen = _part(memory, percentage, cores, _label(node))
-            return Parts((part,) * requests[count], frozenset((count, *asked)), is_unseen)
+            return Parts((times(part, requests[count]),), frozenset((count, *asked)), is_unseen)
     if FRACTION in texts or MEMORY in texts:
         return _fraction(texts, _label(node))
     return _sliced(requests, node)
@@ -107,7 +117,7 @@ def _part(memory: int, percentage: int, cores: int, card: int) -> tuple[Part, bo
         return Part(milli, card if cores >= 100 else memory), False
     if cores >= 100:
         return Part(WHOLE, card or memory), False
-    if percentage:
+    if percentage := min(percentage, 100):
         return Part(min(WHOLE, 10 * percentage), card * percentage // 100), False
     if not memory:
         return Part(WHOLE, card), False
@@ -117,13 +127,12 @@ def _part(memory: int, percentage: int, cores: int, card: int) -> tuple[Part, bo
 def _fraction(texts: Mapping[str, str], card: int) -> Parts:
     devices = max(1, _number(texts.get(DEVICES, "1")))
     if FRACTION in texts:
-        share = _decimal(texts[FRACTION])
-        milli = min(WHOLE, int(share * WHOLE))
-        return Parts((Part(milli, int(share * card)),) * devices)
+        share = min(Fraction(1), _decimal(texts[FRACTION]))
+        return Parts((times(Part(int(share * WHOLE), int(share * card)), devices),))
     memory = _number(texts[MEMORY])
     if not card:
-        return Parts((Part(0, memory),) * devices, is_size_unseen=True)
-    return Parts((Part(min(WHOLE, WHOLE * memory // card), memory),) * devices)
+        return Parts((times(Part(0, memory), devices),), is_size_unseen=True)
+    return Parts((times(Part(min(WHOLE, WHOLE * memory // card), memory), devices),))
 
 
 def _sliced(requests: Mapping[str, int], node: Mapping[str, str]) -> Parts:
@@ -134,12 +143,12 @@ def _sliced(requests: Mapping[str, int], node: Mapping[str, str]) -> Parts:
     replicas = _number(node.get(REPLICAS, "0")) if node.get(STRATEGY, "none") != "none" else 0
     for name, count in requests.items():
         if name == "nvidia.com/gpu" and replicas > 1:
-            parts += [Part(WHOLE // replicas)] * count
+            parts.append(times(Part(WHOLE // replicas), count))
         elif name == "nvidia.com/gpu.shared":
-            parts += [Part(WHOLE // replicas if replicas > 1 else 0)] * count
+            parts.append(times(Part(WHOLE // replicas if replicas > 1 else 0), count))
             is_size_unseen |= replicas <= 1
         elif ACCELERATORS.fullmatch(name):
-            parts += [Part(WHOLE, 0, name.partition("/")[2])] * count
+            parts.append(times(Part(WHOLE, 0, name.partition("/")[2]), count))
         else:
             continue
         replaced.add(name)
@@ -159,7 +168,7 @@ def _label(node: Mapping[str, str]) -> int:
 
 
 def _number(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) < 16 else 0
+    return min(int(text), MOST_MIB) if text.isascii() and text.isdigit() and len(text) < 16 else 0
 
 
 def _decimal(text: str) -> Fraction:

@@ -81,12 +81,14 @@ class ClaimedPods:
         """The other pods that hold more or less since this one began or ended at another time."""
         if self._index.is_empty:
             return set()
-        was = (None, None, ()) if known is None else (known.run.start_s, known.run.end_s, known.pod.claims)  # fmt: skip
-        if was == (row.run.start_s, row.run.end_s, row.pod.claims):
+        now = _span(row.pod, row.run.start_s, row.run.end_s)
+        was = None if known is None else _span(known.pod, known.run.start_s, known.run.end_s)
+        if was == now or (now.start_s is None and (was is None or was.start_s is None)):
             return set()
-        found = self._book.beside(_span(row.pod, row.run.start_s, row.run.end_s))
+        both = [now] if was is None else [was, now]
+        found = {uid for one in both for uid in self._book.beside(one)}
         self._pods.load(found)
-        return found
+        return self._book.together(found, both)
 
     def follow(self, after: Claim | Supply, sequence: int) -> set[str]:
         """A claim or a device changed; the pods to derive again."""
@@ -108,8 +110,9 @@ class ClaimedPods:
         if is_late is None:
             return set()
         query = sa.select(claims.c.uid).where(
-            claims.c.vanished == 0, claims.c.cluster == part.cluster, claims.c.uid >= part.first
-        )
+            claims.c.vanished == 0, claims.c.cluster == part.cluster, claims.c.uid >= part.first,
+            *([claims.c.uid < part.until] if part.until else []),
+        )  # fmt: skip
         stored = {row[0] for row in self._rows.reader.select(query)}
         touched = self._index.changed()
         found: set[str] = set()

@@ -1,5 +1,7 @@
 """What a pod holds by claims and of shared cards, where it is counted: segments, sums, reports, views."""
 
+from collections import Counter
+
 import pytest
 import sqlalchemy as sa
 
@@ -11,9 +13,17 @@ from projections.devices.entries import Entry, of_segment
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
+from projections.pod_runs import derivation
 from projections.reports import Question, report, sums
 from tests import factories as given
-from tests.projections.claimed import DRIVER, claim_observed, claimed, claims_listed
+from tests.projections.claimed import (
+    DRIVER,
+    card,
+    claim_observed,
+    claimed,
+    claims_listed,
+    slice_observed,
+)
 from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.projections.ledger import memory_store
 from tests.simulation.loop import simulate
@@ -134,3 +144,25 @@ def test_a_batch_asks_the_ledger_once_for_the_claims_around_it(tmp_path):
         store.close()
 
     assert counts[0] == counts[1] < 20
+
+
+def test_pods_that_name_one_claim_one_after_the_other_are_derived_once_each(monkeypatch):
+    """Each start and end derived anew all that ever named it: those of a CronJob outgrew the rate of their own facts."""
+    derived = []
+    one = derivation.derive
+    monkeypatch.setattr(
+        derivation,
+        "derive",
+        lambda pod, *args, **more: derived.append(pod.uid) or one(pod, *args, **more),
+    )
+    events = [slice_observed(card("gpu-0", "H100")), claim_observed("g", "gpu-0", stamp=1, at=2)]
+    for n in range(30):
+        name, at = f"run-{n}", 10 * n
+        events += [
+            given.pod_observed(name, claims=("g",), at=at, created=at),
+            given.pod_vanished(name, claims=("g",), at=at + 9, created=at),
+        ]
+    store = play(events, batch=1)
+
+    assert len(accounts(store.select, as_of_s=AS_OF)) == 30
+    assert Counter(derived).most_common(1)[0][1] <= 4
