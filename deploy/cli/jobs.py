@@ -22,6 +22,7 @@ from deploy.runtime.ledgers import reading
 if TYPE_CHECKING:
     from reactors.engine.replica import Replica
     from reactors.jobs.settings import JobsPolicy
+    from reactors.jobs.shape import Job
     from reactors.jobs.state import JobsState, TrackedJob
 
 _LIST = (
@@ -31,6 +32,8 @@ _SHOW = (
     "name", "type", "index", "step", "phase", "restart_policy", "scheduler_name", "labels", "annotations",
     "environment",
 )  # fmt: skip
+#: Of a job of more pods the variables are left out: those of each name all the others.
+MOST_TOLD = 500
 _RESULTS = ("agreed", "missed", "unforeseen")
 _AGREEMENT = ("cluster", "step", *_RESULTS)
 _DIFFERENCES = ("at", "namespace", "job", "step", "what", "result", "cluster")
@@ -88,7 +91,7 @@ def show(
             for uid, tracked in view.jobs.items():
                 if job == f"{tracked.job.namespace}/{tracked.job.name}":
                     rows = _slots(view, uid, policy, stands.newest_s * SECOND_US)
-                    notes = footer(stands.sequence, stands.observed_s)
+                    notes = [*_left_out(tracked.job), *footer(stands.sequence, stands.observed_s)]
                     answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
                     return
     raise AbsentObjectError(
@@ -200,6 +203,7 @@ def _listed(
 def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[dict[str, Any]]:
     """A line for each pod that the job has or needs."""
     from reactors.jobs.decide import needed
+    from reactors.jobs.passes import MOST_PODS
     from reactors.jobs.rendezvous import pod_plan
     from reactors.jobs.replicas import replica_name
     from reactors.jobs.shape import Slot
@@ -208,20 +212,45 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
     steps = {slot.name: "create" for slot in found.creates}
     steps |= {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    slots = [
+        Slot(type, index, replica_name(job.name, type, index))
+        for type, spec in (job.types if job.total <= MOST_PODS else ())
+        for index in range(spec.count)
+    ]
+    planned = {slot.name for slot in slots}
+    slots += [slot for slot in found.creates if slot.name not in planned]
+    planned |= {slot.name for slot in slots}
     rows = []
-    for type, spec in job.types:
-        for index in range(spec.count):
-            name = replica_name(job.name, type, index)
-            plan = pod_plan(job, Slot(type, index, name), seen.gang)
-            rows.append(
-                {
-                    "name": name, "type": type, "index": index, "step": steps.get(name, ""),
-                    "phase": phases.get(name, ""), "restart_policy": plan.restart_policy,
-                    "scheduler_name": plan.scheduler_name, "labels": plan.labels,
-                    "annotations": plan.annotations, "environment": plan.environment,
-                }
-            )  # fmt: skip
+    for slot in slots:
+        plan = pod_plan(job, slot, seen.gang, has_variables=job.total <= MOST_TOLD)
+        rows.append(
+            {
+                "name": slot.name, "type": slot.type, "index": slot.index, "step": steps.get(slot.name, ""),
+                "phase": phases.get(slot.name, ""), "restart_policy": plan.restart_policy,
+                "scheduler_name": plan.scheduler_name, "labels": plan.labels,
+                "annotations": plan.annotations, "environment": plan.environment,
+            }
+        )  # fmt: skip
+    others = [one for one in seen.pods if one.owner == "self" and one.name not in planned]
+    for pod in sorted(others, key=lambda one: one.name):
+        rows.append(
+            {
+                "name": pod.name, "type": pod.type, "index": pod.index, "step": steps.get(pod.name, ""),
+                "phase": phases[pod.name], "restart_policy": "", "scheduler_name": "", "labels": {},
+                "annotations": {}, "environment": {},
+            }
+        )  # fmt: skip
     return rows
+
+
+def _left_out(job: Job) -> list[str]:
+    """What a line below the table says of a large job."""
+    from reactors.jobs.passes import MOST_PODS
+
+    if job.total > MOST_PODS:
+        said = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it is let alone"
+        return [f"{said}, and only pods that exist are shown"]
+    return [f"variables are left out above {MOST_TOLD:,} pods"] if job.total > MOST_TOLD else []
 
 
 def _words(text: str | None) -> Cell | None:

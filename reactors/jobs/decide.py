@@ -15,7 +15,7 @@ from bus.events.clock import ClockTicked
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.shape import Job, Pass
-from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, JobsState, TrackedJob, is_same
+from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, REPORT, JobsState, TrackedJob, is_same
 
 if TYPE_CHECKING:
     # Its methods import the rules when they are asked; the test of purity looks at those by themselves.
@@ -81,6 +81,11 @@ def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDe
             yield ProposedDecision(
                 verb=DeleteJob, key=job.uid, target=target, reason="ttl_over", expires_us=expires_us
             )
+        return
+    report = steps.get(REPORT)
+    # One that was not seen in time is decided again once the job's object or its pods change.
+    missed = report.status if report is not None and report.is_missed else None
+    if missed is not None and is_same(found.status, missed):
         return
     # What was decided before is what the status says by now, also where it was not seen yet.
     if not is_same(found.status, tracked.told.status):

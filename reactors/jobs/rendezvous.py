@@ -31,8 +31,13 @@ class PodPlan(msgspec.Struct, frozen=True):
     environment: dict[str, str]
 
 
-def pod_plan(job: Job, slot: Slot, gang: Gang | None, domain: str = "") -> PodPlan:
-    """The pod of one slot. ``domain`` follows the names of services in ``TF_CONFIG``."""
+def pod_plan(
+    job: Job, slot: Slot, gang: Gang | None, domain: str = "", *, has_variables: bool = True
+) -> PodPlan:
+    """The pod of one slot. ``domain`` follows the names of services in ``TF_CONFIG``.
+
+    ``has_variables``: False leaves the environment out. That of a TFJob names all its pods, for each pod.
+    """
     spec, type = job.spec.replicas[slot.type], slot.type.lower()
     labels = {OPERATOR: job.rules.operator, JOB: job.name, TYPE: type, INDEX: str(slot.index)}
     if slot.type == job.leader or (not job.leader and slot.type == "Worker" and slot.index == 0):
@@ -47,7 +52,7 @@ def pod_plan(job: Job, slot: Slot, gang: Gang | None, domain: str = "") -> PodPl
     policy = job.policy(spec)
     return PodPlan(
         slot.name, labels, annotations, "Never" if policy == EXIT_CODE else policy, scheduler,
-        environment(job, slot, domain),
+        environment(job, slot, domain) if has_variables else {},
     )  # fmt: skip
 
 
@@ -92,7 +97,8 @@ def _tf_config(job: Job, slot: Slot, domain: str) -> str:
 
 def _pytorch(job: Job, slot: Slot) -> dict[str, str]:
     spec, found = job.spec, {"PYTHONUNBUFFERED": "1"}
-    per_pod = int(spec.processes) if spec.processes.isdigit() else 1
+    is_number = spec.processes.isascii() and spec.processes.isdigit()
+    per_pod = int(spec.processes) if is_number else 1
     if "Master" in spec.replicas:
         is_master = slot.type == "Master"
         host = replica_name(job.name, "Master", 0)

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bus.events.workloads import ReplicaSpec
 from deploy.cli.program.exits import Exit
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.jobs.scene import EXIT, Training4, begun
@@ -36,10 +37,32 @@ def test_a_job_is_listed_with_the_steps_that_are_due(capsys, data):
 
 
 def test_a_job_is_shown_pod_by_pod_with_its_variables(capsys, data):
-    first, second = told(capsys, "jobs", "show", "ns/train", "--data", data)
+    first, second, beyond = told(capsys, "jobs", "show", "ns/train", "--data", data)
 
     assert (first["phase"], second["step"]) == ("Running", "create")
+    assert (beyond["name"], beyond["step"]) == ("train-worker-2", "delete: out_of_range")
     assert json.loads(first["environment"]["TF_CONFIG"])["task"] == {"type": "worker", "index": 0}
+
+
+@pytest.mark.parametrize(
+    ("pods", "shown", "said"),
+    [(600, 600, "variables are left out above 500 pods"), (2**31 - 1, 0, "more than 10,000")],
+    ids=str,
+)
+def test_a_job_of_very_many_pods_is_shown_in_bounds(capsys, tmp_path, pods, shown, said):
+    data = make_ledger(tmp_path, simulate(_large(pods)))
+    rows = told(capsys, "jobs", "show", "ns/train", "--data", data)
+    assert bursar("jobs", "show", "ns/train", "--data", data) == 0
+
+    assert (len(rows), any(row["environment"] for row in rows)) == (shown, False)
+    assert said in " ".join(capsys.readouterr().out.split())
+
+
+async def _large(pods):
+    scene = Training4(replicas={"Worker": ReplicaSpec(pods)})
+    await scene.begin("off")
+    await scene.see_job("Created")
+    return list(scene.transport.events)
 
 
 def test_an_unknown_job_is_named(capsys, data):

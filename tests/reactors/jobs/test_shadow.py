@@ -56,6 +56,22 @@ async def test_a_step_that_the_operator_does_not_take_is_missed_and_not_decided_
     }
 
 
+async def test_a_status_that_the_operator_does_not_write_is_missed_once():
+    """It was decided again every five minutes while the operator was away."""
+    scene = Training4()
+    await scene.begin()
+    await scene.see_job("Created")
+    await scene.see_pod(0, "Running")
+    await scene.see_pod(1, "Running")
+    for _ in range(120):
+        await scene.tick()
+
+    assert scene.agreed["report", "missed"] == 1
+    reported = len(scene.reported())
+    await scene.see_pod(1, "Failed", exits={"tensorflow": 1})
+    assert len(scene.reported()) == reported + 1
+
+
 async def test_a_pod_that_nobody_decided_is_unforeseen():
     scene = await begun()
     await scene.see_pod(2)
