@@ -169,9 +169,7 @@ class Children:
         """Whether the owner is asked for it whatever it is charged with: a controller makes no more than was asked for, but
         adopts any number, and users change what they like.
         """
-        is_users = bool(below.child.version) and not (
-            below.is_pod or self._controllers.wrote(review)
-        )
+        is_users = bool(below.child.version) and not self._controllers.wrote(review)
         return is_users or below.reshapes or self.adopts(below)
 
     def asks(
@@ -183,16 +181,18 @@ class Children:
         comes on top, unless its own controller takes that for one of those it makes.
         """
         rises, is_added = self.rises(below), self.is_asked(below, review)
-        is_own = self.adopts(below) and below.owner.uid == holder.uid
-        before = self._weight(holder)
+        # An operator that anybody may stand for need not make one less for what is given to its object.
+        is_open = kinds.is_open(below.owner.kind, below.child.kind)
+        is_own = self.adopts(below) and below.owner.uid == holder.uid and not is_open
+        before, over = self._weight(holder), summed(self._oversize(below), holder.types)
         undo = self.expect(below)
         if not rises:
             return {}, undo
         need = self.need(below, holder)
         if not is_added:
             return need, undo
-        base = largest(need, charged(holder.demand, holder.types)) if is_own else held
-        over = summed(self._oversize(below), holder.types)
+        wants = charged(holder.demand, holder.types)
+        base = largest(wants, held) if is_own else held
         grows = over if is_own else largest(less(self._weight(holder), before), over)
         return dict(largest(need, added(base, grows))), undo
 
@@ -200,12 +200,15 @@ class Children:
         return summed(self._view.coverage.lives.total(holder.uid), holder.types)
 
     def _oversize(self, below: Below) -> dict[str, int]:
-        """How much more a pod asks for than each of those that its controller makes beside it."""
+        """How much more a pod asks for than each of those that its controller makes beside it, and than it was let to."""
         maker = self._view.objects.get(below.owner.uid)
-        one = maker.ask.per_replica if maker is not None and maker.ask.demand else None
-        if not below.is_pod or maker is None or one is None:
+        makes = maker is not None and maker.ask.per_replica is not None and maker.ask.demand
+        if maker is None or not (below.is_pod and makes):
             return {}
-        return less(below.child.counts, counts_of(maker.kind, kinds.scaled(maker.ask, 1)))
+        one = counts_of(maker.kind, kinds.scaled(maker.ask, 1))
+        known = self._view.coverage.lives.pod(below.child.uid)
+        before = {} if self.adopts(below) else largest(below.before or {}, known or {})
+        return less(less(below.child.counts, one), less(before, one))
 
     def need(self, below: Below, holder: Holder) -> dict[str, int]:
         """What the holder has to be charged with: of a pod what runs, of what makes pods all that is asked for."""

@@ -214,11 +214,10 @@ class Coverage(Part):
         )
 
     def left(self, uid: str) -> bool:
-        """An object was deleted, or is not listed any more. Whether something lives below it."""
+        """An object was deleted, or is not listed any more. Whether something lives below it, so that it is asked about."""
         self.lives.relink(uid)
         self.lives.leave(uid)
         if not (has := self.lives.has(uid)):
-            # What is still charged says itself whom it named.
             self.named.forget(uid)
         return has
 
@@ -233,6 +232,7 @@ class Coverage(Part):
     def expire(self, now_us: int) -> None:
         """Mark what waited long enough for its controller, and drop what cannot land any more."""
         self.lives.expire(now_us)
+        self.reshaped.expire(now_us, self._view.objects)
         while self._let_go:
             uid = next(iter(self._let_go))
             if self._let_go[uid][2] > now_us:

@@ -12,7 +12,7 @@ from bus.events.admissions import Child
 from projections import timelines
 from projections.engine.parts import Part
 from projections.quota_trees.shape import LANDED_US
-from reactors.admission.objects import Object
+from reactors.admission.objects import Object, Objects
 
 
 class SavedReshaped(msgspec.Struct):
@@ -27,12 +27,12 @@ class Reshaped(Part):
     Saved = SavedReshaped
 
     def __init__(self) -> None:
-        #: By uid: (version that is changed, when).
+        #: By uid, oldest first: (version that is changed, when).
         self._changes: dict[str, tuple[str, int]] = {}
 
     def add(self, child: Child, now_us: int) -> None:
         """A change was admitted, and may land."""
-        version, _ = self._changes.get(child.uid, (child.version, 0))
+        version, _ = self._changes.pop(child.uid, (child.version, 0))
         is_later = timelines.precedes(version, 0, child.version, 0)
         self._changes[child.uid] = (child.version if is_later else version, now_us)
 
@@ -42,6 +42,15 @@ class Reshaped(Part):
             return False
         is_passed = timelines.precedes(change[0], 0, found.version, 0)
         return not (is_passed or found.listed_us >= change[1] + LANDED_US)
+
+    def expire(self, now_us: int, objects: Objects) -> None:
+        """Drop what was seen behind its change, or is not there, when the change cannot land any more."""
+        for uid, (_, changed_us) in list(self._changes.items()):
+            if changed_us + LANDED_US > now_us:
+                break
+            found = objects.get(uid)
+            if found is None or not self.has(found):
+                del self._changes[uid]
 
     def forget(self, uid: str) -> None:
         """The object is gone."""

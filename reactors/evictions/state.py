@@ -141,6 +141,9 @@ class EvictionState(Part):
             self.is_watching = fact.policy.get("monitor_all_quotas") is True
             if not self.is_watching:
                 self.watches.clear()
+                for tree in self.trees.values():
+                    # Others read the trees, and nobody counts from now on who waits.
+                    tree.count(())
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
         elif isinstance(fact, EffectSettled) and fact.reactor == NAME:

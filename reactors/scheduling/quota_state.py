@@ -174,19 +174,23 @@ class QuotaState:
             one.uid != pod.uid and self.quota(one) == own for one in nominated
         )
 
-    def can_preempt(self, pod: Pod, quota: str, victim: Pod) -> bool:
-        """Whether a pod of ``quota`` may take the room of another: one of the same quota that is less important."""
-        if victim.priority >= pod.priority:
-            return False
-        return preemption.can_preempt(
-            _as_reclaimed(pod, quota), _as_reclaimed(victim, self.quota(victim))
-        )
+    def can_preempt(self, pod: Pod, quota: str | None, victim: Pod) -> bool:
+        """Whether a pod of ``quota`` may take the room of another: one of the same quota that is less important.
 
-    def quota(self, pod: Pod) -> str:
-        """The quota that a pod is charged to; "" = none, or it is not known."""
+        Nobody's may go of whom it is not known yet.
+        """
+        other = self.quota(victim) if victim.priority < pod.priority else None
+        if quota is None or other is None:
+            return False
+        return preemption.can_preempt(_as_reclaimed(pod, quota), _as_reclaimed(victim, other))
+
+    def quota(self, pod: Pod) -> str | None:
+        """The quota that a pod is charged to; "" = none, None = it is not known yet."""
         holder = self._holder(pod)
         known = evidence(self.seen, holder) if holder else None
-        where = known[0] if known is not None else None
+        if known is None:
+            return None
+        where = known[0]
         if where is None:
             return ""
         # Quotas of two kinds may have one name; the rules know an elastic one by its own.

@@ -164,6 +164,47 @@ async def test_what_is_adopted_comes_on_top_of_pods_that_another_process_may_let
     assert (answer.reason, cluster.used()) == (reason, charge + cpu * 1000)
 
 
+async def test_a_pod_that_a_user_makes_larger_comes_on_top_of_those_that_another_process_lets_pass(
+    cluster,
+):
+    """One was resized from one core to nine, while its ReplicaSet made nine more of one: all below a charge of ten."""
+    made_by = {"by": ("Deployment", "web"), "user": CONTROLLER}
+    await begin(cluster, "Deployment", "web", 1, 5)
+    await begin(cluster, "ReplicaSet", "web-1", 1, 5, **made_by)
+    of = {"by": ("ReplicaSet", "web-1")}
+    await begin(cluster, "Pod", "p", 1, user=CONTROLLER, **of)
+    before = made("Pod", "p", 1, version=90, **of)
+
+    async def resized(cpu):
+        change = {"operation": "UPDATE", "subresource": "resize", "old_object": before}
+        after = made("Pod", "p", cpu, version=90, **of)
+        return (await cluster.review(after, **OF["Pod"], **change)).reason
+
+    assert [await resized(cpu) for cpu in (8, 6, 6)] == ["over-quota", "raised", "covered"]
+    assert cluster.used() == 10_000
+
+
+async def test_what_is_given_to_an_object_of_an_operator_comes_on_top_of_its_pods(cluster):
+    """The operator need not make one less for it."""
+    await begin(cluster, "PyTorchJob", "train", 1, 5)
+    await begin(cluster, "Pod", "p", 1)
+    change = {"before": made("Pod", "p", 1, version=90), "version": 90}
+    answer = await ask(cluster, "Pod", "p", 1, by=("PyTorchJob", "train"), **change)
+
+    assert (answer.reason, cluster.used()) == ("raised", 7000)
+
+
+async def test_each_larger_pod_that_a_set_adopts_comes_on_top_of_the_one_before(cluster):
+    await begin(cluster, "ReplicaSet", "set", 1, 3)
+    reasons = []
+    for number in range(3):
+        name, by = f"p{number}", ("ReplicaSet", "set")
+        change = {"before": made("Pod", name, 3, version=90), "version": 90, "user": CONTROLLER}
+        reasons.append((await ask(cluster, "Pod", name, 3, by=by, **change)).reason)
+
+    assert (reasons, cluster.used()) == (["raised", "raised", "raised"], 9000)
+
+
 @pytest.mark.parametrize("how", ["a scale", "an edit"])
 async def test_what_a_user_scales_below_a_deployment_comes_on_top_of_its_charge(cluster, how):
     """Two processes let one ReplicaSet each be scaled up to the whole charge, as neither had seen the other's."""
