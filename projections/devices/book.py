@@ -69,10 +69,14 @@ class ClaimBook:
 
     def of_claim(self, claim: Claim) -> set[str]:
         """The pods to look at again when a claim changed."""
+        return self._pods_of(claim) | self._beside(claim)
+
+    def _pods_of(self, claim: Claim) -> set[str]:
+        """The pods that name a claim, and the one that it was made for."""
         found = set(self.index.naming(claim.cluster, claim.namespace, claim.name))
         if claim.is_generated and claim.owner:
             found.add(claim.owner.uid)
-        return found | self._beside(claim)
+        return found
 
     def of_supply(self, row: supply_rows.Supply) -> set[str]:
         """The pods to look at again when a device, or a set of counters, was seen."""
@@ -162,9 +166,7 @@ class ClaimBook:
                     claim.cluster, result.driver, result.pool, result.device
                 ):
                     if uid != claim.uid and (other := self._claim(uid)) is not None:
-                        found |= self.index.naming(other.cluster, other.namespace, other.name)
-                        if other.is_generated and other.owner:
-                            found.add(other.owner.uid)
+                        found |= self._pods_of(other)
         return found
 
     def _size(self, cluster: str, us: int, result: Any) -> Size:

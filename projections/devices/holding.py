@@ -13,11 +13,11 @@ from itertools import pairwise
 
 import msgspec
 
+from bus.clock import SECOND_US
 from bus.events.devices import DeviceResult
 from projections.devices.claims import Claim, Given
 from projections.devices.sizes import Size
 
-SECOND_US = 1_000_000
 #: Clocks of the servers may differ by so many seconds.
 GRACE_S = 1
 #: An end that has not come.
@@ -32,8 +32,6 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     namespace: str
     start_s: int | None
     end_s: int | None
-    unknown_s: int = 0
-    node: str = ""
     names: frozenset[str] = frozenset()
     #: Resources that come by a claim.
     claimed: frozenset[str] = frozenset()

@@ -2,7 +2,8 @@
 
 Each of them says in its own way which pod has which part: HAMi and Volcano by an annotation for each device, KAI by a
 fraction, NVIDIA's device plugin by labels of the node. Parts are rounded down, one by one; where the size of a card is not
-known, by the cores that were asked for, else a whole one, flag ``size_unseen``.
+known, by the cores that were asked for, else a whole one, flag ``size_unseen``; KAI's ``gpu-memory`` and ``nvidia.com/gpu.shared``
+then count none.
 
 Source: docs/devices.md.
 """

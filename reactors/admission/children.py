@@ -177,8 +177,9 @@ class Children:
     ) -> tuple[dict[str, int], Undo]:
         """What the holder has to be charged with as the child counts from now on, and what undoes that.
 
-        ``held``: its charge. Other processes may let pods pass at this moment that use all of it. So what nobody made for it
-        comes on top, unless its own controller takes that for one of those it makes.
+        ``held``: its charge. Other processes may let pods pass at this moment that use all of it. So a child that is adopted, or
+        that a user changes, is charged in addition. Where the holder's own controller adopts a pod, it makes one pod less,
+        and only what the pod is larger is charged in addition.
         """
         rises, is_added = self.rises(below), self.is_asked(below, review)
         # An operator that anybody may stand for need not make one less for what is given to its object.

@@ -312,9 +312,9 @@ class Coverage(Part):
         if is_open(owner.kind, kind):
             return False
         is_gone = uid in self._own_gone and uid not in self._view.objects
-        # Of very many the oldest are not among the named; what is charged still says whom it named.
-        is_charged = any(named(one, owner.uid) for _, one in self._charges.grants(uid))
-        return is_gone or is_charged or self.named.has(uid, owner.uid)
+        if is_gone or self.named.has(uid, owner.uid):
+            return True
+        return any(named(one, owner.uid) for _, one in self._charges.grants(uid))
 
     def answers(self, owner: Owner | None, namespace: str, name: str = "") -> bool | None:
         """Whether there is such a controller; None where nothing is known of its uid."""

@@ -48,7 +48,9 @@ class Named(Part):
 
 
 def named(grant: Grant, owner: str) -> bool:
-    """Whether what is charged so was admitted in its own right, though it named this controller."""
+    """Whether what is charged so was admitted in its own right, though it named this controller. :class:`Named` forgets the
+    oldest of very many; a charge says whom its object named for as long as it stands.
+    """
     return _has(grant.owners, owner)
 
 

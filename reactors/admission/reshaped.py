@@ -25,10 +25,13 @@ class Reshaped(Part):
     """The newest admitted change of each object that is there."""
 
     Saved = SavedReshaped
+    derived = frozenset({"_next_us"})
 
     def __init__(self) -> None:
         #: By uid, oldest first: (version that is changed, when).
         self._changes: dict[str, tuple[str, int]] = {}
+        #: Reviews ask for it, and users may keep many changes from landing: it is done once in a while.
+        self._next_us = 0
 
     def add(self, child: Child, now_us: int) -> None:
         """A change was admitted, and may land."""
@@ -45,6 +48,9 @@ class Reshaped(Part):
 
     def expire(self, now_us: int, objects: Objects) -> None:
         """Drop what was seen behind its change, or is not there, when the change cannot land any more."""
+        if now_us < self._next_us:
+            return
+        self._next_us = now_us + LANDED_US
         for uid, (_, changed_us) in list(self._changes.items()):
             if changed_us + LANDED_US > now_us:
                 break

@@ -117,7 +117,7 @@ class Adapters(msgspec.Struct, frozen=True, kw_only=True):
     ledger: Store | None = None
     #: Whether the status of ElasticQuotas is written.
     writes_elastic: bool = True
-    #: Whether more was read.
+    #: Moves when more was read.
     moves: Moves
 
 

@@ -2,7 +2,7 @@
 
 A decided step is outstanding until the cluster shows it, so it is not decided twice, and no counter has to be kept right: a pod
 that appears is the one that was asked for if it has its name and its job's uid. A step that is not seen for
-:data:`UNSEEN_US` is missed, and is decided again once the job's object or its pods change.
+:data:`UNSEEN_US` is missed, and is decided again once the job's object changes.
 
 How far the steps that were decided are those that the operator takes:
 

@@ -128,7 +128,9 @@ class Binder:
                     await self._outstanding.moved(self._rest())
 
     def _rest(self) -> float:
-        """How long nothing is due."""
+        """How long nothing is due. What is in work may be refused at any moment, and nothing else says so."""
+        if len(self._again_at) < len(self._known):
+            return 0.0
         now = asyncio.get_running_loop().time()
         return min(max(self._next_at, self._rests_until, now) - now, LONGEST_LOOK_SECONDS)
 

@@ -35,11 +35,13 @@ class Cluster:
         self.at_once = self.most_at_once = 0
         #: By pod: its claims that are not bound.
         self.unbound = {}
+        #: So long a bind takes.
+        self.seconds = 0.01
 
     async def bind(self, namespace, pod, *, uid, node, annotations):
         self.at_once += 1
         self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(self.seconds)
         self.at_once -= 1
         self.asked.append((pod, node))
         if self.errors.get(pod):
@@ -147,6 +149,17 @@ async def test_what_is_decided_is_bound_at_once_and_nobody_looks_while_nothing_m
 
     assert loop.time() - began < 0.015
     assert idle <= 102
+
+
+async def test_what_is_refused_late_is_said_at_once_though_nothing_moves():
+    world, loop = World("gone"), asyncio.get_running_loop()
+    world.cluster.errors, world.cluster.seconds = {"gone": [ConflictError()]}, 0.1
+    began = loop.time()
+    async with world.running():
+        while not world.settled:
+            await asyncio.sleep(0.001)
+
+    assert loop.time() - began < 0.2
 
 
 async def test_everything_outstanding_is_bound_once_and_several_at_once():
