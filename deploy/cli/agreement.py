@@ -12,8 +12,7 @@ from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
-from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.answers import answer, count, field
 from deploy.runtime.ledgers import reading
 
 _QUERY = (
@@ -76,24 +75,17 @@ def _placed(count: Counter[str]) -> str:
     return f"{good:,} of {placed:,} pods with a node{share}, are on the chosen one or an equally good one"
 
 
-def _count(title: str, name: str, drop: int = 0) -> Column:
-    def cell(row: Row) -> str:
-        return f"{row[name]:,}"
-
-    return Column(title, cell, drop=drop, is_figure=True)
-
-
 _COLUMNS = (
     field("CLUSTER", wide=True),
     field("PROFILE"),
     field("DAY"),
-    _count("PODS", "pods"),
-    _count("SAME", "same"),
-    _count("EQUAL", "equal"),
-    _count("LOWER", "lower"),
-    _count("REST", "unrecorded"),
-    _count("REFUSED", "refused"),
-    _count("NONE", "unplaced"),
-    _count("WAITS", "waiting", drop=1),
-    _count("GONE", "gone", drop=2),
+    count("PODS", "pods"),
+    count("SAME", "same"),
+    count("EQUAL", "equal"),
+    count("LOWER", "lower"),
+    count("REST", "unrecorded"),
+    count("REFUSED", "refused"),
+    count("NONE", "unplaced"),
+    count("WAITS", "waiting", drop=1),
+    count("GONE", "gone", drop=2),
 )

@@ -21,7 +21,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import duration, moment
+from deploy.cli.rendering.words import duration, moment, words
 from deploy.errors import AbsentObjectError
 from deploy.runtime.ledgers import reading
 from projections.quota_trees.queries import Select
@@ -112,10 +112,10 @@ _COLUMNS = (
     field("IDLE-FOR", "idle_s", show=duration),
     field("CULLS-AT", show=moment),
     Column("STOPS", _stops, drop=2),
-    field("EVIDENCE", show=lambda text: Cell(text, "words") if text else None, drop=1),
+    field("EVIDENCE", show=words, drop=1),
     field("ACTIVE-AT", show=moment, wide=True),
     field("BY", "active_source", wide=True),
-    field("IGNORED", show=lambda text: Cell(text, "words") if text else None, wide=True),
+    field("IGNORED", show=words, wide=True),
     field("UID", wide=True),
 )
 

@@ -12,11 +12,10 @@ from bus.clock import SECOND_US
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import moment
+from deploy.cli.rendering.words import moment, words
 from deploy.hints import hint
-from deploy.runtime.ledgers import reading
+from deploy.runtime.ledgers import clusters, reading
 
 if TYPE_CHECKING:
     from projections.quota_trees.queries import Select
@@ -62,7 +61,7 @@ def evictions(asked: CommandContext, most: Most = 100) -> None:
         stands = standing(connection)
         due = [
             one
-            for name in _clusters(connection)
+            for name in clusters(connection)
             for one in blocked(_select(connection), name, stands.newest_s * SECOND_US)
             if isinstance(one.decision, Evict)
         ]
@@ -85,8 +84,8 @@ _COLUMNS = (
     field("QUOTA"),
     field("REASON", drop=1),
     Column("RESULT", _result),
-    field("MESSAGE", show=lambda text: Cell(text, "words") if text else None),
-    field("NUMBERS", wide=True, show=lambda text: Cell(text, "words") if text else None),
+    field("MESSAGE", show=words),
+    field("NUMBERS", wide=True, show=words),
     field("DECISION", "id", wide=True),
     field("UID", wide=True),
 )
@@ -112,13 +111,6 @@ def _meanings(due: list[Blocked]) -> list[str]:
 
     reasons = sorted({one.reason for one in due})
     return [f"{reason.replace('_', ' ')}: {sentence(reason)}" for reason in reasons]
-
-
-def _clusters(connection: sa.Connection) -> list[str]:
-    from projections.engine.tables import events
-
-    found = connection.execute(sa.select(events.c.cluster).distinct())
-    return sorted(name for (name,) in found if name)
 
 
 def _select(connection: sa.Connection) -> Select:

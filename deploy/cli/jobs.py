@@ -11,13 +11,13 @@ from bus.clock import SECOND_US, format_stamp
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
-from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import moment
-from deploy.errors import AbsentObjectError
+from deploy.cli.rendering.words import moment, words
+from deploy.errors import AbsentObjectError, SettingsError
 from deploy.hints import hint
-from deploy.runtime.ledgers import reading
+from deploy.runtime.ledgers import clusters, reading
 
 if TYPE_CHECKING:
     from reactors.engine.replica import Replica
@@ -75,7 +75,7 @@ def list_(asked: CommandContext, cluster: Cluster = None) -> None:
 
 def show(
     asked: CommandContext,
-    job: Annotated[str, typer.Argument(metavar="NAMESPACE/NAME", help="The job.")],
+    job: Annotated[str, typer.Argument(metavar="JOB", help="The job: NAMESPACE/NAME, or its uid.")],
     cluster: Cluster = None,
 ) -> None:
     """One job, pod by pod: what is due, and the labels and variables by which its pods find each other.
@@ -86,17 +86,27 @@ def show(
     """
     with reading(asked.place) as connection:
         stands = standing(connection)
-        for _, replica in _replicas(connection, cluster):
-            view, policy = _known(replica)
-            for uid, tracked in view.jobs.items():
-                if job == f"{tracked.job.namespace}/{tracked.job.name}":
-                    rows = _slots(view, uid, policy, stands.newest_s * SECOND_US)
-                    notes = [*_left_out(tracked.job), *footer(stands.sequence, stands.observed_s)]
-                    answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
-                    return
-    raise AbsentObjectError(
-        f"there is no training job {job[:128]!r}; `{hint('jobs list')}` names them"
-    )
+        found = [
+            (name, uid, *_known(replica))
+            for name, replica in _replicas(connection, cluster)
+            for uid, tracked in _jobs(replica)
+            if job in (uid, f"{tracked.job.namespace}/{tracked.job.name}")
+        ]
+    if not found:
+        raise AbsentObjectError(
+            f"there is no training job {job[:128]!r}; `{hint('jobs list')}` names them"
+        )
+    if len(found) > 1:
+        every = ", ".join(
+            f"{view.jobs[uid].job.kind} {uid} in {name}" for name, uid, view, _ in found
+        )
+        raise SettingsError(
+            f"several jobs have the name {job[:128]!r}, name one by its uid: {every}"
+        )
+    ((_, uid, view, policy),) = found
+    rows = _slots(view, uid, policy, stands.newest_s * SECOND_US)
+    notes = [*_left_out(view.jobs[uid].job), *footer(stands.sequence, stands.observed_s)]
+    answer(asked, rows, fields=_SHOW, columns=_SLOTS, notes=notes)
 
 
 def agreement(
@@ -149,17 +159,15 @@ def agreement(
 
 
 def _replicas(connection: sa.Connection, only: str | None) -> list[tuple[str, Replica]]:
-    from projections.engine.tables import events
     from reactors.catalogue import REACTORS
     from reactors.engine.snapshots import at
-
-    found = connection.execute(sa.select(events.c.cluster).distinct())
-    names = sorted(name for (name,) in found if name and only in (None, name))
 
     def select(query: Any) -> list[Any]:
         return [tuple(row) for row in connection.execute(query)]
 
-    return [(name, at(select, REACTORS, name)) for name in names]
+    return [
+        (name, at(select, REACTORS, name)) for name in clusters(connection) if only in (None, name)
+    ]
 
 
 def _known(replica: Replica) -> tuple[JobsState, JobsPolicy]:
@@ -172,6 +180,10 @@ def _known(replica: Replica) -> tuple[JobsState, JobsPolicy]:
     policy = current.policy if current is not None else JobsPolicy()
     assert isinstance(policy, JobsPolicy)
     return view, policy
+
+
+def _jobs(replica: Replica) -> list[tuple[str, TrackedJob]]:
+    return sorted(_known(replica)[0].jobs.items())
 
 
 def _listed(
@@ -253,19 +265,8 @@ def _left_out(job: Job) -> list[str]:
     return [f"variables are left out above {MOST_TOLD:,} pods"] if job.total > MOST_TOLD else []
 
 
-def _words(text: str | None) -> Cell | None:
-    return Cell(text, "words") if text else None
-
-
 def _variables(row: Row) -> Cell | None:
-    return _words(" ".join(f"{name}={text}" for name, text in row["environment"].items()))
-
-
-def _count(title: str, name: str) -> Column:
-    def cell(row: Row) -> str:
-        return f"{row[name]:,}"
-
-    return Column(title, cell, is_figure=True)
+    return words(" ".join(f"{name}={text}" for name, text in row["environment"].items()))
 
 
 _COLUMNS = (
@@ -273,8 +274,8 @@ _COLUMNS = (
     field("KIND"),
     field("STATE"),
     field("PODS"),
-    _count("REPLACED", "replaced"),
-    field("DUE", show=_words),
+    count("REPLACED", "replaced"),
+    field("DUE", show=words),
     field("DEADLINE", "deadline_at", show=moment, drop=1),
     field("UID", wide=True),
     field("CLUSTER", wide=True),
@@ -282,7 +283,7 @@ _COLUMNS = (
 _SLOTS = (
     field("POD", "name"),
     field("PHASE"),
-    field("STEP", show=_words),
+    field("STEP", show=words),
     field("RESTARTS", "restart_policy"),
     field("SCHEDULER", "scheduler_name", wide=True),
     Column("VARIABLES", _variables, drop=1),
@@ -290,13 +291,13 @@ _SLOTS = (
 _STEPS = (
     field("CLUSTER", wide=True),
     field("STEP"),
-    *(_count(name.upper(), name) for name in _RESULTS),
+    *(count(name.upper(), name) for name in _RESULTS),
 )
 _DIFFERING = (
     field("AT", show=moment),
     Column("JOB", lambda row: f"{row['namespace']}/{row['job']}"),
     field("STEP"),
-    field("WHAT", show=_words),
+    field("WHAT", show=words),
     field("RESULT"),
     field("CLUSTER", wide=True),
 )

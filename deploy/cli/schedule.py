@@ -16,7 +16,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
-from deploy.cli.rendering.words import moment
+from deploy.cli.rendering.words import moment, words
 from deploy.commands.manifest_files import manifests
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
@@ -183,7 +183,7 @@ _QUEUE_COLUMNS = (
     field("SINCE", show=moment),
     field("STATE"),
     field("NODE"),
-    field("REASON", show=lambda text: Cell(text, "words") if text else None),
+    field("REASON", show=words),
     Column("HELP", lambda row: Cell(", ".join(row["help"]), "words") if row["help"] else None),
     field("UNTIL", show=moment, wide=True),
     field("ATTEMPTS", wide=True),

@@ -46,6 +46,14 @@ def ledger(settings: Located) -> Iterator[Store]:
         made.dispose()
 
 
+def clusters(connection: sa.Connection) -> list[str]:
+    """The names of the clusters that the ledger has events of."""
+    from projections.engine.tables import events
+
+    found = connection.execute(sa.select(events.c.cluster).distinct())
+    return sorted(name for (name,) in found if name)
+
+
 @contextmanager
 def reading(settings: Located) -> Iterator[sa.Connection]:
     """One consistent look at the ledger, also while it is written. Raises AbsentLedgerError."""

@@ -237,6 +237,9 @@ class JobsState(Part):
         pod = after if isinstance(after, Pod) else before
         if not isinstance(pod, Pod) or pod.owner is None or pod.owner.kind not in KINDS:
             return
+        tracked = self.jobs.get(pod.owner.uid)
+        if tracked is not None and not _is_of(pod, tracked.job):
+            return
         self.touched.add(pod.owner.uid)
         if not isinstance(after, Pod):
             self.ends.pop(pod.uid, None)
@@ -246,7 +249,6 @@ class JobsState(Part):
             and fact.resource_version == pod.version
         ):
             self.ends[pod.uid] = PodEnd(fact.exits, fact.restarts)
-        tracked = self.jobs.get(pod.owner.uid)
         if tracked is None:
             return
         if before is None:
@@ -319,7 +321,7 @@ class JobsState(Part):
         pods = tuple(
             self._seen_pod(pod, tracked.job)
             for one in sorted(self.state.index.owned[uid])
-            if (pod := self.state.pods.get(one)) is not None
+            if (pod := self.state.pods.get(one)) is not None and _is_of(pod, tracked.job)
         )
         gang = None
         if self.gang_scheduler:
@@ -334,6 +336,12 @@ class JobsState(Part):
             end.exits.get(job.rules.container) if end else None,
             is_selected=pod.labels.get(JOB) == job.name, node=pod.node,
         )  # fmt: skip
+
+
+def _is_of(pod: Pod, job: Job) -> bool:
+    """Whether a pod that names a job as its controller may be the job's: an owner of another namespace is none."""
+    owner = pod.owner
+    return owner is not None and (pod.namespace, owner.kind) == (job.namespace, job.kind)
 
 
 def is_same(one: Status, other: Status) -> bool:

@@ -4,8 +4,9 @@ import json
 
 import pytest
 
-from bus.events.workloads import ReplicaSpec
+from bus.events.workloads import ReplicaSpec, Training, TrainingSpec
 from deploy.cli.program.exits import Exit
+from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.jobs.scene import EXIT, Training4, begun
 from tests.simulation.loop import simulate
@@ -68,6 +69,28 @@ async def _large(pods):
 def test_an_unknown_job_is_named(capsys, data):
     assert bursar("jobs", "show", "ns/other", "--data", data) == Exit.FAILED
     assert "ns/other" in capsys.readouterr().err
+
+
+def test_two_jobs_of_one_name_are_told_apart_by_their_uids(capsys, tmp_path):
+    data = make_ledger(tmp_path, simulate(_namesakes()))
+
+    assert bursar("jobs", "show", "ns/train", "--data", data) == Exit.USAGE
+    assert "TFJob j in c, TFJob k in c" in " ".join(capsys.readouterr().err.split())
+    assert [row["name"] for row in told(capsys, "jobs", "show", "k", "--data", data)] == [
+        "train-worker-0"
+    ]
+
+
+async def _namesakes():
+    scene = Training4()
+    await scene.see_job("Created")
+    other = Training(TrainingSpec({"Worker": ReplicaSpec(1)}))
+    await scene.say(
+        said.workload_observed(
+            "k", 1, 0, kind="TFJob", namespace="ns", name="train", training=other
+        )
+    )
+    return list(scene.transport.events)
 
 
 def test_agreement_counts_steps_and_names_those_that_differ(capsys, data):

@@ -22,7 +22,7 @@ from deploy.cli.rendering.answers import field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import write
 from deploy.cli.rendering.tables import Column, print_table
-from deploy.cli.rendering.words import moment
+from deploy.cli.rendering.words import moment, words
 from deploy.runtime.ledgers import reading
 
 _FIELDS = ("name", "parent", "used", "hard", "budget_left", "exhausts_at", "kind", "cluster")
@@ -83,7 +83,7 @@ def tree(asked: CommandContext, cluster: Cluster = None) -> None:
 
 def _used(line: Line) -> Cell | None:
     used = {key: amount_text(key, one.used) or "" for key, one in line.usage.items()}
-    return _words(in_short({key: used[key] for key in _hard(line) or used}))
+    return words(in_short({key: used[key] for key in _hard(line) or used}))
 
 
 def _hard(line: Line) -> dict[str, str]:
@@ -95,19 +95,15 @@ def _hard(line: Line) -> dict[str, str]:
 
 
 def _allowed(line: Line) -> Cell | None:
-    return _words(f"unusable: {line.problem}" if line.problem else in_short(_hard(line)))
+    return words(f"unusable: {line.problem}" if line.problem else in_short(_hard(line)))
 
 
 def _left(line: Line) -> Cell | None:
-    return _words(in_short({key: hours_text(key, one.left) for key, one in line.budgets.items()}))
+    return words(in_short({key: hours_text(key, one.left) for key, one in line.budgets.items()}))
 
 
 def _figure(text: str | None) -> Cell | None:
     return Cell(text, "figure") if text else None
-
-
-def _words(text: str) -> Cell | None:
-    return Cell(text, "words") if text else None
 
 
 _COLUMNS = (

@@ -38,3 +38,12 @@ def field(
 
     is_figure = show in (duration, thousandths, memory)
     return Column(title, cell, wide=wide, drop=drop, is_figure=is_figure)
+
+
+def count(title: str, name: str, *, drop: int = 0) -> Column:
+    """A column of a whole number, with commas."""
+
+    def cell(row: Row) -> str:
+        return f"{row[name]:,}"
+
+    return Column(title, cell, drop=drop, is_figure=True)

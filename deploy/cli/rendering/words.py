@@ -39,3 +39,8 @@ def memory(mib: int | None) -> Cell | None:
 def moment(stamp: str | None) -> Cell | None:
     """An ISO 8601 stamp of UTC to the minute, as ``--from`` takes it: ``2026-11-21T09:00Z``; None for none."""
     return Cell(f"{stamp[:16]}Z", "fixed") if stamp else None
+
+
+def words(text: str | None) -> Cell | None:
+    """Text that may be wrapped; None for none at all."""
+    return Cell(text, "words") if text else None

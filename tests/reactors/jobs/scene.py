@@ -67,9 +67,10 @@ class Training4(Scenario):
         await self.say(self._pod(said.pod_vanished, index, phase, attempt, {}))
 
     def _pod(self, make, index, phase, attempt, fields):
+        fields.setdefault("namespace", "ns")
         labels = {JOB: "train", TYPE: "worker", INDEX: str(index)}
         return make(
-            f"p{index}-{attempt}", self.version(), self.at(), namespace="ns", name=f"train-worker-{index}",
+            f"p{index}-{attempt}", self.version(), self.at(), name=f"train-worker-{index}",
             phase=phase, labels=labels, owner=Owner("TFJob", "train", UID), created=self.at(), **fields,
         )  # fmt: skip
 

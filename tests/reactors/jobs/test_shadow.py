@@ -1,5 +1,6 @@
 """Steps of a training job are decided once, at the event that makes them due, and compared with what its operator does."""
 
+from bus.events.decisions import CreateReplica
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
 from tests.factories import CLUSTER
@@ -77,6 +78,20 @@ async def test_a_pod_that_nobody_decided_is_unforeseen():
     await scene.see_pod(2)
 
     assert scene.agreed["create", "unforeseen"] == 1
+
+
+async def test_a_pod_of_another_namespace_is_none_of_the_job():
+    """Anybody may write the uid of a job into a pod of their own."""
+    scene = Training4()
+    await scene.begin()
+    await scene.see_job("Created")
+    before = scene.decisions(CreateReplica)
+    await scene.see_pod(0, namespace="other")
+    await scene.see_pod(0, "Failed", namespace="other", exits={"tensorflow": 1})
+    await scene.tick()
+
+    assert (scene.decisions(CreateReplica), scene.reported(), scene.agreed) == (before, [], {})
+    assert scene.state.seen("j").pods == ()
 
 
 async def test_pods_from_before_the_policy_prove_nothing():
