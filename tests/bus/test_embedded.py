@@ -19,6 +19,7 @@ from bus.errors import BusUnavailableError, PermissionDeniedError
 from bus.jetstream import JetStream, require_safe
 from bus.jetstream.connection import ApiError, Connection
 from bus.streams import history
+from tests.pausing import pause
 
 pytestmark = pytest.mark.nats
 
@@ -191,7 +192,7 @@ async def test_a_frozen_server_can_be_stopped(tmp_path):
     server = EmbeddedServer(tmp_path)
     await server.start()
     pid = server.pid
-    os.kill(pid, signal.SIGSTOP)
+    pause(pid)
 
     await server.stop()
 

@@ -25,6 +25,7 @@ from bus.jetstream.publisher import windows
 from bus.streams import Stream, history
 from bus.transport import Expectation, Transport
 from tests.bus.kube.observations import publish_on, read_until_last, said
+from tests.pausing import pause
 
 STREAM = history()
 INFO = {"config": configuration(STREAM), "cluster": {"leader": "a"}}
@@ -309,7 +310,7 @@ async def test_killing_the_server_loses_and_doubles_nothing(server, bus):
 async def test_what_got_no_answer_is_published_again_and_stored_once(server):
     bus = await connect(server, ack_seconds=0.3, attempts=2)
     events = [said(n) for n in range(1500)]
-    os.kill(server.pid, signal.SIGSTOP)
+    pause(server.pid)
     try:
         with pytest.raises(PublishUnknownError):
             await bus.publish(events)
@@ -329,7 +330,7 @@ async def test_what_got_no_answer_is_published_again_and_stored_once(server):
 @pytest.mark.nats
 async def test_the_door_itself_tries_again_with_the_same_ids(server):
     bus = await connect(server, ack_seconds=0.5, attempts=20)
-    os.kill(server.pid, signal.SIGSTOP)
+    pause(server.pid)
     publishing = asyncio.create_task(bus.publish([said(n) for n in range(100)]))
     await asyncio.sleep(1)
     os.kill(server.pid, signal.SIGCONT)
@@ -341,7 +342,7 @@ async def test_the_door_itself_tries_again_with_the_same_ids(server):
 
 @pytest.mark.nats
 async def test_a_frozen_server_is_noticed_within_ten_seconds(server, bus):
-    os.kill(server.pid, signal.SIGSTOP)
+    pause(server.pid)
     try:
         async with asyncio.timeout(10):
             while bus.connected:

@@ -23,6 +23,7 @@ from tests.cluster import build, credentials
 from tests.cluster.api import Api, Json, eventually
 from tests.cluster.nodes import node
 from tests.cluster.processes import Processes, StartError, free_port, until
+from tests.pausing import pause
 
 OWN_STAGES = Path(__file__).parent / "stages"
 SERVICE_ADDRESSES = "10.0.0.0/16"
@@ -194,8 +195,8 @@ class ControlPlane:
         self._start_parts()
 
     def pause_apiserver(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
-        self._processes["kube-apiserver"].send(signal.SIGSTOP)
+        """SIGSTOP: connections stay open and nothing is answered from here on."""
+        pause(self._processes["kube-apiserver"].pid)
 
     def resume_apiserver(self) -> None:
         """SIGCONT after a pause; what was asked meanwhile is answered now."""

@@ -13,6 +13,7 @@ import pytest
 from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream
 from bus.streams import history
+from tests.pausing import pause
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, answered, body, late
 
@@ -46,7 +47,7 @@ async def test_what_a_paused_bus_stores_late_is_taken_back(tmp_path):
         await cluster.see_quota("team", {"limits.cpu": 4000})
         decided = []
         cluster.admission.journals.listen(lambda event: decided.append(event.type))
-        os.kill(server.pid, signal.SIGSTOP)
+        pause(server.pid)
         try:
             response = await answered(cluster, body(job("a", 4)))
         finally:

@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from bus.clock import SystemClock
 from tests.bus.notebooks.notebooks import SECOND, jupyter, sampler, until
+from tests.pausing import pause
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(120)]
 
@@ -154,7 +155,7 @@ async def test_a_stopped_server_is_unreachable(server):
 
 
 async def test_a_frozen_server_times_out(server):
-    os.kill(server.process.pid, signal.SIGSTOP)
+    pause(server.process.pid)
 
     frozen = await kernels_of(server)
 
