@@ -129,6 +129,8 @@ RESOURCE_CLAIM_TEMPLATES = Source(
     "resourceclaimtemplates",
     f"{_DEVICES}/resourceclaimtemplates",
     devices.translate_template,
+    list_fact=partial(ObjectsListed, kind="ResourceClaimTemplate"),
+    kind="ResourceClaimTemplate",
     is_optional=True,
 )
 RESOURCE_SLICES = Source(
@@ -140,7 +142,12 @@ RESOURCE_SLICES = Source(
     is_optional=True,
 )
 DEVICE_CLASSES = Source(
-    "deviceclasses", f"{_DEVICES}/deviceclasses", devices.translate_class, is_optional=True
+    "deviceclasses",
+    f"{_DEVICES}/deviceclasses",
+    devices.translate_class,
+    list_fact=partial(ObjectsListed, kind="DeviceClass"),
+    kind="DeviceClass",
+    is_optional=True,
 )
 
 SOURCES = (

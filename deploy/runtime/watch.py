@@ -27,7 +27,6 @@ from bus.waiting import ended
 from deploy.settings.shape import Settings
 from projections import namespaces, workloads
 from projections.cluster import POD, ClusterState
-from projections.devices import claims as devices
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
 
@@ -147,8 +146,6 @@ def known(state: ClusterState, store: Store, source: Source, cluster: str) -> di
         rows = [namespaces.codec.row(row) for row in store.select(query)]
         newest = [row.history[-1] for row in rows if row.history]
         return {value[0]: version for version, _, value in newest}
-    if source.kind == devices.KIND:
-        return devices.versions(store.select, cluster)
     return state.versions(POD if source is PODS else source.kind)
 
 

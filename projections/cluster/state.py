@@ -17,7 +17,16 @@ from typing import Any, ClassVar
 import msgspec
 
 from bus.envelope import Event
-from bus.events.constraints import LabelSelector
+from bus.events.devices import (
+    DeviceClassObserved,
+    DeviceClassVanished,
+    ResourceClaimObserved,
+    ResourceClaimTemplateObserved,
+    ResourceClaimTemplateVanished,
+    ResourceClaimVanished,
+    ResourceSliceObserved,
+    ResourceSliceVanished,
+)
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
@@ -45,7 +54,9 @@ from bus.events.volumes import (
 )
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
-from projections.cluster import rows, volumes
+from projections.cluster import devices, rows, volumes
+from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass, DeviceSlice
+from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
 from projections.cluster.rows import (
@@ -61,38 +72,6 @@ from projections.cluster.scvs import Scv, scv
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
-
-
-class DisruptionBudget(msgspec.Struct, gc=False):
-    """A disruption budget."""
-
-    kind: ClassVar[str] = "PodDisruptionBudget"
-
-    uid: str
-    namespace: str
-    name: str
-    version: str
-    seen_us: int
-    selector: LabelSelector | None
-    #: How many of its pods may go now.
-    allowed: int
-    disrupted: tuple[str, ...] = ()
-    unkept_labels: tuple[str, ...] = ()
-    #: Which pods it protects is not known.
-    is_cut: bool = False
-    last_us: int = 0
-    listed_us: int = 0
-
-
-def disruption_budget(
-    fact: DisruptionBudgetObserved, time_us: int, known: DisruptionBudget | None
-) -> DisruptionBudget:
-    """The row of a disruption budget."""
-    return DisruptionBudget(
-        fact.uid, fact.namespace, fact.name, fact.resource_version, time_us, fact.selector,
-        fact.allowed, fact.disrupted, fact.unkept_labels, fact.is_cut, time_us,
-    )  # fmt: skip
-
 
 #: Longest chain of controllers that is followed: users write the references, and may write circles.
 DEPTH = 8
@@ -115,6 +94,10 @@ class SavedCluster(msgspec.Struct):
     _volumes: SavedStore[Volume]
     _storage_classes: SavedStore[StorageClass]
     _csi_nodes: SavedStore[CsiNode]
+    _device_classes: SavedStore[DeviceClass]
+    _claim_templates: SavedStore[ClaimTemplate]
+    _device_claims: SavedStore[DeviceClaim]
+    _slices: SavedStore[DeviceSlice]
     namespaces: dict[str, Namespace]
 
 
@@ -129,6 +112,7 @@ class ClusterState(Part):
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
+            "device_classes", "claim_templates", "device_claims", "slices",
         }
     )  # fmt: skip
 
@@ -151,10 +135,16 @@ class ClusterState(Part):
         self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
         self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
         self._csi_nodes: ObjectStore[CsiNode] = ObjectStore(self._changes)
+        self._device_classes: ObjectStore[DeviceClass] = ObjectStore(self._changes)
+        self._claim_templates: ObjectStore[ClaimTemplate] = ObjectStore(self._changes)
+        self._device_claims: ObjectStore[DeviceClaim] = ObjectStore(self._changes)
+        self._slices: ObjectStore[DeviceSlice] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
+            DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
+            DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices,
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -168,6 +158,10 @@ class ClusterState(Part):
         self.volumes = self._volumes.rows
         self.storage_classes = self._storage_classes.rows
         self.csi_nodes = self._csi_nodes.rows
+        self.device_classes = self._device_classes.rows
+        self.claim_templates = self._claim_templates.rows
+        self.device_claims = self._device_claims.rows
+        self.slices = self._slices.rows
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -305,6 +299,10 @@ _OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     VolumeObserved: (Volume.kind, volumes.volume),
     StorageClassObserved: (StorageClass.kind, volumes.storage_class),
     CsiNodeObserved: (CsiNode.kind, volumes.csi_node),
+    DeviceClassObserved: (DeviceClass.kind, devices.device_class),
+    ResourceClaimTemplateObserved: (ClaimTemplate.kind, devices.claim_template),
+    ResourceClaimObserved: (DeviceClaim.kind, devices.device_claim),
+    ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
 }
 #: Of a deletion: the kind of what is gone, "" = as it says itself.
 _VANISHED: dict[type[Fact], str] = {
@@ -319,6 +317,10 @@ _VANISHED: dict[type[Fact], str] = {
     VolumeVanished: Volume.kind,
     StorageClassVanished: StorageClass.kind,
     CsiNodeVanished: CsiNode.kind,
+    DeviceClassVanished: DeviceClass.kind,
+    ResourceClaimTemplateVanished: ClaimTemplate.kind,
+    ResourceClaimVanished: DeviceClaim.kind,
+    ResourceSliceVanished: DeviceSlice.kind,
 }
 _Fold = Callable[[ClusterState, Any, int], None]
 _FOLDS: dict[type[Fact], _Fold] = {

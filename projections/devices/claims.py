@@ -110,13 +110,6 @@ def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
     )  # fmt: skip
 
 
-def versions(select: Select, cluster: str) -> dict[str, str]:
-    """Uid to the newest version of each claim that exists."""
-    query = sa.select(claims).where(claims.c.cluster == cluster, claims.c.vanished == 0)
-    found: list[Claim] = [projection.codec.row(row) for row in select(query)]
-    return {row.uid: row.latest[0] for row in found if row.latest}
-
-
 def allocations(claim: Claim, absence: tuple[int, int | None] | None = None) -> list[Given]:
     """Its allocations, oldest first. ``absence``: until when it was seen (microseconds), and the first complete list after
     that without it.

@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bus.events.constraints import LabelSelector, is_empty, is_valid, selects, without
-from projections.cluster.state import DisruptionBudget
+from projections.cluster.disruptions import DisruptionBudget
 
 
 class Labelled(Protocol):

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "0c7800bcfa051f43",
-    "reactors": "8c71f3390ffed747",
-    "admission": "c5a1eecf459eaadb",
+    "versions": "2037a82e10c448b8",
+    "reactors": "5c03716097203916",
+    "admission": "1b94b7c1e10d75ee",
 }
 
 ADVICE = """

@@ -123,7 +123,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
     others |= {"Namespace", "Node", "PriorityClass", "Scv"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
-    others |= {"ResourceClaim", "ResourceSlice"}
+    others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
 

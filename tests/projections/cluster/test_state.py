@@ -39,6 +39,7 @@ def known(state):
         state._budgets,
         state._claims,
         state._volumes,
+        state._claim_templates,
     )
     return (
         [(dict(store.rows), dict(store.gone)) for store in stores],
@@ -56,7 +57,7 @@ def every(state):
     """All rows by uid, but for namespaces."""
     return (
         state.pods | state.workloads | state.nodes | state.quotas | state.priority_classes
-        | state.disruption_budgets | state.claims | state.volumes
+        | state.disruption_budgets | state.claims | state.volumes | state.claim_templates
     )  # fmt: skip
 
 

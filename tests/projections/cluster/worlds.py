@@ -4,6 +4,7 @@ from random import Random
 
 import msgspec
 
+from bus.events.devices import ResourceClaimTemplateObserved, ResourceClaimTemplateVanished
 from bus.events.nodes import NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import DisruptionBudgetVanished
@@ -16,6 +17,7 @@ NAMES = ("a", "b", "c", "d")
 KINDS = ("Deployment", "ReplicaSet", "Job")
 BUDGET = "PodDisruptionBudget"
 CLAIM, VOLUME = "PersistentVolumeClaim", "PersistentVolume"
+TEMPLATE = "ResourceClaimTemplate"
 NODES = ("n1", "n2", "n3")
 QUOTAS = ({}, {"biz.group.resource.quota": "q1"}, {"quota.scheduling.koordinator.sh/name": "e1"})
 
@@ -43,7 +45,19 @@ class World:
 
     def _make(self):
         kind = self._random.choice(
-            ("Pod", "Pod", "Node", "Quota", "Namespace", "Class", BUDGET, CLAIM, VOLUME, *KINDS)
+            (
+                "Pod",
+                "Pod",
+                "Node",
+                "Quota",
+                "Namespace",
+                "Class",
+                BUDGET,
+                CLAIM,
+                VOLUME,
+                TEMPLATE,
+                *KINDS,
+            )
         )
         if kind == "Namespace":
             self._see(f"namespace-{self._random.choice(NAMES)}", kind, {})
@@ -99,6 +113,8 @@ class World:
         if kind in (CLAIM, VOLUME):
             make = f.claim_observed if kind == CLAIM else f.volume_observed
             return make(fields["name"], version, at, uid=uid, storage_class=f"c{version}")
+        if kind == TEMPLATE:
+            return _template(ResourceClaimTemplateObserved, uid, fields["name"], version, at)
         return f.workload_observed(uid, version, at, kind=kind, **fields)
 
     def _delete(self):
@@ -132,11 +148,13 @@ class World:
         if kind == VOLUME:
             body = VolumeVanished(uid=uid, name=name, resource_version=str(version))
             return _said(body, uid, version, at)
+        if kind == TEMPLATE:
+            return _template(ResourceClaimTemplateVanished, uid, name, version, at)
         return f.workload_vanished(uid, version, at, kind=kind, name=name)
 
     def _list(self):
         """A complete list, of which some omit what exists."""
-        kind = self._random.choice(("Pod", "Quota", BUDGET, CLAIM, VOLUME, *KINDS))
+        kind = self._random.choice(("Pod", "Quota", BUDGET, CLAIM, VOLUME, TEMPLATE, *KINDS))
         omits = self._random.random() < 0.3
         uids = [
             uid
@@ -170,3 +188,8 @@ class World:
 
 def _said(body, uid, version, at):
     return f.said(body, key=body.name, id=f"{body.wire_type}/{uid}/{version}", at=at)
+
+
+def _template(fact, uid, name, version, at):
+    body = fact(uid=uid, namespace="ns", name=name, resource_version=str(version))
+    return _said(body, uid, version, at)
