@@ -19,7 +19,7 @@ from bus.errors import BusUnavailableError, PermissionDeniedError
 from bus.jetstream import JetStream, require_safe
 from bus.jetstream.connection import ApiError, Connection
 from bus.streams import history
-from tests.pausing import pause
+from tests.cluster.pausing import pause
 
 pytestmark = pytest.mark.nats
 

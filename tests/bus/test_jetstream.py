@@ -25,7 +25,7 @@ from bus.jetstream.publisher import windows
 from bus.streams import Stream, history
 from bus.transport import Expectation, Transport
 from tests.bus.kube.observations import publish_on, read_until_last, said
-from tests.pausing import pause
+from tests.cluster.pausing import pause
 
 STREAM = history()
 INFO = {"config": configuration(STREAM), "cluster": {"leader": "a"}}

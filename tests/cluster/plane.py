@@ -22,8 +22,8 @@ from typing import Self
 from tests.cluster import build, credentials
 from tests.cluster.api import Api, Json, eventually
 from tests.cluster.nodes import node
+from tests.cluster.pausing import pause
 from tests.cluster.processes import Processes, StartError, free_port, until
-from tests.pausing import pause
 
 OWN_STAGES = Path(__file__).parent / "stages"
 SERVICE_ADDRESSES = "10.0.0.0/16"

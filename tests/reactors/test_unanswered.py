@@ -13,7 +13,7 @@ import pytest
 from bus.embedded import EmbeddedServer
 from bus.jetstream import JetStream
 from bus.streams import history
-from tests.pausing import pause
+from tests.cluster.pausing import pause
 from tests.reactors.cluster import Cluster, job
 from tests.reactors.outages import Away, answered, body, late
 

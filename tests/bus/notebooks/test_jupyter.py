@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from bus.clock import SystemClock
 from tests.bus.notebooks.notebooks import SECOND, jupyter, sampler, until
-from tests.pausing import pause
+from tests.cluster.pausing import pause
 
 pytestmark = [pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(120)]
 
