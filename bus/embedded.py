@@ -288,16 +288,27 @@ def bundled_binary() -> Path:
 def running(data_dir: Path) -> Address | None:
     """Where the embedded server of this folder listens, for a second process; None when none runs.
 
-    A server whose owner was killed answers for a moment more, while it ends: it counts as gone.
+    A server whose owner was killed answers for a moment more, while it ends: it counts as gone. Process ids alone prove
+    nothing: in a container they are the same few numbers at each start, so the lock has to be held, too.
     """
     folder = data_dir / "bus"
     try:
         address = msgspec.json.decode((folder / "address.json").read_bytes(), type=Address)
         os.kill(address.pid, 0)
-        os.kill(int((folder / "lock").read_text()), 0)
+        with (folder / "lock").open("rb") as lock:
+            os.kill(int(lock.read()), 0)
+            return address if _is_held(lock.fileno()) else None
     except (OSError, ValueError):
         return None
-    return address
+
+
+def _is_held(lock: int) -> bool:
+    """Whether anybody holds this lock. Where nobody does, it is taken for a moment, which :func:`_locked` waits for."""
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except OSError as error:
+        return error.errno in (errno.EAGAIN, errno.EACCES)
+    return False
 
 
 async def _locked(path: Path) -> int:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import platform
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -15,6 +15,7 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
+from starlette.routing import Route
 
 from bus.clock import Clock, SystemClock, floor_seconds
 from bus.errors import PermanentError
@@ -120,6 +121,10 @@ async def admitting(
             )  # fmt: skip
             if keeps and cluster is not None:
                 await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
+        elif wanted.health_port is not None:
+            await stack.enter_async_context(
+                _shown(partial(_figures, admission, clock, more or ()), servers(wanted)[1])
+            )
         yield admission
 
 
@@ -223,9 +228,7 @@ async def serving(
         if prover is not None:
             yield from prover.metrics()
         yield from server.metrics()
-        yield from figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
-        for part in more:
-            yield from part()
+        yield from _figures(admission, clock, more)
 
     async def trust(bundle: bytes) -> None:
         if cluster is not None:
@@ -239,10 +242,9 @@ async def serving(
     async with AsyncExitStack() as stack:
         if health is not None:
             routes = diagnosis.routes if diagnosis is not None else ()
-            shown = HealthApplication(lambda: not application.draining, metrics, routes)
-            beside_it = WebhookServer(shown, health, None)
-            await beside_it.start()
-            stack.push_async_callback(beside_it.stop)
+            await stack.enter_async_context(
+                _shown(metrics, health, lambda: not application.draining, routes)
+            )
         if answers:
             await server.start()
             stack.push_async_callback(server.stop)
@@ -252,3 +254,28 @@ async def serving(
             await prover.begin()
             await stack.enter_async_context(beside(prover.run()))
         yield server
+
+
+def _figures(
+    admission: Admission, clock: Clock, more: Iterable[Callable[[], Iterator[Metric]]]
+) -> Iterator[Metric]:
+    """The metrics of quotas, and those of other parts of the process."""
+    yield from figures(admission.journals, admission.decisions, floor_seconds(clock.now_us()))
+    for part in more:
+        yield from part()
+
+
+@asynccontextmanager
+async def _shown(
+    metrics: Callable[[], Iterable[Metric]],
+    settings: ServerSettings,
+    ready: Callable[[], bool] = lambda: True,
+    routes: Sequence[Route] = (),
+) -> AsyncIterator[None]:
+    """Answer health and metrics on a port of their own."""
+    server = WebhookServer(HealthApplication(ready, metrics, routes), settings, None)
+    await server.start()
+    try:
+        yield
+    finally:
+        await server.stop()

@@ -1,6 +1,7 @@
 """The embedded server: starts fast, is safe, comes back, ends with us, and shares its folder with nobody."""
 
 import asyncio
+import fcntl
 import json
 import os
 import signal
@@ -234,7 +235,20 @@ def test_a_server_whose_owner_was_killed_counts_as_gone(tmp_path):
     address = {"url": "u", "monitor_url": "m", "password": "p", "recovery_password": "r"}
     (folder / "address.json").write_text(json.dumps({**address, "pid": os.getpid()}))
     (folder / "lock").write_text(f"{os.getpid()}\n")
-    owned = running(tmp_path)
-    (folder / "lock").write_text(f"{killed.pid}\n")
+    with (folder / "lock").open("rb") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        owned = running(tmp_path)
+        (folder / "lock").write_text(f"{killed.pid}\n")
 
-    assert (True, None) == (owned is not None, running(tmp_path))
+        assert (True, None) == (owned is not None, running(tmp_path))
+
+
+def test_a_server_of_the_container_before_counts_as_gone(tmp_path):
+    """In a container every start has the same few process ids, so those of the one that was killed are alive again."""
+    folder = tmp_path / "bus"
+    folder.mkdir()
+    address = {"url": "u", "monitor_url": "m", "password": "p", "recovery_password": "r"}
+    (folder / "address.json").write_text(json.dumps({**address, "pid": os.getpid()}))
+    (folder / "lock").write_text(f"{os.getpid()}\n")
+
+    assert running(tmp_path) is None

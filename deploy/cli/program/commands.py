@@ -223,6 +223,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Settings: which are in force, and where each comes from.",
         {"show": Entry("config", "Every setting in force, and where it comes from.")},
     ),
+    "manifests": Entry(
+        "installing",
+        "Print what runs Bursar in a cluster, for `kubectl apply -f -`.",
+    ),
     "bench": Group(
         "Measure the rules on recorded traces, beside any ledger.",
         {

@@ -1,0 +1,189 @@
+"""What is applied to a cluster for a size, a mode and what Bursar may do: the objects of ``deploy/manifests``, put together.
+
+Each object is in one file. A part names files, and what its pods are told besides: variables, and Secrets as files. Nothing
+that is secret stands in an object or in a variable. Pure but for reading the files of this package.
+
+Source: docs/install.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from deploy.errors import SettingsError
+
+FOLDER = Path(__file__).parents[1] / "manifests"
+NAMESPACE = "bursar-system"
+#: Where pods see what Secrets hold.
+MOUNTED = "/etc/bursar"
+
+Json = dict[str, Any]
+
+
+class Size(StrEnum):
+    """How much there is to do."""
+
+    #: One pod, with the bundled nats-server and SQLite on a volume.
+    SMALL = "small"
+    #: Your own NATS and PostgreSQL; reviews are answered by two pods.
+    STANDARD = "standard"
+    #: The same with three nodes of NATS and three pods for reviews.
+    LARGE = "large"
+
+
+class Mode(StrEnum):
+    """What Bursar does with workloads: ``admission.mode``."""
+
+    #: It reads, and changes nothing.
+    WATCH = "watch"
+    #: It decides reviews and records them, and refuses nothing.
+    SHADOW = "shadow"
+    #: It refuses what does not fit its quota.
+    ENFORCE = "enforce"
+
+
+class Act(StrEnum):
+    """What Bursar may do by itself, each with rights of its own."""
+
+    CULLING = "culling"
+    EVICTIONS = "evictions"
+    QUEUES = "queues"
+    SCHEDULING = "scheduling"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files of manifests, and what the pods of Bursar are told with them."""
+
+    files: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    #: Secret to the folder below :data:`MOUNTED` where its keys are files.
+    secrets: Mapping[str, str] = field(default_factory=dict)
+
+
+_REVIEWS = (
+    "crds/bursar.io.yaml", "rbac/status.yaml", "rbac/registrar.yaml", "rbac/fields.yaml", "service.yaml",
+)  # fmt: skip
+_SIZES = {
+    Size.SMALL: Part(("pods/small.yaml",)),
+    Size.STANDARD: Part(("pods/up.yaml",)),
+    Size.LARGE: Part(("pods/up.yaml",), {"BURSAR_BUS__REPLICAS": "3"}),
+}
+_MODES = {
+    Mode.WATCH: Part(),
+    Mode.SHADOW: Part(_REVIEWS, {"BURSAR_ADMISSION__MODE": "shadow"}),
+    Mode.ENFORCE: Part(
+        _REVIEWS,
+        {
+            "BURSAR_ADMISSION__MODE": "enforce",
+            "BURSAR_ADMISSION__CLIENT_CA": f"{MOUNTED}/clients/ca.crt",
+            "BURSAR_ADMISSION__CLIENT_NAMES": '["kube-apiserver"]',
+        },
+        {"bursar-clients": "clients"},
+    ),
+}
+_ACTS = {
+    Act.CULLING: Part(("rbac/culler.yaml", "rbac/fields.yaml"), {"BURSAR_CULLING__MODE": "on"}),
+    Act.EVICTIONS: Part(("rbac/evictor.yaml", "flow.yaml"), {"BURSAR_EVICTIONS__MODE": "on"}),
+    Act.QUEUES: Part(("rbac/queue.yaml", "rbac/fields.yaml")),
+    Act.SCHEDULING: Part(
+        ("rbac/scheduler.yaml", "rbac/fields.yaml", "flow.yaml"),
+        {"BURSAR_SCHEDULING__MODE": "on"},
+    ),
+}
+#: Reviews are answered by pods of their own.
+_APART = Part(
+    ("pods/webhook.yaml",),
+    {
+        "BURSAR_ADMISSION__CERTIFICATE": f"{MOUNTED}/tls/tls.crt",
+        "BURSAR_ADMISSION__KEY": f"{MOUNTED}/tls/tls.key",
+        "BURSAR_ADMISSION__AUTHORITY": f"{MOUNTED}/tls/ca.crt",
+    },
+    {"bursar-webhook-tls": "tls"},
+)
+
+
+@dataclass(frozen=True)
+class Installed:
+    """An object, and what the file is for that it is from."""
+
+    object: Json
+    purpose: str
+
+
+def installation(size: Size, mode: Mode, acts: Iterable[Act], image: str) -> list[Installed]:
+    """Every object, in the order in which they are applied. Raises SettingsError for what does not go together."""
+    acts = sorted(set(acts))
+    if Act.QUEUES in acts and mode is not Mode.ENFORCE:
+        raise SettingsError(
+            "--act queues needs --mode enforce: only what is held to its quota waits"
+        )
+    reviews = mode is not Mode.WATCH
+    parts = [_SIZES[size], _MODES[mode], *(_ACTS[act] for act in acts)]
+    if reviews and size is not Size.SMALL:
+        parts.append(_APART)
+    files = ["pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml"]
+    files += [file for part in parts for file in part.files]
+    # Rights before the pods that need them.
+    files = sorted(dict.fromkeys(files), key=lambda file: file in _PODS)
+    found: dict[tuple[str, str, str], Installed] = {}
+    for file in files:
+        text = (FOLDER / file).read_text("utf-8")
+        for one in yaml.safe_load_all(text):
+            # The first says all: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
+            found.setdefault(identity(one), Installed(one, _purpose(text)))
+    for one in found.values():
+        if "template" in one.object.get("spec", {}):
+            _tell(one.object, parts, size, is_acting=bool(acts))
+            one.object["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    return list(found.values())
+
+
+_PODS = {"pods/small.yaml", "pods/up.yaml", "pods/webhook.yaml"}
+
+
+def identity(one: Json) -> tuple[str, str, str]:
+    """What tells an object of an installation from all others."""
+    metadata = one["metadata"]
+    return one["kind"], metadata.get("namespace", ""), metadata["name"]
+
+
+def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool) -> None:
+    """Tell the pods of a workload what the parts say."""
+    spec = workload["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    follows = workload["kind"] == "StatefulSet"
+    environment, secrets = dict[str, str](), dict[str, str]()
+    for part in parts:
+        environment |= part.environment
+        secrets |= part.secrets
+    if follows and "bursar-webhook-tls" in secrets:
+        environment["BURSAR_ADMISSION__SERVES"] = "false"
+    if not follows:
+        kept = ("BURSAR_ADMISSION__", "BURSAR_BUS__")
+        environment = {k: v for k, v in environment.items() if k.startswith(kept)}
+        workload["spec"]["replicas"] = 3 if size is Size.LARGE else 2
+    elif is_acting:
+        spec["serviceAccountName"] = "bursar-actor"
+    container["env"] += [{"name": name, "value": value} for name, value in environment.items()]
+    for secret, folder in secrets.items():
+        path = f"{MOUNTED}/{folder}"
+        container["volumeMounts"].append({"name": folder, "mountPath": path, "readOnly": True})
+        spec["volumes"].append({"name": folder, "secret": {"secretName": secret}})
+
+
+def _purpose(text: str) -> str:
+    """The first sentence of the comment with which a file begins."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if not line.startswith("# "):
+            break
+        lines.append(line[2:])
+    whole = " ".join(lines)
+    return whole.partition(". ")[0].rstrip(".")
