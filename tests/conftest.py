@@ -1,7 +1,10 @@
 """Options and plug-ins of the whole suite; fixtures lie beside the tests that use them, none is automatic."""
 
+import gc
 import importlib.util
+import sys
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 # A module that a clone may lack must not end the whole run.
@@ -26,3 +29,24 @@ settings.register_profile(
     "ci", max_examples=2_000, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )
 settings.load_profile("default")
+
+
+def pytest_collection_finish():
+    """What was imported is looked at by no collection any more, so one after each test costs little."""
+    gc.collect()
+    gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item):
+    """What a test leaves open is its own error, and not that of whichever test is running when it is collected."""
+    result = yield
+    left = []
+    usual, sys.unraisablehook = sys.unraisablehook, lambda found: left.append(repr(found.exc_value))
+    try:
+        gc.collect()
+    finally:
+        sys.unraisablehook = usual
+    if left:
+        raise ResourceWarning(f"{item.nodeid} leaves behind: {', '.join(left)}")
+    return result

@@ -100,6 +100,12 @@ class RawClient(Client):
         else:
             take(subject, reply, data, headers or b"")
 
+    async def _connect_to_server(self, s: Any) -> None:
+        # A log-in that failed leaves its connection open, and nats-py forgets it with the next try.
+        if self._transport:
+            self._transport.close()
+        await super()._connect_to_server(s)
+
     @property
     def greeting(self) -> dict[str, Any]:
         """What the server said of itself when it greeted."""

@@ -170,7 +170,8 @@ class Client(asyncio.Protocol):
 
     def close(self) -> None:
         if self._transport is not None:
-            self._transport.close()
+            # A farewell would wait for the other side, longer than a loop may run.
+            self._transport.abort()
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         self._transport = transport
@@ -188,7 +189,8 @@ class Client(asyncio.Protocol):
         if len(body) < int(fields[b"content-length"]):
             return
         if fields.get(b"connection") == b"close":
-            self._transport.close()
+            # At once: told of it later, this would forget the next connection instead.
+            self._transport.abort()
             self._transport = None
         self._answer((status, body))
 

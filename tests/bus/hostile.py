@@ -144,6 +144,10 @@ async def server(behave):
         writer.close()
 
     def met(reader, writer):
+        if not listening.is_serving():
+            # Accepted before the end, and told of after it.
+            writer.transport.abort()
+            return
         # At once and not in a task: the end of a test may come before a task's first step.
         writers.add(writer)
         tasks.add(asyncio.create_task(meet(reader, writer)))
@@ -158,7 +162,10 @@ async def server(behave):
         found = await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:
             writer.transport.abort()
-        await asyncio.sleep(0)  # an aborted transport closes in the loop's next round
+        for _ in range(
+            4
+        ):  # what was accepted is told of, and an aborted transport closes, in the loop's next rounds
+            await asyncio.sleep(0)
         for one in found:
             if isinstance(one, Exception):
                 raise one

@@ -52,7 +52,7 @@ async def idle(webhook, count):
         yield opened
     finally:
         for _, writer in opened:
-            writer.close()
+            writer.transport.abort()
 
 
 @LOOPS
@@ -127,7 +127,7 @@ def test_a_client_that_never_ends_its_headers_is_cut(tmp_path, run):
                 while not ending.done():
                     writer.write(piece)
                     await asyncio.sleep(0.1)
-            writer.close()
+            writer.transport.abort()
             return await ending, webhook.server.gate.ended
 
     async def all_end():
@@ -157,7 +157,7 @@ def test_headers_of_more_than_64_kib_are_refused(tmp_path, run):
             reader, writer = await connected(webhook)
             writer.write(flood)
             said = await closed(reader)
-            writer.close()
+            writer.transport.abort()
             return said.partition(b"\r\n")[0], webhook.server.gate.ended["too large"]
 
     want = (b"HTTP/1.1 431 Request Header Fields Too Large", 1)
@@ -173,7 +173,7 @@ async def test_headers_of_60_kib_are_taken(tmp_path):
             b"a: %b\r\ncontent-length: %d\r\n\r\n" % (b"x" * 60_000, len(body)) + body
         )
         said = await closed(reader)
-        writer.close()
+        writer.transport.abort()
 
     assert said.startswith(b"HTTP/1.1 200 ")
 
@@ -190,7 +190,7 @@ async def test_trailers_without_end_are_cut(tmp_path):
             while not ending.done():
                 writer.write(b"a: " + b"x" * 10_000 + b"\r\n")
                 await asyncio.sleep(0.001)
-        writer.close()
+        writer.transport.abort()
 
         assert await ending == b""
         assert webhook.server.gate.ended["too large"] == 1

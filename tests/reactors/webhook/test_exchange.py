@@ -47,7 +47,7 @@ async def said(tmp_path, app, *pieces, seconds=0.0, **settings):
             await asyncio.sleep(seconds)
         async with asyncio.timeout(10):
             answered = await reader.read()
-        writer.close()
+        writer.transport.abort()
         return answered, webhook.server.gate.ended
 
 
@@ -156,7 +156,7 @@ async def test_an_answer_without_a_length_is_sent_in_chunks_to_a_slow_reader(tmp
         await asyncio.sleep(0.5)
         waiting = len(made)
         answered = await reader.read()
-        writer.close()
+        writer.transport.abort()
 
     assert waiting < 200
     assert answered.count(b"\r\n10000\r\n") == 200
