@@ -103,7 +103,7 @@ class RawClient(Client):
     async def _connect_to_server(self, s: Any) -> None:
         # A log-in that failed leaves its connection open, and nats-py forgets it with the next try.
         if self._transport:
-            self._transport.close()
+            self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
 
     @property
