@@ -11,7 +11,9 @@ from typing import Any
 from bus.events.devices import Allocation
 from projections.devices import claims as claim_rows
 from projections.devices import supply as supply_rows
+from projections.devices.cards import Occupant
 from projections.devices.claims import Claim, allocations
+from projections.devices.claims import Given as Allocated
 from projections.devices.held import NOTHING_GIVEN, Amounts, Given
 from projections.devices.holding import OPEN, Span, Use, claims_of, held, meet, spans
 from projections.devices.index import ClaimIndex
@@ -67,11 +69,33 @@ class ClaimBook:
         timeline = _timeline(pod, held(list(uses.values())))
         return Given(timeline, frozenset() if is_unseen else pod.claimed, frozenset(flags))
 
+    def occupant(self, claim: Claim) -> Occupant:
+        """A claim with what it was given, and all its pods."""
+        given = self._given(claim)
+        uses = [
+            Use(claim, one, result, self._size(claim.cluster, one.begin_us, result), [])
+            for one in given
+            for result in one.allocation.results
+        ]
+        pods: list[Span] = []
+        for uid in sorted(self.pods_of(claim)):
+            pod = self._span_of(uid)
+            if pod is None or pod.start_s is None:
+                continue
+            if all(one.uid != claim.uid for one in self._claims(pod)):
+                continue
+            pods.append(pod)
+            for one, from_s, to_s in spans(pod, given)[0]:
+                for use in uses:
+                    if use.given is one:
+                        use.pods.append((pod, from_s, to_s))
+        return Occupant(claim, uses, pods)
+
     def of_claim(self, claim: Claim) -> set[str]:
         """The pods to look at again when a claim changed."""
-        return self._pods_of(claim) | self._beside(claim)
+        return self.pods_of(claim) | self._beside(claim)
 
-    def _pods_of(self, claim: Claim) -> set[str]:
+    def pods_of(self, claim: Claim) -> set[str]:
         """The pods that name a claim, and the one that it was made for."""
         found = set(self.index.naming(claim.cluster, claim.namespace, claim.name))
         if claim.is_generated and claim.owner:
@@ -80,9 +104,13 @@ class ClaimBook:
 
     def of_supply(self, row: supply_rows.Supply) -> set[str]:
         """The pods to look at again when a device, or a set of counters, was seen."""
-        device = row.name if row.kind == supply_rows.DEVICE else ""
-        uids = self.index.given(row.cluster, row.driver, row.pool, device)
+        uids = self.given_of(row)
         return {pod for uid in uids if (claim := self._claim(uid)) for pod in self.of_claim(claim)}
+
+    def given_of(self, row: supply_rows.Supply) -> set[str]:
+        """The claims that were given a device, or any of the pool of a set of counters."""
+        device = row.name if row.kind == supply_rows.DEVICE else ""
+        return self.index.given(row.cluster, row.driver, row.pool, device)
 
     def beside(self, pod: Span) -> set[str]:
         """The other pods that may share what a pod holds, whenever they held."""
@@ -114,9 +142,7 @@ class ClaimBook:
         self, claim: Claim, pod: Span, uses: dict[tuple[str, int, int], Use]
     ) -> tuple[bool, set[str]]:
         """Add what ``pod`` holds of a claim; whether it holds any of it, and flags."""
-        # To ask for absence reads lists; a claim that was seen to be given up needs none.
-        is_open = isinstance(claim.history[-1][2], Allocation)
-        found, flags = spans(pod, allocations(claim, self._absent(claim) if is_open else None))
+        found, flags = spans(pod, self._given(claim))
         for given, from_s, to_s in found:
             for number, result in enumerate(given.allocation.results):
                 key = (claim.uid, given.begin_us, number)
@@ -125,6 +151,11 @@ class ClaimBook:
                     uses[key] = Use(claim, given, result, size, [])
                 uses[key].pods.append((pod, from_s, to_s))
         return bool(found), flags
+
+    def _given(self, claim: Claim) -> list[Allocated]:
+        # To ask for absence reads lists; a claim that was seen to be given up needs none.
+        is_open = isinstance(claim.history[-1][2], Allocation)
+        return allocations(claim, self._absent(claim) if is_open else None)
 
     def _share(
         self, claim: Claim, uid: str, pod: Span, uses: dict[tuple[str, int, int], Use]
@@ -166,7 +197,7 @@ class ClaimBook:
                     claim.cluster, result.driver, result.pool, result.device
                 ):
                     if uid != claim.uid and (other := self._claim(uid)) is not None:
-                        found |= self._pods_of(other)
+                        found |= self.pods_of(other)
         return found
 
     def _size(self, cluster: str, us: int, result: Any) -> Size:
@@ -198,8 +229,8 @@ def _timeline(pod: Span, found: Iterable[Any]) -> list[tuple[int, Amounts]]:
         now = [one for one in mine if one.from_s <= second < one.to_s]
         others: dict[str, int] = {}
         for one in now:
-            if one.size.extended:
-                others[one.size.extended] = others.get(one.size.extended, 0) + 1
-        entries = tuple((one.size.model, one.gpu_milli, one.gpu_memory_mib) for one in now)
+            if one.use.size.extended:
+                others[one.use.size.extended] = others.get(one.use.size.extended, 0) + 1
+        entries = tuple((one.use.size.model, one.gpu_milli, one.gpu_memory_mib) for one in now)
         timeline.append((second, (entries, tuple(sorted(others.items())))))
     return timeline

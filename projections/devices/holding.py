@@ -35,6 +35,8 @@ class Span(msgspec.Struct, frozen=True, gc=False):
     names: frozenset[str] = frozenset()
     #: Resources that come by a claim.
     claimed: frozenset[str] = frozenset()
+    #: Seconds after its end in which it may have held.
+    unknown_s: int = 0
 
 
 def meet(one: Span, other: Span) -> bool:
@@ -43,17 +45,6 @@ def meet(one: Span, other: Span) -> bool:
         return False
     ends = [OPEN if span.end_s is None else span.end_s for span in (one, other)]
     return one.start_s < ends[1] and other.start_s < ends[0]
-
-
-class Held(msgspec.Struct, frozen=True, gc=False):
-    """An amount of devices over [``from_s``, ``to_s``)."""
-
-    uid: str
-    from_s: int
-    to_s: int
-    size: Size
-    gpu_milli: int
-    gpu_memory_mib: int
 
 
 class Use(msgspec.Struct, gc=False):
@@ -70,6 +61,17 @@ class Use(msgspec.Struct, gc=False):
         """Who of those that share what is left is first: the first hold, the claim, the request, the share."""
         first = min((start for _, start, _ in self.pods), default=OPEN)
         return (first, self.claim.uid, self.result.request, self.result.share_id)
+
+
+class Held(msgspec.Struct, frozen=True, gc=False):
+    """What a pod holds of one result over [``from_s``, ``to_s``)."""
+
+    uid: str
+    from_s: int
+    to_s: int
+    use: Use
+    gpu_milli: int
+    gpu_memory_mib: int
 
 
 def claims_of(
@@ -153,4 +155,4 @@ def _held_at(together: Sequence[Use], from_s: int, to_s: int) -> Iterable[Held]:
         milli = divided(shares.get(id(use), use.size.gpu_milli), pods)
         memory = divided(use.size.gpu_memory_mib, pods)
         for pod in pods:
-            yield Held(pod.uid, from_s, to_s, use.size, milli[pod.uid], memory[pod.uid])
+            yield Held(pod.uid, from_s, to_s, use, milli[pod.uid], memory[pod.uid])

@@ -164,7 +164,10 @@ class ClaimIndex:
         return self._stored[query, prefix, key]
 
     def _ask(self, query: sa.Select[Any], prefix: Key, keys: Sequence[str]) -> set[str]:
-        found: set[str] = set()
+        known = [key for key in keys if (query, prefix, key) in self._stored]
+        found: set[str] = set().union(*(self._stored[query, prefix, key] for key in known))
+        if known:
+            keys = [key for key in keys if (query, prefix, key) not in self._stored]
         for start in range(0, len(keys), _ASKED):
             part = keys[start : start + _ASKED]
             self._stored |= {(query, prefix, key): set() for key in part}

@@ -1,4 +1,5 @@
-"""The tables of who has which claim: pods by the claims that they name, and claims by the devices that they were given.
+"""The tables of who has which claim: pods by the claims that they name, claims by the devices that they were given, and
+who has which part of which card.
 
 Source: docs/devices.md.
 """
@@ -7,7 +8,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from projections.engine.contract import Integer, row_table
+from projections.engine.contract import Integer, partial_index, row_table
 
 pod_claims = row_table(
     "pod_claims",
@@ -36,4 +37,50 @@ claim_lists = row_table(
     sa.Column("until_uid", sa.Text, nullable=False),
     sa.Column("resource_version", sa.Text, nullable=False),
     # Its uids are in the archive, in the body of the event ``sequence``.
+)
+
+
+#: When each claim may have a card: what is asked to find those that it shares the card with.
+claim_cards = row_table(
+    "claim_cards",
+    # The claim's.
+    sa.Column("uid", sa.Text, primary_key=True),
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("card", sa.Text, primary_key=True),
+    sa.Column("begin_s", Integer, nullable=False),
+    # Far in the future while it goes on.
+    sa.Column("end_s", Integer, nullable=False),
+    sa.Index("claim_cards_by_card", "cluster", "card", "end_s"),
+)
+
+card_segments = row_table(
+    "card_segments",
+    # The claim's; of a card that KAI shares out, that of the pod that reserves it.
+    sa.Column("uid", sa.Text, primary_key=True),
+    # The number of the result of its allocations.
+    sa.Column("part", sa.Integer, primary_key=True),
+    sa.Column("card", sa.Text, primary_key=True),
+    # "held", "reserved" or "unknown".
+    sa.Column("kind", sa.Text, primary_key=True),
+    # Who holds it; empty for nobody.
+    sa.Column("pod_uid", sa.Text, primary_key=True),
+    sa.Column("start_s", Integer, primary_key=True),
+    sa.Column("end_s", Integer),
+    # Where a reserved interval began of which this is a piece.
+    sa.Column("since_s", Integer, nullable=False),
+    sa.Column("cluster", sa.Text, nullable=False),
+    sa.Column("namespace", sa.Text, nullable=False),
+    sa.Column("claim", sa.Text, nullable=False),
+    sa.Column("device", sa.Text, nullable=False),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
+    # Of what is reserved; a pod's is in its own segments.
+    sa.Column("team", sa.Text, nullable=False),
+    sa.Column("gpu_milli", Integer, nullable=False),
+    sa.Column("gpu_memory_mib", Integer, nullable=False),
+    # 1 where the claim's end is known only from a list.
+    sa.Column("vanished", sa.Integer, nullable=False),
+    sa.Index("card_segments_by_card", "cluster", "card"),
+    sa.Index("card_segments_by_node", "cluster", "node"),
+    partial_index("card_segments_reserved", "cluster", "namespace", where="kind = 'reserved'"),
 )

@@ -107,7 +107,7 @@ def _shown(row: Supply) -> dict[str, Any]:
 
 projection = Projection(
     name="device_supply",
-    version=1,
+    version=2,
     table=device_supply,
     facts=(ResourceSliceObserved,),
     keys=keys,

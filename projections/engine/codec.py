@@ -68,7 +68,7 @@ class Codec(Generic[R]):
         #: Fields of the struct that is spread.
         self._within = frozenset(field for field, path in paths.items() if path != field)
         self._packed = [
-            (column, attrgetter(*(paths[field] for field in fields)), fields,
+            (column, _all_of(attrgetter, [paths[field] for field in fields]), fields,
              msgspec.json.Decoder(_tuple([types[field] for field in fields])),
              bool(table.columns[column].nullable))
             for column, fields in (packed or {}).items()

@@ -21,25 +21,32 @@ from projections.devices.claims import projection as claim_rows
 from projections.devices.held import NOTHING_GIVEN, Given
 from projections.devices.holding import Span
 from projections.devices.index import ClaimIndex
-from projections.devices.shape import claim_lists
+from projections.devices.shape import card_segments, claim_cards, claim_devices, claim_lists
+from projections.devices.shared_cards import RESERVING
 from projections.devices.supply import Supply
-from projections.engine.changes import Columns
+from projections.engine.changes import Changes
 from projections.engine.rows import Rows
+from projections.namespaces import Namespace
+from projections.nodes import Node
 from projections.pod_runs import lists
+from projections.pod_runs.groups import cards_of
 from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.occupied import OccupiedCards
 from projections.pod_runs.recent import RecentLists
 from projections.pod_runs.shape import Pod, PodRun
+from projections.pod_runs.surroundings import Surroundings
 
 
 class ClaimedPods:
     """What the pods in memory hold by claims."""
 
-    def __init__(self, rows: Rows, pods: PodMemory, parts_kept: int) -> None:
+    def __init__(self, rows: Rows, pods: PodMemory, around: Surroundings, parts_kept: int) -> None:
         self._rows = rows
         self._pods = pods
         self._lists = RecentLists(rows.reader.select, parts_kept, claim_lists, None)
         self._index = ClaimIndex(rows.reader.select)
         self._book = ClaimBook(rows, self._index, self._absent, self._span_of)
+        self._cards = OccupiedCards(rows, self._index, self._book, pods, around)
 
     def open(self) -> None:
         """Take in the newest lists."""
@@ -65,17 +72,36 @@ class ClaimedPods:
             self._rows.want(claim_rows, (uid,))
 
     def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
-        """A pod was observed: remember which claims it names."""
-        if not pod.claims:
-            return
-        new = set(pod.claims) - set(before.claims if before else ())
-        self._index.put_pod(pod.cluster, pod.namespace, sorted(new), pod.uid, sequence)
+        """A pod was observed: remember which claims it names, and which cards KAI shares out to it."""
+        cards = cards_of(pod) - (cards_of(before) if before else set()) if pod.cards else set()
+        claims = set(pod.claims) - set(before.claims if before else ())
+        if cards:
+            self._index.put_pod(pod.cluster, RESERVING, sorted(cards), pod.uid, sequence)
+        if claims:
+            self._index.put_pod(pod.cluster, pod.namespace, sorted(claims), pod.uid, sequence)
+        # What is reserved depends on more than the run: whose the pod is, and when it said which card KAI gave it.
+        if pod.cards or claims or before is None or _team(before) != _team(pod):
+            self.moved(pod)
 
     def given(self, pod: Pod, start_s: int, end_s: int | None) -> Given:
         """What ``pod`` holds by claims from its start to its end."""
         if self._index.is_empty:
             return NOTHING_GIVEN
         return self._book.given(_span(pod, start_s, end_s))
+
+    def moved(self, pod: Pod) -> None:
+        """The run of a pod changed: so may what is reserved of its claims."""
+        if not self._index.is_empty:
+            self._cards.pod_changed(pod.uid)
+
+    def relabelled(self, row: Node | Namespace, since: int) -> None:
+        """The model of a node's cards, or whom a namespace names, changed from a second on."""
+        if not self._index.is_empty:
+            key = (row.cluster, row.name)
+            if isinstance(row, Node):
+                self._cards.node_changed(key, since)
+            else:
+                self._cards.namespace_changed(key, since)
 
     def beside(self, known: PodRun | None, row: PodRun) -> set[str]:
         """The other pods that hold more or less since this one began or ended at another time."""
@@ -95,8 +121,10 @@ class ClaimedPods:
         if isinstance(after, Claim):
             self._index.put_claim(after, sequence)
             found = self._book.of_claim(after)
+            self._cards.claims_changed([after.uid])
         else:
             found = self._book.of_supply(after)
+            self._cards.claims_changed(self._book.given_of(after))
         self._pods.load(found)
         return found
 
@@ -120,14 +148,19 @@ class ClaimedPods:
             if part.covers(uid) and (is_late or uid not in part.uids):
                 claim: Claim | None = self._rows.get(claim_rows, (uid,))
                 if claim is not None and claim.cluster == part.cluster:
+                    self._cards.claims_changed([uid])
                     found |= self._book.of_claim(claim)
         self._pods.load(found)
         return found
 
-    def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
-        """Claims of which the devices are written anew, and rows. The next batch begins."""
+    def changes(self) -> Changes:
+        """Rows, and claims of which they are written anew. The next batch begins."""
+        occupied, cards = self._cards.changes()
         uids, rows = self._index.changes()
-        return uids, {**rows, **self._lists.changes()}
+        deletes: list[tuple[sa.Table, str, list[str]]] = [(claim_devices, "uid", uids)]
+        deletes += [(table, "uid", occupied) for table in (card_segments, claim_cards)]
+        upserts = {**rows, **self._lists.changes(), **cards}
+        return Changes([one for one in deletes if one[2]], upserts)
 
     def settle(self) -> None:
         """Let go of what is stored."""
@@ -141,11 +174,19 @@ class ClaimedPods:
     def _span_of(self, uid: str) -> Span | None:
         self._pods.load([uid])
         row = self._pods.get(uid)
-        return None if row is None else _span(row.pod, row.run.start_s, row.run.end_s)
+        if row is None:
+            return None
+        return _span(row.pod, row.run.start_s, row.run.end_s, row.run.unknown_s)
 
 
-def _span(pod: Pod, start_s: int | None, end_s: int | None) -> Span:
+def _span(pod: Pod, start_s: int | None, end_s: int | None, unknown_s: int = 0) -> Span:
     return Span(
         pod.uid, pod.cluster, pod.namespace, start_s, end_s,
-        names=frozenset(pod.claims), claimed=frozenset(pod.claimed),
+        names=frozenset(pod.claims), claimed=frozenset(pod.claimed), unknown_s=unknown_s,
     )  # fmt: skip
+
+
+def _team(pod: Pod) -> str | None:
+    """The team of its newest observation: claims that were made for it are reserved for that."""
+    team: str | None = pod.history[-1][2][4]
+    return team

@@ -20,7 +20,13 @@ from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import namespaces, nodes, quotas, timelines, workloads
 from projections.devices import claims, supply
 from projections.devices.held import Cards
-from projections.devices.shape import claim_devices, claim_lists, pod_claims
+from projections.devices.shape import (
+    card_segments,
+    claim_cards,
+    claim_devices,
+    claim_lists,
+    pod_claims,
+)
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Key
 from projections.engine.model import Derivation, Restate
@@ -71,8 +77,8 @@ class PodRuns:
         self._lists = RecentLists(rows.reader.select, parts_kept)
         self._below = Below(rows.reader)
         self._serving = Serving()
-        self._claimed = ClaimedPods(rows, self._pods, parts_kept)
         self._around = Surroundings(rows)
+        self._claimed = ClaimedPods(rows, self._pods, self._around, parts_kept)
         self._resegmented: set[str] = set()
 
     def open(self) -> None:
@@ -132,12 +138,15 @@ class PodRuns:
         """Derive again every pod whose run a changed row may touch."""
         if isinstance(after, namespaces.Namespace):
             since = timelines.first_difference(before.owners() if before else [], after.owners())
+            if since is not None:
+                self._claimed.relabelled(after, since)
             self._follow_namespace((after.cluster, after.name), since, sequence)
         elif isinstance(after, nodes.Node):
             since = timelines.first_difference(before.models() if before else [], after.models())
             if before is None or before.cards != after.cards:
                 since = -(2**62) if after.cards else since
             if since is not None:
+                self._claimed.relabelled(after, since)
                 found = self._pods.on_node((after.cluster, after.name), since)
                 self._derive_again(found, sequence)
         elif isinstance(after, workloads.Workload):
@@ -163,10 +172,10 @@ class PodRuns:
             held_segments: segments,
             **self._lists.changes(),
         }
-        given, rows = self._claimed.changes()
-        upserts |= rows
+        given = self._claimed.changes()
+        upserts |= given.upserts
         return Changes(
-            [(held_segments, "uid", resegmented), (claim_devices, "uid", given)],
+            [(held_segments, "uid", resegmented), *given.deletes],
             {table: rows for table, rows in upserts.items() if rows},
         )
 
@@ -288,13 +297,24 @@ class PodRuns:
             self._resegmented.add(pod.uid)
             self._restate(known, row, sequence)
         self._pods.put(row)
+        self._claimed.moved(pod)
         return row
 
 
 derivation = Derivation(
     name="pod_runs",
-    version=9,
-    tables=(pod_runs, held_segments, pod_lists, pod_beats, pod_claims, claim_devices, claim_lists),
+    version=10,
+    tables=(
+        pod_runs,
+        held_segments,
+        pod_lists,
+        pod_beats,
+        pod_claims,
+        claim_devices,
+        claim_lists,
+        claim_cards,
+        card_segments,
+    ),
     facts=(PodObserved, PodVanished, PodsListed, SourceHeard, ObjectsListed),
     follows=(
         namespaces.projection,

@@ -2,9 +2,12 @@
 
 import json
 import random
+from collections import defaultdict
 from functools import partial
+from itertools import pairwise
 
 import msgspec
+import sqlalchemy as sa
 
 from bus.clock import floor_seconds, format_stamp, parse_stamp
 from bus.events.observations import ObjectsListed
@@ -95,7 +98,53 @@ def told(events, as_of, batch=1000):
 
     simulate(play())
     found = accounts(store.select, as_of_s=floor_seconds(parse_stamp(as_of)))
-    return {"pods": {account.uid: _pod(account) for account in found}}
+    return {
+        "pods": {account.uid: _pod(account) for account in found},
+        "reserved": _reserved(store, floor_seconds(parse_stamp(as_of))),
+    }
+
+
+def _reserved(store, as_of_s):
+    """What is reserved by claim and model, up to a second: parts of one claim together."""
+    seconds = defaultdict(lambda: defaultdict(int))
+    query = (
+        "SELECT namespace, claim, model, team, vanished, uid, start_s, end_s, gpu_milli"
+        " FROM card_segments WHERE kind = 'reserved'"
+    )
+    for *whose, from_s, to_s, milli in store.select(sa.text(query)):
+        seconds[tuple(whose)][from_s] += milli
+        seconds[tuple(whose)][min(as_of_s, as_of_s if to_s is None else to_s)] -= milli
+    found = []
+    for (namespace, claim, model, team, vanished, _), changes in seconds.items():
+        milli, times = 0, sorted(changes)
+        for from_s, to_s in pairwise(times):
+            milli += changes[from_s]
+            if milli and from_s < to_s:
+                found.append(
+                    {
+                        "from": format_stamp(from_s * 1_000_000),
+                        "to": format_stamp(to_s * 1_000_000),
+                        "claim": f"{namespace}/{claim}",
+                        "gpu_milli": milli,
+                        "model": model,
+                        "team": team,
+                        "flags": ["vanished"] if vanished else [],
+                    }
+                )
+    return sorted(_joined(found), key=repr)
+
+
+def _joined(rows):
+    """Rows that follow each other and are alike in all else are one."""
+    found = []
+    for row in rows:
+        rest = {**row, "from": None, "to": None}
+        last = found[-1] if found else row
+        if last["to"] == row["from"] and {**last, "from": None, "to": None} == rest:
+            last["to"] = row["to"]
+        else:
+            found.append(dict(row))
+    return found
 
 
 def _pod(account):

@@ -112,6 +112,7 @@ def test_devices_are_accounted_as_the_case_says(case, seed):
     told = device_accounting.told(events, case["given"]["as_of"], batch=7 if seed else 1000)
 
     assert case["expect"]["pods"] == told["pods"]
+    assert sorted(case["expect"]["reserved"], key=repr) == told["reserved"]
 
 
 @pytest.fixture(scope="session")

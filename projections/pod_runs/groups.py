@@ -1,0 +1,108 @@
+"""Cards that KAI shares out: what its pods leave of each is reserved.
+
+A pod in a namespace of its own holds the card for the scheduler; the pods on it, and this one, have the card's group as a label.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bus.sources.card_texts import GROUP
+from projections import timelines
+from projections.devices.cards import RESERVED, left
+from projections.devices.held import card_facts
+from projections.devices.holding import OPEN
+from projections.devices.index import ClaimIndex
+from projections.devices.requested import CardFacts
+from projections.devices.shared_cards import RESERVING, shared
+from projections.devices.sizes import WHOLE
+from projections.engine.changes import Columns
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.shape import Pod, PodRun
+from projections.pod_runs.surroundings import Surroundings
+
+_facts = msgspec.json.Decoder(CardFacts).decode
+_texts = msgspec.json.Decoder(dict[str, str]).decode
+
+
+class CardGroups:
+    """The reserved rows of such cards."""
+
+    def __init__(self, index: ClaimIndex, pods: PodMemory, around: Surroundings) -> None:
+        self._index = index
+        self._pods = pods
+        self._around = around
+        self._changed: set[tuple[str, str]] = set()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """A pod's run changed: so may what it leaves of its cards."""
+        self._changed |= {(pod.cluster, name) for name in cards_of(pod)}
+
+    def changes(self) -> tuple[list[str], list[Columns]]:
+        """Uids of which the rows are written anew, and rows."""
+        changed, self._changed = self._changed, set()
+        uids: set[str] = set()
+        rows: list[Columns] = []
+        for cluster, card in sorted(changed):
+            found = self._index.naming(cluster, RESERVING, card)
+            self._pods.load(found)
+            pods = [row for uid in sorted(found) if (row := self._pods.get(uid)) is not None]
+            taken = [
+                one
+                for row in pods
+                if row.pod.namespace != RESERVING
+                for one in self._held(row, card)
+            ]
+            for row in pods:
+                if row.pod.namespace == RESERVING and card in _first_cards(row.pod):
+                    uids.add(row.pod.uid)
+                    rows += self._reserved(row, card, taken)
+        return sorted(uids), rows
+
+    def _held(self, row: PodRun, card: str) -> Iterator[tuple[int, int, int]]:
+        """(from, to, milli-cards) that a pod holds of a card."""
+        facts = card_facts(row.pod)
+        for segment in row.run.segments:
+            end_s = OPEN if segment.end_s is None else segment.end_s
+            cuts = sorted({segment.start_s, *(s for s, _ in facts if segment.start_s < s < end_s)})
+            sharing = self._around.sharing((row.pod.cluster, segment.node))
+            for from_s, to_s in zip(cuts, [*cuts[1:], end_s], strict=True):
+                said = timelines.at(facts, from_s)
+                known = _facts(said) if said else CardFacts()
+                cards = _cards(known.texts)
+                if card in cards:
+                    node = timelines.at(sharing, from_s) or ""
+                    held = shared(known.requests, known.texts, _texts(node) if node else {})
+                    yield from_s, to_s, sum(one.gpu_milli for one in held.parts) // len(cards)
+
+    def _reserved(
+        self, row: PodRun, card: str, taken: list[tuple[int, int, int]]
+    ) -> Iterator[Columns]:
+        pod = row.pod
+        for one in row.run.segments:
+            end_s = OPEN if one.end_s is None else one.end_s
+            for from_s, to_s, milli in left(WHOLE, taken, one.start_s, end_s):
+                yield (
+                    pod.uid, 0, card, RESERVED, "", from_s, None if to_s == OPEN else to_s,
+                    one.start_s, pod.cluster, pod.namespace, pod.name, "", one.node, one.model, one.team,
+                    milli, 0, 0, row.run_sequence,
+                )  # fmt: skip
+
+
+def cards_of(pod: Pod) -> set[str]:
+    """The cards that KAI ever gave a pod a part of, as it names them."""
+    return {card for _, _, said in pod.cards if said for card in _cards(_facts(said).texts)}
+
+
+def _first_cards(pod: Pod) -> set[str]:
+    """The card that a pod reserves: one pod is written once."""
+    return set(sorted(cards_of(pod))[:1])
+
+
+def _cards(texts: dict[str, str]) -> set[str]:
+    found = {f"{GROUP}/{texts[GROUP]}"} if texts.get(GROUP) else set()
+    return found | {name for name in texts if name.startswith(f"{GROUP}/")}

@@ -1,0 +1,269 @@
+"""Which rows of cards to write anew: what pods hold and what claims reserve of each card, once for each batch.
+
+A claim's rows follow from the claim, its pods, and the claims that have the same cards at the same time.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from projections import timelines
+from projections.devices import claims as claim_rows
+from projections.devices.book import ClaimBook
+from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces
+from projections.devices.claims import Claim
+from projections.devices.holding import OPEN
+from projections.devices.index import ClaimIndex
+from projections.devices.shape import card_segments, claim_cards
+from projections.engine.changes import Columns
+from projections.engine.contract import Key
+from projections.engine.rows import Rows
+from projections.pod_runs.derive import UNASSIGNED
+from projections.pod_runs.groups import CardGroups
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.shape import PodRun
+from projections.pod_runs.surroundings import Surroundings
+
+#: Keys that one statement asks for.
+_ASKED = 500
+
+#: (first second, last second) by card, with its cluster
+Extents = dict[Key, tuple[int, int]]
+
+_BESIDE = sa.select(claim_cards).where(
+    claim_cards.c.cluster == sa.bindparam("cluster"),
+    claim_cards.c.card.in_(sa.bindparam("keys", expanding=True)),
+    claim_cards.c.end_s > sa.bindparam("since"),
+)
+_ON_NODE = sa.select(card_segments.c.uid).where(
+    card_segments.c.cluster == sa.bindparam("cluster"),
+    card_segments.c.node == sa.bindparam("name"),
+    sa.or_(card_segments.c.end_s.is_(None), card_segments.c.end_s > sa.bindparam("since")),
+)
+_OF_NAMESPACE = sa.select(card_segments.c.uid).where(
+    card_segments.c.cluster == sa.bindparam("cluster"),
+    card_segments.c.namespace == sa.bindparam("name"),
+    card_segments.c.kind == sa.literal_column("'reserved'"),
+    sa.or_(card_segments.c.end_s.is_(None), card_segments.c.end_s > sa.bindparam("since")),
+)
+
+
+class OccupiedCards:
+    """The rows of cards of a folder. Whatever changes is noted, and :meth:`changes` writes what follows."""
+
+    def __init__(
+        self,
+        rows: Rows,
+        index: ClaimIndex,
+        book: ClaimBook,
+        pods: PodMemory,
+        around: Surroundings,
+    ) -> None:
+        self._rows = rows
+        self._index = index
+        self._book = book
+        self._pods = pods
+        self._around = around
+        self.groups = CardGroups(index, pods, around)
+        self._claims: set[str] = set()
+        self._moved: set[str] = set()
+        #: (query, cluster, name) → the second from which something changed.
+        self._relabelled: dict[tuple[Any, ...], int] = {}
+
+    def claims_changed(self, uids: Iterable[str]) -> None:
+        """These claims, or what is known of their devices, changed."""
+        self._claims.update(uids)
+
+    def pod_changed(self, uid: str) -> None:
+        """A pod's run changed."""
+        self._moved.add(uid)
+
+    def node_changed(self, key: Key, since: int) -> None:
+        """The model of a node's cards changed."""
+        self._relabelled[_ON_NODE, *key] = since
+
+    def namespace_changed(self, key: Key, since: int) -> None:
+        """Whom a namespace names changed."""
+        self._relabelled[_OF_NAMESPACE, *key] = since
+
+    def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
+        """Uids of which the rows are written anew, and rows. The next batch begins."""
+        changed = self._changed()
+        uids, rows = self.groups.changes()
+        if not changed:
+            return uids, {card_segments: rows} if rows else {}
+        occupants: dict[str, Occupant] = {}
+        before = self._stored(changed)
+        self._add(changed, occupants)
+        written = changed | self._beside(changed, before, occupants)
+        rewritten = self._stored(written - changed)
+        beside = self._beside(written, before | rewritten, occupants)
+        self._add(written | beside, occupants)
+        for piece in pieces(list(occupants.values()), written):
+            rows += self._segments(piece, occupants[piece.use.claim.uid])
+        extents = [
+            (uid, *key, *bounds, self._sequence(occupants[uid]))
+            for uid in sorted(written & occupants.keys())
+            for key, bounds in _extents(occupants.get(uid)).items()
+        ]
+        found = {table: some for table, some in ((card_segments, rows), (claim_cards, extents)) if some}  # fmt: skip
+        return sorted({*uids, *written}), found
+
+    def _changed(self) -> set[str]:
+        """The claims that were noted, and those of pods, nodes and namespaces that were."""
+        found, self._claims = self._claims, set()
+        moved, self._moved = self._moved, set()
+        relabelled, self._relabelled = self._relabelled, {}
+        if not (found or moved or relabelled):
+            return found
+        rows = [row for uid in sorted(moved) if (row := self._pods.get(uid)) is not None]
+        self._prepare(rows)
+        for row in rows:
+            found |= self._of_pod(row)
+            self.groups.pod_changed(row.pod)
+        for (query, cluster, name), since in relabelled.items():
+            values = {"cluster": cluster, "name": name, "since": since}
+            found |= {uid for (uid,) in self._rows.reader.select(query, values)}
+        for uid in found:
+            self._rows.want(claim_rows.projection, (uid,))
+        self._rows.fetch()
+        for claim in [one for uid in sorted(found) if (one := self._claim(uid)) is not None]:
+            if not claim.is_generated:
+                # Which of several of one name is a pod's depends on all of them.
+                found |= self._index.named(claim.cluster, claim.namespace, claim.name)
+        return {uid for uid in found if self._claim(uid) is not None}
+
+    def _of_pod(self, row: PodRun) -> set[str]:
+        pod = row.pod
+        found = set(self._index.own(pod.uid))
+        for name in pod.claims:
+            found |= self._index.named(pod.cluster, pod.namespace, name)
+        return found
+
+    def _prepare(self, rows: Iterable[PodRun]) -> None:
+        """Ask at once for what these pods will be asked for."""
+        names: dict[tuple[str, str], set[str]] = defaultdict(set)
+        uids = []
+        for row in rows:
+            uids.append(row.pod.uid)
+            if row.pod.claims:
+                names[row.pod.cluster, row.pod.namespace].update(row.pod.claims)
+        if self._index.is_stored:
+            self._index.prepare(uids, names)
+
+    def _add(self, uids: Iterable[str], occupants: dict[str, Occupant]) -> None:
+        """The claims of ``uids`` with their pods; all that they ask for is read at once."""
+        new = sorted(set(uids) - occupants.keys())
+        names: dict[tuple[str, str], set[str]] = defaultdict(set)
+        for uid in new:
+            self._rows.want(claim_rows.projection, (uid,))
+        self._rows.fetch()
+        found = [claim for uid in new if (claim := self._claim(uid)) is not None]
+        for claim in found:
+            if not claim.is_generated:
+                names[claim.cluster, claim.namespace].add(claim.name)
+        if self._index.is_stored:
+            self._index.prepare((), names)
+        pods = {uid for claim in found for uid in self._book.pods_of(claim)}
+        self._pods.load(pods)
+        self._prepare(row for uid in sorted(pods) if (row := self._pods.get(uid)) is not None)
+        for claim in found:
+            occupants[claim.uid] = self._book.occupant(claim)
+
+    def _stored(self, uids: Iterable[str]) -> dict[str, Extents]:
+        """Uid → when which card was the claim's, as it is stored."""
+        keys: Sequence[Key] = [(uid,) for uid in sorted(uids)]
+        found: dict[str, Extents] = defaultdict(dict)
+        if not keys:
+            return {}
+        for uid, cluster, card, begin_s, end_s, _ in self._rows.reader.rows(claim_cards, keys):
+            found[uid][cluster, card] = (begin_s, end_s)
+        return dict(found)
+
+    def _beside(
+        self, uids: Iterable[str], stored: dict[str, Extents], occupants: dict[str, Occupant]
+    ) -> set[str]:
+        """The claims that have, or had, a card of one of ``uids`` at the same time."""
+        windows: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+        for uid in uids:
+            for extents in (stored.get(uid, {}), _extents(occupants.get(uid))):
+                for key, bounds in extents.items():
+                    windows[key].append(bounds)
+        found: set[str] = set()
+        for uid, one in occupants.items():
+            for key, (begin_s, end_s) in _extents(one).items():
+                if any(a < end_s and begin_s < b for a, b in windows.get(key, ())):
+                    found.add(uid)
+        by_cluster: dict[str, list[str]] = defaultdict(list)
+        for cluster, card in sorted(windows):
+            by_cluster[cluster].append(card)
+        for cluster, cards in by_cluster.items():
+            for start in range(0, len(cards), _ASKED):
+                part = cards[start : start + _ASKED]
+                since = min(a for card in part for a, _ in windows[cluster, card])
+                values = {"cluster": cluster, "keys": part, "since": since}
+                for uid, _, card, begin_s, end_s, _ in self._rows.reader.select(_BESIDE, values):
+                    if any(a < end_s and begin_s < b for a, b in windows[cluster, card]):
+                        found.add(uid)
+        return found.difference(uids)
+
+    def _segments(self, piece: Piece, of: Occupant) -> list[Columns]:
+        """The rows of a piece: one for each team and model."""
+        claim, size = of.claim, piece.use.size
+        models = [] if size.model else self._models(claim.cluster, size.node)
+        team, owners = "", []
+        if piece.kind == RESERVED:
+            team = claim.team or self._team_of_owner(claim)
+            owners = [] if team else self._around.owners((claim.cluster, claim.namespace))
+        cuts = {s for timeline in (models, owners) for s, _ in timeline[1:]}
+        seconds = [piece.from_s, *sorted(s for s in cuts if piece.from_s < s < piece.to_s)]
+        found: list[Columns] = []
+        for from_s, to_s in zip(seconds, [*seconds[1:], piece.to_s], strict=True):
+            names = timelines.at(owners, from_s)
+            group = team or (names and names[0]) or UNASSIGNED
+            values = (
+                size.model or timelines.at(models, from_s),
+                group if piece.kind == RESERVED else "",
+            )
+            if found and found[-1][13:15] == values:
+                found[-1] = (*found[-1][:6], None if to_s == OPEN else to_s, *found[-1][7:])
+                continue
+            found.append(
+                (
+                    claim.uid, piece.part, piece.card, piece.kind, piece.pod, from_s,
+                    None if to_s == OPEN else to_s, from_s if piece.kind == HELD else piece.since_s,
+                    claim.cluster, claim.namespace, claim.name, piece.use.result.device, size.node,
+                    *values, piece.gpu_milli, piece.gpu_memory_mib,
+                    int(piece.use.given.evidence_us is not None), self._sequence(of),
+                )
+            )  # fmt: skip
+        return found
+
+    def _team_of_owner(self, claim: Claim) -> str:
+        """The team that the pod names for which a claim was made; "" for none."""
+        row = self._pods.get(claim.owner.uid) if claim.is_generated and claim.owner else None
+        return (row.pod.history[-1][2][4] or "") if row is not None else ""
+
+    def _models(self, cluster: str, node: str) -> list[tuple[int, str | None]]:
+        return self._around.models((cluster, node)) if node else []
+
+    def _sequence(self, of: Occupant) -> int:
+        """The last event that changed the claim, or the segments of a pod of it."""
+        rows = [row for pod in of.pods if (row := self._pods.get(pod.uid)) is not None]
+        return max([of.claim.sequence, *(row.run_sequence for row in rows if row.run.segments)])
+
+    def _claim(self, uid: str) -> Claim | None:
+        row: Claim | None = self._rows.get(claim_rows.projection, (uid,))
+        return row
+
+
+def _extents(of: Occupant | None) -> Extents:
+    if of is None:
+        return {}
+    return {(of.claim.cluster, card): bounds for card, bounds in of.extents().items()}
