@@ -18,6 +18,8 @@ class Bus:
         #: How many of those it hung up on did the same.
         self.let_go = 0
         self.hang_up = asyncio.Event()
+        #: The connection after those was logged in.
+        self.settled = asyncio.Event()
 
     async def __call__(self, reader, writer):
         self.met += 1
@@ -32,6 +34,7 @@ class Bus:
         if self.met == 1:
             await self.hang_up.wait()
             return
+        self.settled.set()
         while await reader.readuntil(b"PING\r\n"):
             writer.write(b"PONG\r\n")
 
@@ -42,8 +45,7 @@ async def test_a_connection_whose_login_failed_is_closed_before_the_next_is_trie
         connection = await Connection.open(f"nats://127.0.0.1:{port}")
         bus.hang_up.set()
         async with asyncio.timeout(10):
-            while bus.met < 5 or not connection.connected:
-                await asyncio.sleep(0.01)
+            await bus.settled.wait()
         await connection.close()
 
         assert (bus.met, bus.let_go) == (5, 3)
