@@ -6,6 +6,7 @@ Whatever runs a ledger is given :data:`MODEL`; the engine knows no projection.
 from projections import (
     activity,
     bind_decisions,
+    card_supply,
     decisions,
     evidence,
     namespaces,
@@ -18,7 +19,7 @@ from projections import (
 from projections.budgets import current as current_budgets
 from projections.budgets import entries as budget_entries
 from projections.budgets import rows as budget_rows
-from projections.devices import claims, supply
+from projections.devices import claims, slices, supply
 from projections.engine import tables as _machinery  # noqa: F401 (archive and checkpoint are declared there)
 from projections.engine.contract import METADATA
 from projections.engine.model import Model
@@ -45,10 +46,11 @@ _PROJECTIONS = (
     evidence.projection,
     claims.projection,
     supply.projection,
+    slices.projection,
 )
 
 #: The current budgets go first: an observation at which they cannot be reckoned changes nothing else.
-_DERIVATIONS = (current_budgets.derivation, pod_runs.derivation)
+_DERIVATIONS = (current_budgets.derivation, pod_runs.derivation, card_supply.derivation)
 
 #: Sums over all rows of a derivation.
 _SUMS = (usage.sums, budget_rows.sums)
@@ -61,6 +63,7 @@ MODEL = Model(
         *(projection.table for projection in _PROJECTIONS),
         *pod_runs.derivation.tables,
         *current_budgets.derivation.tables,
+        *card_supply.derivation.tables,
         *(table for one in _SUMS for table, _ in one.tables),
     ),
     views=VIEWS,

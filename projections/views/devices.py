@@ -80,5 +80,67 @@ _SEGMENTS = View(
     f"FROM card_segments\nWHERE end_s IS NOT NULL OR since_s + 1 < {moment('card_segments.cluster')}",
 )
 
+#: What has a card for how long: milli-cards of each kind, and what is idle while a slice offers it.
+_RATES = f"""WITH RECURSIVE closed AS (
+  SELECT cluster, card, kind, gpu_milli, start_s, COALESCE(end_s, {moment("card_segments.cluster")}) AS end_s, node, model, sequence
+  FROM card_segments
+  WHERE substr(card, 1, 16) <> 'runai-gpu-group/' AND (end_s IS NOT NULL OR since_s + 1 < {moment("card_segments.cluster")})
+), offered AS (
+  SELECT cluster, card, start_s, COALESCE(end_s, {moment("card_supply.cluster")}) AS end_s, node, model, sequence
+  FROM card_supply
+), rates AS (
+  SELECT cluster, card, node, model, start_s, end_s, sequence,
+    CASE WHEN kind = 'held' THEN gpu_milli ELSE 0 END AS held, CASE WHEN kind = 'reserved' THEN gpu_milli ELSE 0 END AS reserved,
+    CASE WHEN kind = 'unknown' THEN gpu_milli ELSE 0 END AS lost, 0 AS idle
+  FROM closed
+  UNION ALL
+  SELECT cluster, card, node, model, start_s, end_s, sequence, 0, 0, 0, 1000 FROM offered
+  UNION ALL
+  SELECT o.cluster, o.card, o.node, o.model, CASE WHEN o.start_s > c.start_s THEN o.start_s ELSE c.start_s END,
+    CASE WHEN o.end_s < c.end_s THEN o.end_s ELSE c.end_s END, c.sequence, 0, 0, 0, -c.gpu_milli
+  FROM offered o JOIN closed c ON c.cluster = o.cluster AND c.card = o.card AND c.start_s < o.end_s AND o.start_s < c.end_s
+), days AS (
+  SELECT rates.*, (start_s / 86400) * 86400 AS day_s FROM rates WHERE start_s < end_s
+  UNION ALL
+  SELECT cluster, card, node, model, start_s, end_s, sequence, held, reserved, lost, idle, day_s + 86400
+  FROM days WHERE day_s + 86400 < end_s
+), cut AS (
+  SELECT days.*, CASE WHEN day_s + 86400 < end_s THEN day_s + 86400 ELSE end_s END
+    - CASE WHEN day_s > start_s THEN day_s ELSE start_s END AS seconds
+  FROM days
+)
+"""
+
+
+def _milli_s(kind: str) -> str:
+    return f"CAST(SUM({kind} * seconds) AS bigint)"
+
+
+_USAGE = View(
+    "v1_device_usage",
+    "One row for each card that a ResourceSlice showed or a claim was given, and day (UTC):"
+    " held, reserved, unknown and idle make up its supply.",
+    (
+        is_("day_s", "The first second of the day."),
+        at("day_at", "The same as text.", "day_s"),
+        CLUSTER,
+        is_("card", "The card, as in `v1_device_segments`."),
+        is_("node", "Its node; empty for none.", "MAX(node)"),
+        is_("model", "Its model; NULL where none is known.", "MAX(model)"),
+        is_("held_gpu_milli_s", "Held by pods, in milli-card-seconds.", _milli_s("held")),
+        is_("reserved_gpu_milli_s", "A claim had it and no pod held it.", _milli_s("reserved")),
+        is_("unknown_gpu_milli_s", "Nobody saw when a pod that held it ended.", _milli_s("lost")),
+        is_("idle_gpu_milli_s", "Nobody had it while a slice offered it.", _milli_s("idle")),
+        is_(
+            "supply_gpu_milli_s",
+            "The sum of these four.",
+            _milli_s("(held + reserved + lost + idle)"),
+        ),
+        is_("sequence", "The last event that changed a share of this row.", "MAX(sequence)"),
+    ),
+    "FROM cut\nGROUP BY day_s, cluster, card",
+    _RATES,
+)
+
 #: In the order of the page.
-DEVICES = (_DEVICES, _CLAIMS, _SEGMENTS)
+DEVICES = (_DEVICES, _CLAIMS, _SEGMENTS, _USAGE)

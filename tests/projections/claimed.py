@@ -37,16 +37,16 @@ def claim_observed(uid="g", *devices, version=1, at=0, stamp=None, **fields):
     return given.said(body, key=uid, id=f"{body.wire_type}/{uid}/{version}", at=at)
 
 
-def claims_listed(uids, at):
-    """One complete list of claims."""
+def claims_listed(uids, at, kind="ResourceClaim"):
+    """One complete list of claims, or of slices."""
     return listed(
-        partial(ObjectsListed, kind="ResourceClaim"),
+        partial(ObjectsListed, kind=kind),
         uids,
         resource_version="9",
         time_us=given.us(at),
         cluster=given.CLUSTER,
         source="test",
-        name="ResourceClaim",
+        name=kind,
     )
 
 
@@ -63,4 +63,5 @@ def claimed():
         given.pod_observed("claims", claims=("g",), at=3),
         given.pod_vanished("claims", claims=("g",), at=60),
         *claims_listed(["g"], 900),
+        *claims_listed(["slice-s"], 800, "ResourceSlice"),
     ]

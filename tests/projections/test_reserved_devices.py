@@ -6,51 +6,19 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
-from bus.events.devices import Device
+from bus.events.devices import ResourceSliceVanished
+from projections.card_supply import card_supply
 from projections.devices.shape import card_segments
 from tests import factories as given
-from tests.projections.claimed import card, claim_observed, slice_observed
-from tests.projections.engine.archives import sequenced
+from tests.projections.claimed import DRIVER, card, claim_observed, claims_listed, slice_observed
+from tests.projections.claimed_worlds import DEVICES, LISTED, SLICE, World
+from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.projections.ledger import folded
 
 OPEN = 10**6
-
-
-def part(name, memory):
-    """A partition of a card of 80 GiB."""
-    return Device(name, capacity={"memory": memory}, consumes={"set": {"memory": memory}})
-
-
-DEVICES = (
-    card("gpu-0", "H100"), card("gpu-1", "A100"), part("part-0", "20Gi"), part("part-1", "50Gi"),
-)  # fmt: skip
-SLICE = slice_observed(*DEVICES, counters={"set": {"memory": "80Gi"}})
-
-
-def world(seed):
-    """Claims one after the other on each of few devices; pods that name them, some of whose ends nobody saw."""
-    chosen = random.Random(seed)
-    free = dict.fromkeys((one.name for one in DEVICES), 0)
-    events = [SLICE]
-    for number in range(8):
-        claim, team = f"c{number}", chosen.choice(["red", None])
-        devices = chosen.sample(sorted(free), chosen.choice([1, 1, 2]))
-        at = max(free[one] for one in devices) + chosen.randrange(3)
-        end = at + chosen.randrange(1, 40)
-        free |= dict.fromkeys(devices, end)
-        events += [
-            claim_observed(claim, *devices, version=2, stamp=at, at=at, team=team),
-            claim_observed(claim, version=3, at=end, team=team),
-        ]
-        for name in range(chosen.randrange(3)):
-            pod, start = f"p{number}-{name}", at + chosen.randrange(10)
-            events.append(given.pod_observed(pod, claims=(claim,), at=start, created=start))
-            if chosen.random() < 0.7 and start < end:
-                gone = chosen.randrange(start, end + 1)
-                events.append(
-                    given.pod_vanished(pod, claims=(claim,), at=gone, created=start)
-                )  # fmt: skip
-    return [*events, *given.pods_listed([], "9", 400)]
+_SUPPLY = sa.select(card_supply.c.card, card_supply.c.start_s, card_supply.c.end_s).order_by(
+    card_supply.c.card, card_supply.c.start_s
+)
 
 
 def rows(events, **more):
@@ -62,7 +30,7 @@ def rows(events, **more):
 def test_held_reserved_and_unknown_never_pass_a_card(seed):
     for one in ("gpu-0", "gpu-1", "set"):
         changes = Counter()
-        for row in rows(world(seed)):
+        for row in rows(World(seed).events):
             if row[2].endswith(f"/{one}"):
                 changes[row[5]] += row[15]
                 changes[OPEN + given.START_S if row[6] is None else row[6]] -= row[15]
@@ -74,7 +42,7 @@ def test_held_reserved_and_unknown_never_pass_a_card(seed):
 
 @pytest.mark.parametrize("seed", range(6))
 def test_the_rows_of_cards_depend_neither_on_order_nor_on_batches_nor_on_restarts(seed):
-    events = world(seed)
+    events = World(seed).events
     mixed = events + events
     random.Random(seed).shuffle(mixed)
     # Who touched a row last depends on the order, all else does not.
@@ -82,6 +50,71 @@ def test_the_rows_of_cards_depend_neither_on_order_nor_on_batches_nor_on_restart
 
     assert said[0] == said[1]
     assert len({repr(rows(mixed, batch=n, restart_every=n % 3)) for n in (1, 5, 1000)}) == 1
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_usage_of_cards_is_what_is_counted_second_by_second(seed, tmp_path):
+    world = World(seed)
+    store = ledger(f"sqlite:///{tmp_path}/ledger.db")
+    fill(store, sequenced(world.events))
+
+    kinds = ("held", "reserved", "unknown", "idle")
+    columns = ", ".join(f"SUM({kind}_gpu_milli_s)" for kind in (*kinds, "supply"))
+    query = f"SELECT card, {columns} FROM v1_device_usage GROUP BY card"
+    found = {}
+    for of, *amounts, supply in store.select(sa.text(query)):
+        name = of.rpartition("/")[2]
+        assert (sum(amounts), supply) == (1000 * LISTED, 1000 * LISTED)
+        found |= {(name, kind): n for kind, n in zip(kinds, amounts, strict=True) if n}
+    assert found == world.seconds(LISTED)
+    store.close()
+
+
+def test_the_usage_of_cards_is_cut_at_the_end_of_a_day(tmp_path):
+    midnight = -given.START_S % 86_400
+    store = ledger(f"sqlite:///{tmp_path}/ledger.db")
+    claim = claim_observed("g", "gpu-0", stamp=midnight - 10, at=midnight - 10)
+    events = [slice_observed(card("gpu-0", "H100"), at=midnight - 15), claim]
+    fill(store, sequenced([*events, *given.pods_listed([], "9", midnight + 20)]))
+
+    query = "SELECT day_s, reserved_gpu_milli_s, idle_gpu_milli_s, model, node FROM v1_device_usage ORDER BY day_s"
+    day_s = given.START_S + midnight
+    assert [tuple(row) for row in store.select(sa.text(query))] == [
+        (day_s - 86_400, 10_000, 5_000, "H100", "n"),
+        (day_s, 20_000, 0, "H100", "n"),
+    ]
+    store.close()
+
+
+def test_cards_of_a_slice_that_is_gone_or_of_an_old_generation_are_no_supply():
+    vanished = ResourceSliceVanished(
+        uid="slice-s", name="s", resource_version="7", driver=DRIVER, pool="n", generation=2
+    )
+    gone = given.said(vanished, key="slice-s", id="gone", at=90)
+    events = [
+        slice_observed(*DEVICES, counters={"set": {"memory": "80Gi"}}, generation=1),
+        slice_observed(card("gpu-9", "H200"), version=5, at=50, generation=2),
+        slice_observed(card("gpu-7", "H200"), version=6, at=50, name="old", generation=1),
+        gone,
+    ]
+    shown = [
+        [tuple(row) for row in folded(sequenced(one)).select(_SUPPLY)]
+        for one in (events, [*events[::-1], *events])
+    ]
+
+    assert [(card.rpartition("/")[2], start - given.START_S, end and end - given.START_S) for card, start, end in shown[0]] == [
+        ("gpu-0", 0, 50), ("gpu-1", 0, 50), ("gpu-7", 90, None), ("gpu-9", 50, 90), ("set", 0, 50),
+    ]  # fmt: skip
+    assert shown[0] == shown[1]
+
+
+def test_cards_of_a_slice_that_a_complete_list_lacks_end_there_until_another_has_it():
+    events = [slice_observed(card("gpu-0", "H100")), *claims_listed([], 60, "ResourceSlice")]
+    back = [*events, *claims_listed(["slice-s"], 80, "ResourceSlice")]
+
+    found = [folded(sequenced(one), batch=1).select(_SUPPLY) for one in (events, back, back[::-1])]
+    ends = [[row[2] and row[2] - given.START_S for row in rows] for rows in found]
+    assert ends == [[60], [None], [None]]
 
 
 def test_a_claim_is_reserved_while_no_pod_holds_it_and_for_whom():

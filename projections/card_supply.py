@@ -1,0 +1,181 @@
+"""Which cards were there, and when?
+
+Of each pool the slices of the newest generation count, among those that exist at that time. What a complete list of slices
+lacks is gone from that list on.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.envelope import Event
+from bus.events.observations import ObjectsListed
+from bus.events.vocabulary import Fact
+from projections import timelines
+from projections.devices import slices
+from projections.devices.slices import GONE, Card, Offer, Slice
+from projections.engine.changes import Changes, Columns
+from projections.engine.contract import Integer, Key, row_table
+from projections.engine.model import Derivation, Restate
+from projections.engine.rows import Rows
+from projections.pod_runs import lists
+from projections.pod_runs.recent import RecentLists
+
+card_supply = row_table(
+    "card_supply",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("card", sa.Text, primary_key=True),
+    sa.Column("start_s", Integer, primary_key=True),
+    sa.Column("end_s", Integer),
+    sa.Column("node", sa.Text, nullable=False),
+    sa.Column("model", sa.Text),
+    # Cluster, driver and pool: its rows are written together.
+    sa.Column("origin", sa.Text, nullable=False),
+    sa.Index("card_supply_by_origin", "origin"),
+)
+
+slice_lists = row_table(
+    "slice_lists",
+    sa.Column("cluster", sa.Text, primary_key=True),
+    sa.Column("time_us", Integer, primary_key=True),
+    sa.Column("first_uid", sa.Text, primary_key=True),
+    sa.Column("until_uid", sa.Text, nullable=False),
+    sa.Column("resource_version", sa.Text, nullable=False),
+    # Its uids are in the archive, in the body of the event ``sequence``.
+)
+
+#: Parts of complete lists that stay in memory.
+PARTS_KEPT = 64
+
+
+class CardSupply:
+    """The cards of a folder: see :class:`projections.engine.model.Derived`."""
+
+    def __init__(self, rows: Rows, restate: Restate) -> None:
+        self._rows = rows
+        self._lists = RecentLists(rows.reader.select, PARTS_KEPT, slice_lists, None)
+        self._touched: dict[str, None] = {}
+        self._pools: set[Key] = set()
+
+    def open(self) -> None:
+        """Take in the newest lists."""
+        self._lists.open()
+
+    def begin(self, facts: Sequence[tuple[Event, Fact]]) -> None:
+        """Nothing is asked before."""
+
+    def take(self, event: Event, fact: Fact) -> None:
+        """Take a complete list of slices."""
+        if not isinstance(fact, ObjectsListed) or fact.kind != slices.KIND:
+            return
+        part = lists.Part(
+            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
+            event.sequence, frozenset(fact.uids),
+        )  # fmt: skip
+        if self._lists.add(part) is None:
+            return
+        table = slices.slices.c
+        query = sa.select(table.driver, table.pool).where(
+            table.cluster == part.cluster, table.vanished == 0, table.uid >= part.first,
+            *([table.uid < part.until] if part.until else []),
+        )  # fmt: skip
+        # Lists of slices are few. What an older one lacked, this one may have: all that it speaks of is looked at again.
+        self._pools |= {(part.cluster, *found) for found in self._rows.reader.select(query)}
+
+    def check(self, row: Any) -> None:
+        """Any row can be followed."""
+
+    def follow(self, before: Any, after: Any, sequence: int) -> None:
+        """A slice changed."""
+        self._touched[after.uid] = None
+        self._pools |= {(one.cluster, one.driver, one.pool) for one in (before, after) if one}
+
+    def changes(self) -> Changes:
+        """The cards of the pools that the batch changed."""
+        pools, self._pools = self._pools, set()
+        touched, self._touched = self._touched, {}
+        upserts = {**self._lists.changes()}
+        rows: list[Columns] = []
+        for key in sorted(pools):
+            found = {row.uid: row for row in self._stored(key)}
+            for uid in touched:
+                row: Slice = self._rows.get(slices.projection, (uid,))
+                found.pop(uid, None)
+                if (row.cluster, row.driver, row.pool) == key:
+                    found[uid] = row
+            rows += self._of_pool(key, [found[uid] for uid in sorted(found)])
+        if rows:
+            upserts[card_supply] = rows
+        origins = ["/".join(key) for key in sorted(pools)]
+        return Changes([(card_supply, "origin", origins)] if origins else [], upserts)
+
+    def settle(self) -> None:
+        """Let go of what is stored."""
+        self._lists.settle()
+
+    def _stored(self, key: Key) -> list[Slice]:
+        table = slices.slices
+        query = sa.select(table).where(
+            table.c.cluster == key[0], table.c.driver == key[1], table.c.pool == key[2]
+        )
+        return [slices.projection.codec.row(row) for row in self._rows.reader.select(query)]
+
+    def _of_pool(self, key: Key, found: list[Slice]) -> list[Columns]:
+        offered = [(row, self._timeline(row)) for row in found]
+        seconds = sorted({second for _, timeline in offered for second, _ in timeline})
+        begun: dict[Card, int] = {}
+        rows: list[Columns] = []
+        sequence = max((row.sequence for row in found), default=0)
+
+        def write(card: Card, end_s: int | None) -> None:
+            start_s = begun.pop(card)
+            rows.append(
+                (key[0], card.name, start_s, end_s, card.node, card.model, "/".join(key), sequence)
+            )
+
+        for second in seconds:
+            now = _cards_at([timeline for _, timeline in offered], second)
+            for card in [card for card in begun if card not in now]:
+                write(card, second)
+            begun |= {card: second for card in now if card not in begun}
+        for card in list(begun):
+            write(card, None)
+        return rows
+
+    def _timeline(self, row: Slice) -> list[tuple[int, Any]]:
+        found = timelines.changes(row.history)
+        if row.history[-1][2] != GONE:
+            missed_us = self._lists.absence(row).missed_us
+            if missed_us is not None:
+                found.append((max(found[-1][0], missed_us // timelines.MICROSECONDS), GONE))
+        return found
+
+
+def _cards_at(timelines_: list[list[tuple[int, Any]]], second: int) -> set[Card]:
+    """The cards of the newest generation; of two that say different things of one card one counts."""
+    now = [
+        offer
+        for timeline in timelines_
+        if timeline[0][0] <= second and isinstance(offer := timelines.at(timeline, second), Offer)
+    ]
+    newest = max((offer.generation for offer in now), default=0)
+    found: dict[str, Card] = {}
+    for offer in now:
+        for card in offer.cards if offer.generation == newest else ():
+            found[card.name] = max(card, found.get(card.name, card), key=repr)
+    return set(found.values())
+
+
+derivation = Derivation(
+    name="card_supply",
+    version=1,
+    tables=(card_supply, slice_lists),
+    facts=(ObjectsListed,),
+    follows=(slices.projection,),
+    begin=CardSupply,
+)
