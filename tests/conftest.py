@@ -3,6 +3,7 @@
 import gc
 import importlib.util
 import sys
+import time
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -31,6 +32,10 @@ settings.register_profile(
 settings.load_profile("default")
 
 
+#: After a collection that took longer, what is there by then (parsed modules, a recorded day) is not looked at again.
+MUCH_SECONDS = 0.02
+
+
 def pytest_collection_finish():
     """What was imported is looked at by no collection any more, so one after each test costs little."""
     gc.collect()
@@ -43,10 +48,13 @@ def pytest_runtest_teardown(item):
     result = yield
     left = []
     usual, sys.unraisablehook = sys.unraisablehook, lambda found: left.append(repr(found.exc_value))
+    began = time.thread_time()
     try:
         gc.collect()
     finally:
         sys.unraisablehook = usual
+    if time.thread_time() - began > MUCH_SECONDS:
+        gc.freeze()
     if left:
         raise ResourceWarning(f"{item.nodeid} leaves behind: {', '.join(left)}")
     return result
