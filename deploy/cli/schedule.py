@@ -53,13 +53,13 @@ def check(
 
     Decided by the scheduler's own plugins on the cluster as the ledger holds it; nothing is bound and nothing recorded. The
     pods of a file count one after the other. Each change that is shown is enough by itself. Ends with code 9 where a pod
-    would find no node.
+    would find no node. Quotas are not asked: `bursar quota check` does that.
 
     \b
     bursar schedule check pod.yaml
     bursar schedule check pod.yaml -o json    # top nodes with the score of each plugin
     """
-    from deploy.queries.scheduling import cluster_state, only_cluster, tried
+    from deploy.queries.scheduling import known, only_cluster, reads_quotas, tried
 
     found = manifests(file)
     strangers = sorted({str(one["kind"]) for one in found} - {"Pod"})
@@ -68,9 +68,9 @@ def check(
     with reading(asked.place) as connection:
         stands = standing(connection)
         name = cluster or only_cluster(stands.moments, asked.place.cluster)
-        state = cluster_state(lambda query: [tuple(row) for row in connection.execute(query)], name)
+        replica = known(lambda query: [tuple(row) for row in connection.execute(query)], name)
     done = tried(
-        state,
+        replica.cluster_state,
         found,
         namespace=namespace,
         labels=asked.settings.labels.policy(),
@@ -80,6 +80,10 @@ def check(
     notes = [
         note for row in rows if row["message"] for note in (row["message"], _evicting(row)) if note
     ]
+    if reads_quotas(replica):
+        notes.append(
+            "pods start by their quotas here: bursar quota check says what these would answer"
+        )
     notes += footer(stands.sequence, stands.moments.get(name, 0))
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
     nowhere = sum(not one.found.node for one in done)

@@ -99,9 +99,11 @@ def known(select: Select, cluster: str) -> Replica:
     return at(select, REACTORS, cluster)
 
 
-def cluster_state(select: Select, cluster: str) -> ClusterState:
-    """The cluster as it was observed last."""
-    return known(select, cluster).cluster_state
+def reads_quotas(replica: Replica) -> bool:
+    """Whether pods start by their quotas, as a profile of the policy in force says."""
+    own = replica.states[SCHEDULING]
+    assert isinstance(own, SchedulingState)
+    return own.quotas is not None
 
 
 def explained_pods(

@@ -116,7 +116,7 @@ async def admitting(
                     is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
                     client_ca=wanted.client_ca, health=health, prover=prover,
                     answers=wanted.serves or not keeps,
-                    diagnosis=diagnosis if wanted.shows_diagnosis else None,
+                    diagnosis=diagnosis if wanted.answers_diagnosis else None,
                 )
             )  # fmt: skip
             if keeps and cluster is not None:

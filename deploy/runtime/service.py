@@ -202,10 +202,15 @@ async def _keeping(
         prover = Prover(followed.cluster, wanted, SystemClock())
         progress.proof = prover.proof
     diagnosis = Diagnosis(lambda: progress.replica)
-    async with admitting(
-        settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
-        prover=prover, ledger=store, signer=Signer(settings.signing_key), diagnosis=diagnosis,
-    ) as admission, beside(diagnosis.follow(opened.shared)):  # fmt: skip
+    async with AsyncExitStack() as stack:
+        if wanted.answers_diagnosis:
+            await stack.enter_async_context(beside(diagnosis.follow(opened.shared)))
+        admission = await stack.enter_async_context(
+            admitting(
+                settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
+                prover=prover, ledger=store, signer=Signer(settings.signing_key), diagnosis=diagnosis,
+            )
+        )  # fmt: skip
         progress.releasing = admission.releasing
         yield admission.keeper
 

@@ -81,8 +81,10 @@ class AdmissionSettings(BaseModel):
         return not _is_loopback(self.host)
 
     @property
-    def shows_diagnosis(self) -> bool:
-        """Whether the port of health tells what the scheduler knows."""
+    def answers_diagnosis(self) -> bool:
+        """Whether there is a port of health, and it tells what the scheduler knows."""
+        if self.mode not in ("shadow", "enforce"):
+            return False
         return _is_loopback(self.health_host) if self.diagnosis is None else self.diagnosis
 
     @property

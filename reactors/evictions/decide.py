@@ -29,14 +29,13 @@ from reactors.evictions import preempting
 from reactors.evictions.settings import EvictionPolicy
 from reactors.evictions.state import (
     PREEMPTED,
-    PREEMPTIBLE,
     EvictionState,
     Placed,
     asked,
     elastic,
     elastic_used,
 )
-from reactors.reclaim import importance
+from reactors.reclaim import importance, preemption
 
 #: A decision may be done so long after it was made: a disruption budget may hold it up.
 EXPIRES_US = 300 * SECOND_US
@@ -135,7 +134,7 @@ def _pod(pod: Pod, quota: str) -> reclaim.Pod:
     """A pod as reclaiming takes it."""
     return reclaim.Pod(
         pod.name, pod.namespace, quota, pod.priority, pod.started_us, asked(pod),
-        preemptible=pod.labels.get(PREEMPTIBLE) != "false",
+        preemptible=preemption.is_preemptible(pod.labels),
     )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ from projections.quota_trees.unmet import OVER_QUOTA, Unmet
 from reactors import reclaim
 from reactors.admission.decide import Request, decide
 from reactors.engine.contract import ProposedDecision, Trigger
-from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, PREEMPTIBLE, EvictionState
+from reactors.evictions.state import LONGEST_REST_US, PREEMPTED, EvictionState
 from reactors.queue.demand import unmet
 from reactors.queue.plan import planned_in
 from reactors.queue.shape import ordered
@@ -167,7 +167,7 @@ def _selected(
         reclaim.Pod(
             held.name, held.namespace, node.name, held.priority, held.started_us,
             node.grants[held.uid].charge,
-            preemptible=held.labels.get(PREEMPTIBLE) != "false",
+            preemptible=preemption.is_preemptible(held.labels),
         )
         for held in pods.values()
     ]  # fmt: skip

@@ -48,7 +48,6 @@ LONGEST_REST_US = 3_600 * SECOND_US
 
 #: The reason of an eviction that makes room in a quota for what matters more.
 PREEMPTED = "quota-preempted"
-PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 ASKED = "requests."
 GRACE_OVER = "GraceOver"
 

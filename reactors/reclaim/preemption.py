@@ -10,7 +10,7 @@ Source: Koordinator `preempt.go`; docs/quotas.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -26,6 +26,10 @@ OK, NO_VICTIMS, NODE_TOO_SMALL, QUOTA_TOO_FULL = (
 )
 
 
+#: Pods with this label as "false" are no victims.
+PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
+
+
 class Selection(msgspec.Struct, frozen=True):
     """The victims on one node, most important first, and how many of them violate a budget.
 
@@ -36,6 +40,11 @@ class Selection(msgspec.Struct, frozen=True):
     status: str
     victims: tuple[Pod, ...] = ()
     violating: int = 0
+
+
+def is_preemptible(labels: Mapping[str, str]) -> bool:
+    """Whether a pod of these labels may be a victim."""
+    return labels.get(PREEMPTIBLE) != "false"
 
 
 def can_preempt(pod: Pod, victim: Pod, *, default_quota_protected: bool = True) -> bool:

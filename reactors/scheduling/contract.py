@@ -146,6 +146,13 @@ class Learns(Plugin, Protocol):
 
 
 @runtime_checkable
+class ReadsQuotas(Plugin, Protocol):
+    """Reads ``columns.quotas``, which is kept while a profile has such a plugin."""
+
+    reads_quotas: ClassVar[bool]
+
+
+@runtime_checkable
 class PreFilter(Plugin, Protocol):
     """Looks at the pod before any node."""
 

@@ -34,18 +34,26 @@ def node(replica: Replica, name: str) -> dict[str, Any] | None:
 
 def quotas(replica: Replica) -> dict[str, dict[str, Any]]:
     """The elastic quotas by name, in Koordinator's fields."""
-    found = {}
-    for tree in replica.quota_trees.trees.values():
-        for one in tree.nodes.values():
-            figures = tree.elastic.figures(one.name) if one.kind == ELASTIC else None
-            if figures is not None:
-                found[one.name] = {
-                    "name": one.name, "parentName": one.parent, "isParent": one.spec.is_parent,
-                    "allowLentResource": one.spec.lends, "max": one.spec.max, "min": one.spec.min,
-                    "sharedWeight": one.spec.weight, "autoScaleMin": figures.effective_min,
-                    "used": figures.used, "request": figures.request, "runtime": figures.runtime,
-                }  # fmt: skip
-    return dict(sorted(found.items()))
+    names = sorted(name for kind, name in replica.quota_trees.places if kind == ELASTIC)
+    return {name: found for name in names if (found := quota(replica, name)) is not None}
+
+
+def quota(replica: Replica, name: str) -> dict[str, Any] | None:
+    """An elastic quota; None for none."""
+    trees = replica.quota_trees
+    tree = trees.trees.get(trees.places.get((ELASTIC, name), ""))
+    one = tree.nodes.get(name) if tree is not None else None
+    if tree is None or one is None or one.kind != ELASTIC:
+        return None
+    figures = tree.elastic.figures(name)
+    if figures is None:
+        return None
+    return {
+        "name": one.name, "parentName": one.parent, "isParent": one.spec.is_parent,
+        "allowLentResource": one.spec.lends, "max": one.spec.max, "min": one.spec.min,
+        "sharedWeight": one.spec.weight, "autoScaleMin": figures.effective_min,
+        "used": figures.used, "request": figures.request, "runtime": figures.runtime,
+    }  # fmt: skip
 
 
 def tables(fact: SchedulingPassed, most: int) -> Iterator[str]:

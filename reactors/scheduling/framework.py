@@ -31,6 +31,7 @@ from reactors.scheduling.contract import (
     PreEnqueue,
     PreScore,
     QueueSort,
+    ReadsQuotas,
     Reserve,
     Score,
     Spares,
@@ -47,8 +48,6 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
-#: The plugin that asks what admission knows.
-QUOTA = "Quota"
 #: A search for victims that leaves alone only who is as important.
 NOBODY = Sparing()
 
@@ -105,8 +104,8 @@ class Framework(Filtering):
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         self._spares = [one for one in plugins if isinstance(one, Spares)]
-        #: Whether a plugin asks what admission knows.
-        self.asks_quotas = any(one.name == QUOTA for one in plugins)
+        #: Whether a plugin reads what admission knows.
+        self.reads_quotas = any(isinstance(one, ReadsQuotas) for one in plugins)
         # A score that counts nothing is not asked for.
         self._scorers = [
             one for one in plugins if isinstance(one, Score) and self._weights[one.name]

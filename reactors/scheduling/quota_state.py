@@ -36,8 +36,6 @@ if TYPE_CHECKING:
 
 #: Stands for all that quotas say, among the nodes and claims that were changed: none of these is called so.
 QUOTAS = "quotas/"
-#: Pods with this label as "false" are no victims.
-PREEMPTIBLE = "quota.scheduling.koordinator.sh/preemptible"
 
 
 class Excess(msgspec.Struct, frozen=True):
@@ -212,5 +210,5 @@ class QuotaState:
 def _as_reclaimed(pod: Pod, quota: str) -> reclaim.Pod:
     return reclaim.Pod(
         pod.name, pod.namespace, quota, pod.priority, pod.started_us,
-        preemptible=pod.labels.get(PREEMPTIBLE) != "false",
+        preemptible=preemption.is_preemptible(pod.labels),
     )  # fmt: skip

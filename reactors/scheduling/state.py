@@ -282,8 +282,8 @@ class SchedulingState(Part):
         self.scheduler = None
         if self.mode != "off" or kept:
             self.scheduler = self._made(policy, dealt)
-            asks = any(one.asks_quotas for one in self.scheduler.frameworks.values())
-            if not asks:
+            reads = any(one.reads_quotas for one in self.scheduler.frameworks.values())
+            if not reads:
                 self.quotas = None
             elif self.quotas is None:
                 self.quotas = self._load_quotas(self._cluster, self._trees)

@@ -104,8 +104,9 @@ class Searches:
         kind = framework.kind(cycle)
         if kind in self._in_vain or self._nominations.awaits(pod.uid, framework, cycle):
             return None
-        self._left -= 1
         found = framework.post_filter(cycle, self._sequence, self._sparing)
+        # Where a plugin forbids it, nobody was searched for.
+        self._left -= found is not None
         if found is None or not found.node:
             self._in_vain.add(kind)
             return None

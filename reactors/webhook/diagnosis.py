@@ -100,7 +100,7 @@ def _node(replica: Replica, request: Request) -> tuple[Any, str]:
 
 def _quota(replica: Replica, request: Request) -> tuple[Any, str]:
     name = request.path_params["name"]
-    found = diagnosis.quotas(replica).get(name)
+    found = diagnosis.quota(replica, name)
     return found, "" if found is not None else f"quota {name}"
 
 

@@ -147,4 +147,9 @@ def test_a_secret_in_a_wrong_url_is_not_repeated(environment):
      ("0.0.0.0", True, True), ("localhost", False, False), ("a.example", None, False)],
 )  # fmt: skip
 def test_the_scheduler_is_told_on_this_machine_alone_unless_a_setting_says_so(host, wanted, shows):
-    assert AdmissionSettings(health_host=host, diagnosis=wanted).shows_diagnosis == shows
+    told = {
+        mode: AdmissionSettings(mode=mode, health_host=host, diagnosis=wanted).answers_diagnosis
+        for mode in ("off", "shadow")
+    }
+
+    assert told == {"off": False, "shadow": shows}

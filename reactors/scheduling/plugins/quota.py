@@ -28,6 +28,7 @@ class Quota(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "Quota"
     is_local: ClassVar[bool] = False
+    reads_quotas: ClassVar[bool] = True
     helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.QUOTA})
 
     def key(self, cycle: Cycle) -> Hashable:

@@ -1,5 +1,6 @@
 """Columns that followed a cluster are those of a cluster that is read anew."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -65,6 +66,25 @@ def test_a_row_is_not_changed_by_another_phase_of_its_pod():
     assert [running] == columns.pods_on(0)
     world.pod("p", "a", scheduled=1, phase="Succeeded")
     assert np.all(columns.changed_at > before)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"node": "b"}, {"cpu": "2"}, {"priority": 9}, {"labels": {"app": "x"}}, {"annotations": {"a": "b"}},
+     {"scheduled": 9}, {"owner": f.owner("o", "Job")}, {"deletion": 9}, {"phase": "Failed"},
+     {"constraints": msgspec.Raw(b'{"hostPorts":[{"hostPort":80}]}')}],
+    ids=lambda one: next(iter(one)),
+)  # fmt: skip
+def test_a_pod_on_a_node_counts_anew_when_it_is_changed(changes):
+    world, fields = World().node("a").node("b"), {"node": "a", "cpu": "1", "scheduled": 1}
+    columns = world.columns
+    world.pod("p", **fields)
+    before = columns.version
+    pod = world.pod("p", **fields | changes)
+
+    assert np.any(columns.changed_at > before)
+    assert shown(Columns(world.state)) == shown(columns)
+    assert [] == [one for row in (0, 1) for one in columns.pods_on(row) if one is not pod]
 
 
 def test_a_pod_placed_ahead_counts_until_it_is_taken_back():

@@ -278,6 +278,28 @@ async def test_a_nominated_node_is_written_again_after_a_failed_write_but_not_at
     assert told == [None, None, "a"]
 
 
+@pytest.mark.parametrize(
+    ("fields", "is_ours"),
+    [({"manager": MANAGER, "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}, True),
+     ({"manager": "kube-scheduler", "fieldsV1": {"f:status": {"f:nominatedNodeName": {}}}}, False),
+     ({"manager": MANAGER, "fieldsV1": {"f:status": {"f:conditions": {}}}}, False),
+     ({"manager": MANAGER, "fieldsV1": {"f:metadata": {"f:labels": {}}}}, False),
+     ({"manager": MANAGER}, False)],
+)  # fmt: skip
+async def test_the_nominated_node_of_a_pod_is_ours_as_the_api_server_notes(fields, is_ours):
+    world = World()
+    pod = world.cluster.add("p", managedFields=[fields])
+    pod["status"] = {
+        "nominatedNodeName": "a",
+        "conditions": [
+            {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": FULL}
+        ],
+    }
+    await world.wait("p")
+
+    assert bool(world.cluster.messages()) == is_ours
+
+
 async def test_a_nominated_node_that_somebody_else_wrote_is_left_alone():
     world = World()
     pod = world.cluster.add("p")

@@ -210,6 +210,21 @@ async def test_room_on_a_node_is_taken_from_nobody_of_another_quota(cluster):
     assert (alone, cluster.nominated()) == ([], [("p", ["mine"])])
 
 
+async def test_searches_that_the_quota_forbids_are_no_searches(cluster):
+    """Room is being made in the quota, so nobody else goes there; a pod of another one finds its victim in the same pass."""
+    await cluster.see_quota("others", {KEY: 2000})
+    await cluster.begin(preemption="on")
+    await cluster.run("mine", 3, priority=1, deletion=LATER)
+    await cluster.run("theirs", 2, quota="others", priority=0)
+    for number in range(6):
+        await cluster.wait(f"p{number}", 2, priority=9 + number)
+    await cluster.wait("other", 1, quota="others", priority=5)
+    await cluster.tick()
+
+    assert cluster.nominated() == [("other", ["theirs"])]
+    assert len({one.after for one in cluster.facts(SchedulingPassed)}) == 1
+
+
 @pytest.mark.parametrize("how", ["equal", "label", "covered"])
 async def test_who_may_not_go_or_frees_nothing_stays(cluster, how):
     await cluster.begin(preemption="on")
