@@ -38,6 +38,8 @@ from bus.events.observations import ObjectsListed, SourceHeard
 from bus.events.pods import (
     DisruptionBudgetObserved,
     DisruptionBudgetVanished,
+    PodGroupObserved,
+    PodGroupVanished,
     PodObserved,
     PodsListed,
     PodVanished,
@@ -83,6 +85,8 @@ _KINDS: dict[type[Fact], str] = {
     QuotaVanished: "quotas",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
+    PodGroupObserved: "podgroups",
+    PodGroupVanished: "podgroups",
     ClaimObserved: "persistentvolumeclaims",
     ClaimVanished: "persistentvolumeclaims",
     VolumeObserved: "persistentvolumes",

@@ -61,6 +61,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     devices.ResourceSliceVanished,
     devices.DeviceClassObserved,
     devices.DeviceClassVanished,
+    pods.PodGroupObserved,
+    pods.PodGroupVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

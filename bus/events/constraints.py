@@ -141,6 +141,21 @@ class Taint(_Part, frozen=True):
     effect: str = ""
 
 
+class GangTerms(_Part, frozen=True):
+    """The gang that a pod names: a PodGroup of its namespace, or one that its own annotations describe, as they are written."""
+
+    name: str = ""
+    #: Nobody needs to make a PodGroup: the pod says what the gang needs.
+    is_light: bool = False
+    least: str = ""
+    total: str = ""
+    mode: str = ""
+    wait: str = ""
+    groups: str = ""
+    #: ``groups`` is more than a fact carries.
+    is_cut: bool = False
+
+
 class PodConstraints(_Part, frozen=True):
     """Everything of a pod that decides where it may go, but for its requests, labels, priority and node.
 
@@ -151,6 +166,8 @@ class PodConstraints(_Part, frozen=True):
     #: spec.schedulerName; "" = the cluster's default.
     scheduler_name: str = ""
     scheduling_gates: tuple[str, ...] = ()
+    #: The pods with which it is placed together.
+    gang: GangTerms | None = None
     #: spec.preemptionPolicy is Never.
     never_preempts: bool = False
     node_selector: dict[str, str] = {}

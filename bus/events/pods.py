@@ -1,9 +1,12 @@
-"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, and the budgets that protect them.
+"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, the budgets that protect them, and the
+groups in which they start together.
 
 Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
 that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
 
-Source: Kubernetes API reference, core/v1 Pod, policy/v1 PodDisruptionBudget; docs/architecture.md; docs/accounting.md.
+Source: Kubernetes API reference, core/v1 Pod, policy/v1 PodDisruptionBudget, scheduling.k8s.io PodGroup;
+kubernetes-sigs/scheduler-plugins, scheduling.sigs.k8s.io PodGroup; volcano-sh/volcano, scheduling.volcano.sh PodGroup;
+docs/architecture.md; docs/accounting.md.
 """
 
 from __future__ import annotations
@@ -15,6 +18,11 @@ import msgspec
 from bus.amounts import PodResources
 from bus.events.constraints import NO_CONSTRAINTS, LabelSelector
 from bus.events.vocabulary import Fact
+
+#: Kinds of PodGroups, by the group of their API.
+NATIVE = "PodGroup.scheduling.k8s.io"
+SIGS = "PodGroup.scheduling.sigs.k8s.io"
+VOLCANO = "PodGroup.scheduling.volcano.sh"
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -136,6 +144,45 @@ class DisruptionBudgetVanished(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "disruptionbudget.vanished"
 
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+
+
+class PodGroupObserved(Fact, frozen=True, kw_only=True):
+    """A PodGroup was seen. Texts are as its annotations have them. Key: its uid."""
+
+    wire_type: ClassVar[str] = "podgroup.observed"
+
+    #: ``NATIVE``, ``SIGS`` or ``VOLCANO``.
+    kind: str
+    uid: str
+    namespace: str
+    name: str
+    resource_version: str
+    #: So many of its pods start together; None = each starts by itself.
+    least: int | None = None
+    #: spec.scheduleTimeoutSeconds.
+    wait_seconds: int | None = None
+    #: Koordinator's annotations ``mode``, ``total-number`` and ``groups``.
+    mode: str = ""
+    total: str = ""
+    groups: str = ""
+    #: ``groups`` is more than a fact carries.
+    is_cut: bool = False
+    #: Volcano's queue, and the phase that the controller of its API wrote.
+    queue: str = ""
+    phase: str = ""
+    owner: Owner | None = None
+
+
+class PodGroupVanished(Fact, frozen=True, kw_only=True):
+    """A PodGroup was deleted. Key: its uid."""
+
+    wire_type: ClassVar[str] = "podgroup.vanished"
+
+    kind: str
     uid: str
     namespace: str
     name: str

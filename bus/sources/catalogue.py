@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bus.events.observations import ObjectsListed
-from bus.events.pods import PodsListed
+from bus.events.pods import NATIVE, SIGS, VOLCANO, PodsListed
 from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.table import GOVERNED, POD
@@ -17,6 +17,7 @@ from bus.sources import (
     disruptions,
     namespaces,
     nodes,
+    podgroups,
     pods,
     priorities,
     quotas,
@@ -115,6 +116,22 @@ SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
 )
 
+
+def _pod_groups(api: str, kind: str) -> Source:
+    translate, lists = partial(podgroups.translate, kind=kind), partial(ObjectsListed, kind=kind)
+    group, _, version = api.partition("/")
+    name, path = f"podgroups.{version}.{group}", f"/apis/{api}/podgroups"
+    return Source(name, path, translate, list_fact=lists, kind=kind, is_optional=True)
+
+
+#: Pods that are placed together. Of the versions of one API a cluster serves one or two; both say the same.
+POD_GROUPS = (
+    _pod_groups("scheduling.k8s.io/v1alpha2", NATIVE),
+    _pod_groups("scheduling.k8s.io/v1beta1", NATIVE),
+    _pod_groups("scheduling.sigs.k8s.io/v1alpha1", SIGS),
+    _pod_groups("scheduling.volcano.sh/v1beta1", VOLCANO),
+)
+
 _DEVICES = "/apis/resource.k8s.io/v1"
 RESOURCE_CLAIMS = Source(
     "resourceclaims",
@@ -160,6 +177,7 @@ SOURCES = (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
     SCVS,
+    *POD_GROUPS,
     CLAIMS,
     VOLUMES,
     STORAGE_CLASSES,

@@ -15,6 +15,7 @@ from bus.events.constraints import (
     DEFAULT_SCHEDULER,
     NO_CONSTRAINTS,
     Affinity,
+    GangTerms,
     HostPort,
     PodConstraints,
     Spread,
@@ -85,8 +86,16 @@ class PodClaim(msgspec.Struct, rename="camel"):
     resource_claim_name: str | None = None
 
 
+class SchedulingGroup(msgspec.Struct, rename="camel"):
+    """``spec.schedulingGroup``."""
+
+    pod_group_name: str | None = None
+
+
 class Placing(msgspec.Struct, rename="camel"):
     """What is decoded of a pod's ``spec`` for placing."""
+
+    scheduling_group: SchedulingGroup | None = None
 
     scheduler_name: str | None = None
     preemption_policy: str | None = None
@@ -106,6 +115,7 @@ def constraints_of(
     pod: str,
     labels: dict[str, str] | None,
     policy: LabelPolicy,
+    gang: GangTerms | None = None,
 ) -> tuple[msgspec.Raw, bool]:
     """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty.
 
@@ -116,6 +126,7 @@ def constraints_of(
     found = PodConstraints(
         scheduler_name=_named(spec.scheduler_name),
         scheduling_gates=tuple(one.name for one in spec.scheduling_gates or ()),
+        gang=gang,
         never_preempts=spec.preemption_policy == "Never",
         node_selector=spec.node_selector or {},
         affinity=_affinity(spec.affinity),
@@ -148,8 +159,9 @@ def constraints_of(
         if len(whole) <= LARGEST_CONSTRAINTS:
             return msgspec.Raw(whole), False
     less = PodConstraints(
-        scheduler_name=found.scheduler_name, never_preempts=found.never_preempts, is_cut=True
-    )
+        scheduler_name=found.scheduler_name, never_preempts=found.never_preempts, is_cut=True,
+        gang=gang and GangTerms(gang.name, is_light=gang.is_light, is_cut=True),
+    )  # fmt: skip
     return msgspec.Raw(_encode(less)), True
 
 

@@ -30,6 +30,7 @@ from bus.sources import card_texts
 from bus.sources.constraints import Placing, PodClaim, constraints_of
 from bus.sources.device_names import ExtendedClaim, claim_names, claimed
 from bus.sources.limits import LIMITED, bounds, whole_limits
+from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
 
 #: Longest quantity that is carried on as it was written; a longer one holds only zeros more, and is
@@ -155,8 +156,11 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     texts = kept_texts(metadata.labels, metadata.annotations, labels)
     finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
     resources, is_folded, resources_cut = _bounded(_resources(spec, status, infeasible))
+    group = spec.scheduling_group
+    named_group = group.pod_group_name if group is not None else None
+    gang = gang_terms(named_group, metadata.labels, metadata.annotations)
     constraints, constraints_cut = constraints_of(
-        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels
+        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang
     )
     owner = records.controller(metadata)
     exits, restarts = _exits(status) if owner and owner.kind in LAYOUTS else ({}, 0)

@@ -31,9 +31,14 @@ from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import (
+    NATIVE,
+    SIGS,
+    VOLCANO,
     DisruptionBudgetObserved,
     DisruptionBudgetVanished,
     Owner,
+    PodGroupObserved,
+    PodGroupVanished,
     PodObserved,
     PodsListed,
     PodVanished,
@@ -59,6 +64,7 @@ from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass,
 from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
+from projections.cluster.podgroups import PodGroup, pod_group
 from projections.cluster.rows import (
     POD,
     Namespace,
@@ -98,6 +104,7 @@ class SavedCluster(msgspec.Struct):
     _claim_templates: SavedStore[ClaimTemplate]
     _device_claims: SavedStore[DeviceClaim]
     _slices: SavedStore[DeviceSlice]
+    _pod_groups: SavedStore[PodGroup]
     namespaces: dict[str, Namespace]
 
 
@@ -112,7 +119,7 @@ class ClusterState(Part):
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
-            "device_classes", "claim_templates", "device_claims", "slices",
+            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups",
         }
     )  # fmt: skip
 
@@ -139,12 +146,14 @@ class ClusterState(Part):
         self._claim_templates: ObjectStore[ClaimTemplate] = ObjectStore(self._changes)
         self._device_claims: ObjectStore[DeviceClaim] = ObjectStore(self._changes)
         self._slices: ObjectStore[DeviceSlice] = ObjectStore(self._changes)
+        self._pod_groups: ObjectStore[PodGroup] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices,
+            **dict.fromkeys((NATIVE, SIGS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows
@@ -162,6 +171,7 @@ class ClusterState(Part):
         self.claim_templates = self._claim_templates.rows
         self.device_claims = self._device_claims.rows
         self.slices = self._slices.rows
+        self.pod_groups = self._pod_groups.rows
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -303,6 +313,7 @@ _OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ResourceClaimTemplateObserved: (ClaimTemplate.kind, devices.claim_template),
     ResourceClaimObserved: (DeviceClaim.kind, devices.device_claim),
     ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
+    PodGroupObserved: ("", pod_group),
 }
 #: Of a deletion: the kind of what is gone, "" = as it says itself.
 _VANISHED: dict[type[Fact], str] = {
@@ -321,6 +332,7 @@ _VANISHED: dict[type[Fact], str] = {
     ResourceClaimTemplateVanished: ClaimTemplate.kind,
     ResourceClaimVanished: DeviceClaim.kind,
     ResourceSliceVanished: DeviceSlice.kind,
+    PodGroupVanished: "",
 }
 _Fold = Callable[[ClusterState, Any, int], None]
 _FOLDS: dict[type[Fact], _Fold] = {

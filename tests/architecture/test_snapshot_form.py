@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "2037a82e10c448b8",
-    "reactors": "5c03716097203916",
-    "admission": "1b94b7c1e10d75ee",
+    "versions": "88ac3c804fc78a67",
+    "reactors": "98e87f91fea5fd22",
+    "admission": "337f547e2f04a9a4",
 }
 
 ADVICE = """

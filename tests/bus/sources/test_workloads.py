@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from bus.events.pods import NATIVE, SIGS, VOLCANO
 from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
 from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
@@ -124,6 +125,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     others |= {"Namespace", "Node", "PriorityClass", "Scv"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
+    others |= {NATIVE, SIGS, VOLCANO}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
 
@@ -131,5 +133,6 @@ def test_only_kinds_that_a_cluster_may_lack_are_optional():
     for source in SOURCES:
         group = source.path.split("/")[2]
         is_custom = "." in group and group not in ("scheduling.k8s.io", "storage.k8s.io")
-        # An API server older than 1.21 has no policy/v1.
-        assert source.is_optional == (is_custom or group == "policy"), source.name
+        # An API server older than 1.21 has no policy/v1, one older than 1.36 no PodGroups.
+        is_newer = group == "policy" or source.kind == NATIVE
+        assert source.is_optional == (is_custom or is_newer), source.name

@@ -1,0 +1,39 @@
+"""The row of a PodGroup: how many of its pods are placed together. Pure."""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.events.pods import Owner, PodGroupObserved
+
+
+class PodGroup(msgspec.Struct, gc=False):
+    """A PodGroup. ``kind`` says of which API, see :mod:`bus.events.pods`; texts are as its annotations have them."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    #: None = each pod is placed by itself.
+    least: int | None
+    wait_seconds: int | None
+    mode: str
+    total: str
+    groups: str
+    is_cut: bool
+    queue: str
+    phase: str
+    owner: Owner | None
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def pod_group(fact: PodGroupObserved, time_us: int, known: PodGroup | None) -> PodGroup:
+    """The row of a PodGroup."""
+    return PodGroup(
+        fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.least,
+        fact.wait_seconds, fact.mode, fact.total, fact.groups, fact.is_cut, fact.queue, fact.phase, fact.owner,
+        time_us,
+    )  # fmt: skip
