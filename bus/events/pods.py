@@ -22,6 +22,7 @@ from bus.events.vocabulary import Fact
 #: Kinds of PodGroups, by the group of their API.
 NATIVE = "PodGroup.scheduling.k8s.io"
 SIGS = "PodGroup.scheduling.sigs.k8s.io"
+PLUGINS = "PodGroup.scheduling.x-k8s.io"
 VOLCANO = "PodGroup.scheduling.volcano.sh"
 
 
@@ -155,7 +156,7 @@ class PodGroupObserved(Fact, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "podgroup.observed"
 
-    #: ``NATIVE``, ``SIGS`` or ``VOLCANO``.
+    #: ``NATIVE``, ``SIGS``, ``PLUGINS`` or ``VOLCANO``.
     kind: str
     uid: str
     namespace: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from bus.events.observations import ObjectsListed
-from bus.events.pods import NATIVE, SIGS, VOLCANO, PodsListed
+from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO, PodsListed
 from bus.kube.crds.quotas import KIND, PATH, PLURAL
 from bus.kube.kinds import Kind
 from bus.kube.kinds.table import GOVERNED, POD
@@ -129,6 +129,7 @@ POD_GROUPS = (
     _pod_groups("scheduling.k8s.io/v1alpha2", NATIVE),
     _pod_groups("scheduling.k8s.io/v1beta1", NATIVE),
     _pod_groups("scheduling.sigs.k8s.io/v1alpha1", SIGS),
+    _pod_groups("scheduling.x-k8s.io/v1alpha1", PLUGINS),
     _pod_groups("scheduling.volcano.sh/v1beta1", VOLCANO),
 )
 

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 #: The schedulerName that pods of Bursar have.
 NAME = "bursar"
 
-_QUEUE_FIELDS = ("pod", "uid", "priority", "since", "state", "node", "reason", "help", "until", "attempts")  # fmt: skip
+_QUEUE_FIELDS = ("pod", "uid", "gang", "priority", "since", "state", "node", "reason", "help", "until", "attempts")  # fmt: skip
 _FIELDS = (
     "pod", "node", "nodes", "feasible", "refused", "refused_nodes", "message", "top", "changes", "preemption",
 )  # fmt: skip
@@ -103,7 +103,7 @@ def queue(
 
     In the order in which they are tried: by priority, then by who waits longest; each takes its room from those that follow.
     STATE is `fits`, `gated` (it may not be tried yet) or `unschedulable`, which HELP says what could end. Where Bursar schedules,
-    it is also `assumed` (it has a node, and its bind is not confirmed) or `backoff` (it rests after a failure, until UNTIL).
+    it is also `assumed` (it has a node, and waits for its gang or its bind) or `backoff` (it rests after a failure, until UNTIL).
 
     \b
     bursar schedule queue
@@ -125,7 +125,7 @@ def queue(
 
 def _waits(one: Waits) -> dict[str, Any]:
     return _pod(one.pod) | {
-        "state": one.state, "node": one.node or None, "reason": one.reason, "help": list(one.help),
+        "gang": one.gang or None, "state": one.state, "node": one.node or None, "reason": one.reason, "help": list(one.help),
         "until": times.stamp(one.until_us // SECOND_US) if one.until_us else None, "attempts": one.attempts,
     }  # fmt: skip
 
@@ -183,6 +183,7 @@ def _best(row: Row) -> Cell | None:
 
 _QUEUE_COLUMNS = (
     field("POD", show=Cell),
+    field("GANG", show=lambda text: Cell(text) if text else None, drop=2),
     field("PRIORITY", drop=1),
     field("SINCE", show=moment),
     field("STATE"),

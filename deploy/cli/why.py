@@ -71,7 +71,7 @@ def why(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A workload (NAMESPACE/NAME or uid), a decision's id, or a quota.",
+            help="A workload (NAMESPACE/NAME or uid), a decision's id, a quota, or gang/NAMESPACE/NAME.",
         ),
     ],
     cluster: Cluster = None,
@@ -89,6 +89,7 @@ def why(
     bursar why c1/queue/biz/vision/17
     bursar why admission/0b6c7d3e-7f21-4a1e-9c55-3f2a1d0c9b11/42
     bursar why research
+    bursar why gang/vision/train-7
     """
     with reading(asked.place) as connection:
         stands = standing(connection)
@@ -120,6 +121,10 @@ def why(
             from deploy.cli.explaining import placing
 
             steps += placing.steps(select, cluster, waiting, stands.sequence, now_us)
+        if name.startswith("gang/"):
+            from deploy.cli.explaining import gangs
+
+            steps += gangs.steps(select, cluster, name, stands.sequence, now_us)
         if not steps and not objects:
             raise absent("workload, pod, quota or decision", name, names(connection, cluster))
     if not steps:

@@ -18,6 +18,7 @@ from reactors.scheduling import NAME as SCHEDULING
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.gangs import Gangs
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.manifests import pod_of
 from reactors.scheduling.passes import Scheduler
@@ -45,6 +46,8 @@ class Waits(msgspec.Struct, frozen=True):
     #: When it is tried again at the latest, microseconds UTC; 0 = that is not bounded.
     until_us: int = 0
     attempts: int = 0
+    #: Its gang, with the namespace; "" = none.
+    gang: str = ""
 
 
 def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Waits]:
@@ -60,6 +63,7 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
             state.pods[one.uid],
             "assumed",
             one.node,
+            f"waits for {', '.join(one.waits)}" if one.waits else "",
             until_us=one.deadline_us,
             attempts=one.attempts,
         )
@@ -77,7 +81,22 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
         elif not attempt.node:
             helped = _words(scheduler.frameworks[name].helped_by(attempt.refused))
             found.append(Waits(one.pod, "unschedulable", "", attempt.message, helped, one.until_us, one.attempts))  # fmt: skip
-    return found
+    gangs = scheduler.gangs
+    return [
+        msgspec.structs.replace(one, gang=gang.key) if (gang := gangs.of(one.pod.uid)) else one
+        for one in found
+    ]
+
+
+def known_gangs(replica: Replica, at_us: int) -> Gangs:
+    """The gangs of pods: of those that Bursar places, or would by the default profile where it places none."""
+    own = replica.states[SCHEDULING]
+    assert isinstance(own, SchedulingState)
+    if own.scheduler is not None:
+        return own.scheduler.gangs
+    scheduler = Scheduler([default_profile("bursar")], replica.cluster_state, is_shadow=True)
+    scheduler.begin(at_us)
+    return scheduler.gangs
 
 
 def _words(hints: Collection[Hint]) -> list[str]:

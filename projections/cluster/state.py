@@ -32,6 +32,7 @@ from bus.events.nodes import NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import (
     NATIVE,
+    PLUGINS,
     SIGS,
     VOLCANO,
     DisruptionBudgetObserved,
@@ -153,7 +154,7 @@ class ClusterState(Part):
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices,
-            **dict.fromkeys((NATIVE, SIGS, VOLCANO), self._pod_groups),
+            **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
         self.pods = self._pods.rows

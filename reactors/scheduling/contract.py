@@ -8,7 +8,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -98,7 +98,7 @@ class Keys(Plugin, Protocol):
 class PreEnqueue(Plugin, Protocol):
     """Looks at a pod before it may wait for a node."""
 
-    def pre_enqueue(self, pod: Pod) -> str:
+    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
         """Why it may not; "" = it may."""
 
 
@@ -126,6 +126,42 @@ class Reserve(Plugin, Protocol):
 
     def unreserve(self, cycle: Cycle) -> None:
         """Take back what was reserved; nothing may have been."""
+
+
+class Permission(msgspec.Struct, frozen=True):
+    """The answer of a Permit: SUCCESS or SKIP, WAIT for so long at most, or another code that refuses."""
+
+    code: Code
+    reason: str = ""
+    timeout_us: int = 0
+
+
+@runtime_checkable
+class Permit(Plugin, Protocol):
+    """Lets a pod whose node is reserved be bound, has it wait with its room, or refuses it."""
+
+    def permit(self, cycle: Cycle, row: int) -> Permission:
+        """Whether it may be bound."""
+
+    def permits(self, cycle: Cycle) -> Sequence[str]:
+        """The pods that wait for this plugin and may be bound, too, now that the cycle's pod may."""
+
+    def forbids(self, cycle: Cycle) -> Sequence[str]:
+        """The pods that wait for this plugin and must not any more, as the cycle's pod has no node."""
+
+
+@runtime_checkable
+class Together(Plugin, Protocol):
+    """Has pods placed in one pass, or none of them."""
+
+    def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
+        """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
+
+    def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
+        """The pods of these sets, also those with a node."""
+
+    def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
+        """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""
 
 
 @runtime_checkable

@@ -5,13 +5,18 @@ Source: koordinator-sh/koordinator, pkg/scheduler/frameworkext (debug_scores.go,
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from bus.events.decisions import SchedulingPassed
 from projections.quota_trees.shape import ELASTIC
 from reactors.engine.replica import Replica
+from reactors.scheduling import NAME
 from reactors.scheduling.score_table import score_table
+from reactors.scheduling.state import SchedulingState
+
+if TYPE_CHECKING:
+    from reactors.scheduling.gangs import Gang, Gangs
 
 
 def node(replica: Replica, name: str) -> dict[str, Any] | None:
@@ -53,6 +58,40 @@ def quota(replica: Replica, name: str) -> dict[str, Any] | None:
         "allowLentResource": one.spec.lends, "max": one.spec.max, "min": one.spec.min,
         "sharedWeight": one.spec.weight, "autoScaleMin": figures.effective_min,
         "used": figures.used, "request": figures.request, "runtime": figures.runtime,
+    }  # fmt: skip
+
+
+def gangs(replica: Replica) -> dict[str, dict[str, Any]]:
+    """The gangs by namespace and name, in Koordinator's fields; none where nothing is scheduled."""
+    own = replica.states[NAME]
+    known = own.scheduler.gangs if isinstance(own, SchedulingState) and own.scheduler else None
+    return (
+        {key: _gang(known, known.all[key], replica) for key in sorted(known.all)} if known else {}
+    )
+
+
+def gang(replica: Replica, key: str) -> dict[str, Any] | None:
+    """A gang; None for none."""
+    own = replica.states[NAME]
+    known = own.scheduler.gangs if isinstance(own, SchedulingState) and own.scheduler else None
+    return _gang(known, known.all[key], replica) if known is not None and key in known.all else None
+
+
+def _gang(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
+    needs = gangs.needs(one.key)
+    pods = replica.cluster_state.pods
+
+    def named(uids: Iterable[str]) -> list[str]:
+        return sorted(f"{pods[uid].namespace}/{pods[uid].name}" for uid in uids)
+
+    return {
+        "name": one.key, "hasGangInit": needs is not None,
+        "gangFrom": "GangFromPodAnnotation" if needs is one.light else "GangFromPodGroupCrd",
+        "mode": "Strict" if needs is None or needs.is_strict else "NonStrict",
+        "minRequiredNumber": needs.least if needs else None, "totalChildrenNum": needs.total if needs else None,
+        "waitTime": needs.wait_us * 1_000 if needs else None, "gangGroup": list(gangs.group(one.key)),
+        "children": named(one.pods), "waitingForBindChildren": named(one.waiting),
+        "boundChildren": named(one.bound), "onceResourceSatisfied": one.is_complete,
     }  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class Placements:
         """Where a pod shall go; None where nothing is outstanding of it."""
         scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
         found = scheduler.assumed.get(uid) if scheduler is not None else None
-        if found is None or pod is None or found.is_shadow:
+        if found is None or pod is None or found.is_shadow or found.waits:
             return None
         return Placement(
             pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(str, found.cards)),

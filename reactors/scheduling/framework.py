@@ -8,11 +8,12 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Collection, Hashable
+from collections.abc import Collection, Hashable, Sequence
 
 import msgspec
 import numpy as np
 
+from bus.clock import SECOND_US
 from bus.errors import PermanentError
 from projections.cluster import Pod
 from reactors.scheduling.columns import ALL, Columns, Ints, Rows
@@ -26,6 +27,7 @@ from reactors.scheduling.contract import (
     Keys,
     Learns,
     Normalize,
+    Permit,
     PostFilter,
     Preemption,
     PreEnqueue,
@@ -36,6 +38,7 @@ from reactors.scheduling.contract import (
     Score,
     Spares,
     Sparing,
+    Together,
 )
 from reactors.scheduling.filtering import Filtering
 from reactors.scheduling.hints import Hint
@@ -48,6 +51,8 @@ _encode = msgspec.json.Encoder(order="sorted").encode
 #: Distinct pods of which filters and scores are kept: as many as make so many rows, and at least a few.
 KEPT_ROWS = 1_000_000
 LEAST_KEPT = 16
+#: Longest that a pod waits at Permit.
+LONGEST_WAIT_US = 900 * SECOND_US
 #: A search for victims that leaves alone only who is as important.
 NOBODY = Sparing()
 
@@ -102,6 +107,8 @@ class Framework(Filtering):
         #: Whether a plugin goes by the pods that arrived.
         self.learns = any(isinstance(one, Learns) and one.learns for one in plugins)
         self._reserves = [one for one in plugins if isinstance(one, Reserve)]
+        self._permits = [one for one in plugins if isinstance(one, Permit)]
+        self._togethers = [one for one in plugins if isinstance(one, Together)]
         self._post_filters = [one for one in plugins if isinstance(one, PostFilter)]
         self._spares = [one for one in plugins if isinstance(one, Spares)]
         #: Whether a plugin reads what admission knows.
@@ -119,7 +126,9 @@ class Framework(Filtering):
 
     def pre_enqueue(self, pod: Pod) -> str:
         """Why a pod may not wait for a node; "" = it may. The first reason counts."""
-        return next((why for one in self._pre_enqueues if (why := one.pre_enqueue(pod))), "")
+        return next(
+            (why for one in self._pre_enqueues if (why := one.pre_enqueue(pod, self.columns))), ""
+        )
 
     def helped_by(self, refusing: Collection[str]) -> frozenset[Hint]:
         """What may help a pod that these plugins refused."""
@@ -143,6 +152,33 @@ class Framework(Filtering):
         """Every plugin takes back, the last one first."""
         for one in reversed(self._reserves):
             one.unreserve(cycle)
+
+    def permit(self, cycle: Cycle, row: int) -> tuple[str, dict[str, int]]:
+        """(why the pod is refused, by plugin how long it waits). A refusal ends it, and goes before waits."""
+        waits: dict[str, int] = {}
+        for one in self._permits:
+            found = one.permit(cycle, row)
+            if found.code is Code.WAIT:
+                waits[one.name] = min(found.timeout_us, LONGEST_WAIT_US)
+            elif found.code is not Code.SUCCESS and found.code is not Code.SKIP:
+                return found.reason or found.code.value, {}
+        return "", waits
+
+    def permits(self, cycle: Cycle) -> list[tuple[str, str]]:
+        """(pod, plugin that it need not wait for any more) now that the pod of this cycle may be bound."""
+        return [(uid, one.name) for one in self._permits for uid in one.permits(cycle)]
+
+    def forbids(self, cycle: Cycle) -> list[str]:
+        """The pods that must not wait any more, as the pod of this cycle has no node."""
+        return [uid for one in self._permits for uid in one.forbids(cycle)]
+
+    def together(self, pod: Pod) -> tuple[Together, Sequence[str]] | None:
+        """The first plugin that has a pod placed together with others, and what it calls them; None = by itself."""
+        for one in self._togethers:
+            names = one.together(pod, self.columns)
+            if names:
+                return one, names
+        return None
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards of a pod on its node, by the first plugin that has something to say of them."""
@@ -272,12 +308,12 @@ class Framework(Filtering):
 
 
 def _terms(pod: Pod) -> bytes:
-    """What local plugins read of a pod's constraints: no claims, of which hardly two pods have the same."""
+    """What local plugins read of a pod's constraints: no claims or gangs, of which hardly two pods have the same."""
     found = pod.constraints
     if found is None:
         return b""
-    if found.claims:
-        found = msgspec.structs.replace(found, claims=(), ephemeral_claims=())
+    if found.claims or found.gang is not None:
+        found = msgspec.structs.replace(found, claims=(), ephemeral_claims=(), gang=None)
     return _encode(found)
 
 

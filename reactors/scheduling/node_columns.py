@@ -16,6 +16,7 @@ from reactors.scheduling import cards
 from reactors.scheduling.images import ImageSizes
 
 if TYPE_CHECKING:
+    from reactors.scheduling.gangs import Gangs
     from reactors.scheduling.quota_state import QuotaState
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
@@ -53,6 +54,8 @@ class NodeColumns:
     def __init__(self) -> None:
         #: What admission knows of quotas; None where no plugin asks for it.
         self.quotas: QuotaState | None = None
+        #: The gangs of pods; None where nobody keeps them.
+        self.gangs: Gangs | None = None
         #: Uids of pods that are not counted now, for a trial.
         self.lifted: set[str] = set()
         #: Counts layouts: what was computed for another layout is void.

@@ -7,71 +7,36 @@ A pass is decided by trial: each pod that gets a node is counted there at once, 
 the end all is taken back. It takes effect when it is read. What happened to a node between the event on which a pass
 was decided and the pass itself is seen by then: the node is asked again, and a pod that it does not take any more waits again.
 
-Who fails after its node was chosen is unreserved by every plugin, also by those that were never asked, the last one first.
-A plugin that reserves is asked again where a pass is read and where a snapshot is restored, in the order of the passes.
-
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from bus.events.decisions import EffectSettled, Nomination, Refusal
-from bus.events.policies import Mode
-from projections.cluster import Change, ClusterState, Pod
+from projections.cluster import Change, Pod
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
-from reactors.scheduling.claims import settled
-from reactors.scheduling.columns import Columns, holds
+from reactors.scheduling.assumed_pods import AssumedPods
+from reactors.scheduling.columns import holds
 from reactors.scheduling.contract import Cycle
-from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
-from reactors.scheduling.nominations import Nominations
-from reactors.scheduling.profiles import Profile
-from reactors.scheduling.queue import Queue, Queued
+from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
-from reactors.scheduling.state import Assumed, Dealt, Mark, SavedArrivals, Waiting
+from reactors.scheduling.state import Assumed, Mark, SavedArrivals, Waiting
 
 
-class Scheduler:
+class Scheduler(AssumedPods):
     """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
-
-    def __init__(
-        self,
-        profiles: Sequence[Profile],
-        cluster: ClusterState,
-        *,
-        is_shadow: bool = False,
-        dealt: Mapping[str, Dealt] | None = None,
-        preemption: Mode = "off",
-    ) -> None:
-        self._cluster = cluster
-        self.is_shadow = is_shadow
-        self.columns = Columns(cluster, dealt)
-        self.frameworks = {one.name: Framework(one, self.columns) for one in profiles}
-        self.queues = {
-            name: Queue(one.order, one.pre_enqueue) for name, one in self.frameworks.items()
-        }
-        #: Pods for which others have to go.
-        self.nominations = Nominations(cluster, self.columns)
-        #: Whether passes look for such, and whether it is only recorded.
-        self.preemption: Mode = preemption
-        if any(one.learns for one in self.frameworks.values()):
-            self.columns.learned()
-        #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
-        self.assumed: dict[str, Assumed] = {}
-        self._cycles: dict[str, Cycle] = {}
-        #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
-        #: were assumed.
-        self.touched: dict[str, int] = {}
 
     def begin(self, at_us: int) -> None:
         """Queue whoever waits already."""
+        self.gangs.begin()
         for pod in self._cluster.pods.values():
             self._seen(pod, at_us)
 
@@ -88,8 +53,13 @@ class Scheduler:
             for node in _touches(change, self.assumed, self.queues.values()):
                 self.touched[node] = sequence
         self.columns.follow(changes)
-        if any(change.kind == Node.kind for change in changes) and self.nominations.moved():
-            hints.add(Hint.GONE)
+        unlike = self.gangs.follow(changes)
+        if any(change.kind == Node.kind for change in changes):
+            if self.nominations.moved():
+                hints.add(Hint.GONE)
+            for one in self.assumed.values():
+                if one.node not in self.columns.row_of:
+                    self.gangs.forget(one.uid, is_lost=True)
         for change in changes:
             pod = change.after
             if isinstance(pod, Pod):
@@ -97,6 +67,9 @@ class Scheduler:
                 self._seen(pod, at_us)
             elif isinstance(change.before, Pod):
                 self._left(change.uid, at_us)
+        for uid in sorted(unlike):
+            for queue in self.queues.values():
+                queue.regate(uid, at_us)
         self.happened(hints, at_us, claims)
 
     def place(self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark) -> None:
@@ -113,6 +86,8 @@ class Scheduler:
             why = self._assume(profile, one, node, cards, mark)
         if why:
             queue.failed(one, f"{node} took it no more: {why}", mark.at_us)
+            for other in framework.forbids(Cycle(one.pod, self.columns)):
+                self._give_up(other, f"{one.pod.name} found no node", mark.at_us)
 
     def refuse(self, profile: str, uid: str, refusal: Refusal, count: int, at_us: int) -> None:
         """A pass found no node for a pod among ``count``."""
@@ -144,25 +119,20 @@ class Scheduler:
         """A pass took effect: no later one is decided on less than was known then."""
         self.touched = {node: at for node, at in self.touched.items() if at > after}
 
-    def take_back(self, uid: str, passed: int, reason: str, at_us: int) -> None:
-        """A pod does not get the node of a pass after all: it leaves no trace there, and is tried again later.
-
-        Nothing where it was confirmed, went, or got another node meanwhile.
-        """
-        found = self.assumed.get(uid)
-        if found is not None and found.passed == passed:
-            self._forget(uid, at_us)
-            self.queues[found.profile].failed(
-                _queued(found, self._cluster.pods[uid]), reason, at_us
-            )
-
     def elapse(self, at_us: int) -> None:
-        """End the shadows that nobody has bound, and the nominations that nobody makes room for."""
+        """End the shadows that nobody has bound, waits that took too long, and the nominations that nobody makes room for."""
         if self.nominations.elapse(at_us):
             self.happened({Hint.GONE}, at_us)
+        resting: dict[str, int] = {}
         for one in list(self.assumed.values()):
-            if one.is_shadow and one.deadline_us <= at_us:
+            if one.waits and min(one.waits.values()) <= at_us:
+                resting.update((other, at_us - one.at_us) for other in self.gangs.siblings(one.uid))
+                self.reject(one.uid, f"waited too long for {', '.join(one.waits)}", at_us)
+            elif one.is_shadow and one.deadline_us <= at_us:
                 self.take_back(one.uid, one.passed, "nobody bound it", at_us)
+        for uid, rest_us in resting.items():
+            for queue in self.queues.values():
+                queue.rest(uid, at_us + rest_us)
 
     # snapshots
 
@@ -192,51 +162,7 @@ class Scheduler:
                 queue.remove(one.uid)
             self._keep(one)
 
-    def _keep(self, found: Assumed) -> None:
-        framework, columns = self.frameworks[found.profile], self.columns
-        cycle = Cycle(self._cluster.pods[found.uid], columns)
-        framework.prepare(cycle)
-        columns.place(cycle.pod, found.node, found.cards)
-        if found.node in columns.row_of:
-            framework.reserve(cycle, columns.row_of[found.node])
-        self.assumed[found.uid], self._cycles[found.uid] = found, cycle
-
     # questions
-
-    def outstanding(self) -> Iterator[Assumed]:
-        """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
-        return (one for one in self.assumed.values() if not one.is_shadow)
-
-    def overtaken(self, found: Assumed, at_us: int) -> str:
-        """Why a pod must not be bound as it was decided, by what is known now, a token; "" = it may."""
-        if found.uid not in self.assumed or self.assumed[found.uid].passed != found.passed:
-            return "settled"
-        row = self.columns.row_of.get(found.node)
-        if row is None:
-            return "node_gone"
-        cycle = Cycle(self._cluster.pods[found.uid], self.columns)
-        return settled(self.frameworks[found.profile], cycle, row, at_us - found.at_us)
-
-    def _assume(
-        self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark
-    ) -> str:
-        framework, columns = self.frameworks[profile], self.columns
-        cycle = Cycle(one.pod, columns)
-        framework.prepare(cycle)
-        columns.place(one.pod, node, cards)
-        rejected = framework.reserve(cycle, columns.row_of[node])
-        if rejected:
-            framework.unreserve(cycle)
-            columns.take_back(one.pod.uid)
-            return rejected
-        self.queues[profile].remove(one.pod.uid)
-        self._denominate(one.pod.uid, mark.at_us)
-        self._cycles[one.pod.uid] = cycle
-        self.assumed[one.pod.uid] = Assumed(
-            one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
-            one.added_us, one.number, one.attempts,
-        )  # fmt: skip
-        return ""
 
     def _seen(self, pod: Pod, at_us: int) -> None:
         if holds(pod):
@@ -247,13 +173,6 @@ class Scheduler:
             name = self.profile_of(pod)
             if name:
                 self.queues[name].add(pod, pod.started_us, at_us)
-
-    def profile_of(self, pod: Pod) -> str:
-        """The profile that places a pod; "" = none does."""
-        for name, framework in self.frameworks.items():
-            if framework.profile.takes(pod):
-                return name
-        return next(iter(self.frameworks)) if self.is_shadow else ""
 
     def _confirmed(self, pod: Pod, at_us: int) -> None:
         found = self.assumed.pop(pod.uid, None)
@@ -270,28 +189,6 @@ class Scheduler:
         self._denominate(uid, at_us)
         self.nominations.left(uid, at_us)
         self._forget(uid, at_us)
-
-    def _denominate(self, uid: str, at_us: int) -> None:
-        """A pod waits for nobody's room any more, which may help others."""
-        if self.nominations.end(uid):
-            self.happened({Hint.GONE}, at_us)
-
-    def _forget(self, uid: str, at_us: int) -> None:
-        """Take an assumed pod off its node, which may help others."""
-        found = self.assumed.pop(uid, None)
-        if found is not None:
-            self.frameworks[found.profile].unreserve(self._cycles.pop(uid))
-            self.columns.take_back(uid)
-            self.happened({Hint.GONE}, at_us)
-
-    def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
-        """Who may be helped by that is tried again."""
-        for queue in self.queues.values() if hints else ():
-            queue.happened(hints, at_us, claims)
-
-
-def _queued(found: Assumed, pod: Pod) -> Queued:
-    return Queued(pod, found.added_us, found.number, attempts=found.attempts)
 
 
 def _touches(

@@ -161,10 +161,16 @@ class Queue:
                 _enter(self._claiming, key, uid, is_in=False)
         return one
 
-    def due(self, at_us: int, most: int) -> list[Queued]:
-        """The pods to try, at most so many, the next one first. Nothing is changed that anybody could see."""
+    def due(
+        self, at_us: int, most: int, rests: Callable[[Queued], bool] = lambda one: False
+    ) -> list[Queued]:
+        """The pods to try, at most so many, the next one first, but for those of which ``rests`` says that they rest.
+
+        Nothing is changed that anybody could see.
+        """
         self._forget_old()
-        found = [self._all[uid] for uid in (*self._active, *self._rested(at_us))]
+        uids = (*self._active, *self._rested(at_us))
+        found = [one for uid in uids if not rests(one := self._all[uid])]
         return nsmallest(most, found, key=self.turn_of)
 
     def refused(
@@ -188,6 +194,34 @@ class Queue:
         one.failed_us, one.reason = at_us, reason
         self._put_back(one)
         self._wake(one, at_us)
+
+    def rejected(self, one: Queued, reason: str, at_us: int, rest_us: int) -> None:
+        """It waited at Permit in vain: it rests, for ``rest_us`` at least."""
+        one.attempts += 1
+        one.failed_us, one.reason = at_us, reason
+        self._put_back(one)
+        self._put(one, Place.BACKOFF, max(one.backoff_ends_us, at_us + rest_us))
+
+    def rest(self, uid: str, until_us: int) -> None:
+        """A pod is not tried before a time, whatever comes; nothing where it may not be tried at all."""
+        one = self._all.get(uid)
+        if one is None or one.place is Place.GATED:
+            return
+        if one.place is not Place.BACKOFF or one.until_us < until_us:
+            self._put(one, Place.BACKOFF, until_us)
+
+    def regate(self, uid: str, at_us: int) -> None:
+        """What keeps a pod from being tried may be another now."""
+        one = self._all.get(uid)
+        if one is None:
+            return
+        reason = self._gate(one.pod)
+        if reason:
+            one.reason = reason
+            self._put(one, Place.GATED, 0)
+        elif one.place is Place.GATED:
+            one.reason = ""
+            self._wake(one, at_us)
 
     def happened(
         self, hints: Collection[Hint], at_us: int, claims: Collection[ClaimKey] = ()

@@ -49,6 +49,29 @@ if TYPE_CHECKING:
 CONFIRMED_US = 300 * SECOND_US
 
 
+#: So long pods of a gang that is not strict wait for the others, where it says nothing else.
+WAIT_US = 600 * SECOND_US
+
+
+class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a gang needs. ``least`` None = each of its pods starts by itself."""
+
+    least: int | None
+    total: int = 0
+    is_strict: bool = True
+    wait_us: int = WAIT_US
+    #: The gangs that start together, this one among them; () = it starts alone.
+    groups: tuple[str, ...] = ()
+
+
+class SavedGangs(msgspec.Struct):
+    """What a snapshot holds of :class:`reactors.scheduling.gangs.Gangs` beyond the state of the cluster."""
+
+    light: dict[str, Needs]
+    complete: list[str]
+    lost: list[str]
+
+
 class Dealt(msgspec.Struct, frozen=True, gc=False):
     """The cards of a node that a decision gave to a pod."""
 
@@ -66,7 +89,7 @@ class Assumed(msgspec.Struct):
     uid: str
     profile: str
     node: str
-    #: Sequence and id of its pass, and the time of that.
+    #: Sequence and id of its pass, and the time of that, or when it was let be bound.
     passed: int
     decision: str
     at_us: int
@@ -76,6 +99,8 @@ class Assumed(msgspec.Struct):
     added_us: int
     number: int
     attempts: int
+    #: Plugins that do not let it be bound yet, and until when each lets it wait, a time of the history.
+    waits: dict[str, int] = {}
 
     @property
     def deadline_us(self) -> int:
@@ -172,6 +197,8 @@ class SavedScheduling(msgspec.Struct):
     arrivals: SavedArrivals | None
     #: None where no plugin asks what admission knows.
     quotas: SavedAdmission | None
+    #: None where nothing is scheduled.
+    gangs: SavedGangs | None
 
 
 class SchedulingState(Part):
@@ -311,6 +338,7 @@ class SchedulingState(Part):
             own.nominations.evicting if own else {}, own.nominations.rested if own else {},
             own.columns.arrivals.saved() if own and own.columns.arrivals else None,
             self.quotas.seen.saved() if self.quotas else None,
+            own.gangs.saved() if own else None,
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
@@ -324,6 +352,8 @@ class SchedulingState(Part):
             policy = SchedulingPolicy.model_validate_json(saved.policy)
             own = self.scheduler = self._made(policy, saved.dealt)
             own.columns.quotas = self.quotas
+            if saved.gangs is not None:
+                own.gangs.restore(saved.gangs)
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)

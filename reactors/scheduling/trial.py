@@ -12,21 +12,27 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable, Sequence
+from functools import partial
+from typing import TypeAlias
 
 import msgspec
 
 from projections.cluster import Pod
 from reactors.scheduling.columns import Columns, Placed
-from reactors.scheduling.contract import Cycle, Preemption
+from reactors.scheduling.contract import Cycle, Preemption, Together
 from reactors.scheduling.explaining import Candidate, best
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.passes import Scheduler
-from reactors.scheduling.queue import Queued
+from reactors.scheduling.queue import Place, Queued
 
 #: After so many searches for victims a pass ends.
 MOST_SEARCHES = 4
+
+
+#: The profile of a pod, its framework, and the pod.
+Member: TypeAlias = tuple[str, Framework, Queued]
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -59,19 +65,24 @@ def attempts(
     """
     found: dict[str, list[Attempt]] = {}
     tried: list[tuple[Framework, Cycle]] = []
+    groups = Groups(scheduler, at_us)
     nominated = dict(scheduler.columns.nominated)
     searches = Searches(scheduler, sequence, at_us, is_on=preempts)
     try:
         for name, queue in scheduler.queues.items():
-            due = queue.due(at_us, most)
-            most -= len(due)
-            if due and not searches.are_over:
-                framework = scheduler.frameworks[name]
-                found[name] = attempted = []
-                for one in due:
-                    if searches.are_over:
-                        break
-                    attempted.append(_tried(framework, one, sequence, tried, searches))
+            framework = scheduler.frameworks[name]
+            for one in queue.due(at_us, most, partial(groups.rest, framework)):
+                if searches.are_over or most <= 0:
+                    break
+                group = groups.of(framework, one)
+                if group is None:
+                    most -= 1
+                    attempt = _tried(framework, one, sequence, tried, searches)
+                    found.setdefault(name, []).append(attempt)
+                elif not group.is_tried:
+                    most -= len(group.members)
+                    for profile, attempt in tried_together(scheduler, group, sequence, tried):
+                        found.setdefault(profile, []).append(attempt)
     finally:
         scheduler.columns.nominated = nominated
         for framework, cycle in reversed(tried):
@@ -130,7 +141,7 @@ def _tried(
     one: Queued,
     sequence: int,
     tried: list[tuple[Framework, Cycle]],
-    searches: Searches,
+    searches: Searches | None,
 ) -> Attempt:
     pod, columns = one.pod, framework.columns
     cycle = Cycle(pod, columns)
@@ -148,14 +159,100 @@ def _tried(
         framework.unreserve(cycle)
         columns.take_back(pod.uid)
         tried.pop()
-    preemption = searches.search(framework, cycle) if not reason else None
-    message = unschedulable(choice.refused, len(columns.names), reason)
-    reasons = {name: tuple(found) for name, found in choice.refused.items()}
-    if reasons and not reason:
-        is_again = one.refused_by == reasons
-    else:
-        is_again = one.attempts > 0 and one.reason == message
+    preemption = searches.search(framework, cycle) if searches is not None and not reason else None
+    return _refused(framework, one, choice.refused, reason, preemption)
+
+
+def _refused(
+    framework: Framework,
+    one: Queued,
+    refused: dict[str, dict[str, int]],
+    reason: str,
+    preemption: Preemption | None = None,
+) -> Attempt:
+    message = unschedulable(refused, len(framework.columns.names), reason)
+    reasons = {name: tuple(found) for name, found in refused.items()}
+    is_again = (not reasons or one.refused_by == reasons) and (
+        (one.attempts > 0 and one.reason == message) or (bool(reasons) and not reason)
+    )
     return Attempt(
-        pod, one.number, "", 0, choice.refused, reason, message=message, is_again=is_again,
+        one.pod, one.number, "", 0, refused, reason, message=message, is_again=is_again,
         preemption=preemption,
     )  # fmt: skip
+
+
+class Group:
+    """Pods that wait and are placed in one pass or not at all, the next one first, with profile and framework of each."""
+
+    def __init__(self, plugin: Together, names: Sequence[str], members: list[Member]) -> None:
+        self.plugin, self.names, self.members = plugin, names, members
+        self.is_tried = False
+
+
+class Groups:
+    """The groups of one pass, each found once."""
+
+    def __init__(self, scheduler: Scheduler, at_us: int) -> None:
+        self._scheduler, self._at_us = scheduler, at_us
+        self._known: dict[tuple[str, ...], Group] = {}
+
+    def of(self, framework: Framework, one: Queued) -> Group | None:
+        """The group of a pod; None = it is placed by itself."""
+        found = framework.together(one.pod)
+        if found is None:
+            return None
+        plugin, names = found
+        key = (plugin.name, *names)
+        if key not in self._known:
+            members = self._members(plugin.members(names, framework.columns))
+            self._known[key] = Group(plugin, names, members)
+        return self._known[key]
+
+    def rest(self, framework: Framework, one: Queued) -> bool:
+        """Whether a pod rests with others: the back-off of each is that of all."""
+        group = self.of(framework, one)
+        return group is not None and any(
+            max(other.backoff_ends_us, other.until_us * (other.place is Place.BACKOFF)) > self._at_us
+            for _, _, other in group.members
+        )  # fmt: skip
+
+    def _members(self, uids: Iterable[str]) -> list[Member]:
+        found: list[Member] = []
+        queues, frameworks = self._scheduler.queues, self._scheduler.frameworks
+        for uid in uids:
+            for name, queue in queues.items():
+                one = queue.get(uid)
+                if one is not None and one.place is not Place.GATED:
+                    found.append((name, frameworks[name], one))
+        return sorted(found, key=lambda member: queues[member[0]].turn_of(member[2]))
+
+
+def tried_together(
+    scheduler: Scheduler, group: Group, sequence: int, tried: list[tuple[Framework, Cycle]]
+) -> list[tuple[str, Attempt]]:
+    """What becomes of the pods of a group. Where too few find a node, all is taken back, and none does."""
+    group.is_tried = True
+    columns, begun = scheduler.columns, len(tried)
+    found, placed, failed, looks_at = list[tuple[str, Attempt]](), list[str](), 0, 1
+    first: dict[str, dict[str, int]] | None = None
+    for at, (name, framework, one) in enumerate(group.members):
+        attempt = _tried(framework, one, sequence, tried, None)
+        found.append((name, attempt))
+        if attempt.node:
+            placed.append(one.pod.uid)
+            continue
+        failed, first = failed + 1, attempt.refused if first is None else first
+        if failed == looks_at:
+            # Whether it is in vain is asked ever more seldom, so that all together costs little.
+            looks_at *= 2
+            left = [other.pod.uid for _, _, other in group.members[at + 1 :]]
+            if group.plugin.missing(group.names, [*placed, *left], columns):
+                break
+    why = group.plugin.missing(group.names, placed, columns)
+    if not why:
+        return found
+    for framework, cycle in reversed(tried[begun:]):
+        framework.unreserve(cycle)
+        columns.take_back(cycle.pod.uid)
+    del tried[begun:]
+    return [(name, _refused(own, one, first or {}, why)) for name, own, one in group.members]

@@ -39,6 +39,8 @@ class Diagnosis:
         self.most = 0
         answers: dict[str, Answer] = {
             "/apis/v1/nodes/:nodeName": _node,
+            "/apis/v1/plugins/Coscheduling/gang/:namespace/:name": _gang,
+            "/apis/v1/plugins/Coscheduling/gangs": _gangs,
             "/apis/v1/plugins/ElasticQuota/quota/:name": _quota,
             "/apis/v1/plugins/ElasticQuota/quotas": _quotas,
         }
@@ -96,6 +98,16 @@ def _node(replica: Replica, request: Request) -> tuple[Any, str]:
     name = request.path_params["nodeName"]
     found = diagnosis.node(replica, name)
     return found, "" if found is not None else f"node {name}"
+
+
+def _gang(replica: Replica, request: Request) -> tuple[Any, str]:
+    key = f"{request.path_params['namespace']}/{request.path_params['name']}"
+    found = diagnosis.gang(replica, key)
+    return found, "" if found is not None else f"gang {key}"
+
+
+def _gangs(replica: Replica, request: Request) -> tuple[Any, str]:
+    return diagnosis.gangs(replica), ""
 
 
 def _quota(replica: Replica, request: Request) -> tuple[Any, str]:

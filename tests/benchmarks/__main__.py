@@ -33,6 +33,7 @@ NAMES = (
     "queue",
     "cluster_state",
     "scheduling",
+    "gangs",
     "bindings",
     "schedulers",
 )

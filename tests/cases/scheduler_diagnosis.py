@@ -1,6 +1,6 @@
 """Runs `scheduler_diagnosis` cases: the table of scores, and the paths on the port of health.
 
-Cases of plugins that there are not (Coscheduling, DeviceShare, NodeNUMAResource) have paths that are not there either.
+Cases of plugins that there are not (DeviceShare, NodeNUMAResource) have paths that are not there either.
 """
 
 import asyncio

@@ -17,6 +17,7 @@ from tests.cases import (
     culling,
     device_accounting,
     elastic,
+    gang,
     jobs,
     openb_ledger,
     openb_small_bind,
@@ -34,6 +35,7 @@ OPENB = SHARED / "traces" / "openb"
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
     "culling": culling.check,
+    "gang": gang.check,
     "openb_small_bind": openb_small_bind.check,
     "scheduler_diagnosis": scheduler_diagnosis.check,
     "tfjob_reconcile": jobs.check,

@@ -6,14 +6,17 @@ import msgspec
 import numpy as np
 import pytest
 
+from bus.clock import SECOND_US
 from bus.kube.watch.labels import LabelPolicy
 from bus.sources import scvs
-from reactors.scheduling.contract import scaled
+from reactors.scheduling.contract import Code, Permission, scaled
 from reactors.scheduling.framework import Framework, ScoreRangeError
+from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.yoda import NoMemoryError, Yoda
 from reactors.scheduling.plugins.yoda_sort import YodaSort
 from reactors.scheduling.profiles import Enabled, Profile
+from reactors.scheduling.state import Mark
 from tests.bus.sources.records import record
 from tests.reactors.scheduling.worlds import World
 
@@ -185,8 +188,63 @@ def _nodes_to_find(given, expect):
     assert run.choose(world.cycle(), 1).rows.size == given["nodes"] >= expect["enough"]
 
 
+class Permitting(msgspec.Struct, frozen=True):
+    """Lets pass, or not, as it is told to."""
+
+    is_local: ClassVar[bool] = True
+    name: str
+    status: str
+    timeout_us: int
+    calls: list[str]
+
+    def permit(self, cycle, row):
+        self.calls.append(self.name)
+        return Permission(CODES.get(self.status, Code.ERROR), self.status, self.timeout_us)
+
+    def permits(self, cycle):
+        return ()
+
+    def forbids(self, cycle):
+        return ()
+
+
+CODES = {"Success": Code.SUCCESS, "Wait": Code.WAIT, "Unschedulable": Code.UNSCHEDULABLE}
+
+
 def _permit(given, expect):
-    pytest.fail("no plugin waits at Permit (docs/scheduling.md, departures)", pytrace=False)
+    world, calls = World().node("a"), []
+    world.pod("p", constraints=msgspec.Raw(b'{"schedulerName":"case"}'))
+    plugins = (
+        Permitting(one["name"], one["returns"], one["timeout_seconds"] * SECOND_US, calls)
+        for one in given["plugins"]
+    )
+    profile = Profile("case", (Enabled(PrioritySort()), *map(Enabled, plugins)))
+    scheduler = Scheduler([profile], world.state)
+    scheduler.begin(0)
+    scheduler.place("case", "p", "a", (), Mark(1, "pass", 0, 0))
+    found = scheduler.assumed.get("p")
+    waits = dict(found.waits) if found is not None else {}
+    refused = scheduler.queues["case"].get("p")
+    status = refused.reason.rpartition(": ")[2] if refused else "Wait" if waits else "Success"
+    final = after = None
+    events = [
+        (one["at_seconds"] * SECOND_US, number, one) for number, one in enumerate(given["events"])
+    ]
+    events += [(at, -1, {"do": "elapse"}) for at in waits.values()]
+    for at_us, _, event in sorted(events, key=lambda one: one[:2]) if waits else ():
+        scheduler.elapse(at_us)
+        if event["do"] == "allow":
+            scheduler.allow("p", event["plugin"], at_us)
+        elif event["do"] == "reject":
+            scheduler.reject("p", "rejected", at_us)
+        if final is None and ("p" not in scheduler.assumed or list(scheduler.outstanding())):
+            final = "Success" if "p" in scheduler.assumed else "Unschedulable"
+            after = at_us // SECOND_US
+
+    assert {
+        "status": status, "called": calls, "final": final, "final_after_seconds": after,
+        "waiting": {name: until // SECOND_US for name, until in waits.items()},
+    } == expect  # fmt: skip
 
 
 RULES = {

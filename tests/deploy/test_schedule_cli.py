@@ -138,6 +138,33 @@ def test_the_queue_says_who_waits_in_which_order_and_why(capsys, tmp_path):
     )
 
 
+def ganged(number, cpu="1", least=3):
+    gang = {"name": "g", "isLight": True, "least": str(least)}
+    return [waiting(f"g{at}", 20 + at, cpu, gang=gang) for at in range(number)]
+
+
+def test_the_queue_says_which_pods_are_a_gang(capsys, tmp_path):
+    data = make_ledger(tmp_path, [*EVENTS, *ganged(3, "2"), waiting("p", 40, "1")])
+    assert bursar("schedule", "queue", "--data", data, "-o", "json") == 0
+    found = json.loads(capsys.readouterr().out)
+
+    assert [(one["pod"], one["gang"], one["state"]) for one in found] == [
+        ("ns/p", None, "fits"), *((f"ns/g{n}", "ns/g", "unschedulable") for n in range(3)),
+    ]  # fmt: skip
+    assert "not all of the 3 pods that gang ns/g needs find a node" in found[1]["reason"]
+
+
+@pytest.mark.parametrize("name", ["gang/ns/g", "gang/g"])
+def test_why_tells_how_far_a_gang_is(capsys, tmp_path, name):
+    data = make_ledger(tmp_path, [*EVENTS, *ganged(2)])
+    assert bursar("why", name, "--cluster", "c", "--data", data, "-o", "json") == 0
+    (told, *_) = json.loads(capsys.readouterr().out)
+
+    assert (told["step"], told["about"]) == ("incomplete", "gang ns/g")
+    assert told["reason"] == "gang ns/g needs 3 pods, and fewer are there"
+    assert told["numbers"] == "3 start together, in one pass; 2 pods: 0 on nodes, 0 to be bound"
+
+
 @pytest.mark.parametrize(
     ("pod", "expected"),
     [

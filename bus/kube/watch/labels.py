@@ -80,6 +80,7 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             "component",  # JupyterHub's KubeSpawner
             "gpu_spec",  # recorded trace openb
             "job-name",
+            "koordinator.sh/priority",
             "k8s-app",
             "node.kubernetes.io/instance-type",
             "notebook-name",  # Kubeflow notebooks

@@ -61,11 +61,13 @@ def steps(
     replica = known(select, cluster)
     for pod, found, queued in explained_pods(replica, uids, SCHEDULER, sequence):
         making = _makes_room(nomination(replica, pod.uid))
+        # Of a pod that fits by itself the others of its gang may not.
+        last = [queued.reason] if found.node and queued is not None and queued.reason else []
         yield {
             "sequence": None, "time": format_stamp(now_us),
             "step": "fits" if found.node else "unschedulable",
             "about": f"Pod {pod.namespace}/{pod.name}", "quota": "", "reason": found.message,
-            "numbers": "; ".join([_numbers(found), *_tries(queued), *making]), "based_on": sequence, "id": "",
+            "numbers": "; ".join([_numbers(found), *last, *_tries(queued), *making]), "based_on": sequence, "id": "",
         }  # fmt: skip
 
 

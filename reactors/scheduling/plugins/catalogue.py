@@ -9,6 +9,8 @@ import msgspec
 
 from reactors.scheduling.contract import Plugin, QueueSort
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
+from reactors.scheduling.plugins.coscheduling import Coscheduling
+from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.image_locality import ImageLocality
@@ -36,6 +38,7 @@ from reactors.scheduling.profiles import Enabled, Profile
 PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (KnownTerms, 1),
     (SchedulingGates, 1),
+    (Coscheduling, 1),
     (PrioritySort, 1),
     (NodeUnschedulable, 1),
     (NodeName, 1),
@@ -54,6 +57,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (ImageLocality, 1),
     (Yoda, 0),
     (YodaSort, 0),
+    (CoschedulingSort, 0),
     (GpuCards, 0),
     (Quota, 0),
 )

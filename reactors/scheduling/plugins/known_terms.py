@@ -8,6 +8,7 @@ from typing import ClassVar
 import msgspec
 
 from projections.cluster import Pod
+from reactors.scheduling.columns import Columns
 
 
 class KnownTerms(msgspec.Struct, frozen=True):
@@ -16,7 +17,7 @@ class KnownTerms(msgspec.Struct, frozen=True):
     name: ClassVar[str] = "KnownTerms"
     is_local: ClassVar[bool] = True
 
-    def pre_enqueue(self, pod: Pod) -> str:
+    def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
         """What is not known of it; the first that counts."""
         return next(_unknown(pod), "")
 

@@ -29,7 +29,7 @@ def test_a_native_pod_group_says_how_many_start_together(source):
 def test_the_pod_groups_of_koordinator_and_volcano():
     noted = {f"{KOORDINATOR}{key}": key for key in ("mode", "groups", "total-number")}
     sigs = said(POD_GROUPS[2], {"minMember": 3, "scheduleTimeoutSeconds": 9}, annotations=noted)
-    volcano = said(POD_GROUPS[3], {"minMember": 2, "queue": "q"}, {"phase": "Inqueue"})
+    volcano = said(POD_GROUPS[4], {"minMember": 2, "queue": "q"}, {"phase": "Inqueue"})
 
     assert sigs == SAID | {
         "kind": SIGS, "least": 3, "wait_seconds": 9, "mode": "mode", "total": "total-number", "groups": "groups",
@@ -45,7 +45,7 @@ def test_what_tenants_write_is_bounded():
 
 
 def test_a_deleted_pod_group_has_vanished():
-    event = POD_GROUPS[3].translate(record({"metadata": METADATA}, "DELETED"), POLICY)
+    event = POD_GROUPS[4].translate(record({"metadata": METADATA}, "DELETED"), POLICY)
 
     assert (event.type, body(event)) == ("podgroup.vanished", SAID | {"kind": VOLCANO})
 

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from bus.events.pods import NATIVE, SIGS, VOLCANO
+from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO
 from bus.events.vocabulary import read
 from bus.events.workloads import UNREADABLE, WorkloadObserved
 from bus.kube.kinds import GOVERNED, QUEUE_ANNOTATION, QUOTA_LABELS
@@ -125,7 +125,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
     others |= {"Namespace", "Node", "PriorityClass", "Scv"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
-    others |= {NATIVE, SIGS, VOLCANO}
+    others |= {NATIVE, SIGS, PLUGINS, VOLCANO}
     assert {kind.kind for kind in GOVERNED} - {"Pod"} == followed - others
 
 

@@ -1,0 +1,55 @@
+"""How far a gang is, and why its pods wait: steps of ``bursar why gang/NAMESPACE/NAME``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from bus.clock import SECOND_US, format_stamp
+from deploy.cli.explaining.placing import steps as pods
+from deploy.queries.scheduling import known, known_gangs
+from projections.quota_trees.queries import Select
+from reactors.scheduling.gangs import Gang, Gangs
+
+#: What is said before the name of a gang.
+PREFIX = "gang/"
+#: Pods of a gang that are told of one by one.
+TOLD = 5
+
+
+def steps(
+    select: Select, cluster: str, name: str, sequence: int, now_us: int
+) -> Iterator[dict[str, Any]]:
+    """One step for each gang of this name, ``NAMESPACE/NAME`` or ``NAME``, and for the first of its pods that wait."""
+    gangs = known_gangs(known(select, cluster), now_us)
+    named = name.removeprefix(PREFIX)
+    for key in sorted(gangs.all):
+        if named not in (key, key.partition("/")[2]):
+            continue
+        gang = gangs.all[key]
+        yield {
+            "sequence": None, "time": format_stamp(now_us), "step": _step(gang), "about": f"gang {key}",
+            "quota": "", "reason": gang.reason, "numbers": "; ".join(_numbers(gangs, gang)),
+            "based_on": sequence, "id": "",
+        }  # fmt: skip
+        waiting = [uid for uid in gang.pods if uid not in gang.bound and uid not in gang.assumed]
+        yield from pods(select, cluster, waiting[:TOLD], sequence, now_us)
+
+
+def _step(gang: Gang) -> str:
+    if gang.is_complete:
+        return "complete"
+    return "incomplete" if gang.reason else "waits"
+
+
+def _numbers(gangs: Gangs, gang: Gang) -> Iterator[str]:
+    needs = gangs.needs(gang.key)
+    if needs is not None and needs.least is not None:
+        wait = f"{needs.wait_us // SECOND_US} s at most"
+        mode = "in one pass" if needs.is_strict else f"those that have a node wait {wait}"
+        yield f"{needs.least} start together, {mode}"
+    there = f"{len(gang.pods)} pods: {len(gang.bound)} on nodes, {len(gang.assumed)} to be bound"
+    yield there + (f", {len(gang.waiting)} of them wait for the others" if gang.waiting else "")
+    others = [key for key in gangs.group(gang.key) if key != gang.key]
+    if others:
+        yield f"together with {', '.join(others)}"

@@ -1,0 +1,187 @@
+"""The pods that passes gave nodes, until they are bound: who waits at Permit, who must not be bound any more.
+
+Pure but for its state.
+
+Who fails after its node was chosen is unreserved by every plugin, also by those that were never asked, the last one first.
+A plugin that reserves is asked again where a pass is read and where a snapshot is restored, in the order of the passes.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+
+from bus.events.policies import Mode
+from projections.cluster import ClusterState, Pod
+from projections.cluster.volumes import ClaimKey
+from reactors.scheduling.claims import settled
+from reactors.scheduling.columns import Columns
+from reactors.scheduling.contract import Cycle
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.gangs import Gangs
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.nominations import Nominations
+from reactors.scheduling.profiles import Profile
+from reactors.scheduling.queue import Queue, Queued
+from reactors.scheduling.state import Assumed, Dealt, Mark
+
+
+class AssumedPods:
+    """Queues and frameworks of the profiles, and the pods with a node ahead of the history."""
+
+    def __init__(
+        self,
+        profiles: Sequence[Profile],
+        cluster: ClusterState,
+        *,
+        is_shadow: bool = False,
+        dealt: Mapping[str, Dealt] | None = None,
+        preemption: Mode = "off",
+    ) -> None:
+        self._cluster = cluster
+        self.is_shadow = is_shadow
+        self.columns = Columns(cluster, dealt)
+        self.frameworks = {one.name: Framework(one, self.columns) for one in profiles}
+        self.queues = {
+            name: Queue(one.order, one.pre_enqueue) for name, one in self.frameworks.items()
+        }
+        #: The gangs of pods that these queues hold or that have nodes.
+        self.gangs = self.columns.gangs = Gangs(cluster, lambda pod: bool(self.profile_of(pod)))
+        #: Pods for which others have to go.
+        self.nominations = Nominations(cluster, self.columns)
+        #: Whether passes look for such, and whether it is only recorded.
+        self.preemption: Mode = preemption
+        if any(one.learns for one in self.frameworks.values()):
+            self.columns.learned()
+        #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
+        self.assumed: dict[str, Assumed] = {}
+        self._cycles: dict[str, Cycle] = {}
+        #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
+        #: were assumed.
+        self.touched: dict[str, int] = {}
+
+    def profile_of(self, pod: Pod) -> str:
+        """The profile that places a pod; "" = none does."""
+        for name, framework in self.frameworks.items():
+            if framework.profile.takes(pod):
+                return name
+        return next(iter(self.frameworks)) if self.is_shadow else ""
+
+    def outstanding(self) -> Iterator[Assumed]:
+        """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
+        return (one for one in self.assumed.values() if not one.is_shadow and not one.waits)
+
+    def overtaken(self, found: Assumed, at_us: int) -> str:
+        """Why a pod must not be bound as it was decided, by what is known now, a token; "" = it may."""
+        if found.uid not in self.assumed or self.assumed[found.uid].passed != found.passed:
+            return "settled"
+        row = self.columns.row_of.get(found.node)
+        if row is None:
+            return "node_gone"
+        pod, framework = self._cluster.pods[found.uid], self.frameworks[found.profile]
+        others = framework.together(pod)
+        if others is not None and others[0].missing(others[1], (), self.columns):
+            return "gang_broken"
+        return settled(framework, Cycle(pod, self.columns), row, at_us - found.at_us)
+
+    def allow(self, uid: str, plugin: str, at_us: int) -> None:
+        """A plugin lets a pod be bound that waits for it; when all have, it is."""
+        found = self.assumed.get(uid)
+        if found is not None and found.waits.pop(plugin, None) is not None and not found.waits:
+            found.at_us = at_us
+            self.gangs.released(uid)
+
+    def reject(self, uid: str, reason: str, at_us: int) -> None:
+        """A pod waits at Permit in vain, and with it those that its plugins say; nothing where it does not wait."""
+        if uid in self.assumed and self.assumed[uid].waits:
+            cycle = self._cycles[uid]
+            framework = self.frameworks[self.assumed[uid].profile]
+            for other in (uid, *framework.forbids(cycle)):
+                self._give_up(other, reason, at_us)
+
+    def take_back(self, uid: str, passed: int, reason: str, at_us: int) -> None:
+        """A pod does not get the node of a pass after all: it leaves no trace there, and is tried again later.
+
+        Nothing where it was confirmed, went, or got another node meanwhile.
+        """
+        found = self.assumed.get(uid)
+        if found is not None and found.passed == passed:
+            self._forget(uid, at_us)
+            self.queues[found.profile].failed(
+                _queued(found, self._cluster.pods[uid]), reason, at_us
+            )
+
+    def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
+        """Who may be helped by that is tried again."""
+        for queue in self.queues.values() if hints else ():
+            queue.happened(hints, at_us, claims)
+
+    def _assume(
+        self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark
+    ) -> str:
+        framework, columns = self.frameworks[profile], self.columns
+        cycle = Cycle(one.pod, columns)
+        framework.prepare(cycle)
+        columns.place(one.pod, node, cards)
+        rejected = framework.reserve(cycle, columns.row_of[node])
+        if rejected:
+            framework.unreserve(cycle)
+            columns.take_back(one.pod.uid)
+            return rejected
+        self.gangs.placed(one.pod.uid)
+        rejected, waits = framework.permit(cycle, columns.row_of[node])
+        if rejected:
+            self.gangs.forget(one.pod.uid)
+            framework.unreserve(cycle)
+            columns.take_back(one.pod.uid)
+            return rejected
+        self.queues[profile].remove(one.pod.uid)
+        self._denominate(one.pod.uid, mark.at_us)
+        self._cycles[one.pod.uid] = cycle
+        self.assumed[one.pod.uid] = Assumed(
+            one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
+            one.added_us, one.number, one.attempts, {name: mark.at_us + wait for name, wait in waits.items()},
+        )  # fmt: skip
+        if waits:
+            self.gangs.placed(one.pod.uid, waits=True)
+        else:
+            for uid, plugin in framework.permits(cycle):
+                self.allow(uid, plugin, mark.at_us)
+        return ""
+
+    def _keep(self, found: Assumed) -> None:
+        framework, columns = self.frameworks[found.profile], self.columns
+        cycle = Cycle(self._cluster.pods[found.uid], columns)
+        framework.prepare(cycle)
+        columns.place(cycle.pod, found.node, found.cards)
+        if found.node in columns.row_of:
+            framework.reserve(cycle, columns.row_of[found.node])
+        self.assumed[found.uid], self._cycles[found.uid] = found, cycle
+        if not self.gangs.is_lost(found.uid):
+            self.gangs.placed(found.uid, waits=bool(found.waits))
+
+    def _give_up(self, uid: str, reason: str, at_us: int) -> None:
+        found = self.assumed.get(uid)
+        if found is not None and found.waits:
+            self._forget(uid, at_us)
+            one = _queued(found, self._cluster.pods[uid])
+            self.queues[found.profile].rejected(one, reason, at_us, at_us - found.at_us)
+
+    def _forget(self, uid: str, at_us: int) -> None:
+        """Take an assumed pod off its node, which may help others."""
+        found = self.assumed.pop(uid, None)
+        if found is not None:
+            self.frameworks[found.profile].unreserve(self._cycles.pop(uid))
+            self.columns.take_back(uid)
+            self.gangs.forget(uid)
+            self.happened({Hint.GONE}, at_us)
+
+    def _denominate(self, uid: str, at_us: int) -> None:
+        """A pod waits for nobody's room any more, which may help others."""
+        if self.nominations.end(uid):
+            self.happened({Hint.GONE}, at_us)
+
+
+def _queued(found: Assumed, pod: Pod) -> Queued:
+    return Queued(pod, found.added_us, found.number, attempts=found.attempts)

@@ -1,0 +1,171 @@
+"""Runs `gang` cases: what annotations and PodGroups say, who waits at Permit, and who is given up, by the product's own gangs."""
+
+import msgspec
+import pytest
+
+from bus.clock import SECOND_US
+from bus.sources.catalogue import POD_GROUPS, PODS
+from projections.cluster.podgroups import PodGroup
+from reactors.scheduling.contract import Code, Cycle
+from reactors.scheduling.gangs import Gangs, needs_of, needs_of_group
+from reactors.scheduling.plugins.coscheduling import Coscheduling
+from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
+from tests.bus.sources.records import POLICY, record
+from tests.reactors.scheduling.worlds import World
+
+KOORDINATOR = "gang.scheduling.koordinator.sh/"
+KEYS = {
+    "name": "name",
+    "min": "min-available",
+    "total": "total-number",
+    "mode": "mode",
+    "wait": "waiting-time",
+    "groups": "groups",
+}
+RESULTS = {Code.SKIP: "not_a_gang_pod", Code.WAIT: "wait", Code.SUCCESS: "success"}
+PLUGIN = Coscheduling()
+
+
+def check(case):
+    """What the operation gives is what the case says."""
+    given, expect = case["given"], case["expect"]
+    if given["op"] not in OPERATIONS or given.get("marked_from_annotation"):
+        pytest.fail("not followed: see docs/scheduling.md, gangs", pytrace=False)
+    found = OPERATIONS[given["op"]](given)
+
+    assert {key: found[key] for key in expect if key != "cycle_valid"} == {
+        key: value for key, value in expect.items() if key != "cycle_valid"
+    }
+
+
+def noted(annotations):
+    return {KOORDINATOR + KEYS[key]: text for key, text in annotations.items()}
+
+
+def plain(needs):
+    if needs is None:
+        return None
+    return {
+        "min": needs.least, "total": needs.total, "mode": "Strict" if needs.is_strict else "NonStrict",
+        "wait_s": needs.wait_us // SECOND_US, "groups": list(needs.groups),
+    }  # fmt: skip
+
+
+def parse_annotations(given):
+    metadata = {"uid": "p", "name": "p", "namespace": "ns", "resourceVersion": "1"}
+    seen = record({"metadata": metadata | {"annotations": noted(given["annotations"])}, "spec": {}})
+    world = World(PODS.translate(seen, POLICY))
+    terms = world.state.pods["p"].constraints.gang
+    return {"gang": plain(needs_of(terms, given["default_timeout_s"] * SECOND_US))}
+
+
+def podgroup_event(given):
+    metadata = {"uid": "g", "name": "g", "namespace": "ns", "resourceVersion": "1"}
+    metadata["annotations"] = noted(given["annotations"])
+    spec = {"minMember": given["min_member"], "scheduleTimeoutSeconds": given["timeout_s"]}
+    world = World(POD_GROUPS[2].translate(record({"metadata": metadata, "spec": spec}), POLICY))
+    (row,) = world.state.pod_groups.values()
+    assert isinstance(row, PodGroup)
+    return {"gang": plain(needs_of_group(row))}
+
+
+class Gang:
+    """A world whose pods are in gangs that their annotations describe."""
+
+    def __init__(self, mode="NonStrict"):
+        self.world = World().node("a")
+        self.gangs = self.world.columns.gangs = Gangs(self.world.state, lambda pod: True)
+        self.world.listeners.append(self.gangs.follow)
+        self.mode = mode
+
+    def pod(self, uid, gang, least, node=None, *, wait=10, group=()):
+        terms = {
+            "name": gang,
+            "isLight": True,
+            "least": str(least),
+            "mode": self.mode,
+            "wait": f"{wait}s",
+        }
+        if group:
+            terms["groups"] = msgspec.json.encode([f"ns/{one}" for one in group]).decode()
+        raw = msgspec.Raw(msgspec.json.encode({"gang": terms} if gang else {}))
+        return self.world.pod(uid, node, constraints=raw)
+
+    def cycle(self, uid):
+        return Cycle(self.world.state.pods[uid], self.world.columns)
+
+
+def permit(given):
+    scene, pod, least = Gang(), given["pod"], given.get("gang_min", {})
+    names = {"wait": given.get("wait_time_s", 10), "group": given.get("gang_group") or ()}
+    for one in given.get("already_waiting", ()):
+        scene.pod(one["pod"], one["gang"], least[one["gang"]], **names)
+        scene.gangs.placed(one["pod"], waits=True)
+    gang = pod.get("gang")
+    scene.pod(pod["name"], gang, least.get(gang, "x"), **names)
+    scene.gangs.placed(pod["name"])
+    cycle = scene.cycle(pod["name"])
+    found = PLUGIN.permit(cycle, 0)
+    waiting = {one["pod"] for one in given.get("already_waiting", ())}
+    return {
+        "result": RESULTS[found.code],
+        "wait_s": found.timeout_us // SECOND_US,
+        "release_all_waiting_of_group": set(PLUGIN.permits(cycle)) == waiting,
+    }
+
+
+def pod_event(given):
+    scene = Gang()
+    scene.pod("p", "g", 1, "a" if given.get("pod", {}).get("bound_to_node") else None)
+    known = scene.gangs.of("p")
+    if given["event"] == "delete_last":
+        scene.world.gone("p")
+    return {
+        "once_satisfied": known.is_complete,
+        "gang_exists": "ns/g" in scene.gangs.all,
+        "podgroup_exists": bool(scene.world.state.pod_groups),
+    }
+
+
+def rejected(given):
+    strict = given.get("mode", given.get("situation")) in ("Strict", "strict", "once-satisfied")
+    scene = Gang("Strict" if strict else "NonStrict")
+    is_open = not (given.get("once_satisfied") or given.get("situation") == "once-satisfied")
+    own = given.get("failed_pod_gang", "gangA")
+    is_known = given.get("situation") != "unknown-gang"
+    group, waiting = given.get("gang_group") or (), given.get("waiting") or ["gangA/p1"]
+    scene.pod("failed", own if is_known else None, 2, group=group)
+    for one in waiting:
+        gang, _, name = one.partition("/")
+        scene.pod(name, gang, 2, group=group)
+        scene.gangs.placed(name, waits=True)
+    if not is_open:
+        for number in range(2):
+            scene.pod(f"bound{number}", own, 2, "a", group=group)
+    found = PLUGIN.forbids(scene.cycle("failed"))
+    return {
+        "error": None if is_known else "gang_not_found",
+        "rejects_gang": bool(found),
+        "rejected": [one for one in waiting if one.partition("/")[2] in found],
+    }
+
+
+def queue_order(given):
+    world, sort, keys = World(), CoschedulingSort(), []
+    for one in (given["p1"], given["p2"]):
+        namespace, _, name = one["id"].partition("/")
+        labels = {"koordinator.sh/priority": str(one["sub"])} if one["sub"] is not None else {}
+        pod = world.pod(name, namespace=namespace, priority=one["priority"], labels=labels)
+        keys.append(sort.sort_key(pod, one["time"] * SECOND_US))
+    return {"p1_first": keys[0] < keys[1]}
+
+
+OPERATIONS = {
+    "queue_order": queue_order,
+    "parse_annotations": parse_annotations,
+    "podgroup_event": podgroup_event,
+    "permit": permit,
+    "pod_event": pod_event,
+    "postfilter": rejected,
+    "unreserve": rejected,
+}
