@@ -14,7 +14,7 @@ PYTEST := PYTHONDONTWRITEBYTECODE= $(BIN)/pytest
 PARALLEL := $(PYTEST) -n $(JOBS) --dist loadgroup
 SERVERLESS := not nats and not postgres and not kube and not long and not slow and not benchmark
 
-.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs clean
+.PHONY: help run test lint unit controlplane acceptance cluster recording benchmarks docs sbom clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-13s %s\n", $$1, $$2}'
@@ -64,6 +64,10 @@ docs: $(VENV)/.installed ## Write docs/views.md, docs/settings.md and the CRDs f
 	@$(BIN)/python -m projections.views > docs/views.md
 	@$(BIN)/python -m deploy.settings.reference > docs/settings.md
 	@$(BIN)/python -m bus.kube.crds > deploy/manifests/crds/bursar.io.yaml
+
+sbom: $(VENV)/.installed ## Write dist/bursar.spdx.json: every package that is installed with Bursar, its licence, its hashes
+	@mkdir -p dist
+	@$(BIN)/python image/sbom.py uv.lock > dist/bursar.spdx.json
 
 clean: ## Remove the virtual environment and caches
 	@rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache

@@ -8,6 +8,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 MANIFESTS = pathlib.Path(__file__).parents[2] / "deploy" / "manifests"
 
 
@@ -41,6 +43,28 @@ def free_port():
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return listening.getsockname()[1]
+
+
+def endpoints(port):
+    """What a pod behind the Service would be: an address of this machine that is not its loopback."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))
+        except OSError:
+            pytest.skip("this machine has no address but its loopback")
+        address = probe.getsockname()[0]
+    return {
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": "bursar-webhook-1",
+            "namespace": "bursar-system",
+            "labels": {"kubernetes.io/service-name": "bursar-webhook"},
+        },
+        "addressType": "IPv4",
+        "ports": [{"name": "reviews", "port": port, "protocol": "TCP"}],
+        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
+    }
 
 
 class Site:

@@ -3,13 +3,12 @@
 import json
 import os
 import pathlib
-import socket
 import subprocess
 import sys
 
 import pytest
 
-from tests.acceptance.admission_site import MANIFESTS, Site, free_port, workload
+from tests.acceptance.admission_site import MANIFESTS, Site, endpoints, free_port, workload
 from tests.reactors.webhook.configuration import admission_configuration
 from tests.reactors.webhook.serving import client_certificate
 
@@ -96,28 +95,6 @@ def test_reviews_arrive_through_the_service_of_our_manifest(start_site, tmp_path
     _, found = status(site)
     assert found["admission"]["address"] == "https://bursar-webhook.bursar-system.svc:443"
     assert (found["admission"]["problem"], found["healthy"]) == ("", True)
-
-
-def endpoints(port):
-    """What a pod behind the Service would be: an address of this machine that is not its loopback."""
-    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
-        try:
-            probe.connect(("192.0.2.1", 9))
-        except OSError:
-            pytest.skip("this machine has no address but its loopback")
-        address = probe.getsockname()[0]
-    return {
-        "apiVersion": "discovery.k8s.io/v1",
-        "kind": "EndpointSlice",
-        "metadata": {
-            "name": "bursar-webhook-1",
-            "namespace": "bursar-system",
-            "labels": {"kubernetes.io/service-name": "bursar-webhook"},
-        },
-        "addressType": "IPv4",
-        "ports": [{"name": "reviews", "port": port, "protocol": "TCP"}],
-        "endpoints": [{"addresses": [address], "conditions": {"ready": True}}],
-    }
 
 
 def test_the_webhook_can_run_apart(start_site):

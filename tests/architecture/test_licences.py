@@ -1,5 +1,7 @@
 """Licences: what is installed with Bursar under terms that ask to be named is named in NOTICE."""
 
+import re
+import runpy
 from importlib import metadata
 from pathlib import Path
 
@@ -40,3 +42,16 @@ def test_every_package_that_is_not_permissive_is_named_in_the_notice():
     assert len(packages) > 20
     assert "psycopg" in strict
     assert [name for name in sorted(strict) if name not in named] == []
+
+
+def test_the_list_of_what_is_installed_has_all_of_it_and_its_licences():
+    """`make sbom`; what is not permissive is called so there, too."""
+    made = runpy.run_path(str(NOTICE.parent / "image" / "sbom.py"))["document"]
+    told = {one["name"]: one for one in made(NOTICE.parent / "uv.lock")["packages"]}
+    # Extras of what is needed are in the lock, and here where the package is.
+    found = {re.sub("[-_.]+", "-", name).lower() for name in installed("bursar")}
+
+    assert found <= told.keys()
+    assert told["psycopg"]["licenseDeclared"] == "LGPL-3.0-only"
+    assert [n for n, one in told.items() if one["licenseDeclared"] == "NOASSERTION"] == []
+    assert all("sha256:" in told[name]["comment"] for name in told if name != "bursar")

@@ -1,0 +1,128 @@
+"""Prints what is installed with Bursar as an SPDX 2.3 document: python image/sbom.py uv.lock > bursar.spdx.json
+
+Versions, addresses and hashes are those of uv.lock; what is listed is what Bursar needs at run time, directly or not, and this
+environment has. Licences are those that the packages state. The same lock and environment give the same document.
+
+Source: SPDX Specification 2.3, "Package information"; Core metadata, "License-Expression".
+"""
+
+import hashlib
+import json
+import os
+import re
+import sys
+import tomllib
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+
+#: Licences as packages without a License-Expression name them, in a field or a classifier.
+NAMED = {
+    "MIT": "MIT", "MIT License": "MIT", "Apache Software License": "Apache-2.0", "Apache 2.0": "Apache-2.0",
+    "Apache-2.0": "Apache-2.0", "Apache License 2.0": "Apache-2.0", "BSD-3-Clause": "BSD-3-Clause", "MPL-2.0": "MPL-2.0",
+    "Mozilla Public License 2.0 (MPL 2.0)": "MPL-2.0", "Python Software Foundation License": "PSF-2.0",
+    "GNU Lesser General Public License v3 (LGPLv3)": "LGPL-3.0-only", "Apache License, Version 2.0": "Apache-2.0",
+    "ISC License (ISCL)": "ISC", "ISC": "ISC",
+}  # fmt: skip
+
+
+def needed(packages, name, extras=()):
+    """Names of what a package needs at run time, itself included, whatever the platform."""
+    found, left = set(), [(name, tuple(extras))]
+    while left:
+        name, extras = left.pop()
+        one = packages[name]
+        wanted = [*one.get("dependencies", ())]
+        wanted += [
+            d for extra in extras for d in one.get("optional-dependencies", {}).get(extra, ())
+        ]
+        if name not in found or extras:
+            found.add(name)
+            left += [
+                (d["name"], tuple(d.get("extra", ())))
+                for d in wanted
+                if d["name"] not in found or d.get("extra")
+            ]
+    return found
+
+
+def licence(stated):
+    """The SPDX expression that a package states."""
+    if expression := stated.get("License-Expression"):
+        return expression
+    classified = [
+        c.split(" :: ")[-1] for c in stated.get_all("Classifier") or () if c.startswith("License")
+    ]
+    for one in [stated.get("License") or "", *classified]:
+        if one.strip() in NAMED:
+            return NAMED[one.strip()]
+    return "NOASSERTION"
+
+
+def described(one, version):
+    """A package of the lock, as SPDX has it."""
+    name = one["name"]
+    found = {
+        "SPDXID": "SPDXRef-" + re.sub("[^A-Za-z0-9.-]", "-", name),
+        "name": name,
+        "versionInfo": version,
+        "downloadLocation": "NOASSERTION",
+        "filesAnalyzed": False,
+        "licenseConcluded": "NOASSERTION",
+        "licenseDeclared": licence(metadata.metadata(name)),
+        "copyrightText": "NOASSERTION",
+    }
+    if "registry" in one["source"]:
+        purl = f"pkg:pypi/{name}@{version}"
+        reference = {"referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl"}
+        found["externalRefs"] = [{**reference, "referenceLocator": purl}]
+        found["downloadLocation"] = f"https://pypi.org/project/{name}/{version}/"
+        hashes = [wheel["hash"] for wheel in one.get("wheels", ())]
+        found["comment"] = "wheels that uv.lock takes: " + " ".join(hashes)
+    return found
+
+
+def document(lock):
+    """The whole document."""
+    raw = lock.read_bytes()
+    here = {re.sub("[-_.]+", "-", d.name).lower(): d.version for d in metadata.distributions()}
+    packages = {}
+    for one in tomllib.loads(raw.decode())["package"]:
+        # A lock for several Pythons has several versions of a package.
+        if one["name"] not in packages or one.get("version") == here.get(one["name"]):
+            packages[one["name"]] = one
+    names = sorted(needed(packages, "bursar") & here.keys())
+    wrong = [n for n in names if packages[n].get("version", here[n]) != here[n]]
+    if wrong:
+        raise SystemExit(f"not as in {lock}: {', '.join(wrong)}")
+    described_all = [described(packages[name], here[name]) for name in names]
+    ids = {one["name"]: one["SPDXID"] for one in described_all}
+    made = datetime.fromtimestamp(int(os.environ.get("SOURCE_DATE_EPOCH", 0)), UTC)
+    digest = hashlib.sha256(raw + json.dumps(described_all).encode()).hexdigest()[:32]
+    relations = [
+        {
+            "spdxElementId": ids["bursar"],
+            "relationshipType": "DEPENDS_ON",
+            "relatedSpdxElement": spdx,
+        }
+        for name, spdx in ids.items()
+        if name != "bursar"
+    ]
+    return {
+        "spdxVersion": "SPDX-2.3",
+        "dataLicense": "CC0-1.0",
+        "SPDXID": "SPDXRef-DOCUMENT",
+        "name": f"bursar-{here['bursar']}",
+        "documentNamespace": f"https://spdx.org/spdxdocs/bursar-{here['bursar']}-{digest}",
+        "creationInfo": {
+            "created": f"{made:%Y-%m-%dT%H:%M:%SZ}",
+            "creators": ["Tool: bursar image/sbom.py"],
+        },
+        "documentDescribes": [ids["bursar"]],
+        "packages": described_all,
+        "relationships": relations,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(document(Path(sys.argv[1])), indent=1))

@@ -1,0 +1,235 @@
+"""`small`, from an empty cluster to refusals: what `bursar manifests` prints is applied, and its pod runs from the image.
+
+The container is that of the StatefulSet as the API server stores it: its command, its variables, its user, its read-only root, and
+the token of its own service account. The simulator plays the kubelet of all other pods.
+"""
+
+import json
+import pathlib
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+from contextlib import contextmanager
+
+import pytest
+import yaml
+
+from tests.acceptance.admission_site import endpoints, quota, workload
+from tests.acceptance.containers import TOKENS, Container, end, missing, secret, volume
+from tests.cluster.api import Api
+from tests.reactors.webhook.configuration import admission_configuration
+from tests.reactors.webhook.serving import client_certificate
+
+pytestmark = [
+    pytest.mark.kube,
+    pytest.mark.slow,
+    pytest.mark.waits,
+    pytest.mark.skipif(bool(missing()), reason=f"no container: {missing()}"),
+]
+ACCOUNTS = {"bursar", "bursar-actor"}
+VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
+#: What nobody is given, asked for all the same.
+OTHERS = (
+    ("", "secrets"), ("", "configmaps"), ("", "pods/exec"), ("", "serviceaccounts/token"), ("", "nodes/proxy"),
+    ("apps", "statefulsets"), ("rbac.authorization.k8s.io", "clusterrolebindings"), ("batch", "jobs"),
+)  # fmt: skip
+
+
+class Installation:
+    """A cluster, what is applied to it, and the pod that it says."""
+
+    def __init__(self, plane, image, folder, client):
+        self.plane, self.image, self.folder, self.client = plane, image, folder, client
+        self.data = volume(folder / "data")
+        self.number = 0
+
+    def apply(self, *options):
+        """What a person types, with the pipe in between."""
+        printed = subprocess.run(
+            [str(pathlib.Path(sys.executable).parent / "bursar"), "manifests", *options], capture_output=True, text=True, check=True
+        ).stdout  # fmt: skip
+        self.plane.kubectl("apply", "-f", "-", input=printed)
+        return list(yaml.safe_load_all(printed))
+
+    @contextmanager
+    def pod(self):
+        """The pod of the StatefulSet, as it is stored now; its container runs, and answers its probe."""
+        found = self.plane.kubectl(
+            "-n", "bursar-system", "get", "statefulset", "bursar", "-o", "json"
+        )
+        spec = json.loads(found)["spec"]["template"]["spec"]
+        self.number += 1
+        folder = self.folder / str(self.number)
+        account = spec["serviceAccountName"]
+        token = self.plane.kubectl("-n", "bursar-system", "create", "token", account).strip()
+        mounted = {
+            "token": token,
+            "ca.crt": self.plane.ca_file.read_text(),
+            "namespace": "bursar-system",
+        }
+        volumes = {
+            "data": self.data,
+            "tmp": volume(folder / "tmp"),
+            TOKENS: secret(folder / "token", mounted),
+        }
+        volumes["clients"] = secret(folder / "clients", {"ca.crt": self.client.read_text()})
+        server = {
+            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
+            "KUBERNETES_SERVICE_PORT": self.plane.url.rpartition(":")[2],
+        }
+        container = Container(self.image, spec, volumes, environment=server)
+        self.log = folder / "log"
+        with self.log.open("ab") as log:
+            process = container.start(log)
+        try:
+            [probe] = [spec["containers"][0]["livenessProbe"]["httpGet"]]
+            self.until(lambda: answers(f"http://127.0.0.1:9444{probe['path']}"), 90)
+            yield container, process, Api(self.plane.url, token, str(self.plane.ca_file))
+        finally:
+            end(process)
+
+    def until(self, holds, seconds=40):
+        deadline = time.monotonic() + seconds
+        while not holds():
+            assert time.monotonic() < deadline, self.log.read_text()[-3000:]
+            time.sleep(0.2)
+
+    def create(self, *objects):
+        """What kubectl prints; what it complains of is the text too."""
+        items = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        try:
+            return self.plane.kubectl("apply", "-f", "-", input=json.dumps(items))
+        except RuntimeError as error:
+            return str(error)
+
+    def used(self):
+        found = json.loads(self.plane.kubectl("get", "bgrq", "team", "-o", "json"))
+        return found.get("status", {}).get("used", {}).get("limits.cpu")
+
+
+@pytest.fixture
+def installation(start_plane, built_image, tmp_path):
+    client = client_certificate(tmp_path / "kube-apiserver.pem")
+    configuration = admission_configuration(tmp_path, client)
+    flags = ("--enable-aggregator-routing=true", f"--admission-control-config-file={configuration}")
+    plane = start_plane(controllers=True, scheduler=True, simulator=True, apiserver_flags=flags)
+    plane.create_nodes(2)
+    return Installation(plane, built_image, tmp_path, client)
+
+
+def answers(url):
+    try:
+        with urllib.request.urlopen(url, timeout=2) as found:
+            return found.status == 200
+    except OSError:
+        return False
+
+
+def granted(objects, account):
+    """(group, resource, verb, name) of each rule that is bound to an account for the whole cluster."""
+    roles = {
+        one["roleRef"]["name"]
+        for one in objects
+        if one["kind"] == "ClusterRoleBinding" and account in {s["name"] for s in one["subjects"]}
+    }
+    return {
+        (group, resource, verb, name)
+        for one in objects
+        if one["kind"] == "ClusterRole" and one["metadata"]["name"] in roles
+        for rule in one["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        for name in rule.get("resourceNames", [""])
+    }
+
+
+def may(api, group, resource, verb, name):
+    """What `kubectl auth can-i` says to the token's owner."""
+    plain, _, subresource = resource.partition("/")
+    attributes = {
+        "group": group,
+        "resource": plain,
+        "subresource": subresource,
+        "verb": verb,
+        "name": name,
+    }
+    body = {"spec": {"resourceAttributes": {**attributes, "namespace": "default"}}}
+    path = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+    return api.request("POST", path, body)["status"]["allowed"]
+
+
+def test_what_reads_only_counts_usage_and_may_nothing_else(installation):
+    objects = installation.apply()
+    namespace = {
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": "vision", "labels": {"bursar.io/team": "vision"}},
+    }
+    job = workload("Job", "train", 3, 2)
+    job["metadata"]["namespace"] = "vision"
+    assert "created" in installation.create(namespace, job)
+    with installation.pod() as (container, process, api):
+
+        def used():
+            code, said = container.ask(process, "bursar", "report", "--by", "team", "-o", "json")
+            rows = {row["team"]: row for row in json.loads(said)} if code == 0 else {}
+            return rows.get("vision", {}).get("core_hours")
+
+        installation.until(used)
+        rights = granted(objects, "bursar")
+        asked = {(g, r, verb, n) for g, r, _, n in rights for verb in VERBS}
+        asked |= {(group, resource, verb, "") for group, resource in OTHERS for verb in VERBS}
+
+        assert {one for one in asked if may(api, *one)} == rights
+        assert container.ask(process, "bursar", "status")[0] == 0
+    pods = json.loads(
+        installation.plane.kubectl("-n", "bursar-system", "get", "pods", "-o", "json")
+    )["items"]
+    assert [one["metadata"]["name"] for one in pods] == ["bursar-0"], "its controller may make it"
+    assert (
+        "ermission" not in installation.log.read_text()
+        and "rror" not in installation.log.read_text()
+    )
+
+
+def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
+    """A refusal through the Service, a forged review, a kill -9, and a workload that was made while nobody answered."""
+    installation.apply()
+    with installation.pod():
+        pass
+    installation.apply("--mode", "shadow")
+    installation.create(endpoints(9443), quota("team", {"limits.cpu": "4"}))
+    with installation.pod():
+        installation.until(lambda: "created" in installation.create(workload("Job", "much", 9, 1)))
+        installation.until(lambda: installation.used() == "9")
+        installation.plane.kubectl("delete", "job", "much")
+        installation.until(lambda: installation.used() == "0", 90)
+    objects = installation.apply("--mode", "enforce")
+    with installation.pod() as (container, process, api):
+        installation.until(lambda: container.ask(process, "bursar", "status")[0] == 0)
+        assert "created" in installation.create(workload("Job", "three", 3, 1))
+        assert "over-quota" in installation.create(workload("Job", "two", 2, 1))
+        assert forged() == "refused in the handshake"
+        wanted = granted(objects, "bursar")
+        assert {one for one in wanted if not may(api, *one)} == set()
+    assert "created" in installation.create(workload("Job", "away", 2, 1))
+    with installation.pod():
+        installation.until(lambda: installation.used() == "5", 90)
+        assert "over-quota" in installation.create(workload("Job", "late", 1, 1))
+
+
+def forged():
+    """What becomes of a review that somebody without the API server's certificate sends."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    with socket.create_connection(("127.0.0.1", 9443), 5) as opened:
+        try:
+            with context.wrap_socket(opened) as secured:
+                secured.sendall(b"POST /admit HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}")
+                return secured.recv(100).decode() or "refused in the handshake"
+        except (ssl.SSLError, ConnectionError):
+            return "refused in the handshake"
