@@ -1,22 +1,46 @@
-"""``bursar manifests``: what is applied to a cluster so that Bursar runs there."""
+"""``bursar manifests`` and ``bursar install``: what is applied to a cluster, and what that would change there."""
 
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.program.exits import Exit
+from deploy.cli.rendering.answers import field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say
 from deploy.commands.installation import Act, Mode, Size
+from deploy.errors import SettingsError
 
 if TYPE_CHECKING:
     from deploy.commands.installation import Installed
 
 
+_FIELDS = ("object", "namespace", "change", "fields", "grants", "purpose")
+
+
+def _words(values: tuple[str, ...]) -> Cell | None:
+    return Cell("; ".join(values), "words") if values else None
+
+
+_COLUMNS = (
+    field("OBJECT", show=lambda value: Cell(value, "fixed")),
+    field("NAMESPACE", wide=True),
+    field("CHANGE"),
+    field("FOR", "purpose", show=lambda value: Cell(value, "words")),
+    field("GRANTS", wide=True, show=_words),
+    field("FIELDS", wide=True, show=_words),
+)
+
+
 def register(app: typer.Typer) -> None:
-    """Add the command of this module."""
+    """Add the commands of this module."""
     command(app, "manifests")(manifests)
+    command(app, "install")(install)
 
 
 SizeOption = Annotated[Size, typer.Option("--size", help="How much there is to do.")]
@@ -43,7 +67,8 @@ def manifests(
     """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
 
     Without options it is one pod that reads and changes nothing. Each mode and each --act brings the rights that it needs and
-    no others. What each writes to the cluster, and which Secrets it needs: docs/install.md.
+    no others; `bursar install --dry-run` says what each is for. What each writes to the cluster, and which Secrets it needs:
+    docs/install.md.
 
     \b
     bursar manifests | kubectl apply -f -
@@ -59,6 +84,75 @@ def manifests(
         print(as_json({"apiVersion": "v1", "kind": "List", "items": found}))
     else:
         sys.stdout.write("---\n".join(map(as_yaml, found)))
+
+
+def install(
+    asked: CommandContext,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Ask the API server what would change.")
+    ] = False,
+    size: SizeOption = Size.SMALL,
+    mode: ModeOption = Mode.WATCH,
+    act: ActOption = [],  # noqa: B006
+    image: ImageOption = "",
+) -> None:
+    """What would an installation change in this cluster, and what is each right for? Nothing is changed.
+
+    Each object is applied by a dry run of the API server, with your rights, so all of its checks are made. -o wide shows the
+    fields that would change, and what each role grants. Ends with code 1 where the server refuses something. What
+    installs is `bursar manifests | kubectl apply -f -`.
+
+    \b
+    bursar install --dry-run
+    bursar install --dry-run --mode enforce --act culling -o wide
+    """
+    from deploy.cli.rendering.answers import answer
+
+    if not dry_run:
+        raise SettingsError(
+            "install only shows, with --dry-run; what installs is `bursar manifests | kubectl apply -f -`"
+        )
+    found = _installation(size, mode, act, image)
+    changes = _previewed(asked, found)
+    answer(asked, changes, fields=_FIELDS, columns=_COLUMNS, notes=list(_secrets(found)))
+    refused = [one for one in changes if one["change"] == "refused"]
+    for one in refused:
+        say(f"{one['object']}: {' '.join(one['fields'])}")
+    if refused:
+        raise typer.Exit(Exit.FAILED)
+
+
+def _previewed(asked: CommandContext, found: list[Installed]) -> list[dict[str, Any]]:
+    import msgspec
+
+    from deploy.commands.preview import preview
+    from deploy.runtime.bootstrap import run
+    from deploy.settings.load import cluster_access
+
+    settings = asked.settings
+    access = cluster_access(settings)
+    if access is None:
+        raise SettingsError("no cluster found: no kubeconfig and no service account")
+
+    async def ask() -> list[dict[str, Any]]:
+        from bus.kube import client
+
+        cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
+        try:
+            return [msgspec.structs.asdict(one) for one in await preview(cluster, found)]
+        finally:
+            await cluster.close()
+
+    return run(ask())
+
+
+def _secrets(found: list[Installed]) -> Iterator[str]:
+    """What has to be there before its pods can start."""
+    specs = [one.object.get("spec", {}).get("template", {}).get("spec", {}) for one in found]
+    volumes = [volume for spec in specs for volume in spec.get("volumes", ())]
+    names = dict.fromkeys(one["secret"]["secretName"] for one in volumes if "secret" in one)
+    if names:
+        yield f"its pods wait for the Secrets {', '.join(names)}: docs/install.md"
 
 
 def _installation(size: Size, mode: Mode, acts: list[Act], image: str) -> list[Installed]:

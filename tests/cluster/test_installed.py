@@ -2,14 +2,20 @@
 
 import itertools
 import json
+import re
+from importlib import metadata
+from pathlib import Path
 
 import pytest
+import yaml
 
-from deploy.commands.installation import identity
+from deploy.cli.program.program import run_command
+from deploy.commands.installation import Mode, Size, identity
 from tests.cluster.api import ApiError
 from tests.deploy.installations import CASES, objects, pod, workloads
 
 pytestmark = pytest.mark.kube
+DOCS = Path(__file__).parents[2] / "docs"
 PODS = "/api/v1/namespaces/bursar-system/pods?dryRun=All"
 
 
@@ -65,3 +71,55 @@ def test_the_namespace_takes_the_pods_and_none_with_more_privileges(installed):
     loose = {**spec, "hostNetwork": True}
     assert "restricted" in refused(loose)
     assert "restricted" in refused({**spec, "securityContext": {}})
+
+
+def dry_run(monkeypatch, capsys, kubeconfig, *options):
+    """(exit code, object to change) of `bursar install --dry-run`."""
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    code = run_command(["install", "--dry-run", "-o", "json", *options])
+    return code, {o["object"]: o for o in json.loads(capsys.readouterr().out)}
+
+
+def test_what_would_change_is_told_before_it_does(start_plane, monkeypatch, capsys, tmp_path):
+    """Nothing is there, all of it, another image; and an account that may not install is told so."""
+    plane = start_plane()
+    code, first = dry_run(monkeypatch, capsys, plane.kubeconfig)
+    plane.kubectl(
+        "apply",
+        "-f",
+        "-",
+        input=listed(objects(Size.SMALL, Mode.WATCH, image=f"bursar:{metadata.version('bursar')}")),
+    )
+    _, second = dry_run(monkeypatch, capsys, plane.kubeconfig)
+    _, third = dry_run(
+        monkeypatch, capsys, plane.kubeconfig, "--image", "r/b:2", "--mode", "shadow"
+    )
+    token = plane.kubectl("create", "token", "bursar", "--namespace=bursar-system").strip()
+    (tmp_path / "bursar").write_text(plane.kubeconfig.read_text().replace(plane.token, token))
+    last, fourth = dry_run(monkeypatch, capsys, tmp_path / "bursar")
+
+    assert (code, {o["change"] for o in first.values()}) == (0, {"new"})
+    assert {o["change"] for o in second.values()} == {"same"}
+    assert "spec.template.spec.containers" in third["StatefulSet/bursar"]["fields"]
+    assert third["ClusterRole/bursar-registrar"]["change"] == "new"
+    assert "list, watch: jobs, cronjobs" in third["ClusterRole/bursar-reader"]["grants"]
+    assert third["ClusterRole/bursar-registrar"]["purpose"].startswith("Answering reviews")
+    assert (last, {o["change"] for o in fourth.values()}) == (1, {"refused"})
+
+
+def test_the_kustomization_of_the_docs_changes_what_is_printed(installed, tmp_path):
+    [text] = re.findall(
+        r"```yaml\n# kustomization.yaml\n(.*?)```", (DOCS / "install.md").read_text(), re.S
+    )
+    printed = "---\n".join(json.dumps(one) + "\n" for one in objects(Size.SMALL, Mode.SHADOW))
+    (tmp_path / "bursar.yaml").write_text(printed)
+    (tmp_path / "kustomization.yaml").write_text(text)
+    made = installed.kubectl("kustomize", str(tmp_path))
+    found = {identity(one): one for one in yaml.safe_load_all(made)}
+    [workload] = [one for (kind, *_), one in found.items() if kind == "StatefulSet"]
+
+    assert found.keys() == {identity(one) for one in objects(Size.SMALL, Mode.SHADOW)}
+    assert workload["spec"]["volumeClaimTemplates"][0]["spec"]["storageClassName"] == "fast"
+    assert {"name": "BURSAR_CLUSTER__NAME", "value": "prod"} in pod(workload)["containers"][0][
+        "env"
+    ]

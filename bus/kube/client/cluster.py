@@ -150,16 +150,23 @@ class KubeCluster:
         return await self._object("POST", "create", path, body, query=query, is_one_of_many=True)
 
     async def apply(
-        self, path: str, body: Mapping[str, Any], *, manager: str = MANAGER, force: bool = True
+        self,
+        path: str,
+        body: Mapping[str, Any],
+        *,
+        manager: str = MANAGER,
+        force: bool = True,
+        dry_run: bool = False,
     ) -> Json:
         """Server-side apply: ``body`` is all that ``manager`` wants of the object at ``path``.
 
         Fields it wanted before and does not name now are given up. An object that is not there is created, unless the
         metadata has a ``uid`` (ConflictError) or ``path`` ends in ``/status`` (NotFoundError). A ``resourceVersion`` is a
         precondition; below ``/status`` of a custom object it is the only one, a ``uid`` is overwritten there. Without
-        ``force`` a field of another manager is a ConflictError.
+        ``force`` a field of another manager is a ConflictError. With ``dry_run`` everything is done but the writing.
         """
         query = [("fieldManager", manager), ("force", str(force).lower())]
+        query += [("dryRun", "All")] * dry_run
         kind = "application/apply-patch+yaml"
         return await self._object("PATCH", "patch", path, body, query=query, content_type=kind)
 

@@ -227,6 +227,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "installing",
         "Print what runs Bursar in a cluster, for `kubectl apply -f -`.",
     ),
+    "install": Entry(
+        "installing",
+        "What would an installation change in this cluster, and what is each right for.",
+    ),
     "bench": Group(
         "Measure the rules on recorded traces, beside any ledger.",
         {
