@@ -152,10 +152,12 @@ class CreateReplica(Decision, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "decision.create_replica"
 
-    #: Name of the pod and of the service.
+    #: Name of the pod; in shadow of its service, too.
     replica: str
     #: Its type as the job writes it.
     type: str
+    #: How often its slot was tried with this pod, by the attempts that were seen; its name ends in it. 0 = in shadow.
+    attempt: int = 0
 
 
 class DeleteReplica(Decision, frozen=True, kw_only=True):
@@ -167,6 +169,8 @@ class DeleteReplica(Decision, frozen=True, kw_only=True):
     job: str
     #: The pod's type, in lower case.
     type: str
+    #: Which attempt at its slot the pod is by its name; 0 = its name is its slot's, as is that of its service.
+    attempt: int = 0
 
 
 class ReportJob(Decision, frozen=True, kw_only=True):

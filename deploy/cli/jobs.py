@@ -22,11 +22,12 @@ from deploy.runtime.ledgers import clusters, reading
 if TYPE_CHECKING:
     from reactors.engine.replica import Replica
     from reactors.jobs.settings import JobsPolicy
-    from reactors.jobs.shape import Job
-    from reactors.jobs.state import JobsState, TrackedJob
+    from reactors.jobs.shape import Job, Seen, Slot
+    from reactors.jobs.state import JobsState
+    from reactors.jobs.steps import TrackedJob
 
 _LIST = (
-    "namespace", "name", "kind", "state", "pods", "replaced", "due", "deadline_at", "uid", "cluster",
+    "namespace", "name", "kind", "state", "pods", "replaced", "due", "deadline_at", "uid", "cluster", "run_by",
 )  # fmt: skip
 _SHOW = (
     "name", "type", "index", "step", "phase", "restart_policy", "scheduler_name", "labels", "annotations",
@@ -49,6 +50,7 @@ def register(app: typer.Typer) -> None:
 def list_(asked: CommandContext, cluster: Cluster = None) -> None:
     """Every TFJob and PyTorchJob: its state, its pods, and which steps are due.
 
+    RUN-BY: `bursar` where Bursar runs the job, else whom the job names, or the operator.
     DUE: the steps that the rules in force make of what is known now; `none`, or why nothing is looked at. REPLACED: failed
     pods that were deleted to be made again. `bursar why NAMESPACE/NAME` has the steps that were decided.
 
@@ -191,7 +193,7 @@ def _listed(
 ) -> dict[str, Any]:
     from reactors.jobs.decide import needed
     from reactors.jobs.limits import deadline_left_us
-    from reactors.jobs.metrics import phase
+    from reactors.jobs.metrics import phase, runner
 
     tracked: TrackedJob = view.jobs[uid]
     job, found = tracked.job, needed(view, uid, now_us, policy)
@@ -208,7 +210,7 @@ def _listed(
         "pods": f"{sum(one.active for one in counts)}/{job.total}", "replaced": tracked.replaced,
         "due": found.skipped or found.error or ", ".join(due) or "none",
         "deadline_at": None if left_us is None else format_stamp(now_us + left_us), "uid": uid,
-        "cluster": cluster,
+        "cluster": cluster, "run_by": runner(view, tracked, policy),
     }  # fmt: skip
 
 
@@ -222,8 +224,9 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
 
     job, seen, found = view.jobs[uid].job, view.seen(uid), needed(view, uid, now_us, policy)
     phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
-    steps = {slot.name: "create" for slot in found.creates}
-    steps |= {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    missing = {slot.name for slot in found.creates}
+    steps = {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    there = _by_slot(job, seen)
     slots = [
         Slot(type, index, replica_name(job.name, type, index))
         for type, spec in (job.types if job.total <= MOST_PODS else ())
@@ -231,19 +234,23 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     ]
     planned = {slot.name for slot in slots}
     slots += [slot for slot in found.creates if slot.name not in planned]
-    planned |= {slot.name for slot in slots}
-    rows = []
+    rows, shown = [], set[str]()
     for slot in slots:
         plan = pod_plan(job, slot, seen.gang, has_variables=job.total <= MOST_TOLD)
+        name = there.get(slot.name) or _next(view, uid, slot)
+        shown.add(name)
+        step = _step(
+            view.jobs[uid], name, "create" if slot.name in missing else steps.get(name, "")
+        )
         rows.append(
             {
-                "name": slot.name, "type": slot.type, "index": slot.index, "step": steps.get(slot.name, ""),
-                "phase": phases.get(slot.name, ""), "restart_policy": plan.restart_policy,
+                "name": name, "type": slot.type, "index": slot.index, "step": step,
+                "phase": phases.get(name, ""), "restart_policy": plan.restart_policy,
                 "scheduler_name": plan.scheduler_name, "labels": plan.labels,
                 "annotations": plan.annotations, "environment": plan.environment,
             }
         )  # fmt: skip
-    others = [one for one in seen.pods if one.owner == "self" and one.name not in planned]
+    others = [one for one in seen.pods if one.owner == "self" and one.name not in shown]
     for pod in sorted(others, key=lambda one: one.name):
         rows.append(
             {
@@ -253,6 +260,27 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
             }
         )  # fmt: skip
     return rows
+
+
+def _by_slot(job: Job, seen: Seen) -> dict[str, str]:
+    """The pod in each slot, by the slot's name; of several the latest attempt."""
+    from reactors.jobs.replicas import replica_name
+
+    pods = sorted((one for one in seen.pods if one.owner == "self"), key=lambda one: one.attempt)
+    return {replica_name(job.name, one.type, one.index): one.name for one in pods}
+
+
+def _next(view: JobsState, uid: str, slot: Slot) -> str:
+    """The name of the pod that is made next in a slot."""
+    from reactors.jobs.decide import next_attempt
+
+    return next_attempt(view.jobs[uid], slot)[0] if view.mode == "on" else slot.name
+
+
+def _step(tracked: TrackedJob, name: str, step: str) -> str:
+    """A step, and in which words the API server refused it last."""
+    refused = tracked.steps.get(f"create/{name}")
+    return f"{step}, refused: {refused.message}" if refused and refused.message else step
 
 
 def _left_out(job: Job) -> list[str]:
@@ -276,6 +304,7 @@ _COLUMNS = (
     field("PODS"),
     count("REPLACED", "replaced"),
     field("DUE", show=words),
+    field("RUN-BY", drop=2),
     field("DEADLINE", "deadline_at", show=moment, drop=1),
     field("UID", wide=True),
     field("CLUSTER", wide=True),

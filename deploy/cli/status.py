@@ -93,6 +93,7 @@ def status(
         "sources": told.get("sources", {}),
         "blocked": told.get("blocked", []),
         "admission": admission,
+        "jobs": told.get("run_by", {}).get("jobs", {}),
     }
     row["unread"] = unread(row["sources"])
     row["clock"] = clock_trouble(row["sources"])
@@ -203,6 +204,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])
     row["admission"] = admission_line(row["admission"])
+    row["jobs"] = [f"{count:,} run by {name}" for name, count in row["jobs"].items()] or "none run"
     # Without a cluster that is followed nothing acts, so nothing is held back either.
     idle = f"nothing acts here: `{hint('evictions')}` and `{hint('notebooks')}` say what is due"
     row["blocked"] = [_blocked(one) for one in row["blocked"]] or (

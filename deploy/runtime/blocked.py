@@ -41,6 +41,12 @@ def held_back(
     return _blocked(replica) + _stuck(releasing) + found
 
 
+def run_by(replica: Replica) -> dict[str, dict[str, int]]:
+    """By reactor: how many of the objects that it may run are run by whom."""
+    found = {name: dict(one.run_by(replica)) for name, one in replica.reactors.items()}
+    return {name: counts for name, counts in found.items() if counts}
+
+
 def _blocked(replica: Replica | None) -> list[dict[str, Any]]:
     """How many actions are held back now, by what, and until when."""
     if replica is None:

@@ -29,7 +29,7 @@ from bus.waiting import beside, reached
 from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.runtime.admission import Figures, admitting
-from deploy.runtime.blocked import held_back
+from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
@@ -353,6 +353,7 @@ def _write_state(settings: Settings, progress: Progress) -> None:
         "sources": states(progress.sources),
         "blocked": held_back(progress.replica, progress.releasing, progress.troubles),
         "admission": progress.proof,
+        "run_by": {} if progress.replica is None else run_by(progress.replica),
     }
     replace(settings.state_file, msgspec.json.encode(told))
 

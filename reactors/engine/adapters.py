@@ -41,6 +41,10 @@ class Cluster(Protocol):
         """JSON merge patch."""
         ...
 
+    async def delete(self, path: str, *, uid: str) -> Json:
+        """Delete the object at ``path`` if it still has this uid."""
+        ...
+
     async def evict(self, namespace: str, pod: str, *, uid: str) -> Json:
         """Ask for the pod's end."""
         ...

@@ -150,6 +150,8 @@ class Reactor(msgspec.Struct, frozen=True, kw_only=True):
     effects: Callable[[Any], Any]
     #: What a scraper sees of it, as of the newest event that was folded.
     metrics: Callable[[Any], Iterator[Metric]] = lambda replica: iter(())
+    #: How many objects that it may run are run by whom, where others may run them, too.
+    run_by: Callable[[Any], Mapping[str, int]] = lambda replica: {}
     #: Wire types of the events that no other process may have appended to since it decided; its own are among them.
     expects: str = "decision.*"
     #: The wire type of what it concludes, to which no other process may have appended either.

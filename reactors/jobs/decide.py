@@ -12,10 +12,18 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.events.clock import ClockTicked
-from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
+from bus.events.decisions import (
+    CreateReplica,
+    Decision,
+    DeleteJob,
+    DeleteReplica,
+    ReportJob,
+    Target,
+)
 from reactors.engine.contract import ProposedDecision, Trigger
-from reactors.jobs.shape import Job, Pass
-from reactors.jobs.state import CREATE, DELETE, DELETE_JOB, REPORT, JobsState, TrackedJob, is_same
+from reactors.jobs.shape import Job, Pass, Slot
+from reactors.jobs.state import JobsState
+from reactors.jobs.steps import CREATE, DELETE, DELETE_JOB, REPORT, TrackedJob, is_same
 
 if TYPE_CHECKING:
     # Its methods import the rules when they are asked; the test of purity looks at those by themselves.
@@ -37,30 +45,47 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
     drafts: list[ProposedDecision] = []
     for uid in uids:
         found = look(view, uid, trigger.at_us, policy)
-        drafts += _steps(view.jobs[uid], found, trigger.at_us)
+        tracked, is_on = view.jobs[uid], view.mode == "on"
+        # Where each status is written, counts alone wait for the next tick.
+        is_quiet = is_on and not is_tick and not _is_news(tracked, found)
+        drafts += _steps(tracked, found, trigger.at_us, is_on=is_on, is_quiet=is_quiet)
     return drafts
 
 
 def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """One look at a job, by what is known of it."""
-    return policy.reconciled(view.jobs[uid].told, view.seen(uid), now_us)
+    return policy.reconciled(view.jobs[uid].told, view.seen(uid), now_us, view.mode)
 
 
 def needed(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
     """What a job needs by what is seen of it: also the steps that were decided and not seen yet."""
     seen = msgspec.structs.replace(view.seen(uid), outstanding={})
-    return policy.reconciled(view.jobs[uid].told, seen, now_us)
+    return policy.reconciled(view.jobs[uid].told, seen, now_us, view.mode)
 
 
-def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDecision]:
+def _is_news(tracked: TrackedJob, found: Pass) -> bool:
+    """Whether a status says more than other counts."""
+    return found.status.conditions != tracked.told.status.conditions
+
+
+def next_attempt(tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
+    """The name of the next pod of a slot that Bursar makes, and which attempt it is."""
+    attempt = tracked.attempts.get(slot.name, 0) + 1
+    return f"{slot.name}-{attempt}", attempt
+
+
+def _steps(
+    tracked: TrackedJob, found: Pass, now_us: int, *, is_on: bool, is_quiet: bool
+) -> Iterator[ProposedDecision]:
     job, steps, expires_us = tracked.job, tracked.steps, now_us + EXPIRES_US
     target = Target(job.kind, job.namespace, job.name, job.uid)
     for slot in found.creates:
-        if f"{CREATE}/{slot.name}" not in steps:
+        name, attempt = next_attempt(tracked, slot) if is_on else (slot.name, 0)
+        if f"{CREATE}/{name}" not in steps:
             yield ProposedDecision(
-                verb=CreateReplica, key=f"{job.uid}/{slot.name}", target=target, reason="replica_missing",
+                verb=CreateReplica, key=f"{job.uid}/{name}", target=target, reason="replica_missing",
                 numbers={"index": slot.index}, expires_us=expires_us,
-                fields={"replica": slot.name, "type": slot.type},
+                fields={"replica": name, "type": slot.type, "attempt": attempt},
             )  # fmt: skip
     asked = set[str]()
     for removal in found.removals:
@@ -74,7 +99,7 @@ def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDe
         yield ProposedDecision(
             verb=DeleteReplica, key=pod.uid, reason=removal.reason, numbers=numbers,
             target=Target("Pod", job.namespace, pod.name, pod.uid, pod.node), expires_us=expires_us,
-            fields={"job": job.uid, "type": pod.type},
+            fields={"job": job.uid, "type": pod.type, "attempt": pod.attempt},
         )  # fmt: skip
     if found.is_deleted:
         if DELETE_JOB not in steps:
@@ -86,6 +111,8 @@ def _steps(tracked: TrackedJob, found: Pass, now_us: int) -> Iterator[ProposedDe
     # One that was not seen in time is decided again once the job's object or its pods change.
     missed = report.status if report is not None and report.is_missed else None
     if missed is not None and is_same(found.status, missed):
+        return
+    if is_quiet:
         return
     # What was decided before is what the status says by now, also where it was not seen yet.
     if not is_same(found.status, tracked.told.status):
@@ -108,6 +135,26 @@ def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedD
             "completion_us": status.completion_us,
         },
     )  # fmt: skip
+
+
+def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
+    """Why a step need not be done any more by what is known since; "" = it must."""
+    uid = decision.job if isinstance(decision, DeleteReplica) else decision.target.uid
+    tracked = view.jobs.get(uid)
+    if tracked is None:
+        return "gone"
+    if isinstance(decision, CreateReplica):
+        slot = decision.replica.removesuffix(f"-{decision.attempt}")
+        if tracked.attempts.get(slot, 0) >= decision.attempt:
+            return "pod_seen"
+        is_idle = tracked.told.status.is_finished or tracked.job.spec.suspend
+        return "job_stopped" if is_idle or tracked.job.is_deleting else ""
+    if isinstance(decision, DeleteReplica):
+        return "" if view.state.pods.get(decision.target.uid) is not None else "gone"
+    if isinstance(decision, ReportJob):
+        report = tracked.steps.get(REPORT)
+        return "" if report is not None and report.decision == decision.id else "status_changed"
+    return ""
 
 
 def managed(view: JobsState) -> int:

@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from bus.metrics import Metric, Sample
 from reactors.engine.replica import Replica
 from reactors.jobs import NAME
+from reactors.jobs.settings import JobsPolicy
 from reactors.jobs.shape import Status
 from reactors.jobs.state import JobsState
+from reactors.jobs.steps import TrackedJob
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
@@ -29,6 +31,30 @@ def figures(replica: Replica) -> Iterator[Metric]:
             for (step, result), count in sorted(view.agreements.counts.items())
         ],
     )  # fmt: skip
+
+
+def runner(view: JobsState, tracked: TrackedJob, policy: JobsPolicy) -> str:
+    """Who runs a job: ``bursar``, ``operator``, or whom the job names."""
+    from reactors.jobs.passes import OPERATOR, run_elsewhere
+
+    rules, manager = policy.rules_in(view.mode), tracked.job.spec.managed_by
+    if view.mode == "on" and not run_elsewhere(
+        tracked.job, rules, is_elsewhere=tracked.is_elsewhere
+    ):
+        return "bursar"
+    return manager if manager and manager != OPERATOR else "operator"
+
+
+def runners(replica: Replica) -> dict[str, int]:
+    """How many jobs that have not ended are run by whom."""
+    view, current = replica.states[NAME], replica.policies.of(NAME)
+    assert isinstance(view, JobsState)
+    if current is None:
+        return {}
+    policy = current.policy
+    assert isinstance(policy, JobsPolicy)
+    open_ = (one for one in view.jobs.values() if not one.job.status.is_finished)
+    return dict(sorted(Counter(runner(view, one, policy) for one in open_).items()))
 
 
 def phase(status: Status) -> str:

@@ -34,8 +34,8 @@ from reactors.jobs.shape import (
 )
 from reactors.jobs.success import StatusDraft, conclude
 
-#: The operator whose jobs these are.
-OPERATOR = "kubeflow.org/training-operator"
+#: The operator whose jobs these are, and who runs them as ``managedBy`` says it of Bursar.
+OPERATOR, BURSAR = "kubeflow.org/training-operator", "bursar.io/jobs"
 #: A job of more pods is let alone: nobody can want it, and it would fill the memory.
 MOST_PODS = 10_000
 _RUNS = ("Running", "Pending")
@@ -59,9 +59,9 @@ def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
 
 
 def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
-    manager = job.spec.managed_by
-    if manager is not None and manager != OPERATOR and (rules.is_v1 or manager):
-        return "managed_elsewhere"
+    elsewhere = run_elsewhere(job, rules, is_elsewhere=seen.is_elsewhere)
+    if elsewhere:
+        return elsewhere
     if job.is_deleting:
         return "deleting"
     if job.total > MOST_PODS:
@@ -71,6 +71,17 @@ def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
     # The operator goes on as soon as anything that it waited for was seen.
     may_go = any(settled) if rules.is_v1 else all(settled)
     return "" if may_go else "outstanding"
+
+
+def run_elsewhere(job: Job, rules: Rules, *, is_elsewhere: bool) -> str:
+    """Why somebody else runs a job; "" = nobody does. ``is_elsewhere``: another program made a pod of it."""
+    manager = job.spec.managed_by
+    if not rules.runs:
+        is_operators = manager in (None, OPERATOR) or not (rules.is_v1 or manager)
+        return "" if is_operators else "managed_elsewhere"
+    if manager != BURSAR and (manager or rules.runs != "all"):
+        return "managed_elsewhere" if manager else "not_marked"
+    return "operator_present" if is_elsewhere else ""
 
 
 class _Reconciliation:
@@ -128,6 +139,8 @@ class _Reconciliation:
 
     def go_on(self) -> None:
         """A job that is to run."""
+        if self.rules.runs and not self.draft.status.conditions:
+            self.draft.set("Created")
         if self.draft.status.is_true("Suspended"):
             self.draft.set("Suspended", "False", "Resumed")
             self.draft.replace(start_us=self.at_us)
@@ -164,6 +177,7 @@ class _Reconciliation:
             told = [f"Warning {one}" for one in warnings(spec, self.seen.gang)]
             found.events += told * len(those.missing)
             found.removals += [Removal(one, "out_of_range") for one in those.surplus]
+            found.removals += [Removal(one, "doubled") for one in those.doubled]
             found.removals += [Removal(one, "failed_retryable") for one in those.failed]
             found.events += ["Normal ExitedWithCode"] * len(those.ended)
             found.events += [f"Warning {kind}Restarting"] * len(those.failed)

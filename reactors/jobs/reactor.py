@@ -5,16 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bus.events.clock import ClockTicked
+from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
 from bus.events.pods import PodObserved, PodVanished
 from bus.events.workloads import WorkloadObserved
+from projections.cluster import Pod
 from reactors.engine.contract import Reactor
 from reactors.jobs import NAME
-from reactors.jobs.decide import decide, is_concerned, managed
+from reactors.jobs.decide import decide, is_concerned, managed, overtaken
 from reactors.jobs.settings import JobsPolicy, JobsSettings
+from reactors.jobs.shape import KINDS
 from reactors.jobs.state import JobsState
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
     from bus.metrics import Metric
     from reactors.engine.adapters import Adapters, Effects
@@ -22,11 +25,14 @@ if TYPE_CHECKING:
 
 
 def effects(adapters: Adapters) -> Effects:
-    """Nobody acts: there are only shadows."""
+    """The effector of the steps of jobs."""
     # A question to the reactors needs nobody who acts, and should not pay for the import.
     from reactors.engine.adapters import Effects
+    from reactors.jobs.effectors.run import JobEffector
 
-    return Effects()
+    effector = JobEffector(adapters.cluster)
+    verbs = (CreateReplica, DeleteReplica, ReportJob, DeleteJob)
+    return Effects({verb.wire_type: effector for verb in verbs})
 
 
 def figures(replica: Replica) -> Iterator[Metric]:
@@ -36,9 +42,16 @@ def figures(replica: Replica) -> Iterator[Metric]:
     return figures(replica)
 
 
+def run_by(replica: Replica) -> Mapping[str, int]:
+    """How many jobs are run by whom."""
+    from reactors.jobs.metrics import runners
+
+    return runners(replica)
+
+
 reactor = Reactor(
     name=NAME,
-    version=1,
+    version=2,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",
@@ -47,6 +60,9 @@ reactor = Reactor(
     is_concerned=is_concerned,
     decide=decide,
     managed=managed,
+    overtaken=overtaken,
     effects=effects,
     metrics=figures,
+    run_by=run_by,
+    hears_at_once=frozenset({Pod.kind, *KINDS}),
 )

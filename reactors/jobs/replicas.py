@@ -19,8 +19,9 @@ from reactors.jobs.shape import Job, Rules, SeenPod, SeenService, Slot
 
 One = TypeVar("One", SeenPod, SeenService)
 
-#: Longest index that is read: users write labels.
+#: Longest index and longest attempt that are read: users write labels and names.
 LONGEST_INDEX = 4
+LONGEST_ATTEMPT = 6
 
 #: The policy of pods whose exit code decides, and the lowest code after which they are replaced.
 EXIT_CODE = "ExitCode"
@@ -34,6 +35,8 @@ class Replicas(msgspec.Struct):
     counts: ReplicaCounts
     missing: list[Slot]
     surplus: list[SeenPod]
+    #: Pods of a slot that a later attempt has, too.
+    doubled: list[SeenPod]
     #: Failed pods that are replaced, and those whose exit code says that they never succeed.
     failed: list[SeenPod]
     is_lost: list[SeenPod]
@@ -53,6 +56,13 @@ def replica_name(job: str, type: str, index: int | str) -> str:
     return f"{job}-{type.lower()}-{index}".replace("/", "-")
 
 
+def attempt_of(name: str, slot: str) -> int:
+    """Which attempt at ``slot`` the pod of this name is; 0 = its name is that of none."""
+    rest = name.removeprefix(f"{slot}-")
+    is_number = rest.isascii() and rest.isdigit() and len(rest) <= LONGEST_ATTEMPT
+    return int(rest) if is_number and rest != name else 0
+
+
 def slots(indices: Iterable[int], count: int, rules: Rules) -> int:
     """How many slots are looked at."""
     return max([*(index + 1 for index in indices), count, int(rules.is_v1)])
@@ -61,15 +71,19 @@ def slots(indices: Iterable[int], count: int, rules: Rules) -> int:
 def evaluated(
     job: Job, type: str, spec: ReplicaSpec, pods: Sequence[SeenPod], rules: Rules
 ) -> Replicas:
-    """The pods of one type. Two of one index are left alone."""
+    """The pods of one type. Two of one index are left alone, but where both are attempts at one slot: then the later counts."""
     places = _by_index(type, pods)
-    found = Replicas(type, ReplicaCounts(), [], [], [], [], [], [])
+    found = Replicas(type, ReplicaCounts(), [], [], [], [], [], [], [])
     policy = job.policy(spec)
     active = succeeded = failed = 0
     for index in range(slots(places, spec.count, rules)):
         those = places.get(index, [])
         if not those and (index < spec.count or rules.is_v1):
             found.missing.append(Slot(type, index, replica_name(job.name, type, index)))
+        if len(those) > 1 and not rules.is_v1 and all(one.attempt for one in those):
+            *doubled, last = sorted(those, key=lambda one: one.attempt)
+            found.doubled += doubled
+            those = [last]
         if len(those) != 1:
             continue
         (pod,) = those

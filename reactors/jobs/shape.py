@@ -125,6 +125,8 @@ class SeenPod(msgspec.Struct, frozen=True):
     #: Its labels are those of the job.
     is_selected: bool = True
     node: str = ""
+    #: Which attempt at its slot it is by its name; 0 = its name is that of none.
+    attempt: int = 0
 
 
 class SeenService(msgspec.Struct, frozen=True):
@@ -175,12 +177,18 @@ class Seen(msgspec.Struct, frozen=True):
     gang: Gang | None = None
     #: Failed pods that were replaced.
     replaced: int = 0
+    #: Somebody else makes pods of it.
+    is_elsewhere: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True):
-    """``is_v1``: as the training operator decides, with its faults (docs/jobs.md)."""
+    """``is_v1``: as the training operator decides, with its faults (docs/jobs.md).
+
+    ``runs``: which jobs Bursar runs, ``marked`` or ``all``; "" = none, an operator does.
+    """
 
     is_v1: bool = True
+    runs: str = ""
 
 
 class Slot(msgspec.Struct, frozen=True):
@@ -192,7 +200,10 @@ class Slot(msgspec.Struct, frozen=True):
 
 
 class Removal(msgspec.Struct, frozen=True):
-    """A pod to delete, and why: ``failed_retryable``, ``out_of_range``, ``finished``, ``suspended`` or ``limit_reached``."""
+    """A pod to delete.
+
+    ``reason``: ``failed_retryable``, ``out_of_range``, ``doubled``, ``finished``, ``suspended`` or ``limit_reached``.
+    """
 
     pod: SeenPod
     reason: str
@@ -216,7 +227,8 @@ class Timer(msgspec.Struct, frozen=True):
 class Pass(msgspec.Struct, kw_only=True):
     """What follows from one look at a job."""
 
-    #: Why nothing was looked at: ``managed_elsewhere``, ``deleting``, ``too_large`` or ``outstanding``; "" = it was.
+    #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``too_large`` or
+    #: ``outstanding``; "" = it was.
     skipped: str = ""
     creates: list[Slot] = []
     removals: list[Removal] = []

@@ -1,139 +1,56 @@
 """What is known of training jobs beside the state of the cluster: their specs, and the steps that were decided and not seen yet.
 
-A decided step is outstanding until the cluster shows it, so it is not decided twice, and no counter has to be kept right: a pod
-that appears is the one that was asked for if it has its name and its job's uid. A step that is not seen for
-:data:`UNSEEN_US` is missed, and is decided again once the job's object changes.
-
-How far the steps that were decided are those that the operator takes:
-
-- ``agreed``: the cluster showed a step after it was decided.
-- ``missed``: it did not, for :data:`UNSEEN_US`.
-- ``unforeseen``: the cluster showed a step that nobody had decided.
+In shadow a step that is not seen for :data:`reactors.jobs.steps.UNSEEN_US` is missed, and is decided again once the job's object
+changes. Where Bursar runs jobs, it is decided again at once, as is one that a complete list shows not to have come about.
 
 Source: docs/jobs.md; docs/architecture.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import msgspec
 
-from bus.clock import SECOND_US, parse_stamp
 from bus.envelope import Event
-from bus.errors import TimestampError
 from bus.events.clock import ClockTicked
-from bus.events.decisions import CreateReplica, Decision, DeleteJob, DeleteReplica, ReportJob
+from bus.events.decisions import (
+    CreateReplica,
+    Decision,
+    DeleteJob,
+    DeleteReplica,
+    EffectSettled,
+    ReportJob,
+)
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed, PodState
 from bus.events.policies import Mode, PolicyChanged
 from bus.events.vocabulary import Fact
-from bus.events.workloads import Condition, Training, WorkloadObserved, WorkloadVanished
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections.cluster import Change, ClusterState, Pod, Workload
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
-from reactors.jobs.shape import (
-    INDEX,
-    JOB,
-    KINDS,
-    TYPE,
-    Gang,
-    Group,
-    Job,
-    Outstanding,
-    Seen,
-    SeenPod,
-    Status,
+from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
+from reactors.jobs.shape import INDEX, JOB, KINDS, TYPE, Gang, Group, Job, Seen, SeenPod, Status
+from reactors.jobs.steps import (
+    CREATE,
+    DELETE,
+    DELETE_JOB,
+    REPORT,
+    REST_US,
+    UNSEEN_US,
+    TrackedJob,
+    attempt_at,
+    is_of,
+    is_same,
+    job_of,
+    outstanding,
+    said,
+    step_of,
+    text,
+    us,
 )
-
-#: So long a step may be unseen. The operator itself waits as long for what it asked for.
-UNSEEN_US = 300 * SECOND_US
-#: Most reports of one job that may be on their way.
-MOST_REPORTS = 8
-#: Most steps that are named.
-MOST = 200
-
-Agreement = Literal["agreed", "missed", "unforeseen"]
-
-
-class Difference(msgspec.Struct, frozen=True):
-    """A step on which operator and Bursar differ. ``step``: ``create``, ``delete``, ``report`` or ``delete_job``."""
-
-    at_us: int
-    namespace: str
-    job: str
-    step: str
-    #: The pod, or the conditions.
-    what: str
-    result: Agreement
-
-
-class SavedAgreements(msgspec.Struct):
-    """What a snapshot holds of them."""
-
-    counts: dict[tuple[str, str], int]
-    differences: list[Difference]
-
-
-class Agreements(Part):
-    """How many steps agreed, by step and result; and the newest that did not."""
-
-    Saved = SavedAgreements
-
-    def __init__(self) -> None:
-        self.counts: dict[tuple[str, str], int] = {}
-        self.differences: list[Difference] = []
-
-    def agreed(self, step: str) -> None:
-        """A decided step was seen."""
-        self._count(step, "agreed")
-
-    def differs(self, difference: Difference) -> None:
-        """A step was not seen, or not decided."""
-        self._count(difference.step, difference.result)
-        self.differences.append(difference)
-        del self.differences[:-MOST]
-
-    def _count(self, step: str, result: Agreement) -> None:
-        self.counts[step, result] = self.counts.get((step, result), 0) + 1
-
-
-CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
-
-
-class Step(msgspec.Struct, frozen=True):
-    """A decided step that was not seen yet. ``name``: the pod, "" = the job itself."""
-
-    step: str
-    name: str
-    #: The replica type in lower case.
-    type: str
-    at_us: int
-    is_missed: bool = False
-    #: Of a report, what it says, and what reports before it said that were not seen either, the newest first.
-    status: Status | None = None
-    earlier: tuple[Status, ...] = ()
-
-
-class TrackedJob(msgspec.Struct):
-    """A training job. ``steps`` by ``create/<pod>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
-
-    job: Job
-    #: When it was seen first.
-    since_us: int
-    steps: dict[str, Step] = {}
-    #: Failed pods that were replaced.
-    replaced: int = 0
-
-    @property
-    def told(self) -> Job:
-        """The job with the status that was decided last, if that was not seen yet."""
-        report = self.steps.get(REPORT)
-        if report is None or report.status is None or report.is_missed:
-            return self.job
-        return msgspec.structs.replace(self.job, status=report.status)
 
 
 class PodEnd(msgspec.Struct, frozen=True):
@@ -148,6 +65,7 @@ class SavedJobs(msgspec.Struct):
 
     jobs: dict[str, TrackedJob]
     ends: dict[str, PodEnd]
+    awaited: dict[str, tuple[str, str]]
     mode: Mode
     gang_scheduler: str
     since_us: int
@@ -161,13 +79,15 @@ class JobsState(Part):
     derived = frozenset({"state", "touched"})
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodState, PodsListed, ObjectsListed, WorkloadObserved, WorkloadVanished, ClockTicked,
-        PolicyChanged, CreateReplica, DeleteReplica, ReportJob, DeleteJob,
+        PolicyChanged, CreateReplica, DeleteReplica, ReportJob, DeleteJob, EffectSettled,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
         self.state = state
         self.jobs: dict[str, TrackedJob] = {}
         self.ends: dict[str, PodEnd] = {}
+        #: Decisions that are to be done, by id: the job's uid and the step's key.
+        self.awaited: dict[str, tuple[str, str]] = {}
         self.mode: Mode = "off"
         self.gang_scheduler = ""
         #: When the policy in force began.
@@ -186,10 +106,14 @@ class JobsState(Part):
                 self._workload(change, fact, event.time_us)
         if isinstance(fact, ClockTicked):
             self._expire(event.time_us)
+        elif isinstance(fact, PodsListed):
+            self._listed(fact, event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self._policy(fact, event.time_us)
         elif isinstance(fact, Decision) and fact.reactor == NAME:
             self._decided(fact)
+        elif isinstance(fact, EffectSettled) and fact.reactor == NAME:
+            self._settled(fact, event.time_us)
 
     # what was seen
 
@@ -208,9 +132,11 @@ class JobsState(Part):
         if fact.training is None:
             self.jobs.pop(fact.uid, None)
             return
-        job = _job(fact, fact.training)
+        job = job_of(fact, fact.training)
         if before is None:
-            self.jobs[fact.uid] = TrackedJob(job, at_us)
+            tracked = self.jobs[fact.uid] = TrackedJob(job, at_us)
+            for pod in self._pods(job):
+                tracked.appeared(pod)
             return
         old, before.job = before.job.status, job
         self._status_seen(before, old, at_us)
@@ -223,14 +149,14 @@ class JobsState(Part):
         if report is not None and told is not None:
             if is_same(told, status):
                 del tracked.steps[REPORT]
-        if _said(status) == _said(old) or self.mode == "off":
+        if said(status) == said(old) or self.mode == "off":
             return
         # The pods may show a later step before the object shows an earlier one.
         on_their_way = (told, *report.earlier) if report is not None and told is not None else ()
-        if any(_said(one) == _said(status) for one in on_their_way):
+        if any(said(one) == said(status) for one in on_their_way):
             self.agreements.agreed(REPORT)
         else:
-            self._differs(tracked, REPORT, _text(status.conditions), "unforeseen", at_us)
+            self._unforeseen(tracked, REPORT, text(status.conditions), at_us)
             tracked.steps.pop(REPORT, None)
 
     def _pod(self, before: object, after: object, fact: Fact, at_us: int) -> None:
@@ -238,7 +164,7 @@ class JobsState(Part):
         if not isinstance(pod, Pod) or pod.owner is None or pod.owner.kind not in KINDS:
             return
         tracked = self.jobs.get(pod.owner.uid)
-        if tracked is not None and not _is_of(pod, tracked.job):
+        if tracked is not None and not is_of(pod, tracked.job):
             return
         self.touched.add(pod.owner.uid)
         if not isinstance(after, Pod):
@@ -260,43 +186,74 @@ class JobsState(Part):
                 tracked.replaced += pod.phase == "Failed"
 
     def _appeared(self, tracked: TrackedJob, pod: Pod, fact: Fact, at_us: int) -> None:
+        attempt = tracked.appeared(pod)
         step = tracked.steps.pop(f"{CREATE}/{pod.name}", None)
         if step is not None:
             self.agreements.agreed(CREATE)
         elif self.mode != "off" and not self.gang_scheduler and isinstance(fact, PodState):
             # What was there before anybody could decide proves nothing.
-            if (_us(fact.created) or 0) > max(tracked.since_us, self.since_us):
-                self._differs(tracked, CREATE, pod.name, "unforeseen", at_us)
+            if (us(fact.created) or 0) <= max(tracked.since_us, self.since_us):
+                return
+            self._unforeseen(tracked, CREATE, pod.name, at_us)
+            tracked.is_elsewhere |= self.mode == "on" and not attempt
 
     # what was decided
 
     def _decided(self, decision: Decision) -> None:
-        target = decision.target
-        uid = decision.job if isinstance(decision, DeleteReplica) else target.uid
+        uid = decision.job if isinstance(decision, DeleteReplica) else decision.target.uid
         tracked = self.jobs.get(uid)
-        if tracked is None:
+        found = None if tracked is None else step_of(decision, tracked.steps)
+        if tracked is None or found is None:
             return
-        if isinstance(decision, CreateReplica):
-            step = Step(CREATE, decision.replica, decision.type.lower(), decision.at_us)
-            tracked.steps[f"{CREATE}/{decision.replica}"] = step
-        elif isinstance(decision, DeleteReplica):
-            step = Step(DELETE, target.name, decision.type, decision.at_us)
-            tracked.steps[f"{DELETE}/{target.uid}"] = step
-        elif isinstance(decision, ReportJob):
-            tracked.steps[REPORT] = _reported(decision, tracked.steps.get(REPORT))
-        elif isinstance(decision, DeleteJob):
-            tracked.steps[DELETE_JOB] = Step(DELETE_JOB, "", "", decision.at_us)
+        key, tracked.steps[key] = found
+        if not decision.is_shadow:
+            self.awaited[decision.id] = (uid, key)
+
+    def _settled(self, fact: EffectSettled, at_us: int) -> None:
+        """What was done is still to be seen; what was refused rests; what was not done is decided anew."""
+        uid, key = self.awaited.pop(fact.decision, ("", ""))
+        tracked = self.jobs.get(uid)
+        step = tracked.steps.get(key) if tracked is not None else None
+        if tracked is None or step is None or step.decision != fact.decision:
+            return
+        if fact.result in ("done", "gone"):
+            tracked.steps[key] = msgspec.structs.replace(step, done_us=at_us)
+        elif fact.result == "refused":
+            tracked.steps[key] = msgspec.structs.replace(
+                step, rests_until_us=at_us + REST_US, message=fact.message
+            )
+        else:
+            del tracked.steps[key]
+
+    def _listed(self, fact: PodsListed, asked_us: int) -> None:
+        """A pod that was made before a complete list was asked for, and was never seen, is gone."""
+        if self.mode != "on" or fact.until:
+            return
+        for tracked in self.jobs.values():
+            tracked.steps = {
+                key: one
+                for key, one in tracked.steps.items()
+                if one.step != CREATE or one.done_us is None or one.done_us >= asked_us
+            }
 
     def _expire(self, now_us: int) -> None:
+        is_on = self.mode == "on"
         for tracked in self.jobs.values():
-            for key, one in tracked.steps.items():
+            for key, one in list(tracked.steps.items()):
+                if one.rests_until_us:
+                    if now_us >= one.rests_until_us:
+                        del tracked.steps[key]
+                    continue
                 if one.is_missed or now_us - one.at_us < UNSEEN_US:
                     continue
-                tracked.steps[key] = msgspec.structs.replace(one, is_missed=True)
+                if is_on:
+                    del tracked.steps[key]
+                else:
+                    tracked.steps[key] = msgspec.structs.replace(one, is_missed=True)
                 what = one.name
                 if one.status is not None:
-                    what = _text(one.status.conditions)
-                    if _said(one.status) == _said(tracked.job.status):
+                    what = text(one.status.conditions)
+                    if said(one.status) == said(tracked.job.status):
                         continue
                 self._differs(tracked, one.step, what, "missed", now_us)
 
@@ -306,6 +263,12 @@ class JobsState(Part):
         self.gang_scheduler = named if isinstance(named, str) else ""
         for tracked in self.jobs.values():
             tracked.steps.clear()
+            tracked.is_elsewhere = False
+
+    def _unforeseen(self, tracked: TrackedJob, step: str, what: str, at_us: int) -> None:
+        # Where Bursar runs jobs, others do nothing that it should have foreseen.
+        if self.mode == "shadow":
+            self._differs(tracked, step, what, "unforeseen", at_us)
 
     def _differs(
         self, tracked: TrackedJob, step: str, what: str, result: Agreement, at_us: int
@@ -318,15 +281,17 @@ class JobsState(Part):
     def seen(self, uid: str) -> Seen:
         """What is known around a job. Its services and its PodGroup are not watched: a group whose job has pods has begun."""
         tracked = self.jobs[uid]
-        pods = tuple(
-            self._seen_pod(pod, tracked.job)
-            for one in sorted(self.state.index.owned[uid])
-            if (pod := self.state.pods.get(one)) is not None and _is_of(pod, tracked.job)
-        )
+        pods = tuple(self._seen_pod(pod, tracked.job) for pod in self._pods(tracked.job))
         gang = None
         if self.gang_scheduler:
             gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
-        return Seen(pods, (), _outstanding(tracked.steps), gang, tracked.replaced)
+        return Seen(
+            pods, (), outstanding(tracked.steps), gang, tracked.replaced, tracked.is_elsewhere
+        )
+
+    def _pods(self, job: Job) -> list[Pod]:
+        found = (self.state.pods.get(one) for one in sorted(self.state.index.owned[job.uid]))
+        return [pod for pod in found if pod is not None and is_of(pod, job)]
 
     def _seen_pod(self, pod: Pod, job: Job) -> SeenPod:
         end = self.ends.get(pod.uid)
@@ -335,58 +300,5 @@ class JobsState(Part):
             pod.is_terminating, end.restarts if end else 0,
             end.exits.get(job.rules.container) if end else None,
             is_selected=pod.labels.get(JOB) == job.name, node=pod.node,
+            attempt=attempt_at(pod, job)[1],
         )  # fmt: skip
-
-
-def _is_of(pod: Pod, job: Job) -> bool:
-    """Whether a pod that names a job as its controller may be the job's: an owner of another namespace is none."""
-    owner = pod.owner
-    return owner is not None and (pod.namespace, owner.kind) == (job.namespace, job.kind)
-
-
-def is_same(one: Status, other: Status) -> bool:
-    """Whether two statuses say the same, but for times."""
-    return (one.conditions, one.counts) == (other.conditions, other.counts)
-
-
-def _reported(decision: ReportJob, before: Step | None) -> Step:
-    status = Status(decision.conditions, decision.counts, decision.start_us, decision.completion_us)
-    earlier: tuple[Status, ...] = ()
-    if before is not None and before.status is not None and not before.is_missed:
-        earlier = (before.status, *before.earlier)[:MOST_REPORTS]
-    return Step(REPORT, "", "", decision.at_us, status=status, earlier=earlier)
-
-
-def _outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
-    """By type. Services are not watched; they are there at once, so nobody waits for one."""
-    found: dict[str, Outstanding] = {}
-    for one in steps.values():
-        if one.is_missed or one.step not in (CREATE, DELETE):
-            continue
-        key = f"{one.type}/pods"
-        known = found.get(key, Outstanding())
-        found[key] = Outstanding(
-            known.creations + (one.step == CREATE), known.deletions + (one.step == DELETE)
-        )
-    return found
-
-
-def _said(status: Status) -> set[tuple[str, str]]:
-    """Conditions by type and status. ``Created`` is set by the operator when it hears of a job, not by a pass."""
-    return {(one.type, one.status) for one in status.conditions if one.type != "Created"}
-
-
-def _text(conditions: Sequence[Condition]) -> str:
-    return ", ".join(f"{one.type}={one.status}" for one in conditions)
-
-
-def _job(fact: WorkloadObserved, said: Training) -> Job:
-    status = Status(said.conditions, said.counts, _us(said.start), _us(said.completion))
-    return Job(fact.uid, fact.kind, fact.namespace, fact.name, said.spec, status, said.is_deleting)
-
-
-def _us(stamp: str | None) -> int | None:
-    try:
-        return parse_stamp(stamp) if stamp else None
-    except TimestampError:
-        return None

@@ -26,6 +26,7 @@ from bus.kube.crds.quotas import PATH as QUOTAS
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import NotInstalledError
 from bus.sources.catalogue import SOURCES
+from bus.sources.training import LAYOUTS
 from deploy.runtime.proving import Prover
 from deploy.settings.admission import AdmissionSettings
 from projections.quota_trees import Tree
@@ -36,6 +37,7 @@ from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
+from reactors.jobs.effectors.run import JobEffector
 from reactors.scheduling.effectors.bind import Placement, bind
 from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject
@@ -46,7 +48,7 @@ from reactors.webhook.registration import (
     configuration,
     mutating_configuration,
 )
-from tests.cluster import notebooks, test_cull, test_evict
+from tests.cluster import notebooks, test_cull, test_evict, test_jobs
 from tests.cluster.api import MERGE, Api, ApiError, eventually
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
 from tests.reactors.cluster import START_US
@@ -66,7 +68,8 @@ KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 def plane(start_plane):
     """An API server with our manifests, and the kinds that they are about."""
     plane = start_plane()
-    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", CRDS):
+    training = MANIFESTS / "training" / "jobs.yaml"
+    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", training, CRDS):
         plane.kubectl("apply", "--server-side", "-f", str(path))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
     return plane
@@ -141,6 +144,7 @@ async def tell(plane, cluster):
     return [one.result for one in written], world.recorder.counts
 
 
+RAN = {kind: ["done"] * 5 for kind in LAYOUTS}
 SCHEDULED = (["bound", "bound", "selected"], {"written": 2})
 QUOTA = {
     "apiVersion": "bursar.io/v1alpha1",
@@ -190,6 +194,19 @@ async def schedule(plane, cluster):
     return outcomes, notices.counts
 
 
+async def run_jobs(plane, cluster):
+    """What running jobs does, with each kind: a pod and its service made, twice, and deleted; a status, and the job's end."""
+    effector, outcomes = JobEffector(cluster), {}
+    for kind in LAYOUTS:
+        found = plane.api.request("POST", test_jobs.path_of(kind), test_jobs.job("train", kind))
+        steps = [test_jobs.create(found), test_jobs.create(found), test_jobs.report(found)]
+        done = [(await effector.act(step))[0] for step in steps]
+        pod = await cluster.get("/api/v1/namespaces/default/pods/train-worker-0-1")
+        done.append((await effector.act(test_jobs.delete(found, pod)))[0])
+        outcomes[kind] = [*done, (await effector.act(test_jobs.end(found)))[0]]
+    return outcomes
+
+
 def claimed(plane):
     """A claim whose volume is to be made for a pod."""
     path = "/api/v1/namespaces/default/persistentvolumeclaims"
@@ -217,12 +234,13 @@ async def everything(plane, cluster):
     )
     evicted = await EvictEffector(cluster).act(test_evict.decision(pod))
     scheduled = await schedule(plane, cluster)
+    ran = await run_jobs(plane, cluster)
     starter = Starter(cluster)
     waits = [kind for kind in GOVERNED if kind.queues]
     started = {(await starter.start(kind, "default", "none", "u")).result for kind in waits}
     with contextlib.suppress(NotFoundError):
         await cluster.get("/apis/metrics.k8s.io/v1beta1/namespaces/default/pods/none")
-    return culled, written, events, evicted[0], scheduled, started, await register(cluster)
+    return culled, written, events, evicted[0], scheduled, ran, started, await register(cluster)
 
 
 @pytest.fixture
@@ -241,7 +259,7 @@ async def test_what_is_granted_is_used_and_what_is_used_is_granted(plane, cluste
     done = await everything(plane, cluster)
 
     all_done = {kind: ["done"] * (4 if kind == "Pod" else 5) for kind in KINDS}
-    expected = (all_done, ["written"] * 2, {"written": 2}, "done", SCHEDULED, {"superseded"})
+    expected = (all_done, ["written"] * 2, {"written": 2}, "done", SCHEDULED, RAN, {"superseded"})
     assert done == (*expected, "a request passed without a review")
     assert used == set().union(*map(granted, ROLES))
 
@@ -264,7 +282,7 @@ def may(plane, account, resource, verb, namespace="default", name=""):
 VERBS = ("get", "list", "watch", "create", "update", "patch", "delete", "deletecollection")
 #: What nobody may touch, besides what is granted with fewer verbs.
 OTHERS = (
-    "secrets", "configmaps", "serviceaccounts", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "services",
+    "secrets", "configmaps", "serviceaccounts", "pods/exec", "pods/ephemeralcontainers", "nodes/proxy", "services/proxy",
     "clusterroles.rbac.authorization.k8s.io", "rolebindings.rbac.authorization.k8s.io", "replicasets.apps/scale",
     "validatingadmissionpolicies.admissionregistration.k8s.io", "persistentvolumeclaims", "deployments.apps/status",
 )  # fmt: skip
@@ -384,6 +402,33 @@ def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
     assert "Pod" == told(conditions=[waits], nominatedNodeName=target["name"])
     assert "Pod" == told(nominatedNodeName=None)
     assert "Status" == bound(annotations={"bursar.io/decision": "d"})
+
+
+def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
+    """Whoever may make pods can run anything. A policy refuses all but what a job controls."""
+    made = plane.api.request("POST", test_jobs.path_of("TFJob"), test_jobs.job("train", "TFJob"))
+    pods = notebooks.PATHS["Pod"].format("default")
+    services = "/api/v1/namespaces/default/services"
+    plane.api.request("POST", pods, waits_for_a_node("mine"))
+    actor = Api(plane.url, token(plane, "bursar-actor"), str(plane.ca_file))
+
+    def said(method, path, body=None):
+        try:
+            return actor.request(method, path, body)["kind"]
+        except ApiError as error:
+            return str(error)
+
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "train"}
+    owner |= {"uid": made["metadata"]["uid"], "controller": True}
+    owned = {"name": "own", "ownerReferences": [owner]}
+    labels = {"training.kubeflow.org/job-name": "train"}
+    spec = waits_for_a_node("x")["spec"]
+    assert "no pods and services but" in said("POST", pods, waits_for_a_node("bare"))
+    assert "no pods and services but" in said("POST", pods, {"metadata": owned, "spec": spec})
+    assert "no pods and services but" in said("DELETE", f"{pods}/mine")
+    assert "no pods and services but" in said("DELETE", f"{services}/kubernetes")
+    assert "that has not ended" in said("DELETE", f"{test_jobs.path_of('TFJob')}/train")
+    assert "Pod" == said("POST", pods, {"metadata": owned | {"labels": labels}, "spec": spec})
 
 
 def test_an_eviction_waits_in_no_queue_of_lists(plane):

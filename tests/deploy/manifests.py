@@ -7,11 +7,9 @@ import yaml
 FOLDER = Path(__file__).parents[2] / "deploy" / "manifests"
 
 
-OBJECTS = [
-    found
-    for file in sorted(FOLDER.glob("rbac/*.yaml"))
-    for found in yaml.safe_load_all(file.read_text())
-]
+#: Roles by name; the last is applied by itself.
+FILES = [*sorted(FOLDER.glob("rbac/*.yaml")), FOLDER / "training" / "jobs.yaml"]
+OBJECTS = [found for file in FILES for found in yaml.safe_load_all(file.read_text())]
 
 
 ROLES = {
@@ -22,7 +20,7 @@ ROLES = {
 
 
 #: Roles that change what runs: theirs is an account of its own.
-ACTING = {"bursar-culler", "bursar-evictor", "bursar-queue", "bursar-scheduler"}
+ACTING = {"bursar-culler", "bursar-evictor", "bursar-jobs", "bursar-queue", "bursar-scheduler"}
 
 
 def named(group, resource):

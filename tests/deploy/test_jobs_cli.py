@@ -4,10 +4,13 @@ import json
 
 import pytest
 
+from bus.errors import PermissionDeniedError
 from bus.events.workloads import ReplicaSpec, Training, TrainingSpec
 from deploy.cli.program.exits import Exit
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.jobs.running import Running
+from tests.reactors.jobs.running import job as running_job
 from tests.reactors.jobs.scene import EXIT, Training4, begun
 from tests.simulation.loop import simulate
 
@@ -91,6 +94,27 @@ async def _namesakes():
         )
     )
     return list(scene.transport.events)
+
+
+def test_a_job_that_bursar_runs_is_shown_attempt_by_attempt(capsys, tmp_path):
+    data = make_ledger(tmp_path, simulate(_run()))
+    (row,) = told(capsys, "jobs", "list", "--data", data)
+    rows = told(capsys, "jobs", "show", "ns/train", "--data", data)
+
+    assert (row["run_by"], row["due"]) == ("bursar", "create 1")
+    assert [one["name"] for one in rows] == ["train-worker-0-1", "train-worker-1-2"]
+    assert rows[1]["step"].startswith("create, refused: ") and "exceeded quota" in rows[1]["step"]
+
+
+async def _run():
+    """A worker was killed, and a quota is in the way of the next one."""
+    world = Running({"worker-1-1": 137})
+    await world.begin()
+    await world.submit(running_job())
+    await world.turns(1)
+    world.api.refuses = PermissionDeniedError(message="exceeded quota: team")
+    await world.turns(4)
+    return list(world.transport.events)
 
 
 def test_agreement_counts_steps_and_names_those_that_differ(capsys, data):

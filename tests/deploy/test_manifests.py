@@ -7,8 +7,9 @@ from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import resource_of
 from bus.sources.catalogue import SOURCES
 from deploy.settings.admission import AdmissionSettings
+from reactors.jobs.shape import KINDS
 from reactors.webhook.proof import NAMESPACE
-from tests.deploy.manifests import ACTING, FOLDER, OBJECTS, ROLES, granted
+from tests.deploy.manifests import ACTING, FILES, FOLDER, OBJECTS, ROLES, granted
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -70,6 +71,23 @@ def test_the_queue_may_patch_what_waits_and_nothing_else():
     assert granted("bursar-queue") == queueing
 
 
+def test_running_jobs_needs_their_pods_and_services_their_status_and_their_end():
+    """And nothing of it comes with the folder of the other roles: who makes pods can run anything."""
+    jobs = {resource_of(kind.path) for kind in GOVERNED if kind.kind in KINDS}
+    wanted = {(one, verb) for one in ("pods", "services") for verb in ("get", "create", "delete")}
+    wanted |= {(one, verb) for one in jobs for verb in ("get", "delete")}
+    wanted |= {(f"{one}/status", "patch") for one in jobs}
+
+    assert granted("bursar-jobs") == wanted
+    assert not any(one.stem == "jobs" for one in FOLDER.glob("rbac/*.yaml"))
+
+
+def test_the_kinds_that_are_shipped_are_those_that_are_run():
+    shipped = yaml.safe_load_all((FOLDER / "training" / "crds.yaml").read_text())
+
+    assert {one["spec"]["names"]["kind"] for one in shipped} == set(KINDS)
+
+
 def test_an_eviction_needs_a_look_and_a_request_and_no_delete():
     assert granted("bursar-evictor") == {("pods", "get"), ("pods/eviction", "create")}
 
@@ -104,7 +122,7 @@ def test_what_acts_is_bound_to_an_account_of_its_own(role):
 
 @pytest.mark.parametrize("role", sorted(ACTING))
 def test_each_role_that_acts_is_a_file_of_its_own(role):
-    file = FOLDER / "rbac" / f"{role.removeprefix('bursar-')}.yaml"
+    (file,) = [one for one in FILES if one.stem == role.removeprefix("bursar-")]
     kinds = [found["kind"] for found in yaml.safe_load_all(file.read_text())]
 
     assert kinds == ["ClusterRole", "ClusterRoleBinding"]

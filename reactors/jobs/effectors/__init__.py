@@ -1,0 +1,1 @@
+"""What is written to the API server when Bursar runs training jobs."""

@@ -1,0 +1,169 @@
+"""The pods, services and statuses of a training job as they are written. Pure.
+
+A pod is the template of its replica type, read from the job itself when the pod is made: the history holds no image and no
+command. What is added: labels, the owner, the restart policy, and the variables by which pods find each other.
+
+Source: Kubeflow training-operator v1, ``common/pod.go`` and ``common/service.go``; docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bus.clock import SECOND_US, format_stamp
+from bus.errors import ObservationError
+from bus.events.decisions import ReportJob
+from bus.events.workloads import Condition, ReplicaCounts
+from bus.kube.kinds import GOVERNED
+from bus.kube.watch.records import Metadata
+from bus.sources.training import LAYOUTS, training_of
+from reactors.effectors.release import object_path
+from reactors.jobs.rendezvous import PodPlan, pod_plan
+from reactors.jobs.shape import ROLE, Job, Slot, Status
+from reactors.jobs.steps import us
+
+Json = dict[str, Any]
+
+#: On what was made for a job: which decision did.
+MADE_BY = "bursar.io/made-by"
+_KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
+
+
+def job_path(kind: str, namespace: str, name: str) -> str:
+    """Where an API server serves the job."""
+    return object_path(_KINDS[kind], namespace, name)
+
+
+def job_in(kind: str, found: Mapping[str, Any]) -> Job:
+    """The job that was read. Raises ObservationError where it cannot be understood."""
+    try:
+        metadata = msgspec.convert(found["metadata"], Metadata)
+    except msgspec.ValidationError as error:
+        raise ObservationError(f"the job's metadata: {error}") from None
+    said = training_of(kind, metadata, found.get("spec"), found.get("status"))
+    if said is None:
+        raise ObservationError("the job's specification cannot be read")
+    status = Status(said.conditions, said.counts, us(said.start), us(said.completion))
+    return Job(
+        metadata.uid, kind, metadata.namespace or "", metadata.name, said.spec, status,
+        said.is_deleting,
+    )  # fmt: skip
+
+
+def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str) -> Json:
+    """The pod ``name`` of one slot of the job that was read as ``found``."""
+    plan = pod_plan(job, slot, None)
+    template = _template(found, job, slot)
+    said = template.get("metadata") or {}
+    spec = dict(template.get("spec") or {})
+    spec["restartPolicy"] = plan.restart_policy
+    # The variables of TensorFlow are those of the container that trains; those of PyTorch are for all.
+    only = job.rules.container if job.kind == "TFJob" else ""
+    for part in ("initContainers", "containers"):
+        if spec.get(part):
+            spec[part] = [
+                one if only and one.get("name") != only else _with_variables(one, plan)
+                for one in spec[part]
+            ]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": job.namespace,
+            "labels": {**(said.get("labels") or {}), **plan.labels},
+            "annotations": {**(said.get("annotations") or {}), MADE_BY: decision},
+            "ownerReferences": [_owner(found, job)],
+        },
+        "spec": spec,
+    }
+
+
+def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Json:
+    """The headless service by which the pods of one slot are found, whichever attempt it is."""
+    labels = {name: text for name, text in pod_plan(job, slot, None).labels.items() if name != ROLE}
+    return {
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": slot.name,
+            "namespace": job.namespace,
+            "labels": labels,
+            "annotations": {MADE_BY: decision},
+            "ownerReferences": [_owner(found, job)],
+        },
+        "spec": {"clusterIP": "None", "selector": labels, "ports": _ports(found, job, slot)},
+    }
+
+
+def status(found: Mapping[str, Any], decision: ReportJob) -> Json:
+    """JSON merge patch of a job's status, on the condition of the version that was read."""
+    metadata, before = found["metadata"], found.get("status") or {}
+    at = format_stamp(decision.at_us // SECOND_US * SECOND_US)
+    known = {one.get("type"): one for one in before.get("conditions") or ()}
+    written: Json = {
+        "conditions": [_condition(one, known.get(one.type), at) for one in decision.conditions],
+        "replicaStatuses": {
+            **dict.fromkeys(before.get("replicaStatuses") or (), None),
+            **{type: _counts(one) for type, one in decision.counts.items()},
+        },
+        "lastReconcileTime": at,
+    }
+    for name, at_us in (
+        ("startTime", decision.start_us), ("completionTime", decision.completion_us),
+    ):  # fmt: skip
+        if at_us is not None:
+            written[name] = format_stamp(at_us // SECOND_US * SECOND_US)
+    identity = {"uid": metadata["uid"], "resourceVersion": metadata["resourceVersion"]}
+    return {"metadata": identity, "status": written}
+
+
+def _counts(one: ReplicaCounts) -> Json:
+    # A merge patch keeps what it does not name, so zeros are written, too.
+    return {"active": one.active, "succeeded": one.succeeded, "failed": one.failed}
+
+
+def _condition(one: Condition, before: Mapping[str, Any] | None, at: str) -> Json:
+    is_same = before is not None and before.get("status") == one.status
+    since = (before or {}).get("lastTransitionTime") if is_same else None
+    return {
+        "type": one.type, "status": one.status, "reason": one.reason, "lastUpdateTime": at,
+        "lastTransitionTime": since or at, "message": f"{one.reason}, by bursar.io/jobs",
+    }  # fmt: skip
+
+
+def _template(found: Mapping[str, Any], job: Job, slot: Slot) -> Mapping[str, Any]:
+    replicas = found["spec"][LAYOUTS[job.kind].specs][slot.type]
+    return replicas.get("template") or {}
+
+
+def _with_variables(container: Mapping[str, Any], plan: PodPlan) -> Json:
+    kept = [one for one in container.get("env") or () if one.get("name") not in plan.environment]
+    added = [{"name": name, "value": text} for name, text in plan.environment.items()]
+    return {**container, "env": [*kept, *added]}
+
+
+def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
+    """Those of the container that trains, with the one under which replicas find each other."""
+    layout = LAYOUTS[job.kind]
+    containers = (_template(found, job, slot).get("spec") or {}).get("containers") or ()
+    trains = (one for one in containers if one.get("name") == layout.container)
+    ports = [
+        {"name": one.get("name") or f"port-{one['containerPort']}", "port": one["containerPort"]}
+        for container in trains
+        for one in container.get("ports") or ()
+        if one.get("containerPort")
+    ]
+    if all(one["name"] != layout.port for one in ports):
+        ports.append({"name": layout.port, "port": job.rules.port})
+    return ports
+
+
+def _owner(found: Mapping[str, Any], job: Job) -> Json:
+    return {
+        "apiVersion": found.get("apiVersion") or "kubeflow.org/v1", "kind": job.kind,
+        "name": job.name, "uid": job.uid, "controller": True,
+    }  # fmt: skip

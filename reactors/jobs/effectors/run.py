@@ -1,0 +1,176 @@
+"""Makes and deletes the pods and services of training jobs, and writes their status. At most once for each decision.
+
+- *Create*: the name of a pod is its slot and its attempt, so asking twice makes one. A name that is taken is done where its
+  object belongs to the job by its uid, and refused where it does not.
+- *Delete*: on the condition of the uid. The pod's service goes first where the pod is not made again.
+- *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended.
+
+Source: docs/jobs.md; docs/architecture.md (effectors).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Protocol
+
+from bus.crashpoints import crashpoint
+from bus.errors import ConflictError, NotFoundError
+from bus.events.decisions import (
+    CreateReplica,
+    Decision,
+    DeleteReplica,
+    ReportJob,
+    Result,
+)
+from reactors.jobs.effectors import bodies
+from reactors.jobs.replicas import replica_name
+from reactors.jobs.shape import Slot, Status
+from reactors.jobs.steps import is_same
+
+Json = dict[str, Any]
+Outcome = tuple[Result, str]
+
+#: Looks at a job that changes under our hands, before it waits for the next round.
+ATTEMPTS = 3
+#: Why a pod is deleted to be made again: its service stays.
+REPLACED = frozenset({"failed_retryable", "doubled"})
+DONE: Outcome = ("done", "")
+NAMESAKE: Outcome = ("gone", "another object has this name")
+
+
+class Objects(Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def get(self, path: str) -> Json:
+        """The object at ``path``."""
+        ...
+
+    async def create(self, path: str, body: Mapping[str, Any]) -> Json:
+        """A new object in the collection at ``path``."""
+        ...
+
+    async def merge(self, path: str, body: Mapping[str, Any]) -> Json:
+        """JSON merge patch of the object at ``path``."""
+        ...
+
+    async def delete(self, path: str, *, uid: str) -> Json:
+        """Delete the object at ``path`` if it still has this uid."""
+        ...
+
+
+class JobEffector:
+    """Does the steps of training jobs. Keeps :class:`reactors.engine.adapters.Effector`."""
+
+    def __init__(self, cluster: Objects) -> None:
+        self._cluster = cluster
+
+    async def act(self, decision: Decision) -> Outcome:
+        """Do one step, unless it is done, or is about another object by now."""
+        if isinstance(decision, CreateReplica):
+            return await self._create(decision)
+        if isinstance(decision, DeleteReplica):
+            return await self._delete(decision)
+        if isinstance(decision, ReportJob):
+            return await self._report(decision)
+        return await self._end(decision)
+
+    async def _create(self, decision: CreateReplica) -> Outcome:
+        found = await self._job(decision)
+        if found is None:
+            return NAMESAKE
+        job = bodies.job_in(decision.target.kind, found)
+        index, spec = decision.numbers["index"], job.spec.replicas.get(decision.type)
+        if job.is_deleting or job.spec.suspend or spec is None or index >= spec.count:
+            return "stale", "the job does not ask for it any more"
+        slot = Slot(decision.type, index, replica_name(job.name, decision.type, index))
+        core = f"/api/v1/namespaces/{job.namespace}"
+        crashpoint("job.before_create")
+        body = bodies.service(found, job, slot, decision.id)
+        if not await self._made(f"{core}/services", body, job.uid):
+            return "refused", f"the service {slot.name} belongs to somebody else"
+        crashpoint("job.after_service")
+        body = bodies.pod(found, job, slot, decision.replica, decision.id)
+        if not await self._made(f"{core}/pods", body, job.uid):
+            return "refused", f"the pod {decision.replica} belongs to somebody else"
+        crashpoint("job.after_create")
+        return DONE
+
+    async def _made(self, collection: str, body: Json, owner: str) -> bool:
+        """Make an object; whether it is there and belongs to the job."""
+        try:
+            await self._cluster.create(collection, body)
+        except ConflictError:
+            there = await self._cluster.get(f"{collection}/{body['metadata']['name']}")
+            return _is_of(there, owner)
+        return True
+
+    async def _delete(self, decision: DeleteReplica) -> Outcome:
+        target = decision.target
+        core = f"/api/v1/namespaces/{target.namespace}"
+        crashpoint("job.before_delete")
+        if decision.reason not in REPLACED:
+            await self._end_service(core, decision)
+        try:
+            await self._cluster.delete(f"{core}/pods/{target.name}", uid=target.uid)
+        except ConflictError:
+            return NAMESAKE
+        crashpoint("job.after_delete")
+        return DONE
+
+    async def _end_service(self, core: str, decision: DeleteReplica) -> None:
+        slot = decision.target.name.removesuffix(f"-{decision.attempt}" if decision.attempt else "")
+        path = f"{core}/services/{slot}"
+        try:
+            there = await self._cluster.get(path)
+            if _is_of(there, decision.job):
+                await self._cluster.delete(path, uid=there["metadata"]["uid"])
+        except (NotFoundError, ConflictError):
+            return
+
+    async def _report(self, decision: ReportJob) -> Outcome:
+        for last in range(ATTEMPTS):
+            found = await self._job(decision)
+            if found is None:
+                return NAMESAKE
+            wanted = Status(decision.conditions, decision.counts)
+            there = bodies.job_in(decision.target.kind, found).status
+            if is_same(there, wanted):
+                return DONE
+            if there.is_finished and not wanted.is_finished:
+                return "stale", "the job ended already"
+            crashpoint("job.before_report")
+            try:
+                await self._cluster.merge(
+                    f"{self._path(decision)}/status", bodies.status(found, decision)
+                )
+            except ConflictError:
+                if last == ATTEMPTS - 1:
+                    raise
+                continue
+            break
+        crashpoint("job.after_report")
+        return DONE
+
+    async def _end(self, decision: Decision) -> Outcome:
+        crashpoint("job.before_end")
+        try:
+            await self._cluster.delete(self._path(decision), uid=decision.target.uid)
+        except ConflictError:
+            return NAMESAKE
+        crashpoint("job.after_end")
+        return DONE
+
+    async def _job(self, decision: Decision) -> Json | None:
+        """The job as it is now; None where another one has its name."""
+        found = await self._cluster.get(self._path(decision))
+        return found if found["metadata"]["uid"] == decision.target.uid else None
+
+    def _path(self, decision: Decision) -> str:
+        target = decision.target
+        return bodies.job_path(target.kind, target.namespace, target.name)
+
+
+def _is_of(found: Json, owner: str) -> bool:
+    """Whether an object's controller has this uid."""
+    references = found["metadata"].get("ownerReferences") or ()
+    return any(one.get("controller") and one.get("uid") == owner for one in references)

@@ -1,0 +1,167 @@
+"""The steps of a training job that were decided and not seen yet. Pure.
+
+A decided step is outstanding until the cluster shows it, so it is not decided twice, and no counter has to be kept right: a pod
+that appears is the one that was asked for if it has its name and its job's uid.
+
+A pod that Bursar makes is named by its slot and its attempt: ``train-worker-3-2`` is the second in its place. The attempt grows
+once a pod of the one before was seen, never before: until then the same name is asked for again, and the API server makes it
+once.
+
+Source: docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from bus.clock import SECOND_US, parse_stamp
+from bus.errors import TimestampError
+from bus.events.decisions import CreateReplica, Decision, DeleteJob, DeleteReplica, ReportJob
+from bus.events.workloads import Condition, Training, WorkloadObserved
+from projections.cluster import Pod
+from reactors.jobs.replicas import attempt_of, replica_name
+from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
+
+#: So long a step may be unseen. The operator itself waits as long for what it asked for.
+UNSEEN_US = 300 * SECOND_US
+#: What the API server refused is tried again after this.
+REST_US = 60 * SECOND_US
+#: Most reports of one job that may be on their way.
+MOST_REPORTS = 8
+
+CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
+
+
+class Step(msgspec.Struct, frozen=True):
+    """A decided step that was not seen yet. ``name``: the pod, "" = the job itself."""
+
+    step: str
+    name: str
+    #: The replica type in lower case.
+    type: str
+    at_us: int
+    is_missed: bool = False
+    #: Of a report, what it says, and what reports before it said that were not seen either, the newest first.
+    status: Status | None = None
+    earlier: tuple[Status, ...] = ()
+    #: The decision's id; when it was done; and where it was refused, until when it rests, and in which words.
+    decision: str = ""
+    done_us: int | None = None
+    rests_until_us: int = 0
+    message: str = ""
+
+
+class TrackedJob(msgspec.Struct):
+    """A training job. ``steps`` by ``create/<pod>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
+
+    job: Job
+    #: When it was seen first.
+    since_us: int
+    steps: dict[str, Step] = {}
+    #: Failed pods that were replaced.
+    replaced: int = 0
+    #: By slot, the highest attempt of which a pod was seen.
+    attempts: dict[str, int] = {}
+    #: Somebody else makes pods of it.
+    is_elsewhere: bool = False
+
+    @property
+    def told(self) -> Job:
+        """The job with the status that was decided last, if that was not seen yet."""
+        report = self.steps.get(REPORT)
+        if report is None or report.status is None or report.is_missed:
+            return self.job
+        return msgspec.structs.replace(self.job, status=report.status)
+
+    def appeared(self, pod: Pod) -> int:
+        """Count a pod of it as the newest attempt at its slot, if it is; its attempt, 0 = it is not named as one."""
+        if pod.labels.get(JOB) != self.job.name:
+            return 0
+        slot, attempt = attempt_at(pod, self.job)
+        if attempt:
+            self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
+        return attempt
+
+
+def attempt_at(pod: Pod, job: Job) -> tuple[str, int]:
+    """The slot of a pod by its labels, and the attempt by its name; 0 = its name is that of no attempt."""
+    slot = replica_name(job.name, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""))
+    return slot, attempt_of(pod.name, slot)
+
+
+def is_of(pod: Pod, job: Job) -> bool:
+    """Whether a pod that names a job as its controller may be the job's: an owner of another namespace is none."""
+    owner = pod.owner
+    return owner is not None and (pod.namespace, owner.kind) == (job.namespace, job.kind)
+
+
+def is_same(one: Status, other: Status) -> bool:
+    """Whether two statuses say the same, but for times."""
+    return (one.conditions, one.counts) == (other.conditions, other.counts)
+
+
+def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] | None:
+    """The step that a decision makes outstanding, and its key, beside those ``before``."""
+    at_us, id, name = decision.at_us, decision.id, decision.target.name
+    if isinstance(decision, CreateReplica):
+        replica = decision.replica
+        step = Step(CREATE, replica, decision.type.lower(), at_us, decision=id)
+        return f"{CREATE}/{replica}", step
+    if isinstance(decision, DeleteReplica):
+        step = Step(DELETE, name, decision.type, at_us, decision=id)
+        return f"{DELETE}/{decision.target.uid}", step
+    if isinstance(decision, ReportJob):
+        return REPORT, _reported(decision, before.get(REPORT))
+    if isinstance(decision, DeleteJob):
+        return DELETE_JOB, Step(DELETE_JOB, "", "", at_us, decision=id)
+    return None
+
+
+def _reported(decision: ReportJob, before: Step | None) -> Step:
+    status = Status(decision.conditions, decision.counts, decision.start_us, decision.completion_us)
+    earlier: tuple[Status, ...] = ()
+    if before is not None and before.status is not None and not before.is_missed:
+        earlier = (before.status, *before.earlier)[:MOST_REPORTS]
+    return Step(
+        REPORT, "", "", decision.at_us, status=status, earlier=earlier, decision=decision.id
+    )
+
+
+def outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
+    """By type. Services are not watched; they are there at once, so nobody waits for one. Nor for what was refused."""
+    found: dict[str, Outstanding] = {}
+    for one in steps.values():
+        if one.is_missed or one.rests_until_us or one.step not in (CREATE, DELETE):
+            continue
+        key = f"{one.type}/pods"
+        known = found.get(key, Outstanding())
+        found[key] = Outstanding(
+            known.creations + (one.step == CREATE), known.deletions + (one.step == DELETE)
+        )
+    return found
+
+
+def said(status: Status) -> set[tuple[str, str]]:
+    """Conditions by type and status. ``Created`` is set by the operator when it hears of a job, not by a pass."""
+    return {(one.type, one.status) for one in status.conditions if one.type != "Created"}
+
+
+def text(conditions: Sequence[Condition]) -> str:
+    """Conditions in short."""
+    return ", ".join(f"{one.type}={one.status}" for one in conditions)
+
+
+def job_of(fact: WorkloadObserved, said: Training) -> Job:
+    """The job as it was observed."""
+    status = Status(said.conditions, said.counts, us(said.start), us(said.completion))
+    return Job(fact.uid, fact.kind, fact.namespace, fact.name, said.spec, status, said.is_deleting)
+
+
+def us(stamp: str | None) -> int | None:
+    """A stamp in microseconds; None where it is none."""
+    try:
+        return parse_stamp(stamp) if stamp else None
+    except TimestampError:
+        return None

@@ -1,0 +1,114 @@
+"""Steps of training jobs on a real API server: each pod once, never a namesake, and statuses as its schema takes them."""
+
+from pathlib import Path
+
+import pytest
+
+from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
+from bus.events.workloads import Condition, ReplicaCounts
+from bus.kube.client import Access, connect
+from bus.kube.kinds import GOVERNED
+from reactors.engine.contract import decision_id
+from reactors.jobs.effectors.run import JobEffector
+from tests.reactors.jobs import running
+
+pytestmark = pytest.mark.kube
+
+CRDS = Path(__file__).parents[2] / "deploy" / "manifests" / "training" / "crds.yaml"
+PODS = "/api/v1/namespaces/{}/pods"
+_PATHS = {one.kind: one.path for one in GOVERNED}
+
+
+def path_of(kind, namespace="default"):
+    group, _, resource = _PATHS[kind].rpartition("/")
+    return f"{group}/namespaces/{namespace}/{resource}"
+
+
+def job(name, kind, namespace="default", **fields):
+    body = running.job(name, kind, **fields)
+    return body | {"metadata": {"name": name, "namespace": namespace}}
+
+
+def create(found, index=0, attempt=1):
+    name = f"{found['metadata']['name']}-worker-{index}-{attempt}"
+    numbers = {"index": index}
+    return _step(CreateReplica, found, name, numbers=numbers, replica=name, type="Worker", attempt=attempt)  # fmt: skip
+
+
+def delete(found, pod, reason="finished"):
+    meta = pod["metadata"]
+    target = Target("Pod", meta["namespace"], meta["name"], meta["uid"])
+    uid = found["metadata"]["uid"]
+    given = {"target": target, "reason": reason, "job": uid, "type": "worker", "attempt": 1}
+    return _step(DeleteReplica, found, meta["uid"], **given)
+
+
+def report(found, *types):
+    conditions = tuple(Condition(one, "True", one) for one in types or ("Created", "Succeeded"))
+    counts = {"Worker": ReplicaCounts(0, 2, 0)}
+    return _step(ReportJob, found, "status", conditions=conditions, counts=counts, start_us=1)
+
+
+def end(found):
+    return _step(DeleteJob, found, "end")
+
+
+def _step(verb, found, key, **fields):
+    meta = found["metadata"]
+    fields.setdefault("target", Target(found["kind"], meta["namespace"], meta["name"], meta["uid"]))
+    return verb(**{
+        "id": decision_id("jobs", 1, key), "reactor": "jobs", "rules": 2, "key": key, "trigger": 1, "at_us": 1,
+        "policy": "p", "is_shadow": False, "reason": "test", "expires_us": 2**53, **fields,
+    })  # fmt: skip
+
+
+@pytest.fixture
+async def effector(plane):
+    plane.kubectl("apply", "--server-side", "--force-conflicts", "-f", str(CRDS))
+    plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "-f", str(CRDS))
+    cluster = await connect(Access(str(plane.kubeconfig)))
+    yield JobEffector(cluster)
+    await cluster.close()
+
+
+async def test_a_pod_and_its_service_are_made_once(plane, namespace, effector):
+    found = plane.api.request("POST", path_of("TFJob", namespace), job("train", "TFJob", namespace))
+    for _ in range(2):
+        assert ("done", "") == await effector.act(create(found))
+    pod = plane.api.request("GET", f"{PODS.format(namespace)}/train-worker-0-1")
+    services = plane.api.request("GET", f"/api/v1/namespaces/{namespace}/services")["items"]
+
+    assert pod["metadata"]["ownerReferences"][0]["uid"] == found["metadata"]["uid"]
+    assert [one["metadata"]["name"] for one in services] == ["train-worker-0"]
+
+
+async def test_a_pod_of_another_owner_is_no_answer(plane, namespace, effector):
+    body = {"metadata": {"name": "train-worker-0-1"}, "spec": {"containers": [{"name": "a", "image": "x"}]}}  # fmt: skip
+    plane.api.request("POST", PODS.format(namespace), body)
+    found = plane.api.request("POST", path_of("TFJob", namespace), job("train", "TFJob", namespace))
+
+    assert (await effector.act(create(found)))[0] == "refused"
+
+
+async def test_a_status_is_written_and_an_end_is_never_taken_back(plane, namespace, effector):
+    path = path_of("PyTorchJob", namespace)
+    found = plane.api.request("POST", path, job("train", "PyTorchJob", namespace))
+    assert ("done", "") == await effector.act(report(found))
+    status = plane.api.request("GET", f"{path}/train")["status"]
+    assert [one["type"] for one in status["conditions"]] == ["Created", "Succeeded"]
+    assert status["replicaStatuses"] == {"Worker": {"active": 0, "succeeded": 2, "failed": 0}}
+
+    assert (await effector.act(report(found, "Created", "Running")))[0] == "stale"
+
+
+async def test_a_namesake_is_never_touched(plane, namespace, effector):
+    path = path_of("TFJob", namespace)
+    before = plane.api.request("POST", path, job("train", "TFJob", namespace))
+    plane.api.request("DELETE", f"{path}/train")
+    found = plane.api.request("POST", path, job("train", "TFJob", namespace))
+    assert ("done", "") == await effector.act(create(found))
+    pod = plane.api.request("GET", f"{PODS.format(namespace)}/train-worker-0-1")
+    pod["metadata"]["uid"] = "another"
+    steps = (create(before), report(before), end(before), delete(before, pod))
+
+    assert [(await effector.act(one))[0] for one in steps] == ["gone"] * 4

@@ -1,0 +1,241 @@
+"""An API server in memory with training jobs, kubelets that follow a script, and Bursar that runs the jobs."""
+
+import itertools
+import json
+from collections import Counter
+
+import msgspec
+
+from bus import crashpoints
+from bus.errors import ConflictError, NotFoundError
+from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Record
+from bus.sources.catalogue import PODS, WORKLOADS
+from reactors.jobs.effectors.run import JobEffector
+from reactors.jobs.reactor import reactor
+from reactors.jobs.settings import JobsPolicy, JobsSettings
+from reactors.jobs.shape import INDEX, TYPE
+from tests.factories import CLUSTER, pods_listed, stamp
+from tests.scenario import FAST, Scenario
+
+SPECS = {
+    "TFJob": ("tfReplicaSpecs", "tensorflow"),
+    "PyTorchJob": ("pytorchReplicaSpecs", "pytorch"),
+}
+FOLDERS = {"TFJob": "tfjobs", "PyTorchJob": "pytorchjobs"}
+CORE, GROUP = "/api/v1/namespaces/ns", "/apis/kubeflow.org/v1/namespaces/ns"
+
+
+def job(name="train", kind="TFJob", replicas=None, marked=True, **policy):
+    """``replicas``: by type, how many and their restart policy."""
+    specs, container = SPECS[kind]
+    run = {"managedBy": "bursar.io/jobs"} if marked else {}
+    template = {"spec": {"containers": [{"name": container, "image": "x"}]}}
+    types = {
+        type: {"replicas": count, "restartPolicy": restarts, "template": template}
+        for type, (count, restarts) in (replicas or {"Worker": (2, "ExitCode")}).items()
+    }
+    return {
+        "apiVersion": "kubeflow.org/v1", "kind": kind, "metadata": {"name": name, "namespace": "ns"},
+        "spec": {"runPolicy": run | policy, specs: types},
+    }  # fmt: skip
+
+
+class ApiServer:
+    """Objects by path. ``changes``: what a watch says, until it is read. ``refuses`` raises before a pod is made."""
+
+    def __init__(self, clock_s):
+        self.clock_s = clock_s
+        self.objects, self.changes = {}, []
+        self.made, self.writes = Counter(), Counter()
+        self.refuses = None
+        self._versions = itertools.count(1)
+
+    def of(self, part):
+        """The objects of one collection, by name."""
+        found = ((path, one) for path, one in self.objects.items() if f"/{part}/" in path)
+        return {path.rpartition("/")[2]: one for path, one in found}
+
+    async def get(self, path):
+        if path not in self.objects:
+            raise NotFoundError(message=path)
+        return json.loads(json.dumps(self.objects[path]))
+
+    async def create(self, path, body):
+        name = body["metadata"]["name"]
+        part = path.rpartition("/")[2]
+        if f"{path}/{name}" in self.objects:
+            raise ConflictError(reason="AlreadyExists", message=name)
+        if self.refuses is not None and part == "pods":
+            raise self.refuses
+        self.writes[part] += 1
+        self.made[part, name] += 1
+        self.put(f"{path}/{name}", body)
+        return body
+
+    async def merge(self, path, body):
+        path = path.removesuffix("/status")
+        found = await self.get(path)
+        if body["metadata"]["resourceVersion"] != found["metadata"]["resourceVersion"]:
+            raise ConflictError(reason="Conflict", message=path)
+        self.writes["status"] += 1
+        status = found.get("status", {}) | body["status"]
+        self.put(path, found | {"status": status})
+
+    async def delete(self, path, *, uid):
+        found = await self.get(path)
+        if found["metadata"]["uid"] != uid:
+            raise ConflictError(reason="Conflict", message=path)
+        self.writes["delete"] += 1
+        self.drop(path)
+        return found
+
+    def put(self, path, body):
+        """Store an object, as its user or a kubelet does."""
+        before = self.objects.get(path)
+        body = json.loads(json.dumps(body))
+        version = str(next(self._versions))
+        known = before["metadata"] if before else {"uid": f"u{version}"}
+        created = known.get("creationTimestamp", stamp(self.clock_s()))
+        body["metadata"] |= {
+            "uid": known["uid"], "resourceVersion": version, "creationTimestamp": created,
+        }  # fmt: skip
+        self.objects[path] = body
+        self.changes.append(("MODIFIED" if before else "ADDED", path, body))
+
+    def drop(self, path):
+        """Delete an object, and all that it owns."""
+        gone = self.objects.pop(path)
+        gone["metadata"]["resourceVersion"] = str(next(self._versions))
+        self.changes.append(("DELETED", path, gone))
+        for other, one in list(self.objects.items()):
+            owners = one["metadata"].get("ownerReferences", ())
+            if any(owner["uid"] == gone["metadata"]["uid"] for owner in owners):
+                self.drop(other)
+
+
+class Running(Scenario):
+    """``ends``: by slot and attempt (``worker-1-1``), the exit code of its container; others end with 0 once ``is_over``."""
+
+    def __init__(self, ends=None, **kinds):
+        self.api = ApiServer(lambda: self.at())
+        effector = JobEffector(self.api)
+        verbs = (CreateReplica, DeleteReplica, ReportJob, DeleteJob)
+        super().__init__(reactor, {verb.wire_type: effector for verb in verbs})
+        self.ends, self.is_over = ends or {}, False
+        self.kinds = kinds
+
+    async def begin(self, mode="on", **policy):
+        await self.say(self.ticked())
+        section = JobsSettings(mode=mode, policy=JobsPolicy(**{"pace": FAST} | policy))
+        await self.set_policy(section.wanted({})[1], mode)
+
+    async def submit(self, body):
+        """A user makes a job."""
+        self.clock.after(1)
+        self.api.put(f"{GROUP}/{FOLDERS[body['kind']]}/{body['metadata']['name']}", body)
+        await self.watch()
+
+    async def watch(self):
+        """The sources say what changed."""
+        changes, self.api.changes = self.api.changes, []
+        for change, path, body in changes:
+            source = self._source(path)
+            if source is not None:
+                record = Record(
+                    change, msgspec.json.encode(body), self.clock.now_us(), CLUSTER, "kube/test"
+                )
+                await self.say(source.translate(record, LabelPolicy()))
+
+    def _source(self, path):
+        part = path.split("/")[-2]
+        if part == "pods":
+            return PODS
+        return next((one for one in WORKLOADS.values() if one.name == part), None)
+
+    async def relist(self):
+        """A complete list of pods; what a watch would have said is lost."""
+        self.clock.after(1)
+        there = self.api.of("pods")
+        self.api.changes = [("LISTED", f"{CORE}/pods/{name}", one) for name, one in there.items()]
+        await self.watch()
+        uids = [one["metadata"]["uid"] for one in there.values()]
+        await self.say(*pods_listed(uids, next(self.api._versions), self.at()))
+
+    def live(self):
+        """Pods by slot that have not ended."""
+        found = Counter()
+        for one in self.api.of("pods").values():
+            if one.get("status", {}).get("phase") not in ("Succeeded", "Failed"):
+                labels = one["metadata"]["labels"]
+                found[labels[TYPE], labels[INDEX]] += 1
+        return found
+
+    def kubelets(self):
+        """Each pod goes one phase on."""
+        for name, one in self.api.of("pods").items():
+            path = f"{CORE}/pods/{name}"
+            phase = one.get("status", {}).get("phase", "Pending")
+            if phase == "Pending" and "status" not in one:
+                self.api.put(path, one | {"status": {"phase": "Running"}})
+            elif phase == "Running":
+                short = name.partition("-")[2]
+                code = self.ends.get(short, 0 if self.is_over else None)
+                if code is not None:
+                    self.api.put(path, one | {"status": _ended(one, code)})
+
+    async def turn(self):
+        """What was decided is done and seen, kubelets go on, and time does."""
+        await self.work()
+        await self.watch()
+        assert not self.live() or max(self.live().values()) == 1, "two pods in one place"
+        self.kubelets()
+        await self.watch()
+        await self.tick()
+
+    async def turns(self, count):
+        for _ in range(count):
+            await self.turn()
+
+    def conditions(self, name="train", kind="TFJob"):
+        found = self.api.objects[f"{GROUP}/{FOLDERS[kind]}/{name}"].get("status", {})
+        return [one["type"] for one in found.get("conditions", ()) if one["status"] == "True"]
+
+
+def _ended(pod, code):
+    name = pod["spec"]["containers"][0]["name"]
+    state = {"terminated": {"exitCode": code}}
+    return {
+        "phase": "Failed" if code else "Succeeded",
+        "containerStatuses": [{"name": name, "restartCount": 0, "state": state}],
+    }
+
+
+class Killed(BaseException):
+    """Ends a process as a signal does: nothing behind it runs."""
+
+
+async def killed(world, label, times, turns):
+    """Turns, with a death at the ``times``-th sight of a label; a successor goes on from the history alone. Whether it died."""
+    left, died = [times], False
+
+    def hook(reached):
+        left[0] -= reached == label
+        if reached == label and not left[0]:
+            raise Killed(label)
+
+    crashpoints.install(hook)
+    try:
+        for turn in range(turns):
+            try:
+                await world.turn()
+            except Killed:
+                died = True
+                world.runner = world.new_runner(world.reactor)
+                await world.watch()
+                await world.read()
+            world.is_over |= turn == turns // 2
+    finally:
+        crashpoints.install(None)
+    return died

@@ -1,0 +1,244 @@
+"""Jobs that Bursar runs: pods and services once each, replaced by exit code, cleaned up, and a status that says so."""
+
+import pytest
+
+from bus import crashpoints
+from bus.errors import PermissionDeniedError
+from bus.events.decisions import CreateReplica
+from reactors.engine.verify import rederive
+from reactors.jobs.reactor import reactor
+from reactors.jobs.shape import INDEX, JOB, TYPE
+from tests.factories import CLUSTER
+from tests.reactors.jobs.running import CORE, GROUP, Running, job, killed
+
+LABELS = [one for one in crashpoints.LABELS if one.startswith(("decision.", "effect.", "job."))]
+
+
+async def begun(body=None, ends=None, **policy):
+    world = Running(ends)
+    await world.begin(**policy)
+    await world.submit(body or job())
+    await world.turns(2)
+    return world
+
+
+async def ended(world, turns=5):
+    world.is_over = True
+    await world.turns(turns)
+    return world
+
+
+async def test_a_job_runs_from_its_creation_to_its_success():
+    world = await begun()
+    assert sorted(world.api.of("pods")) == ["train-worker-0-1", "train-worker-1-1"]
+    assert sorted(world.api.of("services")) == ["train-worker-0", "train-worker-1"]
+    assert world.conditions() == ["Created", "Running"]
+
+    await ended(world)
+    assert world.conditions() == ["Created", "Succeeded"]
+    status = world.api.objects[f"{GROUP}/tfjobs/train"]["status"]
+    assert status["replicaStatuses"] == {"Worker": {"active": 0, "succeeded": 2, "failed": 0}}
+    assert status["startTime"] < status["completionTime"]
+
+
+async def test_a_pod_has_its_template_its_owner_its_decision_and_its_variables():
+    world = await begun(job(kind="PyTorchJob", replicas={"Master": (1, ""), "Worker": (1, "")}))
+    pod = world.api.of("pods")["train-worker-0-1"]
+    (decision,) = [
+        one for one in world.decisions(CreateReplica) if one.replica == "train-worker-0-1"
+    ]
+    (owner,) = pod["metadata"]["ownerReferences"]
+    (container,) = pod["spec"]["containers"]
+    variables = {one["name"]: one["value"] for one in container["env"]}
+    service = world.api.of("services")["train-master-0"]["spec"]
+
+    assert pod["metadata"]["annotations"] == {"bursar.io/made-by": decision.id}
+    assert (owner["kind"], owner["controller"]) == ("PyTorchJob", True)
+    assert (container["image"], pod["spec"]["restartPolicy"]) == ("x", "OnFailure")
+    assert (variables["MASTER_ADDR"], variables["RANK"]) == ("train-master-0", "1")
+    assert service["ports"] == [{"name": "pytorchjob-port", "port": 23456}]
+    assert service["selector"].items() <= world.api.of("pods")["train-master-0-1"]["metadata"]["labels"].items()  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("code", "pods", "last"),
+    [(137, ["train-worker-0-1", "train-worker-1-2"], "Succeeded"), (1, None, "Failed")],
+    ids=["a killed worker is made again", "an error of the program fails the job"],
+)
+async def test_an_exit_code_decides_what_becomes_of_a_failed_worker(code, pods, last):
+    world = await ended(await begun(ends={"worker-1-1": code}))
+
+    assert world.conditions()[-1] == last
+    assert pods in (None, sorted(world.api.of("pods")))
+
+
+async def test_a_pod_that_somebody_deletes_is_made_again_as_the_next_attempt():
+    world = await begun()
+    world.api.drop(f"{CORE}/pods/train-worker-0-1")
+    await world.watch()
+    await world.turns(2)
+
+    assert sorted(world.api.of("pods")) == ["train-worker-0-2", "train-worker-1-1"]
+
+
+async def test_a_pod_that_was_lost_before_it_was_seen_is_made_again_after_one_list():
+    world = Running()
+    await world.begin()
+    await world.submit(job())
+    await world.work()
+    world.api.drop(f"{CORE}/pods/train-worker-0-1")
+    await world.relist()
+    await world.tick()
+    await world.work()
+
+    assert world.api.made["pods", "train-worker-0-1"] == 2
+
+
+async def test_a_suspended_job_loses_pods_and_services_and_is_made_anew():
+    world = await begun()
+    path = f"{GROUP}/tfjobs/train"
+    body = world.api.objects[path]
+    body["spec"]["runPolicy"]["suspend"] = True
+    world.api.put(path, body)
+    await world.watch()
+    await world.turns(2)
+    assert (world.api.of("pods"), world.api.of("services")) == ({}, {})
+    assert world.conditions() == ["Created", "Suspended"]
+
+    body = world.api.objects[path]
+    body["spec"]["runPolicy"]["suspend"] = False
+    world.api.put(path, body)
+    await world.watch()
+    await ended(world)
+    assert world.conditions()[-1] == "Succeeded"
+
+
+async def test_what_the_api_server_refuses_rests_and_is_tried_again():
+    world = Running()
+    world.api.refuses = PermissionDeniedError(message="exceeded quota: team")
+    await world.begin()
+    await world.submit(job())
+    await world.turns(5)
+    assert len(world.decisions(CreateReplica)) == 2
+
+    world.api.refuses = None
+    await world.turns(5)
+    assert sorted(world.api.of("pods")) == ["train-worker-0-1", "train-worker-1-1"]
+
+
+@pytest.mark.parametrize(
+    ("body", "runs", "pods"),
+    [
+        (job(marked=False), "marked", 0), (job(marked=False), "all", 2), (job(), "marked", 2),
+        (job(marked=False, managedBy="kueue.x-k8s.io/multikueue"), "all", 0),
+        (job(marked=False, managedBy="kubeflow.org/training-operator"), "all", 0),
+    ],
+    ids=["marks nobody", "marks nobody, and all are run", "marked", "another's", "the operator's"],
+)  # fmt: skip
+async def test_only_jobs_are_run_that_are_left_to_bursar(body, runs, pods):
+    world = await begun(body, runs=runs)
+
+    assert len(world.api.of("pods")) == pods
+
+
+async def test_a_job_of_which_an_operator_makes_pods_is_left_to_it():
+    world = await begun(job(marked=False), runs="all")
+    pod = world.api.of("pods")["train-worker-0-1"]
+    world.clock.after(1)
+    world.api.put(f"{CORE}/pods/train-worker-0", pod | {"metadata": pod["metadata"] | {"name": "train-worker-0"}})  # fmt: skip
+    await world.watch()
+    world.api.drop(f"{CORE}/pods/train-worker-1-1")
+    await world.watch()
+    await world.tick()
+    await world.work()
+
+    assert sorted(world.api.of("pods")) == ["train-worker-0", "train-worker-0-1"]
+
+
+async def test_pods_that_an_operator_left_behind_are_taken_over():
+    world = Running()
+    await world.begin("off")
+    await world.submit(job())
+    uid = world.api.objects[f"{GROUP}/tfjobs/train"]["metadata"]["uid"]
+    labels = {JOB: "train", TYPE: "worker", INDEX: "0"}
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "TFJob", "name": "train", "uid": uid}
+    metadata = {
+        "name": "train-worker-0", "namespace": "ns", "labels": labels,
+        "ownerReferences": [owner | {"controller": True}],
+    }  # fmt: skip
+    body = {"metadata": metadata, "spec": {"containers": [{"name": "tensorflow"}]}}
+    world.api.put(f"{CORE}/pods/train-worker-0", body)
+    await world.watch()
+    world.clock.after(10)
+    await world.begin()
+    await world.turns(3)
+
+    assert sorted(world.api.of("pods")) == ["train-worker-0", "train-worker-1-1"]
+
+
+async def test_of_two_attempts_at_one_slot_the_earlier_is_deleted():
+    """As a paused process may make one after its successor did."""
+    world = await begun()
+    body = world.api.of("pods")["train-worker-0-1"]
+    world.api.drop(f"{CORE}/pods/train-worker-0-1")
+    await world.watch()
+    await world.turns(2)
+    del body["metadata"]["uid"]
+    world.api.put(f"{CORE}/pods/train-worker-0-1", body)
+    await world.watch()
+    await world.tick()
+    await world.work()
+
+    assert sorted(world.api.of("pods")) == ["train-worker-0-2", "train-worker-1-1"]
+    assert "train-worker-0" in world.api.of("services")
+
+
+async def test_a_name_that_belongs_to_somebody_else_is_refused():
+    world = Running()
+    await world.begin()
+    body = {"metadata": {"name": "train-worker-0-1", "namespace": "ns"}, "spec": {"containers": []}}
+    world.api.put(f"{CORE}/pods/train-worker-0-1", body)
+    await world.submit(job())
+    await world.work()
+
+    assert ("refused", "the pod train-worker-0-1 belongs to somebody else") in world.outcomes()
+
+
+async def test_a_pause_holds_every_step():
+    world = Running()
+    await world.begin()
+    world.runner.replica.policies.is_paused = True
+    await world.submit(job())
+    await world.turns(2)
+
+    assert (world.api.of("pods"), world.decisions(CreateReplica)) == ({}, [])
+
+
+@pytest.mark.parametrize("times", [1, 2])
+@pytest.mark.parametrize("label", LABELS)
+async def test_killed_at_every_label_no_pod_is_made_twice_and_none_is_left_behind(label, times):
+    """A worker is killed and made again, the job succeeds, loses its pods, and is deleted."""
+    world = Running({"worker-1-1": 137})
+    await world.begin()
+    await world.submit(job(cleanPodPolicy="All", ttlSecondsAfterFinished=20))
+    died = await killed(world, label, times, 16)
+
+    assert died or (label, times) in {("job.before_end", 2), ("job.after_end", 2)}
+    assert world.api.objects == {}
+    assert world.api.made["pods", "train-worker-1-2"] == 1
+    assert set(world.api.made.values()) == {1}
+
+
+async def test_every_decision_is_derived_again_from_the_history():
+    world = await ended(await begun(job(ttlSecondsAfterFinished=20), {"worker-1-1": 137}), 8)
+    found = rederive(lambda: iter(world.transport.events), [reactor], CLUSTER)
+
+    assert (found.mismatches, found.passed_over) == ((), 0)
+    assert found.same > 6
+
+
+async def test_a_job_costs_few_writes():
+    """Its pods and services once each, and a status at each change that says more than counts."""
+    world = await ended(await begun(job(replicas={"Worker": (8, "")})))
+
+    assert {"pods": 8, "services": 8, "status": 3} == dict(world.api.writes)
