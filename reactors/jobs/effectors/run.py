@@ -10,11 +10,12 @@ Source: docs/jobs.md; docs/architecture.md (effectors).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
-from bus.errors import ConflictError, NotFoundError
+from bus.errors import ConflictError, NotFoundError, RequestRefusedError
 from bus.events.decisions import (
     CreateReplica,
     Decision,
@@ -34,6 +35,8 @@ Outcome = tuple[Result, str]
 ATTEMPTS = 3
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
+#: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
+_VALUES = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )(?:\"(?:[^\"\\]|\\.)*\"|[^:]*)")
 DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 
@@ -102,6 +105,9 @@ class JobEffector:
         except ConflictError:
             there = await self._cluster.get(f"{collection}/{body['metadata']['name']}")
             return _is_of(there, owner)
+        except RequestRefusedError as error:
+            message = _VALUES.sub(r"\1…", error.message)
+            raise RequestRefusedError(**{**error.fields, "message": message}) from None
         return True
 
     async def _delete(self, decision: DeleteReplica) -> Outcome:

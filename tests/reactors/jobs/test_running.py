@@ -3,7 +3,7 @@
 import pytest
 
 from bus import crashpoints
-from bus.errors import PermissionDeniedError
+from bus.errors import PermissionDeniedError, RequestRefusedError
 from bus.events.decisions import CreateReplica
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
@@ -202,6 +202,19 @@ async def test_a_name_that_belongs_to_somebody_else_is_refused():
     await world.work()
 
     assert ("refused", "the pod train-worker-0-1 belongs to somebody else") in world.outcomes()
+
+
+async def test_what_the_api_server_repeats_of_a_template_is_left_out_of_the_history():
+    world = Running()
+    words = 'spec.containers[0].image: Invalid value: "s3cret\\"x": must not have spaces'
+    world.api.refuses = RequestRefusedError(request="create pods", status=422, message=words)
+    await world.begin()
+    await world.submit(job())
+    await world.work()
+    found = str(world.outcomes()[0])
+
+    assert "image: Invalid value: …: must not have spaces" in found
+    assert "cret" not in found
 
 
 async def test_a_pause_holds_every_step():

@@ -1,0 +1,175 @@
+"""Training jobs on a real API server with simulated kubelets, run by `bursar up` with no rights but its role's, and killed.
+
+A TFJob loses a worker to a kill and one to its node, a PyTorchJob has its master fail, a third job its program. `bursar up` is
+killed while pods are being made and while they fail. No slot ever has two live pods, and each job ends as it should.
+"""
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.cluster.api import MERGE, eventually
+from tests.cluster.test_jobs import CRDS, job, path_of
+
+pytestmark = [
+    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),
+]  # fmt: skip
+
+MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
+PODS = "/api/v1/namespaces/default/pods"
+
+
+class Up:
+    """`bursar up` as the account that acts, in one data folder."""
+
+    def __init__(self, plane, folder):
+        self.folder = folder
+        token = plane.kubectl("create", "token", "bursar-actor", "--namespace=bursar-system")
+        kubeconfig = folder / "kubeconfig"
+        kubeconfig.write_text(plane.kubeconfig.read_text().replace(plane.token, token.strip()))
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
+        self.environment = clean | {
+            "KUBECONFIG": str(kubeconfig), "HOME": str(folder), "BURSAR_JOBS__MODE": "on",
+            "BURSAR_JOBS__POLICY__RUNS": "all",
+        }  # fmt: skip
+        self.process = None
+
+    def start(self):
+        with (self.folder / "up.log").open("ab") as log:
+            self.process = subprocess.Popen(
+                [Path(sys.executable).with_name("bursar"), "up", "--data", self.folder / "data"],
+                env=self.environment, stdout=log, stderr=log, start_new_session=True,
+            )  # fmt: skip
+
+    def kill(self):
+        """Ends it, and the bus that it started, as the loss of their machine does."""
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait()
+
+    def asks(self, *arguments):
+        """What a command of it says."""
+        command = [Path(sys.executable).with_name("bursar"), *arguments, "--data", self.folder / "data"]  # fmt: skip
+        return subprocess.run(command, env=self.environment, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def plane(start_plane):
+    running = start_plane(controllers=True, scheduler=True, simulator=True, unsafe_no_fsync=True)
+    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", MANIFESTS / "training" / "jobs.yaml", CRDS):  # fmt: skip
+        running.kubectl("apply", "--server-side", "-f", str(path))
+    running.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
+    running.create_nodes(3)
+    return running
+
+
+@pytest.fixture
+def up(plane, tmp_path):
+    found = Up(plane, tmp_path)
+    found.start()
+    yield found
+    found.kill()
+
+
+class Scene:
+    """What the API server has. ``made``: every pod that was ever seen, by name and uid."""
+
+    def __init__(self, plane):
+        self.api, self.made = plane.api, set()
+
+    def pods(self):
+        """Pods by name. Two live ones in one slot are an error at any moment."""
+        found = self.api.request("GET", PODS)["items"]
+        self.made |= {(one["metadata"]["name"], one["metadata"]["uid"]) for one in found}
+        live = [one for one in found if one["status"]["phase"] in ("Pending", "Running")]
+        slots = Counter(one["metadata"]["name"].rpartition("-")[0] for one in live)
+        assert max(slots.values(), default=0) <= 1, slots
+        return {one["metadata"]["name"]: one for one in found}
+
+    def runs(self, *names):
+        """Wait until these pods run."""
+
+        def ready():
+            phases = {name: one["status"]["phase"] for name, one in self.pods().items()}
+            return all(phases.get(name) == "Running" for name in names)
+
+        eventually(ready, seconds=60)
+
+    def ends(self, code, *names):
+        """The containers of pods end."""
+        notes = {"bursar.test/run-seconds": "0", "bursar.test/exit-code": str(code)}
+        for name in names:
+            body = {"metadata": {"annotations": notes}}
+            self.api.request("PATCH", f"{PODS}/{name}", body, content_type=MERGE)
+
+    def loses_node_of(self, name):
+        """The node of a pod is gone, and the pod with it, as the collector of pods does it after a while."""
+        node = self.pods()[name]["spec"]["nodeName"]
+        self.api.request("DELETE", f"/api/v1/nodes/{node}")
+        for other, one in self.pods().items():
+            if one["spec"]["nodeName"] == node:
+                self.api.request("DELETE", f"{PODS}/{other}", {"gracePeriodSeconds": 0})
+
+    def submits(self, name, kind, **fields):
+        body = job(name, kind, marked=False, **fields)
+        self.api.request("POST", path_of(kind), body)
+
+    def waits_for(self, name, kind, condition):
+        """Wait until a job's condition holds; its status."""
+
+        def holds():
+            status = self.api.request("GET", f"{path_of(kind)}/{name}").get("status", {})
+            true = {c["type"] for c in status.get("conditions", ()) if c["status"] == "True"}
+            return condition in true and status
+
+        return eventually(holds, seconds=60)
+
+
+def test_jobs_run_to_their_end_while_workers_nodes_and_bursar_are_lost(plane, up):
+    scene = Scene(plane)
+    scene.submits("tf", "TFJob", replicas={"Worker": (3, "ExitCode")})
+    both = {"Master": (1, "OnFailure"), "Worker": (2, "OnFailure")}
+    scene.submits("pt", "PyTorchJob", replicas=both, cleanPodPolicy="All")
+    scene.submits("bad", "TFJob", replicas={"Worker": (1, "ExitCode")})
+    eventually(lambda: len(scene.pods()) > 2, seconds=60)
+    up.kill()
+    up.start()
+    workers = [f"tf-worker-{index}-1" for index in range(3)]
+    scene.runs(*workers, "pt-master-0-1", "pt-worker-0-1", "pt-worker-1-1", "bad-worker-0-1")
+
+    up.kill()
+    scene.ends(137, "tf-worker-1-1", "pt-master-0-1")
+    scene.ends(1, "bad-worker-0-1")
+    up.start()
+    scene.runs("tf-worker-1-2", "pt-master-0-2")
+    assert scene.waits_for("bad", "TFJob", "Failed")["completionTime"]
+
+    scene.loses_node_of("tf-worker-2-1")
+    eventually(lambda: scene.pods().get("tf-worker-2-2"), seconds=60)
+    check_ends(scene, up)
+
+
+def check_ends(scene, up):
+    """All that is left ends well, and what was lost was made again once."""
+    going = [name for name in scene.pods() if name.startswith(("tf", "pt"))]
+    scene.runs(*going)
+    listed = up.asks("jobs", "list", "-o", "wide")
+    assert listed.count("bursar") >= 3, listed
+    scene.ends(0, *going)
+    counts = {"active": 0, "succeeded": 3, "failed": 0}
+    # Counts alone are written at the next tick.
+    eventually(
+        lambda: scene.waits_for("tf", "TFJob", "Succeeded")["replicaStatuses"]["Worker"] == counts,
+        seconds=30,
+    )
+    scene.waits_for("pt", "PyTorchJob", "Succeeded")
+    eventually(lambda: not [one for one in scene.pods() if one.startswith("pt")], seconds=60)
+    services = scene.api.request("GET", "/api/v1/namespaces/default/services")["items"]
+    assert not [one for one in services if one["metadata"]["name"].startswith("pt")]
+    names = Counter(name for name, _ in scene.made)
+    print(f"pods made: {sorted(names)}")
+    assert set(names.values()) == {1}
