@@ -52,6 +52,9 @@ class Layout(msgspec.Struct, frozen=True):
 LAYOUTS = {
     "TFJob": Layout("tfReplicaSpecs", "tensorflow", "tfjob-port"),
     "PyTorchJob": Layout("pytorchReplicaSpecs", "pytorch", "pytorchjob-port"),
+    "XGBoostJob": Layout("xgbReplicaSpecs", "xgboost", "xgboostjob-port"),
+    "PaddleJob": Layout("paddleReplicaSpecs", "paddle", "master"),
+    "JAXJob": Layout("jaxReplicaSpecs", "jax", "jaxjob-port"),
 }
 
 

@@ -48,7 +48,7 @@ def register(app: typer.Typer) -> None:
 
 
 def list_(asked: CommandContext, cluster: Cluster = None) -> None:
-    """Every TFJob and PyTorchJob: its state, its pods, and which steps are due.
+    """Every training job: its state, its pods, and which steps are due.
 
     RUN-BY: `bursar` where Bursar runs the job, else whom the job names, or the operator.
     DUE: the steps that the rules in force make of what is known now; `none`, or why nothing is looked at. REPLACED: failed

@@ -1,6 +1,7 @@
 """How the pods of a job find each other: names, labels and environment of each. Pure.
 
-Source: Kubeflow training-operator v1, ``tensorflow/tensorflow.go``, ``pytorch/envvar.go``; docs/jobs.md.
+Source: Kubeflow training-operator v1, ``tensorflow/tensorflow.go``, ``pytorch/envvar.go``, ``xgboost/xgboost.go``,
+``paddlepaddle/envvar.go``, ``jax/envvar.go``; docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from reactors.jobs.shape import INDEX, JOB, OPERATOR, ROLE, TYPE, Gang, Job, Slo
 #: Where a gang's scheduler reads which pods start together.
 VOLCANO_GROUP, VOLCANO_TASK = "scheduling.k8s.io/group-name", "volcano.sh/task-spec"
 PLUGINS_GROUP = "scheduling.x-k8s.io/pod-group"
+#: Where a variable names it, the pod's own address.
+POD_IP = "POD_IP_DUMMY"
 
 
 class PodPlan(msgspec.Struct, frozen=True):
@@ -69,7 +72,7 @@ def environment(job: Job, slot: Slot, domain: str = "") -> dict[str, str]:
     if job.kind == "TFJob":
         # A single pod has nobody to find.
         return {} if job.total == 1 else {"TF_CONFIG": _tf_config(job, slot, domain)}
-    return _pytorch(job, slot)
+    return _VARIABLES[job.kind](job, slot)
 
 
 def _tf_config(job: Job, slot: Slot, domain: str) -> str:
@@ -126,3 +129,49 @@ def _pytorch(job: Job, slot: Slot) -> dict[str, str]:
     if elastic.max_restarts is not None:
         found["PET_MAX_RESTARTS"] = str(elastic.max_restarts)
     return found
+
+
+def _xgboost(job: Job, slot: Slot) -> dict[str, str]:
+    """Ranks go on from the masters to the workers. The addresses of workers are for LightGBM."""
+    masters = job.spec.replicas.get("Master", ReplicaSpec(0)).count
+    host, port = _place(job, "Master")
+    found = {
+        "PYTHONUNBUFFERED": "0", "MASTER_ADDR": host, "MASTER_PORT": port, "WORLD_SIZE": str(job.total),
+        "RANK": str(slot.index + (masters if slot.type == "Worker" else 0)),
+    }  # fmt: skip
+    if job.total > 1:
+        workers = (replica_name(job.name, "Worker", index) for index in range(job.total - 1))
+        found |= {"WORKER_PORT": _place(job, "Worker")[1], "WORKER_ADDRS": ",".join(workers)}
+    return found
+
+
+def _paddle(job: Job, slot: Slot) -> dict[str, str]:
+    """Everybody meets at the master, else at worker 0, which names its own address: its service may not be there yet."""
+    type = job.leader or "Worker"
+    host, port = _place(job, type)
+    is_meeting = slot.type == type and slot.index == 0
+    found = {
+        "PYTHONUNBUFFERED": "0", "PADDLE_JOB_ID": job.name, "PADDLE_NNODES": str(job.total),
+        "PADDLE_MASTER": f"$({POD_IP}):{port}" if is_meeting else f"{host}:{port}",
+    }  # fmt: skip
+    if job.leader:
+        found["PADDLE_SERVER_NUM" if slot.type == job.leader else "PADDLE_TRAINER_NUM"] = "1"
+    return found
+
+
+def _jax(job: Job, slot: Slot) -> dict[str, str]:
+    host, port = _place(job, "Worker")
+    return {
+        "PYTHONUNBUFFERED": "1", "COORDINATOR_ADDRESS": host, "COORDINATOR_PORT": port,
+        "NUM_PROCESSES": str(job.total), "PROCESS_ID": str(slot.index),
+    }  # fmt: skip
+
+
+def _place(job: Job, type: str) -> tuple[str, str]:
+    """Host and port of the first replica of a type."""
+    spec = job.spec.replicas.get(type)
+    port = (spec.port if spec is not None else 0) or job.rules.port
+    return replica_name(job.name, type, 0), str(port)
+
+
+_VARIABLES = {"PyTorchJob": _pytorch, "XGBoostJob": _xgboost, "PaddleJob": _paddle, "JAXJob": _jax}

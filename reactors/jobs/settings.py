@@ -45,7 +45,7 @@ class JobsSettings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
-    #: ``off``: nothing is decided. ``shadow``: which pods a TFJob or PyTorchJob needs, which are replaced, and what its status
+    #: ``off``: nothing is decided. ``shadow``: which pods a training job needs, which are replaced, and what its status
     #: says, is decided and recorded beside the operator that runs it. ``on``: jobs are run, by Bursar's own rules.
     mode: Annotated[Mode, BeforeValidator(switch)] = "off"
     policy: JobsPolicy = JobsPolicy()

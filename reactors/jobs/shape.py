@@ -39,6 +39,15 @@ _KINDS = (
         "PyTorchJob", "pytorchjob-controller", "pytorch", 23456,
         ("Master", "Worker"), ("Master",), "OnFailure",
     ),
+    TrainingKind(
+        "XGBoostJob", "xgboostjob-controller", "xgboost", 9999,
+        ("Master", "Worker"), ("Master",), "Never",
+    ),
+    TrainingKind(
+        "PaddleJob", "paddlejob-controller", "paddle", 36543,
+        ("Master", "Worker"), ("Master",), "OnFailure",
+    ),
+    TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, ("Worker",), (), "Never"),
 )  # fmt: skip
 
 KINDS: dict[str, TrainingKind] = {one.kind: one for one in _KINDS}

@@ -2,7 +2,7 @@
 
 - *TFJob*: with a Chief or Master that type alone decides, else the workers: all of them, or worker 0 where the success policy
   is not ``AllWorkers``. A failed pod of any type that is not replaced fails the job, unless workers may come and go.
-- *PyTorchJob*: the master decides, else all workers, of an elastic job any one.
+- *Other kinds*: the master decides, else all workers, of an elastic PyTorchJob any one.
 
 Under the operator's rules a condition ``Restarting`` that was listed before hides every failure, and a job whose chief
 succeeded may fail, too. Under Bursar's own rules a failure counts unless its own pod is replaced, and success is the end.
@@ -61,7 +61,7 @@ def conclude(
     """Write what the counts mean; the events beside."""
     if job.kind == "TFJob":
         return _tensorflow(draft, job, found, pods, rules)
-    return _pytorch(draft, job, found, rules)
+    return _trained(draft, job, found, rules)
 
 
 def _tensorflow(
@@ -120,7 +120,7 @@ def _failures(
     return [f"Normal {job.kind}Failed"]
 
 
-def _pytorch(
+def _trained(
     draft: StatusDraft, job: Job, found: Mapping[str, Replicas], rules: Rules
 ) -> list[str]:
     for type, spec in job.types:

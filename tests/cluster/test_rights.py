@@ -68,7 +68,7 @@ KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 def plane(start_plane):
     """An API server with our manifests, and the kinds that they are about."""
     plane = start_plane()
-    training = MANIFESTS / "training" / "jobs.yaml"
+    training = MANIFESTS / "training"
     for path in (MANIFESTS / "crds", MANIFESTS / "rbac", training, CRDS):
         plane.kubectl("apply", "--server-side", "-f", str(path))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")

@@ -107,6 +107,9 @@ TFJOB = _training("tfjobs", "TFJob", "tfReplicaSpecs")
 PYTORCHJOB = _training(
     "pytorchjobs", "PyTorchJob", "pytorchReplicaSpecs", scales="spec.pytorchReplicaSpecs.Worker"
 )
+XGBOOSTJOB = _training("xgboostjobs", "XGBoostJob", "xgbReplicaSpecs")
+PADDLEJOB = _training("paddlejobs", "PaddleJob", "paddleReplicaSpecs")
+JAXJOB = _training("jaxjobs", "JAXJob", "jaxReplicaSpecs")
 # Refused rather than held: two operators serve this kind, and its suspension was tried with neither.
 MPIJOB = _training(
     "mpijobs", "MPIJob", "mpiReplicaSpecs", "v2beta1", queues=False, makes=("Pod", "Job")
@@ -198,6 +201,9 @@ GOVERNED = (
     ROLLOUT,
     TFJOB,
     PYTORCHJOB,
+    XGBOOSTJOB,
+    PADDLEJOB,
+    JAXJOB,
     MPIJOB,
     NOTEBOOK,
     RAYCLUSTER,

@@ -133,7 +133,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
         {
             "list": Entry(
                 "jobs",
-                "Every TFJob and PyTorchJob: its state, its pods, and which steps are due.",
+                "Every training job: its state, its pods, and which steps are due.",
             ),
             "show": Entry(
                 "jobs",

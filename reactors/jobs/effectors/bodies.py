@@ -21,7 +21,7 @@ from bus.kube.kinds import GOVERNED
 from bus.kube.watch.records import Metadata
 from bus.sources.training import LAYOUTS, training_of
 from reactors.effectors.release import object_path
-from reactors.jobs.rendezvous import PodPlan, pod_plan
+from reactors.jobs.rendezvous import POD_IP, PodPlan, pod_plan
 from reactors.jobs.shape import ROLE, Job, Slot, Status
 from reactors.jobs.steps import us
 
@@ -60,7 +60,7 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str
     said = template.get("metadata") or {}
     spec = dict(template.get("spec") or {})
     spec["restartPolicy"] = plan.restart_policy
-    # The variables of TensorFlow are those of the container that trains; those of PyTorch are for all.
+    # The variables of TensorFlow are those of the container that trains; those of the other kinds are for all.
     only = job.rules.container if job.kind == "TFJob" else ""
     for part in ("initContainers", "containers"):
         if spec.get(part):
@@ -142,7 +142,11 @@ def _template(found: Mapping[str, Any], job: Job, slot: Slot) -> Mapping[str, An
 
 def _with_variables(container: Mapping[str, Any], plan: PodPlan) -> Json:
     kept = [one for one in container.get("env") or () if one.get("name") not in plan.environment]
-    added = [{"name": name, "value": text} for name, text in plan.environment.items()]
+    added: list[Json] = [{"name": name, "value": text} for name, text in plan.environment.items()]
+    if any(f"$({POD_IP})" in text for text in plan.environment.values()):
+        # What is named has to come before who names it.
+        source = {"fieldRef": {"fieldPath": "status.podIP"}}
+        added.insert(0, {"name": POD_IP, "valueFrom": source})
     return {**container, "env": [*kept, *added]}
 
 

@@ -40,6 +40,9 @@ SIZES = {
         table.CRONJOB, {"concurrencyPolicy": "Allow", "jobTemplate": {"spec": JOB}}, 3, 3),
     "a TFJob is the sum of its replica types": (table.TFJOB, {"tfReplicaSpecs": ROLES}, 3, 6),
     "a PyTorchJob": (table.PYTORCHJOB, {"pytorchReplicaSpecs": ROLES}, 3, 6),
+    "an XGBoostJob": (table.XGBOOSTJOB, {"xgbReplicaSpecs": ROLES}, 3, 6),
+    "a PaddleJob": (table.PADDLEJOB, {"paddleReplicaSpecs": ROLES}, 3, 6),
+    "a JAXJob": (table.JAXJOB, {"jaxReplicaSpecs": ROLES}, 3, 6),
     "an MPIJob": (table.MPIJOB, {"mpiReplicaSpecs": ROLES}, 3, 6),
     "a Notebook is one pod": (table.NOTEBOOK, {"template": template("2")}, 1, 2),
     "a RayCluster is its head and its groups within their bounds": (
@@ -342,7 +345,8 @@ def test_what_a_suspended_job_wants(object, demand, wanted, held):
 def test_these_kinds_wait_in_queues():
     waiting = [kind.kind for kind in kinds.GOVERNED if kind.queues]
 
-    assert ["Job", "TFJob", "PyTorchJob", "RayJob", "JobSet"] == waiting
+    of_training = ["TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob"]
+    assert ["Job", *of_training, "RayJob", "JobSet"] == waiting
     assert all(kind.suspend for kind in kinds.GOVERNED if kind.queues)
 
 

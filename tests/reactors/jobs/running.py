@@ -22,8 +22,11 @@ from tests.scenario import FAST, Scenario
 SPECS = {
     "TFJob": ("tfReplicaSpecs", "tensorflow"),
     "PyTorchJob": ("pytorchReplicaSpecs", "pytorch"),
+    "XGBoostJob": ("xgbReplicaSpecs", "xgboost"),
+    "PaddleJob": ("paddleReplicaSpecs", "paddle"),
+    "JAXJob": ("jaxReplicaSpecs", "jax"),
 }
-FOLDERS = {"TFJob": "tfjobs", "PyTorchJob": "pytorchjobs"}
+FOLDERS = {kind: f"{kind.lower()}s" for kind in SPECS}
 CORE, GROUP = "/api/v1/namespaces/ns", "/apis/kubeflow.org/v1/namespaces/ns"
 
 

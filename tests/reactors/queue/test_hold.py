@@ -16,6 +16,9 @@ SPECS = {
     "Job": {"template": TEMPLATE},
     "TFJob": {"tfReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
     "PyTorchJob": {"pytorchReplicaSpecs": {"Worker": {"template": TEMPLATE}}, "runPolicy": {}},
+    "XGBoostJob": {"xgbReplicaSpecs": {"Master": {"template": TEMPLATE}}},
+    "PaddleJob": {"paddleReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
+    "JAXJob": {"jaxReplicaSpecs": {"Worker": {"template": TEMPLATE}}},
     "RayJob": {"rayClusterSpec": {"headGroupSpec": {"template": TEMPLATE}}},
     "JobSet": {"replicatedJobs": [{"template": {"spec": {"template": TEMPLATE}}}]},
 }
