@@ -19,6 +19,7 @@ from projections.views.culling import CULLING
 from projections.views.decisions import DECISIONS
 from projections.views.devices import DEVICES
 from projections.views.history import HISTORY, LEDGER
+from projections.views.jobs import JOBS
 from projections.views.quotas import QUOTAS
 from projections.views.rows import ROWS
 from projections.views.shape import Column, View
@@ -36,6 +37,7 @@ VIEWS = (
     *BUDGETS,
     *ACTIVITY,
     *DECISIONS,
+    *JOBS,
     *CULLING,
     *WAITS,
     *HISTORY,

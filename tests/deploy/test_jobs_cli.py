@@ -117,6 +117,40 @@ async def _run():
     return list(world.transport.events)
 
 
+@pytest.mark.parametrize(
+    ("by", "wanted"),
+    [
+        ("job", [("train", 3, 1)]), ("replica", [("worker", 3, 1)]), ("cause", [("exit 137", 1, 1)]),
+        ("attempt", [("exit 137", 1, 1), ("", 1, 0), ("", 1, 0)]), ("node", [("n", 3, 1)]),
+    ],
+)  # fmt: skip
+def test_hours_are_summed_by_what_is_asked(capsys, lost, by, wanted):
+    rows = told(capsys, "jobs", "hours", "--by", by, "--data", lost)
+    key = {"attempt": "cause"}.get(by, by)
+
+    assert [(row[key], row["attempts"], row["restarts"]) for row in rows] == wanted
+    assert sum(row["lost_cpu_milli_s"] for row in rows) == 10_000
+
+
+def test_hours_are_shown_in_hours(capsys, lost):
+    assert bursar("jobs", "hours", "-n", "ns", "--data", lost) == 0
+    assert "LOST-CORE-H" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="module")
+def lost(tmp_path_factory):
+    return make_ledger(tmp_path_factory.mktemp("hours"), simulate(_lost()))
+
+
+async def _lost():
+    """A worker ran for ten seconds and was killed, and another took its place."""
+    world = Running({"worker-1-1": 137})
+    await world.begin()
+    await world.submit(running_job())
+    await world.turns(4)
+    return list(world.transport.events)
+
+
 def test_agreement_counts_steps_and_names_those_that_differ(capsys, data):
     rows = {row["step"]: row for row in told(capsys, "jobs", "agreement", "--data", data)}
     differing = told(capsys, "jobs", "agreement", "--differences", "--data", data)

@@ -143,6 +143,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "jobs",
                 "How often the steps that were decided in shadow are those that the operator took.",
             ),
+            "hours": Entry(
+                "job_hours",
+                "Core- and GPU-hours of training jobs, and how much of them restarts lost.",
+            ),
         },
     ),
     "why": Entry(

@@ -34,7 +34,8 @@ def job(name="train", kind="TFJob", replicas=None, marked=True, **policy):
     """``replicas``: by type, how many and their restart policy."""
     specs, container = SPECS[kind]
     run = {"managedBy": "bursar.io/jobs"} if marked else {}
-    template = {"spec": {"containers": [{"name": container, "image": "x"}]}}
+    requests = {"resources": {"requests": {"cpu": "1"}}}
+    template = {"spec": {"containers": [{"name": container, "image": "x", **requests}]}}
     types = {
         type: {"replicas": count, "restartPolicy": restarts, "template": template}
         for type, (count, restarts) in (replicas or {"Worker": (2, "ExitCode")}).items()
@@ -181,7 +182,9 @@ class Running(Scenario):
             path = f"{CORE}/pods/{name}"
             phase = one.get("status", {}).get("phase", "Pending")
             if phase == "Pending" and "status" not in one:
-                self.api.put(path, one | {"status": {"phase": "Running"}})
+                status = {"phase": "Running", "startTime": stamp(self.at())}
+                spec = one["spec"] | {"nodeName": "n"}
+                self.api.put(path, one | {"spec": spec, "status": status})
             elif phase == "Running":
                 short = name.partition("-")[2]
                 code = self.ends.get(short, 0 if self.is_over else None)
@@ -209,7 +212,7 @@ class Running(Scenario):
 def _ended(pod, code):
     name = pod["spec"]["containers"][0]["name"]
     state = {"terminated": {"exitCode": code}}
-    return {
+    return pod["status"] | {
         "phase": "Failed" if code else "Succeeded",
         "containerStatuses": [{"name": name, "restartCount": 0, "state": state}],
     }

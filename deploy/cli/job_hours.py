@@ -1,0 +1,122 @@
+"""``bursar jobs hours``: what training jobs held, by job, replica, attempt, cause or node, and what restarts cost."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from deploy.cli.notes.position import footer, standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.rendering.answers import answer, count, field
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import words
+from deploy.runtime.ledgers import reading
+
+
+class By(StrEnum):
+    """What hours are summed by."""
+
+    JOB = "job"
+    REPLICA = "replica"
+    ATTEMPT = "attempt"
+    CAUSE = "cause"
+    NODE = "node"
+
+
+_JOB = ("cluster", "namespace", "job", "job_uid")
+#: The columns of `v1_attempts` that make a group.
+_GROUPS = {
+    By.JOB: _JOB,
+    By.REPLICA: (*_JOB, "replica"),
+    By.ATTEMPT: (*_JOB, "replica", "slot", "attempt", "name", "node", "cause"),
+    By.CAUSE: ("cluster", "cause"),
+    By.NODE: ("cluster", "node"),
+}
+_AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
+_SUMS = ("attempts", "restarts", *_AMOUNTS, *(f"lost_{name}" for name in _AMOUNTS))
+_HOUR = 3_600_000
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``jobs``."""
+    command(app, "hours", question=True)(hours)
+
+
+def hours(
+    asked: CommandContext,
+    by: Annotated[By, typer.Option("--by", help="What hours are summed by.")] = By.JOB,
+    namespace: Annotated[
+        str | None, typer.Option("--namespace", "-n", help="Jobs of one namespace.")
+    ] = None,
+) -> None:
+    """Core- and GPU-hours of training jobs, and how much of them restarts lost.
+
+    RESTARTS counts pods in whose place another was made; LOST is what those had held, as their work began again. By cause:
+    `exit CODE`, `evicted`, `deleted`, … By node: a node whose jobs fail more than others stands first. Sums of `v1_attempts`.
+
+    \b
+    bursar jobs hours
+    bursar jobs hours --by cause
+    bursar jobs hours --by attempt -n vision -o json
+    """
+    groups = _GROUPS[by]
+    where = " WHERE namespace = :namespace" if namespace is not None else ""
+    # Only pods in whose place another was made have a cause.
+    where += (" AND" if where else " WHERE") + " is_lost = 1" if by is By.CAUSE else ""
+    sums = ", ".join(
+        f"CAST(SUM({text}) AS bigint) AS {name}"
+        for name, text in (
+            ("attempts", "1"), ("restarts", "is_lost"), *((name, name) for name in _AMOUNTS),
+            *((f"lost_{name}", f"{name} * is_lost") for name in _AMOUNTS),
+        )
+    )  # fmt: skip
+    keys = ", ".join(groups)
+    query = (
+        f"SELECT {keys}, {sums} FROM v1_attempts{where} GROUP BY {keys}"
+        " ORDER BY lost_gpu_milli_s DESC, lost_cpu_milli_s DESC, gpu_milli_s DESC, cpu_milli_s DESC, "
+        + keys
+    )
+    given = {} if namespace is None else {"namespace": namespace}
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        found = connection.execute(sa.text(query), given)
+        rows: list[dict[str, Any]] = [dict(row._mapping) for row in found]
+    answer(
+        asked,
+        rows,
+        fields=(*groups, *_SUMS),
+        columns=(*(_COLUMNS[name] for name in groups), *_FIGURES),
+        notes=footer(stands.sequence, stands.observed_s),
+    )
+
+
+def _hours(title: str, name: str) -> Column:
+    def cell(row: Row) -> str:
+        return f"{row[name] / _HOUR:,.1f}"
+
+    return Column(title, cell, is_figure=True)
+
+
+_COLUMNS = {
+    "cluster": field("CLUSTER", wide=True),
+    "namespace": field("NAMESPACE"),
+    "job": field("JOB"),
+    "job_uid": field("JOB-UID", wide=True),
+    "replica": field("REPLICA"),
+    "slot": field("SLOT"),
+    "attempt": field("ATTEMPT"),
+    "name": field("POD", "name", wide=True),
+    "node": field("NODE"),
+    "cause": field("CAUSE", show=words),
+}
+_FIGURES = (
+    count("PODS", "attempts"),
+    count("RESTARTS", "restarts"),
+    _hours("CORE-H", "cpu_milli_s"),
+    _hours("GPU-H", "gpu_milli_s"),
+    _hours("LOST-CORE-H", "lost_cpu_milli_s"),
+    _hours("LOST-GPU-H", "lost_gpu_milli_s"),
+)

@@ -1,0 +1,134 @@
+"""What training jobs held: by attempt, which is one pod in one slot of a job, and by job; and what restarts cost.
+
+Every pod with the labels of a training job is an attempt, whoever made it. Attempts at one slot are numbered by their creation.
+What an attempt held is lost where a later one took its slot: work is begun again there, as far as anybody here can know.
+"""
+
+from __future__ import annotations
+
+from projections.views.shape import (
+    AMOUNTS,
+    CLUSTER,
+    NAMESPACE,
+    Column,
+    View,
+    at,
+    hours,
+    is_,
+    moment,
+)
+
+_LABEL = "training.kubeflow.org/"
+_UNTIL = f"COALESCE(s.end_s, {moment('s.cluster')})"
+_HELD = f"CASE WHEN {_UNTIL} > s.start_s THEN {_UNTIL} - s.start_s ELSE 0 END"
+_SUMS = tuple(
+    f"CAST(SUM(s.{name.removesuffix('_s')} * ({_HELD})) AS bigint) AS {name}" for name in AMOUNTS
+)
+_SLOT = "PARTITION BY p.cluster, p.job_uid, p.replica, p.slot"
+
+
+def _label(name: str) -> str:
+    value = f"(SELECT CAST(l.value AS text) FROM pairs(r.labels) l WHERE l.key = '{_LABEL}{name}')"
+    return f"COALESCE({value}, '')"
+
+
+_DELETED = "FROM decisions d WHERE d.key = n.uid AND d.type = 'decision.delete_replica'"
+_CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
+    WHEN EXISTS (SELECT 1 FROM decisions e WHERE e.key = n.uid AND e.type = 'decision.evict' AND e.result = 'done') THEN 'evicted'
+    WHEN n.phase = 'Failed' THEN COALESCE((SELECT 'exit ' || MIN(c.value) FROM decisions d, pairs(d.numbers) c
+      WHERE d.key = n.uid AND d.type = 'decision.delete_replica' AND c.key = 'exit_code'), 'failed')
+    ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
+
+_ATTEMPT_ROWS = f"""WITH pods AS (
+  SELECT r.uid, r.cluster, r.namespace, r.name, r.workload, r.owner_uid AS job_uid, r.team, r.user_name,
+    COALESCE(r.node, '') AS node, r.phase, r.created_us, r.start_s, r.end_s, r.sequence,
+    {_label("job-name")} AS job, {_label("replica-type")} AS replica, {_label("replica-index")} AS slot
+  FROM pod_runs r
+  WHERE r.owner_uid IS NOT NULL AND r.labels LIKE '%{_LABEL}replica-type%'
+), numbered AS (
+  SELECT p.*, ROW_NUMBER() OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS attempt,
+    COUNT(*) OVER ({_SLOT}) AS attempts
+  FROM pods p
+), held AS (
+  SELECT s.uid, {", ".join(_SUMS)},
+    CAST(SUM({_HELD}) AS bigint) AS held_s
+  FROM pods p JOIN held_segments s ON s.uid = p.uid GROUP BY s.uid
+)
+"""
+
+_JOB = is_("job", "The name of the training job, by the pod's label.")
+_JOB_UID = is_("job_uid", "The job's uid.")
+
+_ATTEMPTS = View(
+    "v1_attempts",
+    "One row for each pod of a training job: which attempt at its slot it was, what it held, and why it was begun again.",
+    (
+        CLUSTER,
+        NAMESPACE,
+        _JOB,
+        _JOB_UID,
+        is_("workload", "The top of the chain of controllers, `Kind/name`."),
+        is_("team", "The team charged last; empty for a pod that never held."),
+        is_("user_name", "The user charged last; empty for a pod that never held."),
+        is_("replica", "The replica type, in lower case."),
+        is_("slot", "The index of the replica, as text."),
+        is_("attempt", "Which attempt at this slot, the first created is 1.", "n.attempt"),
+        is_("name", "The pod's name."),
+        is_("uid", "The pod's uid.", "n.uid"),
+        is_("node", "The node it was bound to; empty if it never was."),
+        is_("phase", "The phase of its newest observation."),
+        at("start_at", "When it began to hold; NULL if it never was bound.", "start_s"),
+        at("end_at", "When it stopped holding; NULL while it is open.", "end_s"),
+        is_("held_s", "Seconds that it held, an open one up to its cluster's moment.", "COALESCE(h.held_s, 0)"),
+        *hours({name: f"COALESCE(h.{name}, 0)" for name in AMOUNTS}),
+        is_("is_lost", "1 where a later attempt took its slot.", "CASE WHEN n.attempt < n.attempts THEN 1 ELSE 0 END"),
+        is_(
+            "cause",
+            "Why a later attempt took its slot: `evicted`, `exit CODE`, `failed` where no code is known, the reason of Bursar's own"
+            " decision, else `deleted`; empty where none did.",
+            _CAUSE,
+        ),
+        is_("sequence", "The last event that touched the pod's row; join `v1_events` on it."),
+    ),
+    "FROM numbered n LEFT JOIN held h ON h.uid = n.uid",
+    _ATTEMPT_ROWS,
+)  # fmt: skip
+
+
+def _sum(column: str, when: str = "") -> str:
+    return (
+        f"CAST(SUM({f'CASE WHEN {when} THEN {column} ELSE 0 END' if when else column}) AS bigint)"
+    )
+
+
+def _lost(amount: str, unit: str, noun: str, factor: int) -> tuple[Column, Column]:
+    exact = _sum(amount, "is_lost = 1")
+    return (
+        is_(f"lost_{amount}", f"Of it what lost attempts held: {noun}, the exact amount.", exact),
+        is_(f"lost_{unit}", "The same in hours.", f"CAST({exact} AS double precision) / {factor}"),
+    )
+
+
+_JOBS = View(
+    "v1_jobs",
+    "One row for each training job, by uid: its pods, what they held, and what of it was lost by restarts. Sums of `v1_attempts`.",
+    (
+        CLUSTER,
+        NAMESPACE,
+        _JOB,
+        _JOB_UID,
+        is_("team", "The team charged last.", "MAX(team)"),
+        is_("user_name", "The user charged last.", "MAX(user_name)"),
+        is_("slots", "Its slots that had a pod.", "COUNT(DISTINCT replica || '/' || slot)"),
+        is_("attempts", "Its pods.", "COUNT(*)"),
+        is_("restarts", "Pods that a later attempt replaced.", _sum("is_lost")),
+        is_("held_s", "Seconds that its pods held, together.", _sum("held_s")),
+        *hours({name: _sum(name) for name in AMOUNTS}),
+        *_lost("cpu_milli_s", "core_hours", "milli-core-seconds", 3_600_000),
+        *_lost("gpu_milli_s", "gpu_hours", "milli-card-seconds", 3_600_000),
+        is_("sequence", "The last event that touched one of its pods.", "MAX(sequence)"),
+    ),
+    "FROM v1_attempts GROUP BY cluster, namespace, job, job_uid",
+)
+
+JOBS = (_ATTEMPTS, _JOBS)

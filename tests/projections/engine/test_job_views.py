@@ -1,0 +1,89 @@
+"""Hours of training jobs by attempt and by job: to the integer those of their pods, and what restarts cost, with cause and node."""
+
+import pytest
+
+from bus.events.decisions import DeleteReplica, EffectSettled, Evict, Target
+from bus.events.pods import Owner
+from tests import factories as f
+from tests.projections.engine.archives import fill, sequenced
+
+LABELS = {"job-name": "train", "replica-type": "worker"}
+
+
+def pod(uid, index, attempt, begin, end, phase="Succeeded", node="a", **fields):
+    """A pod of the job that held one core and two cards from one second to another."""
+    labels = {
+        f"training.kubeflow.org/{k}": v for k, v in (LABELS | {"replica-index": str(index)}).items()
+    }
+    given = {
+        "name": f"train-worker-{index}-{attempt}", "labels": labels, "owner": Owner("TFJob", "train", "j"), "created": begin,
+        "node": node, "cpu": "1", "gpu": 2, **fields,
+    }  # fmt: skip
+    yield f.pod_observed(uid, 1, begin, phase="Running", **given)
+    if end is not None:
+        yield f.pod_observed(uid, 2, end, phase=phase, finished=(end,), **given)
+        yield f.pod_vanished(uid, 3, end, phase=phase, finished=(end,), **given)
+
+
+def decided(verb, uid, reason, **fields):
+    body = verb(
+        id=f"{uid:0>32}".replace("w", "a"), reactor="jobs", rules=1, key=uid, trigger=1, at_us=1, policy="p", is_shadow=False,
+        target=Target("Pod", "ns", uid, uid), reason=reason, expires_us=1, **fields,
+    )  # fmt: skip
+    return f.said(body, key=uid, id=body.id, at=1)
+
+
+def lived():
+    """Slot 0 is killed on node a and begun again, slot 1 is evicted, slot 2 is deleted, slot 3 fails and stays so."""
+    yield from pod("w01", 0, 1, 0, 3600, "Failed")
+    yield decided(
+        DeleteReplica, "w01", "failed_retryable", job="j", type="worker", numbers={"exit_code": 137}
+    )
+    yield from pod("w02", 0, 2, 3700, 7300, node="b")
+    yield from pod("w11", 1, 1, 0, 1800, "Failed", node="c")
+    evict = decided(Evict, "w11", "quota-preempted")
+    yield evict
+    body = EffectSettled(decision=evict.id, reactor="evictions", result="done")
+    yield f.said(body, key=evict.id, id=f"{evict.id}/settled", at=2)
+    yield from pod("w12", 1, 2, 1900, 7300)
+    yield from pod("w21", 2, 1, 0, 600, "Running", node="d")
+    yield from pod("w22", 2, 2, 700, 7300)
+    yield from pod("w31", 3, 1, 0, 60, "Failed")
+    yield f.pod_observed("other", 1, 0, cpu="7")
+
+
+@pytest.fixture
+def ask(store):
+    fill(store, sequenced(list(lived())))
+
+    def asked(query):
+        with store.engine.connect() as connection:
+            return [dict(row._mapping) for row in connection.exec_driver_sql(query)]
+
+    return asked
+
+
+def test_an_attempt_that_was_begun_again_is_lost_with_its_cause_and_node(ask):
+    columns = "slot, attempt, is_lost, cause, node, core_hours, gpu_hours"
+    found = ask(f"SELECT {columns} FROM v1_attempts ORDER BY slot, attempt")
+
+    assert [tuple(row.values()) for row in found][:3] == [
+        ("0", 1, 1, "exit 137", "a", 1.0, 2.0), ("0", 2, 0, "", "b", 1.0, 2.0), ("1", 1, 1, "evicted", "c", 0.5, 1.0),
+    ]  # fmt: skip
+    assert [(row["slot"], row["cause"]) for row in found][4:] == [("2", "deleted"), ("2", ""), ("3", "")]  # fmt: skip
+
+
+def test_hours_of_attempts_and_of_jobs_are_those_of_the_pods_to_the_integer(ask):
+    sums = "SUM(cpu_milli_s) AS cpu, SUM(gpu_milli_s) AS gpu, SUM(memory_mib_s) AS memory"
+    (pods,) = ask(f"SELECT {sums} FROM v1_held_segments WHERE uid <> 'other'")
+    (attempts,) = ask(f"SELECT {sums} FROM v1_attempts")
+    (jobs,) = ask(f"SELECT {sums} FROM v1_jobs")
+
+    assert dict(pods) == dict(attempts) == dict(jobs)
+
+
+def test_a_job_says_what_its_restarts_cost(ask):
+    columns = "job, job_uid, slots, attempts, restarts, lost_cpu_milli_s, lost_gpu_hours"
+    (job,) = ask(f"SELECT {columns} FROM v1_jobs")
+
+    assert tuple(job.values()) == ("train", "j", 4, 7, 3, 6_000_000, 2 * 6000 / 3600)
