@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from tests.cluster.api import MERGE, eventually
-from tests.cluster.test_jobs import CRDS, job, path_of
+from tests.cluster.training import CRDS, job, path_of
 
 pytestmark = [
     pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(240),

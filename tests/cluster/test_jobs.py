@@ -1,65 +1,12 @@
 """Steps of training jobs on a real API server: each pod once, never a namesake, and statuses as its schema takes them."""
 
-from pathlib import Path
-
 import pytest
 
-from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob, Target
-from bus.events.workloads import Condition, ReplicaCounts
 from bus.kube.client import Access, connect
-from bus.kube.kinds import GOVERNED
-from reactors.engine.contract import decision_id
 from reactors.jobs.effectors.run import JobEffector
-from tests.reactors.jobs import running
+from tests.cluster.training import CRDS, PODS, create, delete, end, job, path_of, report
 
 pytestmark = pytest.mark.kube
-
-CRDS = Path(__file__).parents[2] / "deploy" / "manifests" / "training" / "crds.yaml"
-PODS = "/api/v1/namespaces/{}/pods"
-_PATHS = {one.kind: one.path for one in GOVERNED}
-
-
-def path_of(kind, namespace="default"):
-    group, _, resource = _PATHS[kind].rpartition("/")
-    return f"{group}/namespaces/{namespace}/{resource}"
-
-
-def job(name, kind, namespace="default", **fields):
-    body = running.job(name, kind, **fields)
-    return body | {"metadata": {"name": name, "namespace": namespace}}
-
-
-def create(found, index=0, attempt=1):
-    name = f"{found['metadata']['name']}-worker-{index}-{attempt}"
-    numbers = {"index": index}
-    return _step(CreateReplica, found, name, numbers=numbers, replica=name, type="Worker", attempt=attempt)  # fmt: skip
-
-
-def delete(found, pod, reason="finished"):
-    meta = pod["metadata"]
-    target = Target("Pod", meta["namespace"], meta["name"], meta["uid"])
-    uid = found["metadata"]["uid"]
-    given = {"target": target, "reason": reason, "job": uid, "type": "worker", "attempt": 1}
-    return _step(DeleteReplica, found, meta["uid"], **given)
-
-
-def report(found, *types):
-    conditions = tuple(Condition(one, "True", one) for one in types or ("Created", "Succeeded"))
-    counts = {"Worker": ReplicaCounts(0, 2, 0)}
-    return _step(ReportJob, found, "status", conditions=conditions, counts=counts, start_us=1)
-
-
-def end(found):
-    return _step(DeleteJob, found, "end")
-
-
-def _step(verb, found, key, **fields):
-    meta = found["metadata"]
-    fields.setdefault("target", Target(found["kind"], meta["namespace"], meta["name"], meta["uid"]))
-    return verb(**{
-        "id": decision_id("jobs", 1, key), "reactor": "jobs", "rules": 2, "key": key, "trigger": 1, "at_us": 1,
-        "policy": "p", "is_shadow": False, "reason": "test", "expires_us": 2**53, **fields,
-    })  # fmt: skip
 
 
 @pytest.fixture

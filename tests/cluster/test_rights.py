@@ -48,7 +48,7 @@ from reactors.webhook.registration import (
     configuration,
     mutating_configuration,
 )
-from tests.cluster import notebooks, test_cull, test_evict, test_jobs
+from tests.cluster import notebooks, test_cull, test_evict, training
 from tests.cluster.api import MERGE, Api, ApiError, eventually
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
 from tests.reactors.cluster import START_US
@@ -68,8 +68,8 @@ KINDS = ("Notebook", "StatefulSet", "Deployment", "Pod")
 def plane(start_plane):
     """An API server with our manifests, and the kinds that they are about."""
     plane = start_plane()
-    training = MANIFESTS / "training"
-    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", training, CRDS):
+    jobs = MANIFESTS / "training"
+    for path in (MANIFESTS / "crds", MANIFESTS / "rbac", jobs, CRDS):
         plane.kubectl("apply", "--server-side", "-f", str(path))
     plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", "crd", "--all")
     return plane
@@ -198,12 +198,12 @@ async def run_jobs(plane, cluster):
     """What running jobs does, with each kind: a pod and its service made, twice, and deleted; a status, and the job's end."""
     effector, outcomes = JobEffector(cluster), {}
     for kind in LAYOUTS:
-        found = plane.api.request("POST", test_jobs.path_of(kind), test_jobs.job("train", kind))
-        steps = [test_jobs.create(found), test_jobs.create(found), test_jobs.report(found)]
+        found = plane.api.request("POST", training.path_of(kind), training.job("train", kind))
+        steps = [training.create(found), training.create(found), training.report(found)]
         done = [(await effector.act(step))[0] for step in steps]
         pod = await cluster.get("/api/v1/namespaces/default/pods/train-worker-0-1")
-        done.append((await effector.act(test_jobs.delete(found, pod)))[0])
-        outcomes[kind] = [*done, (await effector.act(test_jobs.end(found)))[0]]
+        done.append((await effector.act(training.delete(found, pod)))[0])
+        outcomes[kind] = [*done, (await effector.act(training.end(found)))[0]]
     return outcomes
 
 
@@ -406,7 +406,7 @@ def test_the_accounts_bind_and_tell_nothing_else_of_a_pod(plane):
 
 def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     """Whoever may make pods can run anything. A policy refuses all but what a job controls."""
-    made = plane.api.request("POST", test_jobs.path_of("TFJob"), test_jobs.job("train", "TFJob"))
+    made = plane.api.request("POST", training.path_of("TFJob"), training.job("train", "TFJob"))
     pods = notebooks.PATHS["Pod"].format("default")
     services = "/api/v1/namespaces/default/services"
     plane.api.request("POST", pods, waits_for_a_node("mine"))
@@ -427,7 +427,7 @@ def test_the_accounts_make_and_delete_only_what_training_jobs_own(plane):
     assert "no pods and services but" in said("POST", pods, {"metadata": owned, "spec": spec})
     assert "no pods and services but" in said("DELETE", f"{pods}/mine")
     assert "no pods and services but" in said("DELETE", f"{services}/kubernetes")
-    assert "that has not ended" in said("DELETE", f"{test_jobs.path_of('TFJob')}/train")
+    assert "that has not ended" in said("DELETE", f"{training.path_of('TFJob')}/train")
     assert "Pod" == said("POST", pods, {"metadata": owned | {"labels": labels}, "spec": spec})
 
 
