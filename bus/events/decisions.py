@@ -48,6 +48,8 @@ class Decision(Fact, frozen=True, kw_only=True):
     is_destructive: ClassVar[bool] = False
     #: A person asked for exactly this: neither pause nor shadow mode hold it.
     is_asked: ClassVar[bool] = False
+    #: Several are done at once: none is about what another one is about.
+    is_independent: ClassVar[bool] = False
 
     id: Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
     reactor: str
@@ -151,6 +153,7 @@ class CreateReplica(Decision, frozen=True, kw_only=True):
     """Make the pod of one slot of a job, and its service. Target: the job."""
 
     wire_type: ClassVar[str] = "decision.create_replica"
+    is_independent: ClassVar[bool] = True
 
     #: Name of the pod; in shadow of its service, too.
     replica: str
@@ -164,6 +167,7 @@ class DeleteReplica(Decision, frozen=True, kw_only=True):
     """Delete a pod of a job, and its service where it is not replaced. Target: the pod."""
 
     wire_type: ClassVar[str] = "decision.delete_replica"
+    is_independent: ClassVar[bool] = True
 
     #: The job's uid.
     job: str
@@ -177,6 +181,7 @@ class ReportJob(Decision, frozen=True, kw_only=True):
     """Write a job's status. Target: the job."""
 
     wire_type: ClassVar[str] = "decision.report_job"
+    is_independent: ClassVar[bool] = True
 
     conditions: tuple[Condition, ...] = ()
     counts: dict[str, ReplicaCounts] = {}
@@ -189,6 +194,7 @@ class DeleteJob(Decision, frozen=True, kw_only=True):
     """Delete a finished job whose time is over. Target: the job."""
 
     wire_type: ClassVar[str] = "decision.delete_job"
+    is_independent: ClassVar[bool] = True
 
 
 # --- passes of the scheduler -------------------------------------------------------------------------

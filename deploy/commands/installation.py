@@ -55,6 +55,7 @@ class Act(StrEnum):
     EVICTIONS = "evictions"
     QUEUES = "queues"
     SCHEDULING = "scheduling"
+    JOBS = "jobs"
 
 
 @dataclass(frozen=True)
@@ -96,6 +97,7 @@ _ACTS = {
         ("rbac/scheduler.yaml", "rbac/fields.yaml", "flow.yaml"),
         {"BURSAR_SCHEDULING__MODE": "on"},
     ),
+    Act.JOBS: Part(("training/jobs.yaml", "rbac/fields.yaml"), {"BURSAR_JOBS__MODE": "on"}),
 }
 #: Reviews are answered by pods of their own.
 _APART = Part(

@@ -3,8 +3,8 @@
 - Decisions of one trigger are one atomic batch, on the condition that no other decision was appended since the newest that is
   known here. A process that was paused, or a second one, so appends nothing; it reads on and decides at the next tick.
 - Only fresh triggers are decided on: those read after the end that the history had at the start, and not late.
-- Effects are acted on one after another, each only if it is not overtaken by then. There is no durable consumer, see
-  :mod:`reactors.engine.effects`.
+- Effects are acted on one after another, or several at once where they are independent, each only if it is not overtaken
+  by then. There is no durable consumer, see :mod:`reactors.engine.effects`.
 - A reactor's limit per minute holds for what is done, too: after an outage of the API server the decisions of several
   minutes are outstanding at once.
 
@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
@@ -49,6 +50,8 @@ from reactors.engine.snapshots import Snapshots
 LATE_US = 30 * SECOND_US
 #: Between two attempts at what failed for now, seconds.
 AGAIN_SECONDS = 5.0
+#: So many independent decisions are done at once: as many as there are connections for small writes.
+AT_ONCE = 8
 
 _log = logging.getLogger(__name__)
 
@@ -185,16 +188,36 @@ class Runner:
         now = asyncio.get_running_loop().time()
         outstanding = self.replica.effects.outstanding
         self._settled &= outstanding.keys()
-        for decision in list(outstanding.values()):
-            if decision.id in self._settled:
-                continue
-            if self.replica.policies.is_paused and not decision.is_asked:
-                continue
-            if self._again_at.get(decision.id, 0.0) > now or self._is_too_much(decision):
-                continue
-            settled = await self._done(decision)
-            if settled is not None:
-                await self._settle(decision, *settled)
+        due = [
+            one
+            for one in outstanding.values()
+            if one.id not in self._settled and self._again_at.get(one.id, 0.0) <= now
+        ]
+        for decision in due:
+            if not decision.is_independent:
+                await self._try(decision)
+        await self._try_all(deque(one for one in due if one.is_independent))
+
+    async def _try_all(self, waiting: deque[Decision]) -> None:
+        """Try decisions that are independent, :data:`AT_ONCE` at a time. The first error is raised once all have ended."""
+
+        async def one_after_another() -> None:
+            while waiting:
+                await self._try(waiting.popleft())
+
+        workers = (one_after_another() for _ in range(min(AT_ONCE, len(waiting))))
+        for ended in await asyncio.gather(*workers, return_exceptions=True):
+            if isinstance(ended, BaseException):
+                raise ended
+
+    async def _try(self, decision: Decision) -> None:
+        if self.replica.policies.is_paused and not decision.is_asked:
+            return
+        if self._is_too_much(decision):
+            return
+        settled = await self._done(decision)
+        if settled is not None:
+            await self._settle(decision, *settled)
 
     def _is_too_much(self, decision: Decision) -> bool:
         """Whether its reactor has done in the last minute what its pace allows."""

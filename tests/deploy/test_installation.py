@@ -116,7 +116,7 @@ def test_what_watches_may_only_read_and_is_asked_about_nothing():
     assert not {kind for kind in kinds if "Webhook" in kind or "Policy" in kind} - {"NetworkPolicy"}
 
 
-@pytest.mark.parametrize("act", [Act.CULLING, Act.EVICTIONS, Act.SCHEDULING])
+@pytest.mark.parametrize("act", [Act.CULLING, Act.EVICTIONS, Act.SCHEDULING, Act.JOBS])
 def test_each_act_brings_its_own_role_and_the_account_that_has_it(act):
     before = {o["metadata"]["name"] for o in objects() if o["kind"] == "ClusterRole"}
     after = {o["metadata"]["name"] for o in objects(acts=(act,)) if o["kind"] == "ClusterRole"}

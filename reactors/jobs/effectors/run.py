@@ -10,6 +10,7 @@ Source: docs/jobs.md; docs/architecture.md (effectors).
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
@@ -66,6 +67,8 @@ class JobEffector:
 
     def __init__(self, cluster: Objects) -> None:
         self._cluster = cluster
+        #: Jobs that are being read now, by path: pods of one job that are made at once need one look.
+        self._readings: dict[str, asyncio.Future[Json]] = {}
 
     async def act(self, decision: Decision) -> Outcome:
         """Do one step, unless it is done, or is about another object by now."""
@@ -78,8 +81,8 @@ class JobEffector:
         return await self._end(decision)
 
     async def _create(self, decision: CreateReplica) -> Outcome:
-        found = await self._job(decision)
-        if found is None:
+        found = await self._read(self._path(decision))
+        if found["metadata"]["uid"] != decision.target.uid:
             return NAMESAKE
         job = bodies.job_in(decision.target.kind, found)
         index, spec = decision.numbers["index"], job.spec.replicas.get(decision.type)
@@ -165,6 +168,14 @@ class JobEffector:
             return NAMESAKE
         crashpoint("job.after_end")
         return DONE
+
+    async def _read(self, path: str) -> Json:
+        """The object at ``path``, by one request of all that want it at this moment."""
+        reading = self._readings.get(path)
+        if reading is None:
+            reading = self._readings[path] = asyncio.ensure_future(self._cluster.get(path))
+            reading.add_done_callback(lambda _: self._readings.pop(path, None))
+        return await asyncio.shield(reading)
 
     async def _job(self, decision: Decision) -> Json | None:
         """The job as it is now; None where another one has its name."""

@@ -211,7 +211,7 @@ async def test_what_the_api_server_repeats_of_a_template_is_left_out_of_the_hist
     await world.begin()
     await world.submit(job())
     await world.work()
-    found = str(world.outcomes()[0])
+    found = str(world.outcomes())
 
     assert "image: Invalid value: …: must not have spaces" in found
     assert "cret" not in found
