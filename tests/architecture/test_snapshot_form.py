@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "7c6ddfddda7f4b1c",
-    "reactors": "dced0740ff8c2813",
+    "versions": "e119f439acec735c",
+    "reactors": "3e8cee4fac2774c1",
     "admission": "337f547e2f04a9a4",
 }
 
