@@ -43,6 +43,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "asking",
         "What is on each pod's account.",
     ),
+    "devices": Entry(
+        "devices",
+        "Card by card who holds which part by a claim and since when, what is reserved, and what is idle.",
+    ),
     "get": Group(
         "What there is, one line each.",
         {
