@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from functools import lru_cache
 
 import msgspec
 
@@ -59,6 +60,9 @@ def sized(result: DeviceResult, known: Known) -> Size:
         return Size(WHOLE, 0, ((name, WHOLE),), is_unseen=True)
     device = found.device
     model, node = device.attributes.get("productName"), found.node
+    if not (device.consumes or device.is_shared):
+        memory = _quantity(result.consumed.get(SIZE, device.capacity.get(SIZE)))
+        return Size(WHOLE, memory // _MIB, ((name, WHOLE),), False, model, node)
     parts: dict[str, Fraction] = {}
     for counters, taken in device.consumes.items():
         totals = known(COUNTERS, counters)
@@ -108,6 +112,7 @@ def _ratio(part: str | None, total: str) -> Fraction | None:
     return Fraction(_quantity(part), whole) if whole else None
 
 
+@lru_cache(maxsize=4_096)
 def _quantity(text: str | None) -> int:
     try:
         return observed_quantity(text) if text else 0
