@@ -1,4 +1,4 @@
-"""Which cards were there, and when?
+"""Which cards were there, and when? And how many are there now, of which vendor, on which node?
 
 Of each pool the slices of the newest generation count, among those that exist at that time. What a complete list of slices
 lacks is gone from that list on.
@@ -8,16 +8,20 @@ Source: docs/devices.md.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
+import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.observations import ObjectsListed
 from bus.events.vocabulary import Fact
-from projections import timelines
+from projections import nodes, timelines
 from projections.devices import slices
+from projections.devices.plugins import offered, vendor
+from projections.devices.sizes import WHOLE
 from projections.devices.slices import GONE, Card, Offer, Slice
 from projections.engine.changes import Changes, Columns
 from projections.engine.contract import Integer, Key, row_table
@@ -48,6 +52,8 @@ slice_lists = row_table(
     sa.Column("resource_version", sa.Text, nullable=False),
     # Its uids are in the archive, in the body of the event ``sequence``.
 )
+
+_texts = msgspec.json.Decoder(dict[str, str]).decode
 
 #: Parts of complete lists that stay in memory.
 PARTS_KEPT = 64
@@ -179,3 +185,35 @@ derivation = Derivation(
     follows=(slices.projection,),
     begin=CardSupply,
 )
+
+
+class Supplied(NamedTuple):
+    """The cards of one vendor on a node, or of a pool that is on none: by slices, and by the node's device plugin."""
+
+    cluster: str
+    node: str
+    vendor: str
+    by_slices: int
+    by_plugin: int
+
+    @property
+    def gpu_milli(self) -> int:
+        """Of both for one vendor the larger: they are the same cards."""
+        return max(self.by_slices, self.by_plugin)
+
+
+def supply(select: Callable[[sa.Select[Any]], list[tuple[Any, ...]]]) -> list[Supplied]:
+    """What there is now, by cluster, node and vendor, in thousandths of a card."""
+    found: dict[tuple[str, str, str], list[int]] = defaultdict(lambda: [0, 0])
+    table = card_supply.c
+    query = sa.select(table.cluster, table.node, table.card).where(table.end_s.is_(None))
+    for cluster, node, card in select(query):
+        driver, _, name = card.partition("/")
+        found[cluster, node or name.rpartition("/")[0], vendor(driver)][0] += WHOLE
+    for columns in select(sa.select(nodes.nodes).where(nodes.nodes.c.vanished == 0)):
+        row = nodes.codec.row(columns)
+        said = row.sharing()
+        texts = _texts(said[-1][1]) if said and said[-1][1] else {}
+        for name, milli in offered(_texts(row.history[-1][2][2]), texts).items():
+            found[row.cluster, row.name, name][1] += milli
+    return [Supplied(*key, *amounts) for key, amounts in sorted(found.items())]

@@ -15,6 +15,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import memory, moment, thousandths
 from deploy.runtime.ledgers import reading
+from projections.card_supply import supply
 
 _QUERY = (
     "SELECT s.cluster, s.node, s.card, s.device, s.model, s.kind AS state, s.gpu_milli, s.gpu_memory_mib,"
@@ -40,9 +41,9 @@ def devices(
 ) -> None:
     """Card by card who holds which part by a claim and since when, what is reserved, and what is idle.
 
-    The cards are those that ResourceSlices show or claims have, and those that KAI shares out; of a device plugin's cards
-    nobody says which pod has which. RESERVED: a claim has it and no pod holds it. UNKNOWN: nobody saw when a pod that
-    held it ended. `v1_device_usage` has the same by day.
+    The cards are those that ResourceSlices show or claims have, and those that KAI shares out. RESERVED: a claim has it and no
+    pod holds it. UNKNOWN: nobody saw when a pod that held it ended. PLUGIN: so many a node's device plugin offers; nobody says
+    which pod has which, but `bursar acct --node` how many. `v1_device_usage` has the cards of slices by day.
 
     \b
     bursar devices
@@ -66,7 +67,7 @@ def devices(
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes + footer(stands.sequence, stands.observed_s))  # fmt: skip
 
 
-_STATES = ("held", "reserved", "unknown", "idle")
+_STATES = ("held", "reserved", "unknown", "idle", "plugin")
 
 
 def _rows(connection: sa.Connection) -> list[dict[str, Any]]:
@@ -81,6 +82,12 @@ def _rows(connection: sa.Connection) -> list[dict[str, Any]]:
         left = WHOLE - taken[one["cluster"], one["card"]]
         if left > 0:
             rows.append(dict.fromkeys(_FIELDS) | dict(one) | {"state": "idle", "gpu_milli": left})
+    for offer in supply(lambda query: [tuple(row) for row in connection.execute(query)]):
+        if offer.by_plugin > offer.by_slices:
+            known = {"cluster": offer.cluster, "node": offer.node, "card": offer.vendor}
+            rows.append(
+                dict.fromkeys(_FIELDS) | known | {"state": "plugin", "gpu_milli": offer.by_plugin}
+            )
     return sorted(rows, key=_place)
 
 

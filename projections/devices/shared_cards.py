@@ -97,7 +97,7 @@ def _annotated(
     requests: Mapping[str, int], text: str, node: Mapping[str, str], register: str, prefix: str
 ) -> Parts:
     """Devices of an annotation: ``uuid,type,MiB,cores:…;`` with a semicolon after each container."""
-    known = dict(_registered(register))
+    known = dict(registered(register))
     parts: list[Part] = []
     is_size_unseen = False
     for one in re.split("[:;]", text):
@@ -156,7 +156,7 @@ def _sliced(requests: Mapping[str, int], node: Mapping[str, str]) -> Parts:
     return Parts(tuple(parts), frozenset(replaced), is_size_unseen)
 
 
-def _registered(text: str) -> Iterator[tuple[str, int]]:
+def registered(text: str) -> Iterator[tuple[str, int]]:
     """(uuid, MiB) of the cards of a node: ``uuid,split,MiB,…`` with colons between."""
     for one in text.split(":"):
         fields = one.split(",")

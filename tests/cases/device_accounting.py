@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections import defaultdict
+from collections import Counter, defaultdict
 from functools import partial
 from itertools import pairwise
 
@@ -17,6 +17,7 @@ from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
 from bus.sources import devices, namespaces, nodes, pods
 from projections.accounts import accounts
+from projections.card_supply import supply
 from projections.catalogue import MODEL
 from projections.devices.entries import of_segment
 from projections.engine.folder import Folder
@@ -101,7 +102,15 @@ def told(events, as_of, batch=1000):
     return {
         "pods": {account.uid: _pod(account) for account in found},
         "reserved": _reserved(store, floor_seconds(parse_stamp(as_of))),
+        "supply": _supply(store),
     }
+
+
+def _supply(store):
+    found = Counter()
+    for one in supply(store.select):
+        found[one.node] += one.gpu_milli
+    return dict(found)
 
 
 def _reserved(store, as_of_s):

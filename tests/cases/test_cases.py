@@ -115,6 +115,7 @@ def test_devices_are_accounted_as_the_case_says(case, seed):
 
     assert case["expect"]["pods"] == told["pods"]
     assert sorted(case["expect"]["reserved"], key=repr) == told["reserved"]
+    assert case["expect"]["supply"] == told["supply"]
 
 
 @pytest.fixture(scope="session")

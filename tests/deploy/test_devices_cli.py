@@ -17,6 +17,7 @@ EVENTS = [
     claim_observed("whole", "gpu-0", stamp=1, at=1),
     claim_observed("kept", "part-0", stamp=5, at=5, team="red"),
     given.pod_observed("p", claims=("whole",), at=10, created=1, namespace="ns", team="blue"),
+    given.node_observed("plain", allocatable={"nvidia.com/gpu": "4", "cpu": "8"}),
     *given.pods_listed(["p"], "9", 100),
 ]  # fmt: skip
 
@@ -41,6 +42,7 @@ def test_every_card_says_who_has_which_part(capsys, data):
         ("gpu-1", "idle", 1000, None, None),
         ("set", "reserved", 250, "kept", "red"),
         ("set", "idle", 750, None, None),
+        ("nvidia", "plugin", 4000, None, None),
     ]
     assert asked(capsys, data, "--team", "blue") == [held]
     assert asked(capsys, data, "--node", "elsewhere") == []
@@ -54,4 +56,4 @@ def test_people_see_it_in_a_table(capsys, data, output):
     assert all(text in told for text in ("gpu-0", "held", "reserved", "idle"))
     if output == "table":
         assert max(map(len, told.splitlines())) <= 80
-        assert "ns/p" in told and "cards: 1 held, 0.25 reserved, 1.75 idle" in told
+        assert "ns/p" in told and "cards: 1 held, 0.25 reserved, 1.75 idle, 4 plugin" in told

@@ -1,0 +1,43 @@
+"""How many cards does a node's device plugin offer, of which vendor?
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from bus.amounts import NANO, observed_quantity
+from bus.errors import QuantityError
+from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE, registered, shared
+from projections.devices.sizes import WHOLE
+
+
+def vendor(domain: str) -> str:
+    """The vendor of a driver (``gpu.nvidia.com``) or of a resource's domain (``nvidia.com``)."""
+    return domain.removeprefix("gpu.").partition(".")[0]
+
+
+def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str, int]:
+    """Vendor to milli-cards. ``node`` is what the node says of shared cards; MIG devices and the like are no cards."""
+    found: dict[str, int] = {}
+    cards = max(
+        sum(1 for _ in registered(node.get(name, ""))) for name in (HAMI_NODE, VOLCANO_NODE)
+    )
+    if cards:
+        found["nvidia"] = WHOLE * cards
+    for name, text in allocatable.items():
+        domain, _, resource = name.partition("/")
+        if vendor(domain) == "nvidia" and cards:
+            continue
+        try:
+            count = observed_quantity(text) // NANO
+        except QuantityError:
+            continue
+        parts = shared({name: count}, {}, node)
+        milli = sum(part.gpu_milli for part in parts.parts)
+        if not parts.replaced and resource == "gpu":
+            milli = WHOLE * count
+        if milli > 0:
+            found[vendor(domain)] = found.get(vendor(domain), 0) + milli
+    return found
