@@ -18,6 +18,7 @@ import binascii
 import hashlib
 import re
 from collections.abc import Iterable
+from functools import lru_cache
 
 import msgspec
 
@@ -111,6 +112,12 @@ def key_token(key: str) -> str:
     """A subject token for ``key``: itself where it is plain, else its digest, so no user text makes a subject."""
     if KEY_TOKEN.match(key):
         return key
+    return _digest_token(key)
+
+
+@lru_cache(maxsize=1_024)
+def _digest_token(key: str) -> str:
+    # The trees of quotas have such keys, and each append to a journal names its tree several times.
     return "h-" + hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

@@ -35,6 +35,8 @@ _encode = msgspec.json.Encoder().encode
 
 _DIGITS_TO_ZERO = bytes(0x30 if 0x30 <= byte <= 0x39 else byte for byte in range(256))
 _NINETEEN_DIGITS = b"0" * 19
+#: Every fourth byte is looked at first: of nineteen digits in a row at least four are among them.
+_FOUR_DIGITS = b"0" * 4
 _NUL = re.compile(rb"(?<!\\)(?:\\\\)*+\\u0000")
 _MSGSPEC_OFFSET = re.compile(r"JSON is malformed: (.+) \(byte ([0-9]+)\)")
 #: Larger bytes are counted before they are decoded.
@@ -73,9 +75,9 @@ def loads(
     if _may_be_deeper(raw, max_depth) and _deeper(value, max_depth):
         raise _malformed("too deep", None)
     # Escapes are common (managedFields has thousands), an escaped NUL is not: look for it first.
-    if b"\\u0000" in raw and (nul := _NUL.search(raw)):
+    if b"\\" in raw and b"\\u0000" in raw and (nul := _NUL.search(raw)):
         raise _malformed("NUL character", nul.end() - len(b"\\u0000"))
-    if _NINETEEN_DIGITS in raw.translate(_DIGITS_TO_ZERO) or _encode(value) != raw:
+    if _has_long_digits(raw) or _encode(value) != raw:
         _check_slowly(raw)
     return value
 
@@ -111,6 +113,13 @@ def _excess(raw: bytes, max_depth: int, max_values: int | None) -> MalformedJson
     if max(accumulate(map(_STEPS.__getitem__, structure)), default=0) > max_depth:
         return _malformed("too deep", None)
     return None
+
+
+def _has_long_digits(raw: bytes) -> bool:
+    """Whether nineteen digits stand in a row, as in integers that may not fit into 64 bits."""
+    if _FOUR_DIGITS not in raw[::4].translate(_DIGITS_TO_ZERO):
+        return False
+    return _NINETEEN_DIGITS in raw.translate(_DIGITS_TO_ZERO)
 
 
 def _malformed(reason: str, offset: int | None) -> MalformedJsonError:

@@ -25,12 +25,12 @@ from deploy.cli.rendering.output import write
 from deploy.hints import hint
 from deploy.runtime.ledgers import reading
 from deploy.settings.addresses import masked
-from deploy.settings.shape import Settings
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
 
 if TYPE_CHECKING:
     from bus.jetstream import GuardLine
+    from deploy.settings.place import LedgerPlace
 
 #: How far back `gaps` looks; `bursar verify` looks at all.
 LOOKED_AT = 100_000
@@ -65,7 +65,7 @@ def status(
     bursar status
     bursar status -o json --live --max-lag 1000      for a monitor
     """
-    settings = asked.settings
+    settings = asked.place
     with reading(settings) as connection:
         stands = standing(connection)
         gaps = _gaps(connection, stands.sequence)
@@ -141,7 +141,7 @@ def _pods(connection: sa.Connection) -> dict[str, int]:
     return {"all": row[0], "holding": row[1], "waiting": row[2]}
 
 
-def _told(settings: Settings) -> dict[str, Any]:
+def _told(settings: LedgerPlace) -> dict[str, Any]:
     """What a running `bursar up` said of itself last; empty where none runs."""
     try:
         told = msgspec.json.decode(settings.state_file.read_bytes())
@@ -151,7 +151,7 @@ def _told(settings: Settings) -> dict[str, Any]:
         return {}
 
 
-def _look(settings: Settings) -> BusView:
+def _look(settings: LedgerPlace) -> BusView:
     """Ask the bus; an embedded one that does not run is started for the question and ended again."""
     view = BusView()
     if settings.bus.is_embedded:
@@ -166,7 +166,7 @@ def _look(settings: Settings) -> BusView:
     return view
 
 
-async def _ask(settings: Settings, view: BusView) -> None:
+async def _ask(settings: LedgerPlace, view: BusView) -> None:
     from deploy.runtime.bootstrap import bus
 
     try:

@@ -15,7 +15,7 @@ import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals, setitimer
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import msgspec
 import uvloop
@@ -30,13 +30,12 @@ from deploy.errors import LedgerBusyError, StoppedError
 from deploy.runtime.locking import writer_lock
 from deploy.runtime.tasks import tasks
 from deploy.settings.addresses import masked
-from deploy.settings.shape import Settings
-from projections.catalogue import MODEL
-from projections.engine.fill import Filled
-from projections.engine.folder import Folder
-from projections.engine.heads import HeadKeeper, Signer
-from projections.engine.runner import Runner
-from projections.engine.store import Store
+
+if TYPE_CHECKING:
+    from deploy.settings.place import LedgerPlace
+    from deploy.settings.shape import Settings
+    from projections.engine.fill import Filled
+    from projections.engine.store import Store
 
 #: How often a ledger that another process writes is looked at.
 LOOK_SECONDS = 0.1
@@ -63,7 +62,7 @@ class Bus(msgspec.Struct, frozen=True):
 
 
 @asynccontextmanager
-async def bus(settings: Settings, *, is_checked: bool = True) -> AsyncIterator[Bus]:
+async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> AsyncIterator[Bus]:
     """The bus of the settings: one's own server, the embedded one that runs already, or one that is started now.
 
     Raises BusUnavailableError, PermissionDeniedError, and UnsafeBusError unless ``is_checked`` is off.
@@ -123,6 +122,12 @@ class OwnLedgerWriter:
     name = "this process"
 
     def __init__(self, settings: Settings, store: Store, transport: Transport) -> None:
+        # Who only asks the bus need not import what is written.
+        from projections.catalogue import MODEL
+        from projections.engine.folder import Folder
+        from projections.engine.heads import HeadKeeper, Signer
+        from projections.engine.runner import Runner
+
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
@@ -160,15 +165,18 @@ class OtherLedgerWriter:
     filled = None
 
     def __init__(self, store: Store, name: str) -> None:
+        from projections.catalogue import MODEL
+
         self.name = name
         self._store = store
-        self.sequence = store.checkpoint(MODEL.version).sequence
+        self._version = MODEL.version
+        self.sequence = store.checkpoint(self._version).sequence
 
     async def run(self) -> None:
         """Look at it again and again, until cancelled."""
         while True:
             self.sequence = (
-                await asyncio.to_thread(self._store.checkpoint, MODEL.version)
+                await asyncio.to_thread(self._store.checkpoint, self._version)
             ).sequence
             await asyncio.sleep(LOOK_SECONDS)
 

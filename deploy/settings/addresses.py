@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from deploy.errors import SettingsError
 from deploy.settings.environment import environment
+
+if TYPE_CHECKING:
+    from bus.jetstream import Credentials
 
 #: The bus that comes with Bursar: a nats-server below the data folder.
 EMBEDDED = "embedded"
@@ -89,3 +93,12 @@ def check_bus_url(url: str) -> None:
         raise ValueError("the bus is `embedded` or nats://HOST:PORT")
     if port == 0:
         raise ValueError("the bus URL has no valid port (1 to 65535)")
+
+
+def bus_address(url: str, credentials: Path | None) -> tuple[str, Credentials]:
+    """The URL of a bus without its user, and what to log in with: that user, else ``credentials``."""
+    parts = urlsplit(url)
+    bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
+    if parts.username:
+        return bare, (parts.username, parts.password or "")
+    return bare, credentials

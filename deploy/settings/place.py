@@ -1,4 +1,4 @@
-"""Where the ledger is, read without the rest of the settings: what a question needs of them.
+"""Where the ledger and the bus are, read without the rest of the settings: what a question needs of them.
 
 The whole model of :mod:`deploy.settings.shape` takes longer to import than a question to a small ledger takes to
 answer. What stands
@@ -10,12 +10,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from deploy.settings.addresses import SHORT_FORMS, check_bus_url, default_data, ledger_url
+from deploy.settings.addresses import (
+    EMBEDDED,
+    SHORT_FORMS,
+    bus_address,
+    check_bus_url,
+    default_data,
+    ledger_url,
+)
 from deploy.settings.environment import environment
+
+if TYPE_CHECKING:
+    from bus.jetstream import Credentials
+    from deploy.settings.shape import Settings
 
 #: A cluster's name in the history.
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
@@ -29,12 +40,40 @@ OTHERS = frozenset({"labels", "admission", "budgets", "culling", "evictions", "j
 
 
 @dataclass(frozen=True)
+class BusPlace:
+    """Where the bus is. See :class:`deploy.settings.shape.BusSettings`."""
+
+    #: May hold a password.
+    url: str = field(default=EMBEDDED, repr=False)
+    credentials: Path | None = None
+    server: Path | None = None
+    monitor_urls: tuple[str, ...] = ()
+    replicas: int = 1
+
+    @property
+    def is_embedded(self) -> bool:
+        """Whether Bursar runs the server itself."""
+        return self.url == EMBEDDED
+
+    @property
+    def address(self) -> tuple[str, Credentials]:
+        """URL without its user, and what to log in with."""
+        return bus_address(self.url, self.credentials)
+
+
+@dataclass(frozen=True)
 class LedgerPlace:
-    """Where the ledger of this process is, and of which cluster it speaks where none is named."""
+    """Where the ledger of this process is, of which cluster it speaks where none is named, and where the bus is."""
 
     data: Path
     ledger_url: str
     cluster: str
+    bus: BusPlace = BusPlace()
+
+    @property
+    def state_file(self) -> Path:
+        """See :attr:`deploy.settings.shape.Settings.state_file`."""
+        return self.data / "up.json"
 
 
 def place(options: Mapping[str, Any], config: Path | None = None) -> LedgerPlace:
@@ -43,9 +82,17 @@ def place(options: Mapping[str, Any], config: Path | None = None) -> LedgerPlace
     if found is None:
         from deploy.settings.load import load
 
-        settings = load(options, config)
-        found = LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name)
+        found = place_of(load(options, config))
     return found
+
+
+def place_of(settings: Settings) -> LedgerPlace:
+    """The same of all settings."""
+    bus = settings.bus
+    at = BusPlace(
+        bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitor_urls, bus.replicas
+    )
+    return LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name, at)
 
 
 def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | None:
@@ -60,15 +107,21 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     if said_there is None or not _is_known(file):
         return None
 
-    def said(part: str, field: str, default: str) -> Any:
-        given = (options.get(part) or {}).get(field)
+    def said(part: str, name: str, default: str | None = None) -> Any:
+        given = (options.get(part) or {}).get(name)
         if given is None:
-            given = said_there.get(f"bursar_{part}__{field}")
-        return (file.get(part) or {}).get(field, default) if given is None else given
+            given = said_there.get(f"bursar_{part}__{name}")
+        return (file.get(part) or {}).get(name, default) if given is None else given
 
     url, bus, cluster = (
-        said("ledger", "url", ""), said("bus", "url", "embedded"), said("cluster", "name", "default"),
+        said("ledger", "url", ""), said("bus", "url", EMBEDDED), said("cluster", "name", "default"),
     )  # fmt: skip
+    files = {name: said("bus", name) for name in ("credentials", "server")}
+    if any(text is not None and not (isinstance(text, str) and text) for text in files.values()):
+        return None
+    # Lists and numbers are read by the model.
+    if any(said("bus", name) is not None for name in ("monitor_urls", "replicas")):
+        return None
     data = options.get("data") or said_there.get("bursar_data") or file.get("data")
     if not all(isinstance(value, str) for value in (url, bus, cluster)):
         return None
@@ -80,7 +133,9 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     except ValueError:
         return None
     folder = Path(data or default_data()).expanduser().absolute()
-    return LedgerPlace(folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster)
+    credentials, server = (text and Path(text) for text in files.values())
+    at = BusPlace(bus, credentials, server)
+    return LedgerPlace(folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster, at)
 
 
 def _variables() -> dict[str, str] | None:

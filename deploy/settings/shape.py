@@ -15,7 +15,6 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar
-from urllib.parse import urlsplit
 
 from pydantic import (
     BaseModel,
@@ -34,7 +33,13 @@ from pydantic_settings import (
 )
 
 from bus.kube.watch.labels import LabelPolicy
-from deploy.settings.addresses import EMBEDDED, SHORT_FORMS, check_bus_url, ledger_url
+from deploy.settings.addresses import (
+    EMBEDDED,
+    SHORT_FORMS,
+    bus_address,
+    check_bus_url,
+    ledger_url,
+)
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.environment import environment
 from deploy.settings.file import SettingsFile
@@ -99,11 +104,7 @@ class BusSettings(_Part):
     @property
     def address(self) -> tuple[str, Credentials]:
         """URL without its user, and what to log in with."""
-        parts = urlsplit(self.url.get_secret_value())
-        bare = parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl()
-        if parts.username:
-            return bare, (parts.username, parts.password or "")
-        return bare, self.credentials
+        return bus_address(self.url.get_secret_value(), self.credentials)
 
 
 class ClusterSettings(_Part):

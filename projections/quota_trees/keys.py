@@ -40,6 +40,8 @@ def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, in
     dot-boundary prefix of it; one without only the plain key. Zeros charge nothing. Keys that no
     quota limits yet are charged too, so that a limit which comes later knows what is used.
     """
+    if not types:
+        return {key: amount for key, amount in demand.items() if amount}
     charge: dict[str, int] = {}
     for key, amount in demand.items():
         if not amount:
@@ -131,6 +133,8 @@ def added(one: Amounts, other: Amounts) -> dict[str, int]:
 
 def less(one: Amounts, other: Amounts) -> dict[str, int]:
     """By how much the first is more, of the keys of which it is."""
+    if not other:
+        return {key: n for key, n in one.items() if n > 0}
     return {key: n - other.get(key, 0) for key, n in one.items() if n > other.get(key, 0)}
 
 

@@ -243,8 +243,9 @@ class TreeOverlay:
         self.tree = tree
         self.facts: list[tuple[Fact, int]] = []
         self._grants: dict[tuple[str, str], Grant] = {}
-        self._held: dict[tuple[str, str], int] = {}
-        self._own: dict[tuple[str, str, str], int] = {}
+        #: What the decisions add, by quota and key; the same by quota and namespace, and key.
+        self._held: dict[str, dict[str, int]] = {}
+        self._own: dict[tuple[str, str], dict[str, int]] = {}
         self._nodes: dict[str, Node] = {}
 
     @property
@@ -273,7 +274,9 @@ class TreeOverlay:
 
     def used(self, node: Node, key: str) -> int:
         """What is used of a key, decisions of the draft included."""
-        return node.used(key) + self._held.get((node.name, key), 0)
+        used = node.used(key)
+        held = self._held.get(node.name)
+        return used + held.get(key, 0) if held else used
 
     def limits(self, node: Node, rises: Mapping[str, int]) -> dict[str, int | None]:
         """What ``node`` may use of each of the rising keys if they rise; None = not limited."""
@@ -281,9 +284,10 @@ class TreeOverlay:
         if not node.is_elastic:
             return limits
         pending: dict[str, dict[str, int]] = {node.name: dict(rises)}
-        for (quota, key), amount in self._held.items():
+        for quota, amounts in self._held.items():
             held = pending.setdefault(quota, {})
-            held[key] = held.get(key, 0) + amount
+            for key, amount in amounts.items():
+                held[key] = held.get(key, 0) + amount
         runtime = self.tree.elastic.limits(node.name, pending.items())
         for key in rises.keys() & runtime.keys():
             limit = limits[key]
@@ -293,7 +297,7 @@ class TreeOverlay:
     def own(self, node: Node, namespace: str, key: str) -> int:
         """What the workloads of one namespace hold of a key."""
         stored = node.by_namespace.get(namespace, {}).get(key, 0)
-        return stored + self._own.get((node.name, namespace, key), 0)
+        return stored + self._own.get((node.name, namespace), {}).get(key, 0)
 
     def spent(self, node: Node, key: str, at_s: int) -> tuple[int, int]:
         """(spent, limit) of a budget at a second; nothing is spent before it was first metered."""
@@ -314,14 +318,14 @@ class TreeOverlay:
             self._declare(fact, time_us)
 
     def _put(self, before: Grant | None, after: Grant) -> None:
-        held = before.charge if before else {}
-        for key in after.charge.keys() | held.keys() if held else after.charge:
-            more = after.charge.get(key, 0) - held.get(key, 0)
-            place = (after.quota, key)
-            self._held[place] = self._held.get(place, 0) + more
-            own = (after.quota, after.namespace, key)
-            self._own[own] = self._own.get(own, 0) + more
-        self._grants[(after.quota, after.uid)] = after
+        quota, charge, held = after.quota, after.charge, before.charge if before else {}
+        whole = self._held.setdefault(quota, {})
+        own = self._own.setdefault((quota, after.namespace), {})
+        for key in charge.keys() | held.keys() if held else charge:
+            more = charge.get(key, 0) - held.get(key, 0)
+            whole[key] = whole.get(key, 0) + more
+            own[key] = own.get(key, 0) + more
+        self._grants[(quota, after.uid)] = after
 
     def _declare(self, fact: QuotaDeclared, time_us: int) -> None:
         if fact.spec is None:

@@ -17,7 +17,7 @@ import msgspec
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
 from projections.quota_trees import Node, TreeOverlay, charged
-from projections.quota_trees.keys import largest
+from projections.quota_trees.keys import largest, less
 from projections.quota_trees.shape import ELASTIC
 
 #: Why a charge is taken back whose asker never heard of it.
@@ -104,8 +104,8 @@ def decide(
     wanted = dict(request.live if request.child is not None else largest(wanted, request.live))
     grant = draft.grant(request.quota, request.uid)
     held = grant.charge if grant else {}
-    rises = {k: n - held.get(k, 0) for k, n in wanted.items() if n > held.get(k, 0)}
-    charge = {**held, **{key: wanted[key] for key in rises}}
+    rises = less(wanted, held)
+    charge = {**held, **{key: wanted[key] for key in rises}} if held else rises
     if request.child is not None and not rises:
         return _answer(draft, request, "admitted", "covered", charge)
     if not rises:
@@ -154,8 +154,9 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
         if not key.startswith(part):
             continue
         plain = f"limits.{key.removeprefix(part)}"
+        typed = f"{plain}."
         # What it touches is this key, or begins with it: most quotas limit neither.
-        if plain not in limited and not any(one.startswith(f"{plain}.") for one in limited):
+        if plain not in limited and not any(one.startswith(typed) for one in limited):
             continue
         for touched in charged({plain: 1}, request.types):
             limit = node.limit(touched)
@@ -222,8 +223,10 @@ def _over(
 ) -> tuple[Deficit, ...]:
     found = []
     for key, limit in sorted(limits.items()):
+        if limit is None:
+            continue
         used = draft.used(node, key)
-        if limit is not None and used + rises[key] > limit:
+        if used + rises[key] > limit:
             own = draft.own(node, namespace, key) if namespace else 0
             found.append(Deficit(key, rises[key], used, limit, own))
     return tuple(found)

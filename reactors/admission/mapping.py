@@ -28,7 +28,8 @@ SEEN = "seen"
 #: Why an object may not name a quota: neither its namespace nor the quota allows it.
 NOT_YOURS = "quota-not-yours"
 
-_TYPES = ("cpu", "gpu", "memory")
+#: Labels that name a model.
+_TYPES = {name: f"{LABEL}/{name}-type" for name in ("cpu", "gpu", "memory")}
 
 
 class QuotaRef(msgspec.Struct, frozen=True):
@@ -85,12 +86,15 @@ def counted(where: QuotaRef | None) -> QuotaRef | None:
 
 def types_of(labels: Mapping[str, str]) -> dict[str, str]:
     """The model that each type label names, by ``cpu``, ``gpu`` and ``memory``."""
-    return {name: model for name in _TYPES if (model := labels.get(f"{LABEL}/{name}-type"))}
+    return {name: model for name, label in _TYPES.items() if (model := labels.get(label))}
 
 
 def label_of(labels: Mapping[str, str]) -> str:
     """Which of an object's labels names its quota, as it is recorded; "" for none."""
-    return next((name for name, label in _LABELS.items() if labels.get(label)), "")
+    for name, label in _LABELS.items():
+        if labels.get(label):
+            return name
+    return ""
 
 
 def recorded_labels(label: str, quota: str) -> dict[str, str]:

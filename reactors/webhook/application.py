@@ -141,7 +141,9 @@ class Application:
         handler = self._handlers.get(scope["path"]) if scope["type"] == "http" else None
         if handler is None:
             return await self._send(send, 404, _TEXT, b"reviews are posted to /admit\n")
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        loop = asyncio.get_running_loop()
+        # With the loop it need not be asked for again.
+        task = asyncio.current_task(loop)
         assert task is not None
         exchange, begun = _Exchange(send, task), loop.time()
         timer = loop.call_later(self._deadline_seconds, self._expire, exchange)

@@ -85,7 +85,7 @@ class Connection(asyncio.Protocol):
         self._waiting: deque[Exchange] = deque()
         self._latest: Exchange | None = None
         #: Set while the other side takes bytes; None as long as it always did.
-        self._takes: asyncio.Event | None = None
+        self.takes: asyncio.Event | None = None
         self._is_paused = False
 
     # deadlines
@@ -168,14 +168,14 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The other side takes no more bytes for now."""
-        if self._takes is None:
-            self._takes = asyncio.Event()
-        self._takes.clear()
+        if self.takes is None:
+            self.takes = asyncio.Event()
+        self.takes.clear()
 
     def resume_writing(self) -> None:
         """It takes bytes again."""
-        if self._takes is not None:
-            self._takes.set()
+        if self.takes is not None:
+            self.takes.set()
 
     # the parser's side
 
@@ -244,11 +244,6 @@ class Connection(asyncio.Protocol):
             assert self._transport is not None
             self._is_paused = False
             self._transport.resume_reading()
-
-    async def drained(self) -> None:
-        """Return when the other side takes bytes."""
-        if self._takes is not None:
-            await self._takes.wait()
 
     def answered(self, exchange: Exchange) -> None:
         """The answer is out: close, begin the next request, or rest."""

@@ -39,8 +39,9 @@ class Line(Protocol):
     def answered(self, exchange: Exchange) -> None:
         """The answer is out."""
 
-    async def drained(self) -> None:
-        """Return when the other side takes bytes."""
+    @property
+    def takes(self) -> asyncio.Event | None:
+        """Set while the other side takes bytes; None as long as it always did."""
 
 
 class Exchange:
@@ -121,7 +122,8 @@ class Exchange:
 
     async def send(self, message: Message) -> None:
         """The beginning of an answer, or a piece of its body. Nothing once the connection is closed."""
-        await self._line.drained()
+        if (takes := self._line.takes) is not None:
+            await takes.wait()
         if self.is_gone:
             return
         if message["type"] == "http.response.start" and self._head is None:

@@ -27,9 +27,10 @@ class Head:
     @property
     def is_expecting(self) -> bool:
         """Whether the other side sends its body only when it is told to go on."""
-        return any(
-            name == b"expect" and value.lower() == b"100-continue" for name, value in self.fields
-        )
+        for name, value in self.fields:
+            if name == b"expect" and value.lower() == b"100-continue":
+                return True
+        return False
 
     def scope(self, method: str, version: str, path: bytes) -> dict[str, Any]:
         """The request as an application takes it."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import msgspec
@@ -15,6 +16,7 @@ from bus.kube.kinds.templates import MOST_NAMED, Template, pod_needs, template_a
 
 #: Most pod sets of one object (docs/wrong-input.md D19).
 MOST_SETS = 64
+_QUOTA_LABELS = frozenset(QUOTA_LABELS)
 #: Longest label value that Kubernetes accepts; the templates of custom resources are not checked by it.
 LONGEST_LABEL = 63
 
@@ -103,6 +105,8 @@ def _sets(kind: Kind, object: Mapping[str, Any]) -> Iterator[_Set]:
 
 def _pods(entry: PodSet, holder: Any, at: str) -> int:
     pods = count(holder, entry.replicas, at, default=entry.default)
+    if not (entry.at_least or entry.at_most or entry.times):
+        return pods
     pods = max(pods, count(holder, entry.at_least, at, default=pods))
     pods = min(pods, count(holder, entry.at_most, at, default=pods))
     return pods * count(holder, entry.times, at, default=1)
@@ -112,9 +116,10 @@ def _total(sets: list[_Set]) -> dict[str, int]:
     total: dict[str, int] = {}
     for one_set in sets:
         for name, amount in one_set.demand.items():
-            total[name] = bounded(
-                total.get(name, 0) + amount * one_set.pods, f"{one_set.at}: {name}"
-            )
+            sum_of = total.get(name, 0) + amount * one_set.pods
+            if not 0 <= sum_of <= paths.MOST:
+                bounded(sum_of, f"{one_set.at}: {name}")
+            total[name] = sum_of
     return {name: amount for name, amount in total.items() if amount}
 
 
@@ -182,9 +187,8 @@ def _labels(object: Mapping[str, Any], sets: list[_Set]) -> dict[str, str]:
     own = paths.mapping(object, "metadata.labels")
     written = [one.template.labels for one in sets]
     labels: dict[str, str] = {}
-    for key in QUOTA_LABELS:
-        if key not in own and not any(key in one for one in written):
-            continue
+    present = _QUOTA_LABELS.intersection(chain(own, *written))
+    for key in sorted(present):
         named = [own[key]] if own.get(key) else [one.get(key) for one in written]
         for value in filter(None, named):
             place = f"metadata.labels[{key}]"

@@ -6,14 +6,16 @@ Source: docs/wrong-input.md A25; docs/accounting.md.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import sqlalchemy as sa
 
 from deploy.cli.rendering.escapes import inert
-from projections import reports
 from projections.pod_runs import UNASSIGNED, pod_runs
+
+if TYPE_CHECKING:
+    from projections import reports
 
 #: Namespaces that a line names; it counts the rest.
 NAMED = 3
@@ -45,6 +47,9 @@ def note(connection: sa.Connection, question: reports.Question) -> list[str]:
     """The line below a report: what of its figures nobody is named for; none where that is nothing."""
     if question.where.get("team", UNASSIGNED) != UNASSIGNED:
         return []
+    # `bursar status` names no figures, and need not import how they are summed.
+    from projections import reports
+
     where = {**question.where, "team": UNASSIGNED}
     rows = reports.sums(
         connection, msgspec.structs.replace(question, by=("namespace",), where=where)
