@@ -28,6 +28,7 @@ from reactors.admission.owners import Controllers
 from reactors.admission.rate import Rate
 from reactors.admission.reconciler import Reconciler
 from reactors.admission.state import AdmissionState
+from reactors.admission.unsettled import Rests
 from reactors.admission.withdrawing import Withdrawals
 from reactors.effectors.release import Patches, Starter
 from reactors.engine.journals import Journals
@@ -125,10 +126,13 @@ async def following(
 
 
 async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], None]) -> None:
+    rests, looked_us = Rests(), 0
     while True:
         await asyncio.sleep(DUE_SECONDS)
-        for kind in sorted(keeper.due(clock.now_us())):
+        now_us = clock.now_us()
+        for kind in rests.over(keeper.due(now_us), keeper.due(now_us, looked_us), now_us):
             relist(kind)
+        looked_us = now_us
 
 
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import msgspec
 
 from bus.clock import Clock
-from bus.errors import DemandError
 from bus.events.admissions import Child
 from bus.events.pods import Owner
 from bus.kube import kinds
@@ -19,7 +18,7 @@ from reactors.admission.coverage import counts_of
 from reactors.admission.lives import Undo
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.owners import Controllers, collects, controller_of
-from reactors.admission.reading import reshapes
+from reactors.admission.reading import Stored, reshapes
 from reactors.admission.state import AdmissionState
 from reactors.webhook.review import Answer, Review
 
@@ -62,15 +61,25 @@ class Children:
         self._controllers = controllers
 
     def below(
-        self, review: Review, kind: kinds.Kind, uid: str, name: str, owner: Owner, ask: kinds.Ask
+        self,
+        review: Review,
+        kind: kinds.Kind,
+        uid: str,
+        name: str,
+        owner: Owner,
+        ask: kinds.Ask,
+        before: Stored,
     ) -> Below | None:
-        """The object as its owner's; None where it is charged in its own right."""
+        """The object as its owner's, in place of what it asked for ``before``; None where it is charged in its own right."""
         if not self._is_owners(review, kind.kind, uid, owner):
             return None
         metadata = (review.object or {}).get("metadata") or {}
         version = str(metadata.get("resourceVersion", "")) if review.operation == "UPDATE" else ""
         child = Child(kind.kind, name, uid, version, owner.uid, counts_of(kind.kind, ask))
-        return Below(owner, child, stored(kind, review), reshapes(kind, ask, review))
+        counts = None
+        if review.operation == "UPDATE" and isinstance(before, kinds.Ask):
+            counts = counts_of(kind.kind, before)
+        return Below(owner, child, counts, reshapes(kind, ask, before))
 
     def _is_owners(self, review: Review, kind: str, uid: str, owner: Owner) -> bool:
         coverage = self._view.coverage
@@ -263,13 +272,3 @@ def _is_same(review: Review, owner: Owner) -> bool:
     """Whether the object has had this controller before."""
     old = (review.old_object or {}).get("metadata") or {}
     return controller_of(old) == (owner.kind, owner.uid)
-
-
-def stored(kind: kinds.Kind, review: Review) -> dict[str, int] | None:
-    """What the object counts that an update would change; None where that cannot be read, or nothing is stored yet."""
-    if review.operation != "UPDATE" or review.old_object is None:
-        return None
-    try:
-        return counts_of(kind.kind, kinds.asked(kind, review.old_object))
-    except DemandError:
-        return None

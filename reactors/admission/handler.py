@@ -37,6 +37,7 @@ from reactors.admission.reading import (
     name_of,
     reshapes,
     rested,
+    stored,
     version_of,
 )
 from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
@@ -97,20 +98,21 @@ class Handler:
         if wrote_node(review):
             return ALLOWED
         ask = kinds.asked(kind, review.object)
-        if is_unchanged(kind, ask, review):
+        before = stored(kind, review)
+        if is_unchanged(ask, review, before):
             return Answer(True, "unchanged")
         if kind.kind == DAEMON_SET and review.operation == "CREATE":
             ask = kinds.scaled(ask, matching(review.object, self._view.state.current_nodes()))
         uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
         if owner is not None:
-            below = self._children.below(review, kind, uid, name, owner, ask)
+            below = self._children.below(review, kind, uid, name, owner, ask, before)
             if below is not None:
                 return await self._below(below, review)
         where = self._view.place(ask.labels, review.namespace)
         if where is None:
             return ALLOWED
-        if is_going(kind, metadata, ask, review):
+        if is_going(kind, metadata, ask, review, before):
             return Answer(True, "fewer")
         former = self._children.orphaned(review, kind.kind, uid) if owner is None else None
         if former is not None and former.where == where:
@@ -118,16 +120,16 @@ class Handler:
         request = Request(
             where.quota, uid, kind.kind, review.namespace, name,
             ask.demand, types_of(ask.labels), review.uid, review.operation, version_of(review),
-            reshapes(kind, ask, review), ask.priority_class, controller_of(metadata)[1],
-            unstated=to_state(kind, ask, review),
-            live=self._children.weighs(uid, ask) if comes(kind, ask, owner, review) else {},
+            reshapes(kind, ask, before), ask.priority_class, controller_of(metadata)[1],
+            unstated=to_state(ask, review, before),
+            live=self._children.weighs(uid, ask) if comes(ask, owner, review, before) else {},
         )  # fmt: skip
         if ask.held:
             tree = self._decisions.tree(
                 self._journals.places.get((where.kind, where.quota), UNKNOWN)
             )
             return waits(tree, request, self._clock.now_us())
-        is_resumed = kind.queues and not ask.suspended and rested(kind, review)
+        is_resumed = kind.queues and not ask.suspended and rested(before)
         basis = Basis(label=label_of(ask.labels), is_resumed=is_resumed)
         return await self._decided(where, request, review, basis)
 

@@ -93,9 +93,10 @@ class Raises(Part):
         ]
         return {holder for uid in late if (holder := self._settle(uid)) is not None}
 
-    def due(self, late_us: int) -> set[str]:
-        """The kinds of which a complete list would settle something that was decided before ``late_us``."""
-        return {one.kind for one in self._by_child.values() if one.asked_us <= late_us}
+    def due(self, late_us: int, after_us: int = -1) -> set[str]:
+        """The kinds of which a complete list would settle something that was decided after ``after_us`` until ``late_us``."""
+        raises = self._by_child.values()
+        return {one.kind for one in raises if after_us < one.asked_us <= late_us}
 
     def _settle(self, uid: str) -> str | None:
         raised = self._by_child.pop(uid, None)

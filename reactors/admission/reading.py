@@ -18,6 +18,20 @@ from reactors.admission.owners import controller_of
 from reactors.admission.state import spec_of
 from reactors.webhook.review import Review
 
+#: What the stored object asks for that a review would change: None where nothing is stored, an error where it cannot be
+#: read. It is read once for each review, as that is the dearest step.
+Stored = kinds.Ask | DemandError | None
+
+
+def stored(kind: kinds.Kind, review: Review) -> Stored:
+    """What the object asked for before."""
+    if review.old_object is None:
+        return None
+    try:
+        return kinds.asked(kind, review.old_object)
+    except DemandError as error:
+        return error
+
 
 def version_of(review: Review) -> str:
     """The version that an update would change."""
@@ -26,24 +40,18 @@ def version_of(review: Review) -> str:
     return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
 
 
-def reshapes(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
+def reshapes(kind: kinds.Kind, ask: kinds.Ask, before: Stored) -> bool:
     """Whether it changes anything that a scale is reckoned with but the replicas."""
-    if not kind.scales or review.old_object is None:
+    if not kind.scales or before is None:
         return False
-    try:
-        before = kinds.asked(kind, review.old_object)
-    except DemandError:
-        return True
-    return _shape(before) != _shape(ask)
+    return isinstance(before, DemandError) or _shape(before) != _shape(ask)
 
 
-def comes(kind: kinds.Kind, ask: kinds.Ask, owner: Owner | None, review: Review) -> bool:
+def comes(ask: kinds.Ask, owner: Owner | None, review: Review, before: Stored) -> bool:
     """Whether it is charged elsewhere from now on: by another label, or no more by its owner. Its pods come along."""
-    if review.old_object is None:
+    if before is None or review.old_object is None:
         return False
-    try:
-        before = kinds.asked(kind, review.old_object)
-    except DemandError:
+    if isinstance(before, DemandError):
         return True
     former = kinds.governing_owner(review.old_object.get("metadata") or {})
     return (before.labels, former) != (ask.labels, owner)
@@ -59,7 +67,9 @@ def name_of(review: Review, metadata: dict[str, Any]) -> str:
     return review.name or str(metadata.get("name") or metadata.get("generateName") or "")
 
 
-def is_going(kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review: Review) -> bool:
+def is_going(
+    kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review: Review, before: Stored
+) -> bool:
     """Whether it is being deleted and asks for no more than before: its controller makes nothing for it any more.
 
     What is charged for it falls when it is gone; refused, its finalizers could never be taken away. One that is given
@@ -70,34 +80,30 @@ def is_going(kind: kinds.Kind, metadata: dict[str, Any], ask: kinds.Ask, review:
         return False
     if controller_of(review.old_object.get("metadata") or {}) != controller_of(metadata):
         return False
-    try:
-        before = kinds.asked(kind, review.old_object)
-    except DemandError:
+    if before is None or isinstance(before, DemandError):
         return False
     is_less = all(n <= before.demand.get(key, 0) for key, n in ask.demand.items())
     return is_less and before.labels == ask.labels
 
 
-def is_unchanged(kind: kinds.Kind, ask: kinds.Ask, review: Review) -> bool:
+def is_unchanged(ask: kinds.Ask, review: Review, before: Stored) -> bool:
     """Whether an update leaves alone all that is charged for: demand, labels of quotas, and who controls the object.
 
     What is charged for the stored object is enough for this one: an update is reviewed for one stored version, and lands
     on that one or is reviewed again. So nothing is written down for an annotation, or for a label of somebody else.
     """
-    before = review.old_object
-    if review.operation != "UPDATE" or before is None:
+    old = review.old_object
+    if review.operation != "UPDATE" or old is None or before != ask:
         return False
-    owners = [controller_of(one.get("metadata") or {}) for one in (before, review.object or {})]
-    try:
-        return owners[0] == owners[1] and kinds.asked(kind, before) == ask
-    except DemandError:
-        return False
+    owners = [controller_of(one.get("metadata") or {}) for one in (old, review.object or {})]
+    return owners[0] == owners[1]
 
 
-def rested(kind: kinds.Kind, review: Review) -> bool:
-    """Whether the object was suspended before this change."""
-    before = review.old_object
-    return before is not None and bool(kinds.asked(kind, before).wanted)
+def rested(before: Stored) -> bool:
+    """Whether the object was suspended before this change. Raises DemandError."""
+    if isinstance(before, DemandError):
+        raise before
+    return before is not None and bool(before.wanted)
 
 
 def limits_of(quota: QuotaObserved | None) -> object:

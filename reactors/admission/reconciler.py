@@ -307,7 +307,7 @@ class Reconciler:
             elif uid not in self._view.objects and self._unsettled.kind(uid) == kind:
                 self._absent[uid] = listed_us
 
-    def due(self, now_us: int) -> set[str]:
-        """The kinds of which a complete list, asked for now, would settle something."""
-        late_us = now_us - LANDED_US
-        return self._unsettled.due(late_us) | self._raises.due(late_us)
+    def due(self, now_us: int, after_us: int = 0) -> set[str]:
+        """The kinds of which a complete list, asked for now, would settle something, and would not have at ``after_us``."""
+        late_us, known_us = now_us - LANDED_US, after_us - LANDED_US
+        return self._unsettled.due(late_us, known_us) | self._raises.due(late_us, known_us)

@@ -11,20 +11,19 @@ from __future__ import annotations
 
 from bus.errors import DemandError
 from bus.kube import kinds
-from bus.kube.kinds import Ask, Kind
+from bus.kube.kinds import Ask
 from projections.quota_trees import Tree, TreeOverlay
 from reactors.admission.decide import Request, decide
 from reactors.admission.messages import sentence
+from reactors.admission.reading import Stored
 from reactors.webhook.review import Answer, Review
 
 
-def to_state(kind: Kind, ask: Ask, review: Review) -> dict[str, tuple[str, ...]]:
+def to_state(ask: Ask, review: Review, before: Stored) -> dict[str, tuple[str, ...]]:
     """The containers that state no limit, as :class:`bus.kube.kinds.Ask` has them; nothing where a change makes that no worse."""
-    if not ask.unstated or review.operation != "UPDATE" or review.old_object is None:
+    if not ask.unstated or review.operation != "UPDATE":
         return ask.unstated
-    try:
-        before = kinds.asked(kind, review.old_object)
-    except DemandError:
+    if before is None or isinstance(before, DemandError):
         return ask.unstated
     is_grown = (
         ask.pods > before.pods

@@ -5,8 +5,9 @@ Source: docs/architecture.md; :mod:`reactors.admission.reconcile` has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
+from bus.clock import SECOND_US
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
 from projections.cluster import covers
@@ -14,6 +15,33 @@ from projections.quota_trees import Node, Tree
 from projections.quota_trees.shape import Grant
 from reactors.admission.reconcile import Seen, shows
 from reactors.engine.journals import Journals
+
+#: Between two lists of a kind that settled nothing: at first, and at most.
+SHORTEST_US = 5 * SECOND_US
+LONGEST_US = 60 * SECOND_US
+
+
+class Rests:
+    """How long a kind rests whose lists settle nothing: twice as long after each. What became due since is asked for at once."""
+
+    def __init__(self) -> None:
+        #: By kind: until when it rests, and how long that is.
+        self._rests: dict[str, tuple[int, int]] = {}
+
+    def over(self, due: Set[str], fresh: Set[str], now_us: int) -> list[str]:
+        """The kinds of ``due`` of which a list is asked for now; ``fresh`` are those of which something became due just now."""
+        self._rests = {kind: rest for kind, rest in self._rests.items() if kind in due}
+        asked = []
+        for kind in sorted(due):
+            until_us, rest_us = self._rests.get(kind, (0, 0))
+            if kind in fresh:
+                rest_us = 0
+            elif now_us < until_us:
+                continue
+            rest_us = min(max(2 * rest_us, SHORTEST_US), LONGEST_US)
+            self._rests[kind] = (now_us + rest_us, rest_us)
+            asked.append(kind)
+        return asked
 
 
 class Unsettled:
@@ -58,11 +86,14 @@ class Unsettled:
         """The kind that an object is charged as; "" where it is not charged."""
         return next((grant.kind for _, grant in self._grants(uid)), "")
 
-    def due(self, late_us: int) -> set[str]:
-        """The kinds of objects and quotas that were asked for until ``late_us`` and are not settled."""
-        kinds = {one.kind for one in self.quotas() if one.asked and one.asked_us <= late_us}
+    def due(self, late_us: int, after_us: int = -1) -> set[str]:
+        """The kinds of objects and quotas that were asked for after ``after_us`` until ``late_us`` and are not settled."""
+        quotas = (one for one in self.quotas() if one.asked)
+        kinds = {one.kind for one in quotas if after_us < one.asked_us <= late_us}
         for uid in self._pending:
-            kinds.update(grant.kind for _, grant in self._grants(uid) if grant.asked_us <= late_us)
+            kinds.update(
+                grant.kind for _, grant in self._grants(uid) if after_us < grant.asked_us <= late_us
+            )
         return kinds
 
     def quotas(self) -> list[Node]:
