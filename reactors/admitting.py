@@ -22,6 +22,7 @@ from bus.transport import Transport
 from bus.waiting import beside
 from projections.engine.collecting import seldom_collecting
 from projections.engine.store import Store
+from reactors.admission.claims import CLAIMS, TEMPLATES
 from reactors.admission.handler import Handler
 from reactors.admission.metrics import Decisions
 from reactors.admission.owners import Controllers
@@ -137,7 +138,7 @@ async def _relisting(keeper: Reconciler, clock: Clock, relist: Callable[[str], N
 
 def failing(admission: Admission, *, is_shadow: bool = False) -> Failure:
     """What is answered where nobody decided in time. What was refused so is taken back if it is stored later."""
-    closed = closed_for({(kind.group, kind.resource) for kind in GOVERNED})
+    closed = closed_for({CLAIMS, TEMPLATES, *((kind.group, kind.resource) for kind in GOVERNED)})
 
     def failure(review: Review, error: Exception | None) -> Answer:
         said = closed(review, error)

@@ -80,6 +80,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     restarts: int = 0
     #: Names of its claims of devices: those that it names, and those that were made for it.
     claims: tuple[str, ...] = ()
+    #: Names of the templates of which its claims are made, one for each claim.
+    claim_templates: tuple[str, ...] = ()
     #: Extended resources that a claim gives it, not its node's device plugin.
     claimed: tuple[str, ...] = ()
     #: What systems that share cards say of it in annotations and labels: docs/devices.md.

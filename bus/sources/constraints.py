@@ -84,6 +84,7 @@ class PodClaim(msgspec.Struct, rename="camel"):
     """An entry of ``spec.resourceClaims``, or of ``status.resourceClaimStatuses``."""
 
     resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class SchedulingGroup(msgspec.Struct, rename="camel"):

@@ -45,6 +45,12 @@ def claim_names(
     return tuple(sorted(name for name in names if name and records.usable(name, LONGEST_NAME)))[:MOST_CLAIMS]  # fmt: skip
 
 
+def claim_templates(named: Iterable[PodClaim] | None) -> tuple[str, ...]:
+    """Names of the templates of which a pod's claims are made, one for each claim, sorted."""
+    names = (one.resource_claim_template_name for one in named or ())
+    return tuple(sorted(name for name in names if name and records.usable(name, LONGEST_NAME)))[:MOST_CLAIMS]  # fmt: skip
+
+
 def claimed(extended: ExtendedClaim | None) -> tuple[str, ...]:
     """Extended resources that come by a claim, sorted."""
     names = {one.resource_name for one in (extended.request_mappings if extended else None) or ()}

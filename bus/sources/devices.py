@@ -8,10 +8,12 @@ Source: Kubernetes API reference, resource.k8s.io/v1; docs/devices.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
 from bus.envelope import Event
+from bus.errors import DemandError
 from bus.events.devices import (
     Allocation,
     Device,
@@ -41,9 +43,8 @@ MOST_QUANTITIES = 32
 LONGEST_QUANTITY = 32
 
 #: Annotations of claims that Kubernetes makes for a pod.
-GENERATED = (
-    "resource.kubernetes.io/pod-claim-name",
-    "resource.kubernetes.io/extended-resource-claim",
+GENERATED = frozenset(
+    ("resource.kubernetes.io/pod-claim-name", "resource.kubernetes.io/extended-resource-claim")
 )
 #: Attributes of a device that are kept, without the domain of its driver.
 ATTRIBUTES = ("type", "productName", "profile", "uuid", "parentUUID")
@@ -155,13 +156,30 @@ def translate_claim(record: Record, labels: LabelPolicy) -> Event:
         owner=owner,
         is_generated=owner is not None
         and owner.kind == "Pod"
-        and any(name in annotations for name in GENERATED),
+        and not GENERATED.isdisjoint(annotations),
         team=named(labels.team, metadata.labels),
         user=named(labels.user, metadata.labels),
         requests=_requests(claim.spec),
         allocation=_allocation(claim.status),
     )
     return _said(fact, record, fact.uid)
+
+
+def is_generated(metadata: Mapping[str, Any]) -> bool:
+    """Whether a claim says that Kubernetes made it for a pod. ``metadata`` is that of a review."""
+    owners = metadata.get("ownerReferences")
+    return not GENERATED.isdisjoint(metadata.get("annotations") or {}) and any(
+        isinstance(one, dict) and one.get("controller") is True and one.get("kind") == "Pod"
+        for one in (owners if isinstance(owners, list) else ())
+    )
+
+
+def requests_of(claim: Mapping[str, Any]) -> tuple[DeviceRequest, ...]:
+    """What a claim requests, as its fact says it. ``claim`` is the object of a review. Raises DemandError."""
+    try:
+        return _requests(msgspec.convert(claim.get("spec"), ClaimSpec | None))
+    except msgspec.ValidationError as error:
+        raise DemandError(path="spec", reason=str(error)[:200]) from None
 
 
 def translate_template(record: Record, labels: LabelPolicy) -> Event:

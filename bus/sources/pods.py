@@ -28,7 +28,7 @@ from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 from bus.sources import card_texts
 from bus.sources.constraints import Placing, PodClaim, constraints_of
-from bus.sources.device_names import ExtendedClaim, claim_names, claimed
+from bus.sources.device_names import ExtendedClaim, claim_names, claim_templates, claimed
 from bus.sources.limits import LIMITED, bounds, whole_limits
 from bus.sources.podgroups import gang_terms
 from bus.sources.training import LAYOUTS
@@ -194,6 +194,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             status.resource_claim_statuses,
             status.extended_resource_claim_status,
         ),
+        claim_templates=claim_templates(spec.resource_claims),
         claimed=claimed(status.extended_resource_claim_status),
         card_texts=card_texts.of_pod(metadata.labels, metadata.annotations),
         notes=records.notes(

@@ -1,4 +1,4 @@
-"""The rows of devices that are given out by claim: classes, templates of claims, claims and slices. Pure.
+"""The rows of devices: classes, templates of claims, claims and slices, and cards of nodes as Yoda's daemon measures them. Pure.
 
 Claims are as many as pods, so what many of them say is one object in memory. Devices of a slice are kept encoded: they
 are read where a claim is given one.
@@ -12,6 +12,8 @@ from typing import ClassVar
 
 import msgspec
 
+from bus.amounts import NANO, observed_quantity
+from bus.errors import QuantityError
 from bus.events.devices import (
     Allocation,
     Device,
@@ -22,6 +24,8 @@ from bus.events.devices import (
     ResourceSliceObserved,
 )
 from bus.events.pods import Owner
+from bus.events.scvs import ScvCard, ScvObserved
+from projections.cluster.rows import Workload
 
 Requests = tuple[DeviceRequest, ...]
 
@@ -93,6 +97,8 @@ class DeviceSlice(msgspec.Struct, gc=False):
     generation: int = 0
     node: str = ""
     offered: bytes = b""
+    #: The most memory that one of its devices has, in bytes.
+    memory: int = 0
     last_us: int = 0
     listed_us: int = 0
 
@@ -103,6 +109,24 @@ class DeviceSlice(msgspec.Struct, gc=False):
     def counters(self) -> dict[str, dict[str, str]]:
         """Counters that devices share: set to counter to quantity."""
         return _offered(self.offered).counters
+
+
+class Scv(msgspec.Struct, gc=False):
+    """The cards of a node as Yoda's daemon measures them; it has the node's name."""
+
+    kind: ClassVar[str] = "Scv"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    card_number: int
+    total_memory: int
+    free_memory: int
+    cards: tuple[ScvCard, ...]
+    last_us: int = 0
+    listed_us: int = 0
 
 
 class _Offered(msgspec.Struct, frozen=True):
@@ -143,8 +167,33 @@ def device_slice(
     """The row of a slice."""
     return DeviceSlice(
         fact.uid, fact.name, fact.resource_version, time_us, fact.driver, fact.pool, fact.generation,
-        fact.node, _encode(_Offered(fact.devices, fact.counters)), time_us,
+        fact.node, _encode(_Offered(fact.devices, fact.counters)),
+        max((bytes_of(one.capacity.get("memory", "")) for one in fact.devices), default=0), time_us,
     )  # fmt: skip
+
+
+def scv(fact: ScvObserved, time_us: int, known: Scv | None) -> Scv:
+    """The row of an Scv object."""
+    return Scv(
+        fact.uid, intern(fact.name), fact.resource_version, time_us, fact.card_number, fact.total_memory,
+        fact.free_memory, fact.cards, time_us,
+    )  # fmt: skip
+
+
+def direct_claim(fact: ResourceClaimObserved, time_us: int, known: Workload | None) -> Workload:
+    """The row of a claim that is a workload itself: it holds what it is given, whichever pods use it."""
+    return Workload(
+        fact.uid, DeviceClaim.kind, intern(fact.namespace), fact.name, fact.resource_version,
+        time_us, last_us=time_us,
+    )  # fmt: skip
+
+
+def bytes_of(text: str) -> int:
+    """A quantity in whole units; 0 where it cannot be read."""
+    try:
+        return observed_quantity(text) // NANO if text else 0
+    except QuantityError:
+        return 0
 
 
 _encode = msgspec.msgpack.Encoder(order="sorted").encode

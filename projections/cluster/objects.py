@@ -15,8 +15,10 @@ A deleted object is remembered so that late observations find it; of very many t
 from __future__ import annotations
 
 from bisect import bisect_left
+from collections.abc import Iterable
 from functools import lru_cache
-from typing import ClassVar, Generic
+from sys import intern
+from typing import Any, ClassVar, Generic
 
 import msgspec
 
@@ -24,7 +26,7 @@ from bus.events.observations import ObjectsListed
 from bus.events.pods import Owner, PodsListed
 from bus.kube.kinds import QUOTA_LABELS
 from projections import timelines
-from projections.cluster.rows import POD, Make, Namespace, R, Row, Workload
+from projections.cluster.rows import POD, Make, Namespace, Pod, R, Row, Workload
 from projections.engine.parts import Part
 
 #: Deleted objects of one store that are remembered.
@@ -317,3 +319,35 @@ def _needed(parts: list[_Part]) -> list[_Part]:
             # All of this list is here, so no older one says anything.
             return kept
     return kept
+
+
+def share(rows: Iterable[Pod | Workload]) -> None:
+    """Hold what many rows of a snapshot say as one object in memory, as it is where rows are made from facts."""
+    texts: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
+    owners: dict[Owner, Owner] = {}
+    constraints: dict[bytes, Any] = {}
+
+    def one(found: dict[str, Any]) -> dict[str, Any]:
+        key = tuple(found.items())
+        before = texts.get(key)
+        if before is None:
+            before = texts[key] = {intern(name): _interned(value) for name, value in key}
+        return before
+
+    for row in rows:
+        row.namespace = intern(row.namespace)
+        row.labels, row.annotations = one(row.labels), one(row.annotations)
+        if row.owner is not None:
+            row.owner = owners.setdefault(row.owner, row.owner)
+        if isinstance(row, Workload):
+            row.kind = intern(row.kind)
+            continue
+        row.phase, row.node, row.team = intern(row.phase), intern(row.node), intern(row.team)
+        row.demand, row.by_claim = one(row.demand), one(row.by_claim)
+        if row.constraints is not None:
+            said = msgspec.msgpack.encode(row.constraints)
+            row.constraints = constraints.setdefault(said, row.constraints)
+
+
+def _interned(value: Any) -> Any:
+    return intern(value) if isinstance(value, str) else value

@@ -95,15 +95,28 @@ class Pod(msgspec.Struct, gc=False):
     unrequested: tuple[int, int] | None = (0, 0)
     #: None = it may go anywhere. Shared: never changed.
     constraints: PodConstraints | None = None
+    #: Templates of its claims of devices, and extended resources that a claim gives it.
+    templates: tuple[str, ...] = ()
+    claimed: tuple[str, ...] = ()
+    #: What it asks for by claims, as :mod:`projections.cluster.claiming` reads them. Never changed.
+    by_claim: dict[str, int] = {}
     last_us: int = 0
     listed_us: int = 0
+
+    @property
+    def asks(self) -> dict[str, int]:
+        """All that it asks for: its requests and limits, and devices by claim."""
+        if not self.by_claim:
+            return self.demand
+        keys = self.demand.keys() | self.by_claim.keys()
+        return {key: self.demand.get(key, 0) + self.by_claim.get(key, 0) for key in sorted(keys)}
 
     @property
     def ask(self) -> Ask:
         """What it asks for as a workload of its own."""
         if self.phase in ENDED:
             return Ask(labels=self.labels)
-        return Ask(self.demand, 1, labels=self.labels)
+        return Ask(self.asks, 1, labels=self.labels)
 
     @property
     def is_ended(self) -> bool:
@@ -136,6 +149,8 @@ class Workload(msgspec.Struct, gc=False):
     ask: Ask = Ask()
     #: By its own stamp; where that cannot be read, when it was seen.
     created_us: int = 0
+    #: Its ask as it was written, where templates of claims stand in it; None = ``ask`` is.
+    written: Ask | None = None
     last_us: int = 0
     listed_us: int = 0
 
@@ -221,7 +236,7 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
         _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
-        _constraints(bytes(fact.constraints)), time_us,
+        _constraints(bytes(fact.constraints)), fact.claim_templates, fact.claimed, last_us=time_us,
     )  # fmt: skip
 
 
@@ -231,7 +246,7 @@ def workload(fact: WorkloadObserved, time_us: int, known: Workload | None) -> Wo
     return Workload(
         fact.uid, intern(fact.kind), intern(fact.namespace), fact.name, fact.resource_version, time_us,
         _owner(fact.owner, None), labels, _texts(fact.annotations, None), _ask(fact, labels),
-        _us(fact.created, time_us), time_us,
+        _us(fact.created, time_us), last_us=time_us,
     )  # fmt: skip
 
 

@@ -9,9 +9,8 @@ Rules of order, deletions and lists: :mod:`projections.cluster.objects`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from sys import intern
 from typing import Any, ClassVar
 
 import msgspec
@@ -61,10 +60,18 @@ from bus.events.volumes import (
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
 from projections.cluster import devices, rows, volumes
-from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass, DeviceSlice
+from projections.cluster.claiming import Claiming
+from projections.cluster.devices import (
+    ClaimTemplate,
+    DeviceClaim,
+    DeviceClass,
+    DeviceSlice,
+    Scv,
+    scv,
+)
 from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
-from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore
+from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.podgroups import PodGroup, pod_group
 from projections.cluster.rows import (
     POD,
@@ -75,7 +82,6 @@ from projections.cluster.rows import (
     Quota,
     Workload,
 )
-from projections.cluster.scvs import Scv, scv
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 from projections.engine.parts import Part
 from projections.quota_trees.shape import BUSINESS, ELASTIC
@@ -106,6 +112,7 @@ class SavedCluster(msgspec.Struct):
     _device_claims: SavedStore[DeviceClaim]
     _slices: SavedStore[DeviceSlice]
     _pod_groups: SavedStore[PodGroup]
+    cards_seen: dict[str, str]
     namespaces: dict[str, Namespace]
 
 
@@ -120,7 +127,7 @@ class ClusterState(Part):
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
-            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups",
+            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "claiming",
         }
     )  # fmt: skip
 
@@ -173,6 +180,12 @@ class ClusterState(Part):
         self.device_claims = self._device_claims.rows
         self.slices = self._slices.rows
         self.pod_groups = self._pod_groups.rows
+        #: Classes of devices of which a claim was given cards, and the resource under which these count.
+        self.cards_seen: dict[str, str] = {}
+        self.claiming = Claiming(
+            self.pods, self.workloads, self.device_classes, self.device_claims, self.claim_templates,
+            self.slices, self.cards_seen, self.named,
+        )  # fmt: skip
         #: By name, also of those that are gone: what they named stays named.
         self.namespaces: dict[str, Namespace] = {}
         #: Pods on trial, and the node that each had before.
@@ -191,16 +204,18 @@ class ClusterState(Part):
             before, after = change.before, change.after
             if not isinstance(before, Namespace) and not isinstance(after, Namespace):
                 self.index.put(before, after, self._store(change.kind).rows)
+        self.claiming.follow(self._changes)
 
     def restore(self, saved: SavedCluster) -> None:
         """Become what was saved, in a new state. The index follows from the rows."""
         assert not self._assumed
         super().restore(saved)
-        _share((*self.pods.values(), *self.workloads.values()))
+        share((*self.pods.values(), *self.workloads.values()))
         stores = {id(one): one for one in (*self._stores.values(), self._workloads)}
         for store in stores.values():
             for row in store.rows.values():
                 self.index.put(None, row, store.rows)
+        self.claiming.restore()
 
     def changes(self, event: Event) -> Sequence[Change]:
         """What ``event`` changed, in order, if it is the one that was folded last; nothing otherwise."""
@@ -217,11 +232,27 @@ class ClusterState(Part):
         namespace = getattr(fact, "namespace", "")
         self._store(kind).vanished(kind, fact.uid, namespace, fact.name, time_us)
 
+    def _claim_observed(self, fact: ResourceClaimObserved, time_us: int) -> None:
+        self._observed(fact, time_us)
+        self.claiming.given(fact)
+        if not fact.is_generated or fact.uid in self.workloads:
+            row = partial(devices.direct_claim, fact, time_us)
+            self._workloads.observed(
+                DeviceClaim.kind, fact.uid, fact.resource_version, time_us, row
+            )
+
+    def _claim_vanished(self, fact: ResourceClaimVanished, time_us: int) -> None:
+        self._vanished(fact, time_us)
+        if not fact.is_generated or fact.uid in self.workloads:
+            self._workloads.vanished(DeviceClaim.kind, fact.uid, fact.namespace, fact.name, time_us)
+
     def _pods_listed(self, fact: PodsListed, time_us: int) -> None:
         self._pods.listed(POD, fact, time_us)
 
     def _listed(self, fact: ObjectsListed, time_us: int) -> None:
         self._store(fact.kind).listed(fact.kind, fact, time_us)
+        if fact.kind == DeviceClaim.kind:
+            self._workloads.listed(fact.kind, fact, time_us)
 
     def _namespace(self, fact: NamespaceObserved, time_us: int) -> None:
         known = self.namespaces.get(fact.name)
@@ -342,38 +373,8 @@ _FOLDS: dict[type[Fact], _Fold] = {
     PodsListed: ClusterState._pods_listed,
     ObjectsListed: ClusterState._listed,
     NamespaceObserved: ClusterState._namespace,
+    ResourceClaimObserved: ClusterState._claim_observed,
+    ResourceClaimVanished: ClusterState._claim_vanished,
 }
 
 ClusterState.reads = tuple(_FOLDS)
-
-
-def _share(rows: Iterable[Pod | Workload]) -> None:
-    """Hold what many rows of a snapshot say as one object in memory, as it is where rows are made from facts."""
-    texts: dict[tuple[tuple[str, Any], ...], dict[str, Any]] = {}
-    owners: dict[Owner, Owner] = {}
-    constraints: dict[bytes, Any] = {}
-
-    def one(found: dict[str, Any]) -> dict[str, Any]:
-        key = tuple(found.items())
-        before = texts.get(key)
-        if before is None:
-            before = texts[key] = {intern(name): _interned(value) for name, value in key}
-        return before
-
-    for row in rows:
-        row.namespace = intern(row.namespace)
-        row.labels, row.annotations = one(row.labels), one(row.annotations)
-        if row.owner is not None:
-            row.owner = owners.setdefault(row.owner, row.owner)
-        if isinstance(row, Workload):
-            row.kind = intern(row.kind)
-            continue
-        row.phase, row.node, row.team = intern(row.phase), intern(row.node), intern(row.team)
-        row.demand = one(row.demand)
-        if row.constraints is not None:
-            said = msgspec.msgpack.encode(row.constraints)
-            row.constraints = constraints.setdefault(said, row.constraints)
-
-
-def _interned(value: Any) -> Any:
-    return intern(value) if isinstance(value, str) else value

@@ -13,18 +13,15 @@ import msgspec
 from bus.amounts import NANO, PodResources
 from bus.charges import Amounts, effective
 from bus.events.pods import PodState
+from projections.devices.demand import ACCELERATORS, GPU_DRIVERS, IMPLICIT
 from projections.devices.shared_cards import (
-    ACCELERATORS,
     RESERVING,
     Part,
     shared,
     times,
     virtual,
 )
-from projections.devices.sizes import GPU_DRIVERS, WHOLE
-
-#: Names of resources that stand for a class: one device of it each.
-IMPLICIT = "deviceclass.resource.kubernetes.io/"
+from projections.devices.sizes import WHOLE
 
 
 class CardFacts(msgspec.Struct, frozen=True, array_like=True):

@@ -16,6 +16,7 @@ from fractions import Fraction
 
 import msgspec
 
+from projections.devices.demand import ACCELERATORS
 from projections.devices.sizes import WHOLE
 
 HAMI, HAMI_NODE = "hami.io/vgpu-devices-allocated", "hami.io/node-nvidia-register"
@@ -27,11 +28,6 @@ CARD_MEMORY, STRATEGY, REPLICAS = "nvidia.com/gpu.memory", "nvidia.com/gpu.shari
 
 #: Labels of nodes that say how their cards are shared.
 NODE_LABELS = (CARD_MEMORY, STRATEGY, REPLICAS)
-
-#: Resources of which each is a whole accelerator, and what they are called where no label says it.
-ACCELERATORS = re.compile(
-    r"huawei\.com/Ascend[0-9]+P?|habana\.ai/gaudi|google\.com/tpu|aws\.amazon\.com/neuron|gpu\.intel\.com/(i915|xe)"
-)
 
 
 class Part(msgspec.Struct, frozen=True, gc=False):

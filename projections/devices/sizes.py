@@ -14,10 +14,9 @@ import msgspec
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.devices import Device, DeviceResult
+from projections.devices.demand import GPU_DRIVERS
 from projections.devices.supply import COUNTERS, DEVICE, Supplied
 
-#: Drivers whose devices are cards.
-GPU_DRIVERS = frozenset(("gpu.nvidia.com", "gpu.amd.com", "gpu.intel.com", "gpu.example.com"))
 #: The counter, or capacity, by which a part of a card is measured.
 SIZE = "memory"
 SHARES = "shares"

@@ -12,7 +12,7 @@ import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.devices import ResourceSliceObserved, ResourceSliceState, ResourceSliceVanished
-from projections.devices.sizes import GPU_DRIVERS
+from projections.devices.demand import GPU_DRIVERS
 from projections.engine.codec import Codec
 from projections.engine.contract import Key, Projection, row_table
 from projections.timelines import added

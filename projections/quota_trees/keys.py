@@ -26,8 +26,19 @@ def prefixes(key: str) -> Iterator[str]:
         key = key[:end]
 
 
+def typed(key: str, model: str) -> Iterator[str]:
+    """The keys of a demand with a model: ``key`` with the model, with each beginning of it, and ``key`` itself.
+
+    The name of a class of devices may have dots of its own (``limits.dra/gpu.nvidia.com``), which end no key.
+    """
+    return (one for one in prefixes(f"{key}.{model}") if len(one) >= len(key))
+
+
 def kind_of(resource: str) -> str:
     """Which type label speaks of a resource: ``cpu``, ``memory``, ``gpu``, or "" for none."""
+    if resource.startswith("dra/") or resource == "gpu-memory":
+        # Devices by claim: "dra/<class>".
+        return "gpu"
     name = resource.rpartition("/")[2]
     return name if name in ("cpu", "memory", "gpu") else ""
 
@@ -47,7 +58,7 @@ def charged(demand: Mapping[str, int], types: Mapping[str, str]) -> dict[str, in
         if not amount:
             continue
         model = types.get(kind_of(key.partition(".")[2]), "")
-        for touched in prefixes(f"{key}.{model}") if model else (key,):
+        for touched in typed(key, model) if model else (key,):
             charge[touched] = charge.get(touched, 0) + amount
     return charge
 
@@ -94,7 +105,7 @@ def summed(counts: Mapping[str, int], types: Mapping[str, str]) -> dict[str, int
             continue
         plain = key.removeprefix(UNNAMED)
         if model := types.get(kind_of(plain.partition(".")[2]), ""):
-            for touched in prefixes(f"{plain}.{model}"):
+            for touched in typed(plain, model):
                 if touched != plain:
                     found[touched] = found.get(touched, 0) + amount
     # More than a journal holds is more than any limit.

@@ -48,8 +48,11 @@ def advise(
     request: Request,
     decision: AdmissionDecided,
     now_us: int,
+    asked: Callable[[Ask], Ask],
 ) -> Advice:
     """What would let ``object``, which asked for ``request`` and was refused with ``decision``, pass.
+
+    ``asked`` gives an ask with the devices that its claims may be given.
 
     Nothing for refusals that are not about amounts: their own sentence says what to do.
     """
@@ -64,7 +67,7 @@ def advise(
     hard = {deficit.key: deficit.used + deficit.asked for deficit in missing}
 
     def is_admitted(ask: Ask) -> bool:
-        again = msgspec.structs.replace(request, demand=ask.demand)
+        again = msgspec.structs.replace(request, demand=asked(ask).demand)
         return decide(draft, again, now_us).verdict == "admitted"
 
     path, replicas, fits = fewer(kind, object, is_admitted)

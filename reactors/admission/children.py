@@ -58,7 +58,7 @@ class Children:
     def __init__(self, view: AdmissionState, clock: Clock, controllers: Controllers) -> None:
         self._view = view
         self._clock = clock
-        self._controllers = controllers
+        self.controllers = controllers
 
     def below(
         self,
@@ -86,7 +86,7 @@ class Children:
         answers = coverage.answers(owner, review.namespace)
         if answers is False or coverage.is_own(uid, kind, owner):
             return False
-        if self._controllers.wrote(review):
+        if self.controllers.wrote(review):
             return True
         is_there = review.operation == "UPDATE" and _is_same(review, owner)
         return bool(answers) and (kinds.is_open(owner.kind, kind) or is_there)
@@ -150,7 +150,7 @@ class Children:
         if self._is_gone(below.owner.uid):
             said = f"{what}, or what stands above it, is gone (owner-gone)"
             return Answer(False, "owner-gone", said, code=409)
-        if self._controllers.wrote(review) and not self.adopts(below):
+        if self.controllers.wrote(review) and not self.adopts(below):
             return None
         said = f"{what} was not seen yet: try again in a moment (owner-unseen)"
         return Answer(False, "owner-unseen", said, code=409)
@@ -178,7 +178,7 @@ class Children:
         """Whether the owner is asked for it whatever it is charged with: a controller makes no more than was asked for, but
         adopts any number, and users change what they like.
         """
-        is_users = bool(below.child.version) and not self._controllers.wrote(review)
+        is_users = bool(below.child.version) and not self.controllers.wrote(review)
         return is_users or below.reshapes or self.adopts(below)
 
     def asks(
@@ -255,7 +255,7 @@ class Children:
         """
         old = (review.old_object or {}).get("metadata") or {}
         owner = kinds.governing_owner(old) if review.operation == "UPDATE" else None
-        if owner is None or not (self._controllers.wrote(review) and collects(review)):
+        if owner is None or not (self.controllers.wrote(review) and collects(review)):
             return None
         if self._view.coverage.is_own(uid, kind, owner):
             return None

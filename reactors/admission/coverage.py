@@ -344,7 +344,7 @@ def counts_of(kind: str, ask: Ask) -> dict[str, int]:
 
 def _counts(pod: Pod) -> Mapping[str, int]:
     """What a pod counts below its owner. Pods that are written alike share it: a cluster has a hundred thousand."""
-    return _known(tuple(pod.demand.items()), tuple(types_of(pod.labels).items()))
+    return _known(tuple(pod.asks.items()), tuple(types_of(pod.labels).items()))
 
 
 @lru_cache(maxsize=8_192)

@@ -10,12 +10,13 @@ Source: docs/quotas.md; docs/wrong-input.md; docs/architecture.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import msgspec
 
 from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
+from bus.kube.kinds import CLAIM_TEMPLATE
 from projections.quota_trees import Node, TreeOverlay, charged
 from projections.quota_trees.keys import largest, less
 from projections.quota_trees.shape import ELASTIC
@@ -110,6 +111,8 @@ def decide(
         return _answer(draft, request, "admitted", "covered", charge)
     if not rises:
         return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
+    if is_unseen(node, rises):
+        return _answer(draft, request, "refused", "claims-unseen")
     deficits = _spent(draft, node, request, now_us)
     if deficits and node.spec.exhaustion != "Warn":
         return _answer(draft, request, "refused", "budget-exhausted", deficits=deficits)
@@ -164,6 +167,13 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
                 used = draft.used(node, touched)
                 found[touched] = Deficit(touched, 0, used, limit, containers=names)
     return tuple(found[key] for key in sorted(found))
+
+
+def is_unseen(node: Node, rises: Collection[str]) -> bool:
+    """Whether it names a template of claims that was not seen, and the quota limits devices: how many it asks for is unknown."""
+    return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and any(
+        "/" in key or key.partition(".")[2].startswith("gpu-memory") for key in node.limited()
+    )
 
 
 def covers(draft: TreeOverlay, request: Request) -> bool:

@@ -20,6 +20,7 @@ from projections.quota_trees import TreeOverlay
 from reactors.admission.appending import UNKNOWN, Decisions
 from reactors.admission.autoscalers import AUTOSCALERS, answer_autoscaler
 from reactors.admission.children import Below, Children, Holder
+from reactors.admission.claims import CLAIMS, TEMPLATES, answer_template, asked_of_claim
 from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
@@ -39,6 +40,7 @@ from reactors.admission.reading import (
     rested,
     stored,
     version_of,
+    with_devices,
 )
 from reactors.admission.scales import UNSEEN, is_doubted, scaled_from, unseen
 from reactors.admission.state import AdmissionState
@@ -80,6 +82,13 @@ class Handler:
             if (review.group, review.resource) == AUTOSCALERS:
                 now_us = self._clock.now_us()
                 return answer_autoscaler(review, self._view, self._journals, now_us)
+            if (review.group, review.resource) == TEMPLATES:
+                return answer_template(review, self._view, self._journals)
+            if (review.group, review.resource) == CLAIMS:
+                found = asked_of_claim(review, self._view, self._children.controllers)
+                if isinstance(found, Answer):
+                    return found
+                return await self._decided(*found, review, Basis(label=""))
             return await self._workload(review)
         except DemandError as error:
             return Answer(False, "demand-unreadable", str(error), code=422)
@@ -101,6 +110,7 @@ class Handler:
         before = stored(kind, review)
         if is_unchanged(ask, review, before):
             return Answer(True, "unchanged")
+        ask, before = with_devices(self._view.state, ask, before, review.namespace)
         if kind.kind == DAEMON_SET and review.operation == "CREATE":
             ask = kinds.scaled(ask, matching(review.object, self._view.state.current_nodes()))
         uid, name = str(metadata.get("uid", "")), name_of(review, metadata)

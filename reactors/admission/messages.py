@@ -27,6 +27,8 @@ _WHY = {
     "the namespace)",
     "parent-quota": "quota {quota!r} holds quotas, not workloads: name one below it",
     "object-unseen": "this object has just been changed: try again in a moment",
+    "claims-unseen": "it names a template of claims that does not exist, or was not seen yet: how many devices it asks of "
+    "quota {quota!r} is unknown. Make the ResourceClaimTemplate first, and try again in a moment",
     "queued": "quota {quota!r} has a queue: leave this suspended with the annotation bursar.io/queue, and it starts in its turn",
     "name-exists": "a quota of this name is there already",
     "parent-immutable": "a quota keeps its parent: delete it and create it anew below the other one",

@@ -13,7 +13,7 @@ from bus.kube import kinds
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
 from bus.sources import quotas
-from projections.cluster import POD
+from projections.cluster import POD, ClusterState
 from reactors.admission.owners import controller_of
 from reactors.admission.state import spec_of
 from reactors.webhook.review import Review
@@ -38,6 +38,15 @@ def version_of(review: Review) -> str:
     metadata = (review.object or {}).get("metadata") or {}
     # "?" is later than every version: then only a complete list can settle the ask.
     return str(metadata.get("resourceVersion", "?")) if review.operation == "UPDATE" else ""
+
+
+def with_devices(
+    state: ClusterState, ask: kinds.Ask, before: Stored, namespace: str
+) -> tuple[kinds.Ask, Stored]:
+    """Both asks with the devices that their claims may be given."""
+    if isinstance(before, kinds.Ask):
+        before = state.claiming.asked(before, namespace)
+    return state.claiming.asked(ask, namespace), before
 
 
 def reshapes(kind: kinds.Kind, ask: kinds.Ask, before: Stored) -> bool:

@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 
 from bus.envelope import Event
-from bus.events import VOCABULARY, namespaces, nodes, pods, quotas, workloads
+from bus.events import VOCABULARY, devices, namespaces, nodes, pods, quotas, workloads
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaSpec
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
@@ -20,6 +20,7 @@ from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.vocabulary import Fact, read
 from projections.attribution import Rule
 from projections.cluster import POD, Change, ClusterState, Gone, Pod, Workload, rows
+from projections.cluster.devices import ClaimTemplate, DeviceClaim, DeviceClass, DeviceSlice
 from projections.engine.parts import Part
 from projections.quota_trees import Node
 from projections.quota_trees.shape import BUSINESS, ELASTIC
@@ -29,6 +30,17 @@ from reactors.admission.elastics import ElasticQuotas, SavedQuotas
 from reactors.admission.mapping import LABEL, QuotaRef, counted, place
 from reactors.admission.objects import Object, Objects
 from reactors.admission.reconcile import SeenQuota
+
+#: What says which devices are asked for.
+DEVICE_FACTS = (
+    devices.ResourceClaimObserved, devices.ResourceClaimVanished, devices.ResourceClaimTemplateObserved,
+    devices.ResourceClaimTemplateVanished, devices.ResourceSliceObserved, devices.ResourceSliceVanished,
+    devices.DeviceClassObserved, devices.DeviceClassVanished,
+)  # fmt: skip
+#: Kinds of which nothing is charged when they go; a claim that is a workload goes as one.
+_UNCHARGED = frozenset(
+    one.kind for one in (rows.PriorityClass, DeviceClass, DeviceSlice, ClaimTemplate)
+)
 
 #: When more deleted owners are remembered than these, those are forgotten below which nothing lives any more.
 GONE_KEPT = 10_000
@@ -65,7 +77,7 @@ class AdmissionState(Part):
     reads: ClassVar[tuple[type[Fact], ...]] = (
         *places, workloads.WorkloadObserved, workloads.WorkloadVanished, pods.PodObserved,
         pods.PodVanished, nodes.NodeObserved, nodes.NodeVanished, ObjectsListed, pods.PodsListed, AdmissionDecided,
-        AdmissionReleased, PriorityClassObserved, PriorityClassVanished,
+        AdmissionReleased, PriorityClassObserved, PriorityClassVanished, *DEVICE_FACTS,
     )  # fmt: skip
     _types: ClassVar[frozenset[str]] = frozenset(fact.wire_type for fact in reads)
 
@@ -148,7 +160,7 @@ class AdmissionState(Part):
             self.has_new_capacity |= not is_same
         elif isinstance(after, rows.Quota):
             self._quota(after)
-        elif gone is None or gone.kind == rows.PriorityClass.kind:
+        elif gone is None or gone.kind in _UNCHARGED or isinstance(before, DeviceClaim):
             return
         elif gone.kind == rows.Node.kind:
             self.has_new_capacity = True

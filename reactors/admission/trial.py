@@ -9,6 +9,7 @@ Source: docs/admission.md, Ask (``bursar quota check``).
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -92,7 +93,8 @@ class Trial:
             )
 
     def _workload(self, object: Json, kind: kinds.Kind, said: Judged) -> Judged:
-        ask = kinds.asked(kind, object)
+        asked = partial(self._view.state.claiming.asked, namespace=said.namespace)
+        ask = asked(kinds.asked(kind, object))
         where = self._view.place(ask.labels, said.namespace)
         if said.namespace in self._exempt or where is None:
             return said
@@ -113,7 +115,7 @@ class Trial:
         advice, message = Advice(), warning(decision, draft.tree)
         is_admitted, reason = decision.verdict != "refused", decision.reason
         if not is_admitted:
-            advice = advise(draft, kind, object, request, decision, self._now_us)
+            advice = advise(draft, kind, object, request, decision, self._now_us, asked)
             message = sentence(decision, draft.tree)
             if kind.queues and not known and _is_held(draft, decision):
                 is_admitted, reason = True, "held"

@@ -13,9 +13,9 @@ import msgspec
 import numpy as np
 
 from projections.cluster import POD, Change, ClusterState, Pod
+from projections.cluster.devices import Scv
 from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.rows import Node
-from projections.cluster.scvs import Scv
 from reactors.scheduling import cards, volumes
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.crowds import Crowds

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from enum import Enum
 
 from projections.cluster import Change, Pod
+from projections.cluster.devices import Scv
 from projections.cluster.rows import Node
-from projections.cluster.scvs import Scv
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from projections.cluster.scvs import Scv
+from projections.cluster.devices import Scv
 from reactors.scheduling.node_columns import Bools, Ints
 
 

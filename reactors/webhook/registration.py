@@ -34,6 +34,11 @@ _QUOTAS = (
     ("bursar.io", ("v1alpha1",), "bizgroupresourcequotas", "Cluster"),
     ("scheduling.sigs.k8s.io", ("v1alpha1",), "elasticquotas", "Namespaced"),
 )
+#: What claims and their templates request never changes.
+_CLAIMS = tuple(
+    ("resource.k8s.io", ("v1",), resource, "Namespaced", ["CREATE"])
+    for resource in ("resourceclaims", "resourceclaimtemplates")
+)
 _CHANGES = ["CREATE", "UPDATE", "DELETE"]
 
 
@@ -69,6 +74,7 @@ def configuration(
         _webhook(settings, ca_bundle, "workloads", _workload_rules(kinds), _conditions(settings, kinds)),
         _webhook(settings, ca_bundle, "quotas", [_rule(*quota) for quota in _QUOTAS], []),
         {**children, "failurePolicy": "Ignore"},
+        _webhook(settings, ca_bundle, "claims", [_rule(*one) for one in _CLAIMS], _users_claims(settings)),
     ]  # fmt: skip
     return {
         "apiVersion": "admissionregistration.k8s.io/v1",
@@ -204,6 +210,26 @@ def _of_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> 
     ]
 
 
+def _users_claims(settings: RegistrationSettings) -> list[Json]:
+    """Claims that Kubernetes makes for a pod are not asked about: the pod was."""
+    trusted = f"({_is_trusted(settings)} || request.userInfo.username == 'system:kube-scheduler')"
+    owned = (
+        "object.metadata.?ownerReferences.orValue([])"
+        ".exists(o, o.?controller.orValue(false) && o.kind == 'Pod')"
+    )
+    return [{"name": "not-made-for-a-pod", "expression": f"!({trusted} && {owned})"}]
+
+
+def _is_trusted(settings: RegistrationSettings) -> str:
+    """Whether a controller asks."""
+    trusted = [
+        "request.userInfo.username == 'system:kube-controller-manager'",
+        f"request.userInfo.username in {_list(settings.controllers)}",
+        f"request.userInfo.groups.exists(g, g in {_list(settings.controller_groups)})",
+    ]
+    return f"({' || '.join(trusted)})"
+
+
 def _controlling(item: str) -> str:
     """The uids of an object's controllers, in CEL."""
     found = f"{item}.metadata.?ownerReferences.orValue([])"
@@ -219,18 +245,13 @@ _ADOPTS = (
 def _is_controllers(settings: RegistrationSettings, kinds: tuple[Kind, ...]) -> str:
     """Whether a controller asks, about what names a governed owner."""
     owners = sorted(f"{kind.group}/{kind.kind}" for kind in kinds if kind.covers)
-    trusted = [
-        "request.userInfo.username == 'system:kube-controller-manager'",
-        f"request.userInfo.username in {_list(settings.controllers)}",
-        f"request.userInfo.groups.exists(g, g in {_list(settings.controller_groups)})",
-    ]
     # `object` is null for a delete; versions of a group change, so only the group is compared.
     owned = (
         "(request.operation == 'DELETE' ? oldObject : object).metadata.?ownerReferences.orValue([])"
         ".exists(o, o.?controller.orValue(false) && (o.apiVersion.contains('/') ? "
         f"o.apiVersion.split('/')[0] : '') + '/' + o.kind in {_list(owners)})"
     )
-    return f"(({' || '.join(trusted)}) && {owned})"
+    return f"({_is_trusted(settings)} && {owned})"
 
 
 def _list(texts: Iterable[str]) -> str:

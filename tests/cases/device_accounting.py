@@ -10,8 +10,11 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.clock import floor_seconds, format_stamp, parse_stamp
+from bus.events import VOCABULARY
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed
+from bus.events.vocabulary import read
+from bus.kube.kinds import CLAIM_TEMPLATE, Ask
 from bus.kube.watch.lists import listed
 from bus.kube.watch.records import Record
 from bus.memory import MemoryTransport
@@ -19,6 +22,8 @@ from bus.sources import devices, namespaces, nodes, pods
 from projections.accounts import accounts
 from projections.card_supply import supply
 from projections.catalogue import MODEL
+from projections.cluster import ClusterState
+from projections.devices.demand import is_card
 from projections.devices.entries import of_segment
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
@@ -154,6 +159,30 @@ def _joined(rows):
         else:
             found.append(dict(row))
     return found
+
+
+def demand(events):
+    """Milli-cards of each template, and of each claim that is not generated, by what the state of the cluster says."""
+    state = ClusterState()
+    for event in events:
+        state.take(read(event, VOCABULARY), event)
+    asks = {
+        f"template {one.namespace}/{one.name}": state.claiming.asked(
+            Ask({f"{CLAIM_TEMPLATE}{one.name}": 1}), one.namespace
+        ).demand
+        for one in state.claim_templates.values()
+    }
+    for claim in state.device_claims.values():
+        if not claim.is_generated and claim.requests:
+            asks[f"claim {claim.namespace}/{claim.name}"] = state.workloads[claim.uid].ask.demand
+    return {name: 1000 * _cards(one) for name, one in asks.items()}
+
+
+def _cards(amounts):
+    limits = {key.removeprefix("limits."): n for key, n in amounts.items()}
+    return sum(
+        n for name, n in limits.items() if is_card(name) and not name.startswith("requests.")
+    )
 
 
 def _pod(account):

@@ -118,6 +118,16 @@ def test_devices_are_accounted_as_the_case_says(case, seed):
     assert case["expect"]["supply"] == told["supply"]
 
 
+@pytest.mark.parametrize("seed", range(2), ids=lambda seed: f"mixed-{seed or 'not'}")
+@pytest.mark.parametrize("case", params("device_accounting"))
+def test_devices_are_asked_for_as_the_case_says(case, seed):
+    events = device_accounting.events_of(case["given"])
+
+    assert case["expect"]["demand"] == device_accounting.demand(
+        device_accounting.mixed(events, seed) if seed else events
+    )
+
+
 @pytest.fixture(scope="session")
 def trace_of(tmp_path_factory):
     """The ledger of a trace by name, folded once a run."""

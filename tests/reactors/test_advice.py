@@ -25,7 +25,11 @@ def refused(books, object, kind="Deployment", at=0):
     request = Request("q", "new", kind, "ns", "new", ask.demand)
     draft = TreeOverlay(books.tree)
     decision = decide(draft, request, at * 10**6)
-    return request, decision, advise(draft, KINDS[kind], object, request, decision, at * 10**6)
+    return (
+        request,
+        decision,
+        advise(draft, KINDS[kind], object, request, decision, at * 10**6, lambda ask: ask),
+    )
 
 
 def tree(hard, used, **fields):

@@ -21,8 +21,8 @@ LARGEST = 2**63 - 1
 
 _DOMAIN = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*"
 _NAME = r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?"
-_NATIVE = r"(cpu|memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i)"
-#: Resources by name: those of Kubernetes, and extended ones, whose domain says whose they are.
+_NATIVE = r"(cpu|memory|gpu-memory|ephemeral-storage|hugepages-[0-9]+[KMGT]i)"
+#: Resources by name: those of Kubernetes, device memory by claim, and extended ones, whose domain says whose they are.
 RESOURCE = rf"({_NATIVE}|{_DOMAIN}/{_NAME})"
 KEY = rf"(requests|limits)\.({_NATIVE}(\.{_NAME})?|{_DOMAIN}/{_NAME})"
 #: The ledger keeps hours of these only.
@@ -34,7 +34,7 @@ _RESOURCE = re.compile(RESOURCE)
 _CORE_OR_CARD_HOUR = 3_600_000
 _GIB_HOUR = 3_600 * 1024
 _LONGEST = 400
-_BYTES = ("memory", "ephemeral-storage", "hugepages-")
+_BYTES = ("memory", "gpu-memory", "ephemeral-storage", "hugepages-")
 _SUFFIXES = (("Ei", 60), ("Pi", 50), ("Ti", 40), ("Gi", 30), ("Mi", 20), ("Ki", 10))
 
 Quantity = str | int

@@ -29,7 +29,9 @@ KEYS_ARE = (
     "keys are requests.<resource> or limits.<resource>, with .<TYPE> for one model and cash/ for a budget"
     " of cpu, memory or <vendor>/gpu: limits.cpu, limits.cpu.A4, limits.nvidia.com/gpu, cash/limits.cpu"
 )
-RESOURCES_ARE = "resources are cpu, memory, ephemeral-storage, hugepages-<size> or <domain>/<name>"
+RESOURCES_ARE = (
+    "resources are cpu, memory, gpu-memory, ephemeral-storage, hugepages-<size> or <domain>/<name>"
+)
 SELECTED_BY = (
     "namespaces are selected by labels that every history keeps: "
     + " and ".join((NAME_LABEL, *(f"{prefix}<name>" for prefix in SELECTABLE)))

@@ -20,8 +20,10 @@ from bus.kube.kinds.shape import (
     Target,
 )
 from bus.kube.kinds.table import GOVERNED, governed, is_open, served
+from bus.kube.kinds.templates import CLAIM_TEMPLATE
 
 __all__ = [
+    "CLAIM_TEMPLATE",
     "GOVERNED",
     "NAME_LABEL",
     "QUEUE_ANNOTATION",

@@ -36,6 +36,9 @@ MOST_UNSTATED = 12
 #: Most containers that are named where they lack something, and longest name of one.
 MOST_NAMED = 8
 LONGEST_CONTAINER = 63
+#: In a demand: how many claims of devices are made from the template whose name follows. What it may be given is not written
+#: in the object that names it.
+CLAIM_TEMPLATE = "claims.template/"
 #: Longest resource name: a prefix of 253, a slash, a name of 63.
 LONGEST_RESOURCE = 253 + 1 + 63
 
@@ -62,6 +65,12 @@ class Container(msgspec.Struct, rename="camel"):
     restart_policy: str | None = None
 
 
+class PodClaim(msgspec.Struct, rename="camel"):
+    """An entry of ``resourceClaims``. One that names a claim asks for nothing more: that claim does."""
+
+    resource_claim_template_name: str | None = None
+
+
 class Spec(msgspec.Struct, rename="camel"):
     """What is decoded of a pod's spec."""
 
@@ -70,6 +79,7 @@ class Spec(msgspec.Struct, rename="camel"):
     overhead: Quantities | None = None
     resources: Resources | None = None
     priority_class_name: str | None = None
+    resource_claims: list[PodClaim] | None = None
 
 
 class Metadata(msgspec.Struct):
@@ -156,6 +166,12 @@ def _summed(spec: Spec, place: str) -> dict[str, int]:
             amount = -(-nano // (_MILLI if name == "cpu" else _WHOLE))
             if amount:
                 demand[prefix + _named(name, place)] = bounded(amount, f"{place}: {prefix}{name}")
+    for claim in spec.resource_claims or ():
+        if claim.resource_claim_template_name:
+            key = CLAIM_TEMPLATE + _named(claim.resource_claim_template_name, place)
+            demand[key] = demand.get(key, 0) + 1
+    if sum(key.startswith(CLAIM_TEMPLATE) for key in demand) > MOST_RESOURCES:
+        raise DemandError(path=place, reason=f"more than {MOST_RESOURCES} templates of claims")
     return demand
 
 

@@ -4,7 +4,12 @@ from random import Random
 
 import msgspec
 
-from bus.events.devices import ResourceClaimTemplateObserved, ResourceClaimTemplateVanished
+from bus.events.devices import (
+    DeviceAsk,
+    DeviceRequest,
+    ResourceClaimTemplateObserved,
+    ResourceClaimTemplateVanished,
+)
 from bus.events.nodes import NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import DisruptionBudgetVanished
@@ -85,6 +90,7 @@ class World:
             fields["owner"] = f.owner(chosen, self._objects[chosen][0]) if chosen else None
         if kind == "Pod":
             fields["node"] = self._random.choice((None, *NODES))
+            fields["claim_templates"] = self._random.choice(((), (), ("a",), ("a", "b", "b")))
             fields["phase"] = self._random.choice(("Pending", "Running", "Running", "Succeeded"))
         self._objects[uid] = (kind, fields)
         event = self._observed(uid, kind, fields)
@@ -192,4 +198,7 @@ def _said(body, uid, version, at):
 
 def _template(fact, uid, name, version, at):
     body = fact(uid=uid, namespace="ns", name=name, resource_version=str(version))
+    if fact is ResourceClaimTemplateObserved:
+        ask = DeviceAsk("gpu.nvidia.com", count=version)
+        body = msgspec.structs.replace(body, requests=(DeviceRequest("g", (ask,)),))
     return _said(body, uid, version, at)

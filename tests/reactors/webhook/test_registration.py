@@ -114,14 +114,14 @@ def test_the_system_s_and_bursar_s_own_namespaces_are_exempt():
 
 
 def test_no_label_of_a_workload_opens_a_way_around():
-    assert [{}] * 3 == [webhook["objectSelector"] for webhook in webhooks()]
+    assert [{}] * 4 == [webhook["objectSelector"] for webhook in webhooks()]
 
 
 def test_an_absent_webhook_lets_everything_pass_unless_chosen_otherwise():
     closed = RegistrationSettings("bursar", failure_policy="Fail")
 
     assert {"Ignore"} == {webhook["failurePolicy"] for webhook in webhooks()}
-    assert ["Fail", "Fail", "Ignore"] == [one["failurePolicy"] for one in webhooks(closed)]
+    assert ["Fail", "Fail", "Ignore", "Fail"] == [one["failurePolicy"] for one in webhooks(closed)]
 
 
 def test_pods_of_controllers_are_asked_about_when_they_are_made_and_pass_while_nobody_answers():

@@ -1,0 +1,349 @@
+"""What pods and workloads ask for by claims of devices, as far as classes, templates and claims are known.
+
+An object that names a template asks for as much as that may be given; a pod for what its claims were given, once all of
+them were seen. So the rows of pods and workloads change when a template, a class or a claim does. A claim that no pod
+owns is a workload itself.
+
+Source: docs/devices.md ("What counts in quotas").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
+from typing import TypeAlias, cast
+
+import msgspec
+
+from bus.events.devices import DeviceAsk, DeviceResult, ResourceClaimObserved
+from bus.kube.kinds import CLAIM_TEMPLATE, Ask
+from projections.cluster.devices import (
+    ClaimTemplate,
+    DeviceClaim,
+    DeviceClass,
+    DeviceSlice,
+    Requests,
+    bytes_of,
+)
+from projections.cluster.index import Groups
+from projections.cluster.objects import Change
+from projections.cluster.rows import Pod, Workload
+from projections.devices import demand
+from projections.devices.demand import GPU_DRIVERS, IMPLICIT, Sizes
+
+Amounts = dict[str, int]
+_USERS = (Pod, Workload)
+_User: TypeAlias = Pod | Workload | None
+REQUESTS, LIMITS = "requests.", "limits."
+_NONE: Amounts = {}
+
+
+class Claiming:
+    """Derived of the rows of a cluster's state, which it changes; ``seen`` is the state's own, by class."""
+
+    def __init__(
+        self,
+        pods: MutableMapping[str, Pod],
+        workloads: MutableMapping[str, Workload],
+        classes: Mapping[str, DeviceClass],
+        claims: Mapping[str, DeviceClaim],
+        templates: Mapping[str, ClaimTemplate],
+        slices: Mapping[str, DeviceSlice],
+        seen: dict[str, str],
+        named: Callable[[str, str, str], str],
+    ) -> None:
+        self._pods = pods
+        self._workloads = workloads
+        self._classes = classes
+        self._claims = claims
+        self._templates = templates
+        self._slices = slices
+        #: Classes of which a claim was given cards, and how those count.
+        self._seen = seen
+        #: A claim that came late says something new of classes.
+        self._is_resized = False
+        self._named = named
+        self._sizes = Sizes({}, {})
+        #: By extended resource: the class that serves it.
+        self._serves: dict[str, str] = {}
+        #: By namespace and name of a template: who names it. What is asked for by resources that a class may serve.
+        self._naming: Groups[tuple[str, str]] = Groups()
+        self._requesting: set[str] = set()
+        #: By the uid of a pod: the claims that were made for it.
+        self._made: Groups[str] = Groups()
+        self._by_pool: Groups[tuple[str, str]] = Groups()
+
+    def restore(self) -> None:
+        """Begin with the rows as they are, which were saved with what they ask for."""
+        for row in (*self._claims.values(), *self._slices.values()):
+            self._index(None, row)
+        users: list[Pod | Workload] = [*self._pods.values(), *self._workloads.values()]
+        for user in users:
+            self._user(None, user)
+        self._measure()
+
+    def given(self, fact: ResourceClaimObserved) -> None:
+        """A claim was observed, now or earlier than others: the classes of which it was given cards give cards."""
+        if fact.allocation is None:
+            return
+        for name, card in demand.classes_given(fact.requests, fact.allocation).items():
+            # Of several drivers of one class always the same one, whichever was seen first.
+            if name not in self._seen or card < self._seen[name]:
+                self._seen[name], self._is_resized = card, True
+
+    def follow(self, changes: list[Change]) -> None:
+        """Rows changed: they, and others, may ask for something else. What changes of others is added to ``changes``."""
+        if not changes and not self._is_resized:
+            return
+        stale = self._resized() if self._is_resized else set[str]()
+        for change in tuple(changes):
+            before, after = change.before, change.after
+            row = after if after is not None else before
+            if isinstance(row, _USERS):
+                if self._user(cast("_User", before), cast("_User", after)):
+                    self._renew(row)
+            elif isinstance(row, ClaimTemplate):
+                stale |= self._naming[row.namespace, row.name]
+            elif isinstance(row, DeviceClaim):
+                stale |= self._claim(before, after)
+            elif isinstance(row, DeviceClass) or self._is_measured(before, after):
+                stale |= self._resized()
+        for uid in sorted(stale):
+            self._again(uid, changes)
+
+    def asked(self, ask: Ask, namespace: str) -> Ask:
+        """An ask with what its claims of devices may be given in the place of their templates."""
+        total, one = self._found(ask.demand, namespace), ask.per_replica
+        one = None if one is None else self._found(one, namespace)
+        wanted = self._found(ask.wanted, namespace)
+        if total is ask.demand and one is ask.per_replica and wanted is ask.wanted:
+            return ask
+        return msgspec.structs.replace(ask, demand=total, per_replica=one, wanted=wanted)
+
+    def requested(self, requests: Requests) -> Amounts:
+        """What a claim with these requests asks for, by quota key."""
+        return _keys(demand.asked(requests, self._sizes))
+
+    def naming(
+        self, namespace: str, template: str, requests: Requests
+    ) -> Iterator[tuple[str, Amounts]]:
+        """The uids of pods and workloads that name a template, and what each would ask for were it one with these requests.
+
+        Pods whose claims were made already are none of them.
+        """
+        for uid in sorted(self._naming[namespace, template]):
+            row = self._pods.get(uid) or self._workloads.get(uid)
+            if isinstance(row, Workload):
+                written = (row.written if row.written is not None else row.ask).demand
+            elif row is not None and self._all_made(row) is None:
+                written = _written(row)
+            else:
+                continue
+            yield uid, self._found(written, namespace, {template: requests})
+
+    # rows
+
+    def _index(self, before: object, after: object) -> None:
+        """A claim or a slice changed."""
+        for row, put in ((before, Groups.discard), (after, Groups.add)):
+            if isinstance(row, DeviceSlice):
+                put(self._by_pool, (row.driver, row.pool), row.uid)
+            elif isinstance(row, DeviceClaim) and row.is_generated and row.owner is not None:
+                put(self._made, row.owner.uid, row.uid)
+
+    def _user(self, before: Pod | Workload | None, after: Pod | Workload | None) -> bool:
+        """A pod or a workload changed. Whether it asks for devices by claim: most do not."""
+        was, now = _text(before), _text(after)
+        if was != now:
+            if before is not None:
+                for name in _templates(was, before):
+                    self._naming.discard((before.namespace, name), before.uid)
+                self._requesting.discard(before.uid)
+            if after is not None and "/" in now:
+                for name in _templates(now, after):
+                    self._naming.add((after.namespace, name), after.uid)
+                self._requesting.add(after.uid)
+        return "/" in now and (
+            bool(self._serves)
+            or CLAIM_TEMPLATE in now
+            or IMPLICIT in now
+            or DeviceClaim.kind in now
+        )
+
+    def _claim(self, before: object, after: object) -> set[str]:
+        """A claim changed; gives who may ask for something else."""
+        self._index(before, after)
+        stale: set[str] = set()
+        for row in (before, after):
+            if isinstance(row, DeviceClaim):
+                stale.add(row.uid)
+                if row.is_generated and row.owner is not None:
+                    stale.add(row.owner.uid)
+        return stale
+
+    def _is_measured(self, before: object, after: object) -> bool:
+        """Whether a slice changed how much memory a device has at most."""
+        self._index(before, after)
+        rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
+        known = self._sizes.memory
+        return any(row.memory and row.memory >= known.get(row.driver, 0) for row in rows)
+
+    def _resized(self) -> set[str]:
+        """Classes or slices changed; gives who may ask for something else."""
+        self._is_resized = False
+        before = (self._sizes, self._serves)
+        self._measure()
+        if before == (self._sizes, self._serves):
+            return set()
+        users = set().union(*self._naming.values(), self._requesting)
+        claims = {uid for uid, one in self._workloads.items() if one.kind == DeviceClaim.kind}
+        return users | claims | set(self._made)
+
+    def _measure(self) -> None:
+        cards, serves, memory = dict(self._seen), dict[str, str](), dict[str, int]()
+        for row in sorted(self._classes.values(), key=lambda one: one.name):
+            if row.extended_name:
+                serves.setdefault(row.extended_name, row.name)
+            if card := demand.card_class(row.name, row.extended_name):
+                cards[row.name] = card
+        for one in self._slices.values():
+            if one.driver in GPU_DRIVERS and one.memory > memory.get(one.driver, 0):
+                memory[one.driver] = one.memory
+        self._sizes, self._serves = Sizes(cards, memory), serves
+
+    def _renew(self, row: Pod | Workload) -> None:
+        """Have a row ask for what it asks for now."""
+        if isinstance(row, Pod):
+            row.by_claim = self._of_pod(row)
+            return
+        if row.kind == DeviceClaim.kind:
+            claim = self._claims.get(row.uid)
+            row.ask = Ask(_keys(self._of_claim(claim)), 1) if claim is not None else Ask()
+            return
+        written = row.written if row.written is not None else row.ask
+        row.ask = self.asked(written, row.namespace)
+        row.written = None if row.ask is written else written
+
+    def _again(self, uid: str, changes: list[Change]) -> None:
+        pod, workload = self._pods.get(uid), self._workloads.get(uid)
+        if pod is not None:
+            renewed = msgspec.structs.replace(pod)
+            self._renew(renewed)
+            if renewed.by_claim != pod.by_claim:
+                self._pods[uid] = renewed
+                changes.append(Change(pod.kind, uid, pod, renewed))
+        elif workload is not None:
+            after = msgspec.structs.replace(workload)
+            self._renew(after)
+            if after.ask != workload.ask:
+                self._workloads[uid] = after
+                changes.append(Change(workload.kind, uid, workload, after))
+
+    # amounts
+
+    def _of_pod(self, pod: Pod) -> Amounts:
+        if (made := self._all_made(pod)) is not None:
+            given: Amounts = {}
+            for claim in made:
+                demand.add(given, self._of_claim(claim))
+            for name in pod.claimed:
+                # The pod's requests name these as well.
+                given[name] = max(given.get(name, 0) - pod.demand.get(LIMITS + name, 0), 0)
+            return _keys(given)
+        found = self._found(_written(pod), pod.namespace)
+        added = {key: n - pod.demand.get(key, 0) for key, n in found.items()}
+        return {key: n for key, n in added.items() if n} or _NONE
+
+    def _all_made(self, pod: Pod) -> list[DeviceClaim] | None:
+        """The claims that were made for a pod; None while some of them were not seen."""
+        made = [self._claims[uid] for uid in sorted(self._made[pod.uid])]
+        is_all = made and len(made) >= len(pod.templates) + bool(pod.claimed)
+        return made if is_all else None
+
+    def _of_claim(self, claim: DeviceClaim) -> Amounts:
+        if claim.allocation is None:
+            return demand.asked(claim.requests, self._sizes)
+        return demand.given(claim.requests, claim.allocation, self._sizes, self._memory_of)
+
+    def _found(
+        self,
+        amounts: Amounts,
+        namespace: str,
+        templates: Mapping[str, Requests] | None = None,
+    ) -> Amounts:
+        """With devices in the place of templates that are known, and in addition to extended resources that a class serves."""
+        found: Amounts | None = None
+        for key, times in amounts.items():
+            if "/" not in key or (one := self._one(key, namespace, templates or {})) is None:
+                continue
+            found = dict(amounts) if found is None else found
+            if key.startswith(CLAIM_TEMPLATE):
+                del found[key]
+            demand.add(found, _keys(one), times)
+        return amounts if found is None else found
+
+    def _one(self, key: str, namespace: str, templates: Mapping[str, Requests]) -> Amounts | None:
+        """What one of a key of a demand stands for; None where it is no template and no resource that a class serves.
+
+        A template that was not seen stays in the demand: quotas of devices refuse it.
+        """
+        if key.startswith(CLAIM_TEMPLATE):
+            name = key.removeprefix(CLAIM_TEMPLATE)
+            template = self._templates.get(self._named(ClaimTemplate.kind, namespace, name))
+            requests = templates.get(name, template.requests if template else None)
+            return None if requests is None else demand.asked(requests, self._sizes)
+        if not key.startswith(LIMITS):
+            return None
+        name = key.removeprefix(LIMITS)
+        is_implicit = name.startswith(IMPLICIT)
+        serving = name.removeprefix(IMPLICIT) if is_implicit else self._serves.get(name)
+        if not serving:
+            return None
+        one = demand.one_of(DeviceAsk(serving), self._sizes)
+        return one if is_implicit else {key: n for key, n in one.items() if key != name}
+
+    def _memory_of(self, result: DeviceResult) -> int:
+        """Bytes of device memory that a result has; of a device that was not seen the most that its driver offers."""
+        text = result.consumed.get("memory")
+        for uid in () if text else sorted(self._by_pool[result.driver, result.pool]):
+            for device in self._slices[uid].devices():
+                if device.name == result.device:
+                    text = device.capacity.get("memory", "0")
+        if text is None:
+            return self._sizes.memory.get(result.driver, 0)
+        return bytes_of(text)
+
+
+def _written(pod: Pod) -> Amounts:
+    """What a pod asks for as it is written, with the templates of its claims."""
+    written = dict(pod.demand)
+    for name in pod.templates:
+        demand.add(written, {CLAIM_TEMPLATE + name: 1})
+    return written
+
+
+def _keys(amounts: Amounts) -> Amounts:
+    """Amounts by quota key of amounts by resource: the limit of a device is its request."""
+    return {prefix + name: n for name, n in amounts.items() if n for prefix in (REQUESTS, LIMITS)}
+
+
+def _text(row: Pod | Workload | None) -> str:
+    """All that a row names of what may be devices; without a slash it is nothing."""
+    if row is None:
+        return ""
+    if isinstance(row, Pod):
+        names = "".join(CLAIM_TEMPLATE + name for name in row.templates)
+        return "" if row.is_ended else "".join(row.demand) + names
+    ask = row.written if row.written is not None else row.ask
+    kind = f"/{row.kind}" if row.kind == DeviceClaim.kind else ""
+    return "".join((*ask.demand, *(ask.per_replica or ()), *ask.wanted, kind))
+
+
+def _templates(text: str, row: Pod | Workload) -> Iterable[str]:
+    """The templates of claims that a row with this text names."""
+    if CLAIM_TEMPLATE not in text:
+        return ()
+    if isinstance(row, Pod):
+        return row.templates
+    ask = row.written if row.written is not None else row.ask
+    keys = (*ask.demand, *(ask.per_replica or ()), *ask.wanted)
+    return {key.removeprefix(CLAIM_TEMPLATE) for key in keys if key.startswith(CLAIM_TEMPLATE)}
