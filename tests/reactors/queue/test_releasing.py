@@ -1,6 +1,7 @@
 """Held, ordered, released: the whole way of a Job, through the product's own webhooks, in memory."""
 
 import asyncio
+import copy
 import re
 
 import msgspec
@@ -171,6 +172,46 @@ async def test_a_start_that_somebody_refuses_is_tried_again_later(cluster):
 
     await until(lambda: cluster.running() == ["a"])
     assert ["a"] == cluster.released()
+
+
+def edited(cluster, name, cpu):
+    """A held Job with other requests, which Kubernetes accepts while it is suspended."""
+    object = copy.deepcopy(cluster.objects[name])
+    (container,) = object["spec"]["template"]["spec"]["containers"]
+    container["resources"]["limits"]["cpu"] = str(cpu)
+    return object
+
+
+async def test_a_held_job_that_is_edited_waits_for_what_it_asks_for_now(cluster):
+    await cluster.create("a", 3)
+    await until(lambda: cluster.running() == ["a"])
+    await cluster.create("b", 2)
+    await quiet(cluster)
+    await cluster.update("b", edited(cluster, "b", 6))
+    await cluster.delete("a")
+    await quiet(cluster)
+    assert ([], 0) == (cluster.running(), cluster.used())
+
+    await cluster.update("b", edited(cluster, "b", 1))
+    await until(lambda: cluster.running() == ["b"])
+    assert 1000 == cluster.used()
+
+
+async def test_a_job_that_is_edited_between_its_release_and_its_start_is_never_over(cluster):
+    refusal = PermissionDeniedError(permission="patch jobs.batch", message="not now")
+    cluster.fails = [refusal]
+    await cluster.create("a", 1)
+    await quiet(cluster)
+    assert (["a"], 1000) == (cluster.released(), cluster.used())
+    await cluster.update("a", edited(cluster, "a", 6))
+    cluster.clock.after(1)
+    await quiet(cluster)
+    assert ([], True) == (cluster.running(), cluster.used() <= 4000)
+
+    await cluster.update("a", edited(cluster, "a", 4))
+    cluster.clock.after(1000)
+    await until(lambda: cluster.running() == ["a"])
+    assert 4000 == cluster.used()
 
 
 async def test_what_is_granted_and_still_held_stays_charged(cluster):
