@@ -10,7 +10,7 @@ Source: docs/devices.md ("What counts in quotas").
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping
-from typing import TypeAlias, cast
+from typing import Any, TypeAlias, cast
 
 import msgspec
 
@@ -79,7 +79,7 @@ class Claiming:
         users: list[Pod | Workload] = [*self._pods.values(), *self._workloads.values()]
         for user in users:
             self._user(None, user)
-        self._measure()
+        self._sizes, self._serves = _measured(self._classes, self._slices, self._seen)
 
     def given(self, fact: ResourceClaimObserved) -> None:
         """A claim was observed, now or earlier than others: the classes of which it was given cards give cards."""
@@ -140,8 +140,6 @@ class Claiming:
                 continue
             yield uid, self._found(written, namespace, {template: requests})
 
-    # rows
-
     def _index(self, before: object, after: object) -> None:
         """A claim or a slice changed."""
         for row, put in ((before, Groups.discard), (after, Groups.add)):
@@ -183,32 +181,19 @@ class Claiming:
     def _is_measured(self, before: object, after: object) -> bool:
         """Whether a slice changed how much memory a device has at most."""
         self._index(before, after)
-        rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
-        known = self._sizes.memory
-        return any(row.memory and row.memory >= known.get(row.driver, 0) for row in rows)
+        rows = (row for row in (before, after) if isinstance(row, DeviceSlice))
+        return any(row.memory >= max(self._sizes.memory.get(row.driver, 0), 1) for row in rows)
 
     def _resized(self) -> set[str]:
         """Classes or slices changed; gives who may ask for something else."""
         self._is_resized = False
         before = (self._sizes, self._serves)
-        self._measure()
+        self._sizes, self._serves = _measured(self._classes, self._slices, self._seen)
         if before == (self._sizes, self._serves):
             return set()
         users = set().union(*self._naming.values(), self._requesting)
         claims = {uid for uid, one in self._workloads.items() if one.kind == DeviceClaim.kind}
         return users | claims | set(self._made)
-
-    def _measure(self) -> None:
-        cards, serves, memory = dict(self._seen), dict[str, str](), dict[str, int]()
-        for row in sorted(self._classes.values(), key=lambda one: one.name):
-            if row.extended_name:
-                serves.setdefault(row.extended_name, row.name)
-            if card := demand.card_class(row.name, row.extended_name):
-                cards[row.name] = card
-        for one in self._slices.values():
-            if one.driver in GPU_DRIVERS and one.memory > memory.get(one.driver, 0):
-                memory[one.driver] = one.memory
-        self._sizes, self._serves = Sizes(cards, memory), serves
 
     def _renew(self, row: Pod | Workload) -> None:
         """Have a row ask for what it asks for now."""
@@ -224,21 +209,16 @@ class Claiming:
         row.written = None if row.ask is written else written
 
     def _again(self, uid: str, changes: list[Change]) -> None:
-        pod, workload = self._pods.get(uid), self._workloads.get(uid)
-        if pod is not None:
-            renewed = msgspec.structs.replace(pod)
-            self._renew(renewed)
-            if renewed.by_claim != pod.by_claim:
-                self._pods[uid] = renewed
-                changes.append(Change(pod.kind, uid, pod, renewed))
-        elif workload is not None:
-            after = msgspec.structs.replace(workload)
-            self._renew(after)
-            if after.ask != workload.ask:
-                self._workloads[uid] = after
-                changes.append(Change(workload.kind, uid, workload, after))
-
-    # amounts
+        if (before := self._pods.get(uid) or self._workloads.get(uid)) is None:
+            return
+        after = msgspec.structs.replace(before)
+        self._renew(after)
+        if after != before:
+            rows: MutableMapping[str, Any] = (
+                self._pods if isinstance(after, Pod) else self._workloads
+            )
+            rows[uid] = after
+            changes.append(Change(after.kind, uid, before, after))
 
     def _of_pod(self, pod: Pod) -> Amounts:
         if (made := self._all_made(pod)) is not None:
@@ -262,7 +242,12 @@ class Claiming:
     def _of_claim(self, claim: DeviceClaim) -> Amounts:
         if claim.allocation is None:
             return demand.asked(claim.requests, self._sizes)
-        return demand.given(claim.requests, claim.allocation, self._sizes, self._memory_of)
+
+        def memory_of(result: DeviceResult) -> int:
+            offered = sorted(self._by_pool[result.driver, result.pool])
+            return _memory_of((self._slices[uid] for uid in offered), self._sizes, result)
+
+        return demand.given(claim.requests, claim.allocation, self._sizes, memory_of)
 
     def _found(
         self,
@@ -301,16 +286,31 @@ class Claiming:
         one = demand.one_of(DeviceAsk(serving), self._sizes)
         return one if is_implicit else {key: n for key, n in one.items() if key != name}
 
-    def _memory_of(self, result: DeviceResult) -> int:
-        """Bytes of device memory that a result has; of a device that was not seen the most that its driver offers."""
-        text = result.consumed.get("memory")
-        for uid in () if text else sorted(self._by_pool[result.driver, result.pool]):
-            for device in self._slices[uid].devices():
-                if device.name == result.device:
-                    text = device.capacity.get("memory", "0")
-        if text is None:
-            return self._sizes.memory.get(result.driver, 0)
-        return bytes_of(text)
+
+def _measured(
+    classes: Mapping[str, DeviceClass], slices: Mapping[str, DeviceSlice], seen: Mapping[str, str]
+) -> tuple[Sizes, dict[str, str]]:
+    """What is known of classes and drivers, and the class that serves each extended resource."""
+    cards, serves, memory = dict(seen), dict[str, str](), dict[str, int]()
+    for row in sorted(classes.values(), key=lambda one: one.name):
+        if row.extended_name:
+            serves.setdefault(row.extended_name, row.name)
+        if card := demand.card_class(row.name, row.extended_name):
+            cards[row.name] = card
+    for one in slices.values():
+        if one.driver in GPU_DRIVERS and one.memory > memory.get(one.driver, 0):
+            memory[one.driver] = one.memory
+    return Sizes(cards, memory), serves
+
+
+def _memory_of(slices: Iterable[DeviceSlice], sizes: Sizes, result: DeviceResult) -> int:
+    """Bytes of device memory that a result has; of a device that was not seen the most that its driver offers."""
+    text = result.consumed.get("memory")
+    for one in () if text else slices:
+        for device in one.devices():
+            if device.name == result.device:
+                text = device.capacity.get("memory", "0")
+    return sizes.memory.get(result.driver, 0) if text is None else bytes_of(text)
 
 
 def _written(pod: Pod) -> Amounts:

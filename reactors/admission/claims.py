@@ -15,6 +15,7 @@ from bus.kube.kinds import CLAIM_TEMPLATE
 from bus.sources.devices import is_generated, requests_of
 from projections.cluster.devices import DeviceClaim
 from projections.quota_trees.keys import Amounts, charged, less
+from reactors.admission.children import Children
 from reactors.admission.decide import Request, is_unseen
 from reactors.admission.mapping import QuotaRef, types_of
 from reactors.admission.messages import ALLOWED
@@ -36,7 +37,19 @@ _FORGED = (
 )
 
 
-def answer_template(review: Review, view: AdmissionState, journals: Journals) -> Answer:
+def asked_of_claims(
+    review: Review, view: AdmissionState, children: Children, journals: Journals
+) -> Answer | tuple[QuotaRef, Request]:
+    """The answer to a review of a claim or a template of claims, or what is asked of which quota.
+
+    Raises DemandError for one that cannot be read.
+    """
+    if (review.group, review.resource) == TEMPLATES:
+        return _answer_template(review, view, journals)
+    return _asked_of_claim(review, view, children.controllers)
+
+
+def _answer_template(review: Review, view: AdmissionState, journals: Journals) -> Answer:
     """Whether all that names a template may be given what it asks for. Raises DemandError for one that cannot be read."""
     item = review.object
     if review.operation != "CREATE" or item is None or review.subresource:
@@ -68,7 +81,7 @@ def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
     return next(charges, {})
 
 
-def asked_of_claim(
+def _asked_of_claim(
     review: Review, view: AdmissionState, controllers: Controllers
 ) -> Answer | tuple[QuotaRef, Request]:
     """The answer, or what is asked of which quota. What a claim requests never changes, so only its creation is asked about.

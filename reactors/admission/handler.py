@@ -20,7 +20,7 @@ from projections.quota_trees import TreeOverlay
 from reactors.admission.appending import UNKNOWN, Decisions
 from reactors.admission.autoscalers import AUTOSCALERS, answer_autoscaler
 from reactors.admission.children import Below, Children, Holder
-from reactors.admission.claims import CLAIMS, TEMPLATES, answer_template, asked_of_claim
+from reactors.admission.claims import CLAIMS, TEMPLATES, asked_of_claims
 from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
@@ -80,20 +80,15 @@ class Handler:
                     return ALLOWED
                 return await answer_quota(review, kind, self._journals, self._decisions)
             if (review.group, review.resource) == AUTOSCALERS:
-                now_us = self._clock.now_us()
-                return answer_autoscaler(review, self._view, self._journals, now_us)
-            if (review.group, review.resource) == TEMPLATES:
-                return answer_template(review, self._view, self._journals)
-            if (review.group, review.resource) == CLAIMS:
-                found = asked_of_claim(review, self._view, self._children.controllers)
+                return answer_autoscaler(review, self._view, self._journals, self._clock.now_us())
+            if (review.group, review.resource) in (CLAIMS, TEMPLATES):
+                found = asked_of_claims(review, self._view, self._children, self._journals)
                 if isinstance(found, Answer):
                     return found
                 return await self._decided(*found, review, Basis(label=""))
             return await self._workload(review)
         except DemandError as error:
             return Answer(False, "demand-unreadable", str(error), code=422)
-
-    # workloads
 
     async def _workload(self, review: Review) -> Answer:
         kind = kinds.served(review.group, review.version, review.resource)
@@ -255,7 +250,6 @@ class Handler:
             basis, read=self._journals.sequence, refusal=where.refusal,
             mapped_only=self._view.requires_namespaces,
         )  # fmt: skip
-
         undo: Undo | None = None
 
         def question(draft: TreeOverlay, now_us: int) -> AdmissionDecided:

@@ -174,7 +174,7 @@ class Reconciler:
         if not self._view.has_new_capacity:
             return
         self._view.has_new_capacity = False
-        total, read = capacity(self._view.state.current_nodes()), self._journals.sequence
+        total, read = capacity(self._view.state), self._journals.sequence
         for tree in list(self._journals.trees.values()):
             if any(node.is_elastic for node in tree.nodes.values()):
                 try:

@@ -160,6 +160,8 @@ class AdmissionState(Part):
             self.has_new_capacity |= not is_same
         elif isinstance(after, rows.Quota):
             self._quota(after)
+        elif isinstance(after or before, DeviceSlice | DeviceClass):
+            self.has_new_capacity = True
         elif gone is None or gone.kind in _UNCHARGED or isinstance(before, DeviceClaim):
             return
         elif gone.kind == rows.Node.kind:
@@ -202,8 +204,7 @@ class AdmissionState(Part):
         if self.coverage.left(gone.uid):
             self._ending[gone.uid] = gone
             if len(self._ending) > GONE_KEPT:
-                has = self.coverage.lives.has
-                self._ending = {uid: one for uid, one in self._ending.items() if has(uid)}
+                self._ending = {u: g for u, g in self._ending.items() if self.coverage.lives.has(u)}
 
     def drop(self, uid: str) -> None:
         """An owner answers for a pod: it is no workload itself. What it holds is to be given back."""

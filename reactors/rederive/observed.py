@@ -78,7 +78,7 @@ def is_true(fact: Fact, view: AdmissionState) -> bool:
         # What is deleted without its children asks for nothing itself, whatever it says.
         return _shows(view, fact.uid, fact.kind, fact.quota, fact.demand or None)
     if isinstance(fact, TreeMetered):
-        return fact.total == dict(sorted(capacity(view.state.current_nodes()).items()))
+        return fact.total == dict(sorted(capacity(view.state).items()))
     if isinstance(fact, QuotaDeclared):
         known = view.state.quotas.get(fact.uid)
         return known is None or fact.spec is None or spec_of(known.fact) == fact.spec

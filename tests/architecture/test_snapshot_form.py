@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "e119f439acec735c",
-    "reactors": "3e8cee4fac2774c1",
-    "admission": "337f547e2f04a9a4",
+    "versions": "9ea7adb594e5e976",
+    "reactors": "455d8068b7a7ca7e",
+    "admission": "62d32856fd70b03c",
 }
 
 ADVICE = """

@@ -326,3 +326,18 @@ async def test_devices_count_by_the_model_that_the_workload_names(cluster):
     assert cluster.used("typed", f"{MEMORY}.A100") == 2**30
     # A class of that name would be another one.
     assert cluster.used("typed", "limits.dra/gpu") == 0
+
+
+async def test_an_elastic_quota_may_use_the_devices_that_slices_offer(cluster):
+    await cluster.see_quota(
+        "e", {}, kind="ElasticQuota", namespace="quotas", min={f"dra/{GPU}": 1},
+        max={f"dra/{GPU}": 4}, weight={f"dra/{GPU}": 1},
+    )  # fmt: skip
+    await cluster.see_template("t", DeviceAsk(GPU))
+    job = of(made("Job", "a", 1, 3, quota=""), "t")
+    job["metadata"]["labels"] = {"quota.scheduling.koordinator.sh/name": "e"}
+
+    # Two are offered.
+    assert not (await cluster.review(job)).allowed
+    job["spec"]["parallelism"] = 2
+    assert (await cluster.review(job)).allowed
