@@ -181,7 +181,9 @@ def commands():
     found = re.findall(
         r"`(bursar [^`]+)`|^\$ (?:[A-Z_]+=\S+ )?(bursar [^#\n]+)", README.read_text(), re.M
     )
-    lines = {(one or other).strip().removeprefix("bursar ") for one, other in found}
+    lines = {
+        (one or other).partition(" | ")[0].strip().removeprefix("bursar ") for one, other in found
+    }
     return sorted(
         one for one in lines if one != "why" and not one.startswith(ELSEWHERE) and "UID" not in one
     )
