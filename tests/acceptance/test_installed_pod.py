@@ -4,6 +4,8 @@ The container is that of the StatefulSet as the API server stores it: its comman
 the token of its own service account. The simulator plays the kubelet of all other pods.
 """
 
+import asyncio
+import base64
 import json
 import pathlib
 import socket
@@ -13,10 +15,12 @@ import sys
 import time
 import urllib.request
 from contextlib import contextmanager
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 import yaml
 
+from bus.embedded import EmbeddedServer
 from tests.acceptance.admission_site import endpoints, quota, workload
 from tests.acceptance.containers import TOKENS, Container, end, missing, secret, volume
 from tests.cluster.api import Api
@@ -44,6 +48,8 @@ class Installation:
     def __init__(self, plane, image, folder, client):
         self.plane, self.image, self.folder, self.client = plane, image, folder, client
         self.data = volume(folder / "data")
+        #: Folders that pods see besides their volumes.
+        self.shared = {}
         self.number = 0
 
     def apply(self, *options):
@@ -54,42 +60,45 @@ class Installation:
         self.plane.kubectl("apply", "-f", "-", input=printed)
         return list(yaml.safe_load_all(printed))
 
+    def keep(self, name, **files):
+        """A Secret, as its users make it; of names `_` is a dot."""
+        content = {key.replace("_", "."): text for key, text in files.items()}
+        made = {"metadata": {"name": name, "namespace": "bursar-system"}, "stringData": content}
+        self.create({"apiVersion": "v1", "kind": "Secret", **made})
+
     @contextmanager
-    def pod(self):
-        """The pod of the StatefulSet, as it is stored now; its container runs, and answers its probe."""
-        found = self.plane.kubectl(
-            "-n", "bursar-system", "get", "statefulset", "bursar", "-o", "json"
-        )
-        spec = json.loads(found)["spec"]["template"]["spec"]
+    def pod(self, workload="statefulset/bursar", **more):
+        """A pod of a workload, as it is stored now; its container runs, and answers its probe. `more`: variables."""
+        spec = self.stored(workload)["spec"]["template"]["spec"]
         self.number += 1
         folder = self.folder / str(self.number)
-        account = spec["serviceAccountName"]
-        token = self.plane.kubectl("-n", "bursar-system", "create", "token", account).strip()
-        mounted = {
-            "token": token,
-            "ca.crt": self.plane.ca_file.read_text(),
-            "namespace": "bursar-system",
-        }
-        volumes = {
-            "data": self.data,
-            "tmp": volume(folder / "tmp"),
-            TOKENS: secret(folder / "token", mounted),
-        }
-        volumes["clients"] = secret(folder / "clients", {"ca.crt": self.client.read_text()})
-        server = {
-            "KUBERNETES_SERVICE_HOST": "127.0.0.1",
-            "KUBERNETES_SERVICE_PORT": self.plane.url.rpartition(":")[2],
-        }
-        container = Container(self.image, spec, volumes, environment=server)
+        volumes = {"data": self.data, "tmp": volume(folder / "tmp"), **self.shared}
+        for one in (o for o in spec["volumes"] if "secret" in o):
+            kept = self.stored(f"secret/{one['secret']['secretName']}")["data"]
+            files = {name: base64.b64decode(text).decode() for name, text in kept.items()}
+            volumes[one["name"]] = secret(folder / one["name"], files)
+        token = ""
+        if spec.get("automountServiceAccountToken", True):
+            account = spec["serviceAccountName"]
+            token = self.plane.kubectl("-n", "bursar-system", "create", "token", account).strip()
+            mounted = {"token": token, "ca.crt": self.plane.ca_file.read_text(), "namespace": "x"}
+            volumes[TOKENS] = secret(folder / "token", mounted)
+        server = {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+        server["KUBERNETES_SERVICE_PORT"] = self.plane.url.rpartition(":")[2]
+        container = Container(self.image, spec, volumes, environment=server | more)
         self.log = folder / "log"
         with self.log.open("ab") as log:
             process = container.start(log)
         try:
-            [probe] = [spec["containers"][0]["livenessProbe"]["httpGet"]]
-            self.until(lambda: answers(f"http://127.0.0.1:9444{probe['path']}"), 90)
+            port = more.get("BURSAR_ADMISSION__HEALTH_PORT", "9444")
+            probe = spec["containers"][0]["livenessProbe"]["httpGet"]
+            self.until(lambda: answers(f"http://127.0.0.1:{port}{probe['path']}"), 90)
             yield container, process, Api(self.plane.url, token, str(self.plane.ca_file))
         finally:
             end(process)
+
+    def stored(self, named):
+        return json.loads(self.plane.kubectl("-n", "bursar-system", "get", named, "-o", "json"))
 
     def until(self, holds, seconds=40):
         deadline = time.monotonic() + seconds
@@ -208,6 +217,7 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
         installation.until(lambda: installation.used() == "9")
         installation.plane.kubectl("delete", "job", "much")
         installation.until(lambda: installation.used() == "0", 90)
+    installation.keep("bursar-clients", ca_crt=installation.client.read_text())
     objects = installation.apply("--mode", "enforce")
     with installation.pod() as (container, process, api):
         installation.until(lambda: container.ask(process, "bursar", "status")[0] == 0)
@@ -220,6 +230,44 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
     with installation.pod():
         installation.until(lambda: installation.used() == "5", 90)
         assert "over-quota" in installation.create(workload("Job", "late", 1, 1))
+
+
+async def test_standard_answers_reviews_apart_on_servers_of_ones_own(
+    installation, postgres_url, tmp_path
+):
+    """`bursar up` and `bursar webhook`, each with its own Secrets: one bus, one PostgreSQL, and no token for who answers."""
+    url = "bursar-webhook.bursar-system.svc"
+    pem = client_certificate(tmp_path / "serving.pem", url).read_text()
+    async with EmbeddedServer(tmp_path / "nats") as nats:
+        bus = {
+            "url": nats.url.replace("//", f"//bursar:{nats.credentials[1]}@"),
+            "monitor_urls": [nats.monitor_url],
+        }
+        installation.apply()
+        installation.keep("bursar-clients", ca_crt=installation.client.read_text())
+        installation.keep("bursar-webhook-tls", tls_crt=pem, tls_key=pem, ca_crt=pem)
+        ledger = {"url": postgres_url}
+        socket_folder = parse_qs(urlsplit(postgres_url).query)["host"][0]
+        installation.shared = {socket_folder: socket_folder}
+        # The server's folder is of its own user; the pod's may reach the socket in it.
+        pathlib.Path(socket_folder).chmod(0o711)
+        installation.keep("bursar-settings", bursar_yaml=json.dumps({"bus": bus, "ledger": ledger}))
+        installation.keep("bursar-webhook-settings", bursar_yaml=json.dumps({"bus": bus}))
+        installation.plane.kubectl("delete", "-n", "bursar-system", "statefulset", "bursar")
+        installation.apply("--size", "standard", "--mode", "enforce")
+        installation.create(endpoints(9443), quota("team", {"limits.cpu": "4"}))
+        await asyncio.to_thread(standard, installation)
+
+
+def standard(installation):
+    with (
+        installation.pod("statefulset/bursar-up"),
+        installation.pod("deployment/bursar-webhook", BURSAR_ADMISSION__HEALTH_PORT="9445"),
+    ):
+        installation.until(lambda: answers("http://127.0.0.1:9445/readyz"))
+        installation.until(lambda: installation.used() == "0", 60)
+        assert "created" in installation.create(workload("Job", "three", 3, 1))
+        assert "over-quota" in installation.create(workload("Job", "two", 2, 1))
 
 
 def forged():
