@@ -32,14 +32,9 @@ settings.register_profile(
 settings.load_profile("default")
 
 
-#: After a collection that took longer, what is there by then (parsed modules, a recorded day) is not looked at again.
+#: After a collection that took longer, what is there by then (parsed modules, a recorded day) is not looked at again: what
+#: a fixture of a module that is there by then leaves open is not found.
 MUCH_SECONDS = 0.02
-
-
-def pytest_collection_finish():
-    """What was imported is looked at by no collection any more, so one after each test costs little."""
-    gc.collect()
-    gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True)

@@ -98,7 +98,8 @@ def install(
 ) -> None:
     """What would an installation change in this cluster, and what is each right for? Nothing is changed.
 
-    Each object is applied by a dry run of the API server, with your rights, so all of its checks are made. -o wide shows the
+    Each object is applied by a dry run of the API server, with your rights, so its checks are made, except of what goes into a
+    namespace that is not there yet. What a step back takes away is not shown. -o wide shows the
     fields that would change, and what each role grants. Ends with code 1 where the server refuses something. What
     installs is `bursar manifests | kubectl apply -f -`.
 

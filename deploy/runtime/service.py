@@ -116,6 +116,8 @@ async def serve(
     screen.tell(raise_file_limit())
     progress = Progress()
     with ledger(settings) as store:
+        # One who was killed left it, and in a container its process id is soon another's.
+        settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
             with keeper(settings, store, opened.shared, "up") as keeping:
                 async with beside(keeping.run()), beside(_guarded(opened)):

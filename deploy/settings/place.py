@@ -122,6 +122,9 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     # Lists and numbers are read by the model.
     if any(said("bus", name) is not None for name in ("monitor_urls", "replicas")):
         return None
+    # The model has its own words for these.
+    if "data" in file and not (isinstance(file["data"], str) and file["data"]):
+        return None
     data = options.get("data") or said_there.get("bursar_data") or file.get("data")
     if not all(isinstance(value, str) for value in (url, bus, cluster)):
         return None

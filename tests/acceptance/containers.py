@@ -30,11 +30,13 @@ def missing():
     wanted = ("unshare", "setpriv", "chroot", "mount", "nsenter")
     if absent := [one for one in wanted if not shutil.which(one)]:
         return f"{', '.join(absent)} is not installed"
+    if BASE.is_relative_to("/opt"):
+        return f"the image goes to /opt, where this Python is, too ({BASE})"
+    mounts = "mount -t tmpfs tmpfs /mnt && mount -t proc proc /proc"
     tried = subprocess.run(
-        ["unshare", "--mount", "--pid", "--fork", "mount", "-t", "tmpfs", "tmpfs", "/mnt"],
-        capture_output=True,
+        ["unshare", "--mount", "--pid", "--fork", "sh", "-c", mounts], capture_output=True
     )
-    return tried.stderr.decode().strip()
+    return "" if tried.returncode == 0 else tried.stderr.decode().strip() or "no mounts here"
 
 
 class Image:

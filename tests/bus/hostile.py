@@ -162,9 +162,8 @@ async def server(behave):
         found = await asyncio.gather(*tasks, return_exceptions=True)
         for writer in writers:
             writer.transport.abort()
-        for _ in range(
-            4
-        ):  # what was accepted is told of, and an aborted transport closes, in the loop's next rounds
+        # What was accepted is told of, and an aborted transport closes, in the loop's next rounds.
+        for _ in range(4):
             await asyncio.sleep(0)
         for one in found:
             if isinstance(one, Exception):

@@ -196,6 +196,20 @@ def test_what_is_wrong_with_a_place_is_said_as_by_all_settings(monkeypatch, envi
     assert str(found.value) == str(whole.value)
 
 
+def test_a_file_that_names_an_empty_folder_is_read_as_by_all_settings(monkeypatch, tmp_path):
+    file = tmp_path / "s.yaml"
+    monkeypatch.setenv("BURSAR_CONFIG", str(file))
+    file.write_text('data: ""\n')
+    assert place({}) == place_of(load({}))
+
+    file.write_text("data:\n")
+    with pytest.raises(SettingsError) as whole:
+        load({})
+    with pytest.raises(SettingsError) as found:
+        place({})
+    assert str(found.value) == str(whole.value)
+
+
 def test_the_light_reader_knows_every_part_and_field_of_the_settings():
     fields = Settings.model_fields
     parts = {name: set(fields[name].annotation.model_fields) for name in FIELDS}

@@ -152,6 +152,24 @@ async def test_up_follows_no_cluster_while_this_machines_clock_is_wrong_by_years
     assert not (tmp_path / "data" / "bus").exists()
 
 
+@pytest.mark.nats
+async def test_what_a_killed_process_said_of_itself_is_gone_before_the_next_begins(tmp_path):
+    """In a container its process id is soon another's."""
+    settings = Settings(data=tmp_path / "data")
+    settings.data.mkdir(mode=0o700)
+    following(settings.data, pods={"unread": {}})
+    seen = []
+
+    class Looking(Quiet):
+        def tell(self, text):
+            if text.startswith("bus "):
+                seen.append(settings.state_file.exists())
+
+    await serve(settings, Looking(), once=True, recording=True)
+
+    assert seen == [False]
+
+
 class Quiet:
     """A screen that nobody looks at."""
 
