@@ -93,20 +93,25 @@ def keys(fact: ResourceClaimState, event: Event) -> tuple[Key]:
 
 
 def fold(row: Claim | None, fact: ResourceClaimState, event: Event) -> Claim:
-    """The claim with one more observation. What was seen before gives the same row."""
+    """The claim with one more observation. What was seen before gives the same row.
+
+    For whom it was made its first version alone says: Kubernetes makes it so, and a tenant may write it later.
+    """
     version, time_us = fact.resource_version, event.time_us
     row = row or Claim(fact.uid, event.cluster, fact.namespace, fact.name)
     value = GONE if isinstance(fact, ResourceClaimVanished) else fact.allocation
     history = added(row.history, version, time_us, value)
     if history == row.history:
         return row
+    owner, is_generated = row.owner, row.is_generated
+    if history[0][:2] == (version, time_us):
+        owner, is_generated = fact.owner, fact.is_generated
     latest, team, user, requests = row.latest, row.team, row.user, row.requests
     if replaces(version, time_us, latest):
         latest, team, user, requests = (version, time_us), fact.team, fact.user, fact.requests
     return Claim(
         row.uid, row.cluster, row.namespace, row.name, _stamp(fact.created) or row.created_us,
-        fact.owner or row.owner, fact.is_generated or row.is_generated, team, user, requests,
-        history, latest, event.sequence,
+        owner, is_generated, team, user, requests, history, latest, event.sequence,
     )  # fmt: skip
 
 

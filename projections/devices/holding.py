@@ -78,7 +78,11 @@ def claims_of(
     pod: Span, named: Callable[[str], Iterable[Claim]], own: Iterable[Claim]
 ) -> list[Claim]:
     """The claims of a pod: those made for it, and for each name that it says one that was made for nobody else."""
-    found = {claim.uid: claim for claim in own}
+    found = {
+        claim.uid: claim
+        for claim in own
+        if claim.is_generated and claim.owner and claim.owner.uid == pod.uid
+    }
     for name in sorted(pod.names):
         free = [one for one in named(name) if not one.is_generated]
         if free and pod.start_s is not None:

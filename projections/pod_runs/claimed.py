@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from typing import Any
 
 import sqlalchemy as sa
 
@@ -116,12 +117,17 @@ class ClaimedPods:
         self._pods.load(found)
         return self._book.together(found, both)
 
-    def follow(self, after: Claim | Supply, sequence: int) -> set[str]:
+    def follow(self, before: Any, after: Claim | Supply, sequence: int) -> set[str]:
         """A claim or a device changed; the pods to derive again."""
         if isinstance(after, Claim):
             self._index.put_claim(after, sequence)
             found = self._book.of_claim(after)
             self._cards.claims_changed([after.uid])
+            if before is not None and before.is_generated != after.is_generated:
+                # An older version of it came late: it was another pod's, or those of its name choose anew.
+                found |= self._book.pods_of(before)
+                of_name = self._index.named(after.cluster, after.namespace, after.name)
+                self._cards.claims_changed(of_name)
         else:
             found = self._book.of_supply(after)
             self._cards.claims_changed(self._book.given_of(after))

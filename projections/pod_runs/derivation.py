@@ -156,7 +156,7 @@ class PodRuns:
         elif isinstance(after, quotas.Quota):
             self._follow_quota(after, sequence)
         elif isinstance(after, (claims.Claim, supply.Supply)):
-            self._derive_again(self._claimed.follow(after, sequence), sequence)
+            self._derive_again(self._claimed.follow(before, after, sequence), sequence)
         elif isinstance(after, own.OwnCharge):
             self._derive_again((after.uid,), sequence)
             self._follow_owner(after.uid, sequence)

@@ -86,11 +86,15 @@ class OccupiedCards:
 
     def node_changed(self, key: Key, since: int) -> None:
         """The model of a node's cards changed."""
-        self._relabelled[_ON_NODE, *key] = since
+        self._relabel(_ON_NODE, key, since)
 
     def namespace_changed(self, key: Key, since: int) -> None:
         """Whom a namespace names changed."""
-        self._relabelled[_OF_NAMESPACE, *key] = since
+        self._relabel(_OF_NAMESPACE, key, since)
+
+    def _relabel(self, query: sa.Select[Any], key: Key, since: int) -> None:
+        known = self._relabelled.get((query, *key), since)
+        self._relabelled[query, *key] = min(known, since)
 
     def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
         """Uids of which the rows are written anew, and rows. The next batch begins."""

@@ -56,7 +56,13 @@ class World:
                     )
                 pods.append((start, gone))
             self.claims.append((devices, at, end, pods))
-        self.events += given.pods_listed([], "9", LISTED)
+        self.events += [
+            *given.pods_listed([], "9", LISTED),
+            given.namespace_observed("ns", 1, 50, team="green"),
+            given.namespace_observed("ns", 2, 80, team="yellow"),
+            given.node_observed("n", 1, 60, model="A30"),
+            given.node_observed("n", 2, 70, model="B200"),
+        ]
 
     def seconds(self, until):
         """(card, kind) → milli-card-seconds from the slice's first observation on, counted one by one."""

@@ -50,6 +50,7 @@ def test_the_rows_of_cards_depend_neither_on_order_nor_on_batches_nor_on_restart
 
     assert said[0] == said[1]
     assert len({repr(rows(mixed, batch=n, restart_every=n % 3)) for n in (1, 5, 1000)}) == 1
+    assert len({repr(rows(events, batch=n)) for n in (1, 2, 4)}) == 1
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -136,3 +137,36 @@ def test_a_claim_is_reserved_while_no_pod_holds_it_and_for_whom():
         ("reserved", "", 0, 10, "green", 1000),
         ("reserved", "", 40, 90, "green", 1000),
     ]
+
+
+@pytest.mark.parametrize("batch", [1, 2, 4, 1000])
+def test_for_whom_a_claim_is_reserved_does_not_depend_on_batches(batch):
+    """Of two changes of a namespace in one batch, what the first one changed was not written."""
+    events = [
+        SLICE,
+        claim_observed("g", "part-0", stamp=0, at=2),
+        claim_observed("g", version=2, at=90),
+        given.pod_observed("z", at=91, created=91),
+        given.namespace_observed("ns", 1, 100, team="green"),
+        given.namespace_observed("ns", 2, 500, team="red"),
+        given.node_observed("n", 1, 100, model="A30"),
+        given.node_observed("n", 2, 500, model="B200"),
+    ]
+
+    assert [row[13:15] for row in rows(events, batch=batch)] == [("A30", "green")]
+
+
+@pytest.mark.parametrize("order", [1, -1])
+@pytest.mark.parametrize("batch", [1, 1000])
+def test_who_writes_later_that_a_claim_was_made_for_a_pod_takes_it_from_nobody(order, batch):
+    owner = given.owner("z", "Pod")
+    events = [
+        claim_observed("g", "gpu-0", stamp=0, at=0),
+        claim_observed("g", "gpu-0", version=2, stamp=0, at=20, owner=owner, is_generated=True),
+        given.pod_observed("a", claims=("g",), at=10, created=9),
+        given.pod_vanished("a", claims=("g",), at=70, created=9),
+        given.pod_observed("z", at=30, created=30),
+    ]
+
+    found = rows([SLICE, *events[::order]], batch=batch)
+    assert [row[3:5] for row in found] == [("held", "a"), ("reserved", ""), ("reserved", "")]
