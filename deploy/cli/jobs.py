@@ -217,7 +217,6 @@ def _listed(
 def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[dict[str, Any]]:
     """A line for each pod that the job has or needs."""
     from reactors.jobs.decide import needed
-    from reactors.jobs.passes import MOST_PODS
     from reactors.jobs.rendezvous import pod_plan
     from reactors.jobs.replicas import replica_name
     from reactors.jobs.shape import Slot
@@ -229,7 +228,7 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
     there = _by_slot(job, seen)
     slots = [
         Slot(type, index, replica_name(job.name, type, index))
-        for type, spec in (job.types if job.total <= MOST_PODS else ())
+        for type, spec in (() if job.is_too_large else job.types)
         for index in range(spec.count)
     ]
     planned = {slot.name for slot in slots}
@@ -285,10 +284,11 @@ def _step(tracked: TrackedJob, name: str, step: str) -> str:
 
 def _left_out(job: Job) -> list[str]:
     """What a line below the table says of a large job."""
-    from reactors.jobs.passes import MOST_PODS
 
-    if job.total > MOST_PODS:
-        said = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it is let alone"
+    from reactors.jobs.shape import MOST_PODS
+
+    if job.is_too_large:
+        said = f"the job asks for {job.total:,} pods, more than {MOST_PODS:,}: it gets none"
         return [f"{said}, and only pods that exist are shown"]
     return [f"variables are left out above {MOST_TOLD:,} pods"] if job.total > MOST_TOLD else []
 

@@ -1,10 +1,12 @@
 """One pass over a job: what it needs by what is seen of it now. Pure; the rules stand beside the files that they are about.
 
-1. A job that somebody else runs, that is being deleted, or of which decided steps were not seen yet, is let alone.
+1. A job that somebody else runs, that is being deleted, whose pods cannot be named, or of which decided steps were not seen yet,
+   is let alone.
 2. A finished job is cleaned up by its policy, and deleted once its time is over.
 3. A suspended job loses its pods and services, whatever that policy says.
 4. A job past its limits fails, and loses them, too.
-5. Else each type gets the pods and services that it lacks, loses what is too many, and failed pods are replaced.
+5. Else each type gets the pods and services that it lacks, unless the job is too large, loses what is too many, and failed pods are
+   replaced.
 
 Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/job.go``; docs/jobs.md.
 """
@@ -19,7 +21,7 @@ from reactors.jobs.gangs import group_step
 from reactors.jobs.limits import deadline_left_us, is_past_backoff, ttl_left_us
 from reactors.jobs.ownership import claim
 from reactors.jobs.rendezvous import warnings
-from reactors.jobs.replicas import evaluated, services
+from reactors.jobs.replicas import evaluated, services, unnameable
 from reactors.jobs.shape import (
     GroupStep,
     Job,
@@ -36,8 +38,6 @@ from reactors.jobs.success import StatusDraft, conclude
 
 #: The operator whose jobs these are, and who runs them as ``managedBy`` says it of Bursar.
 OPERATOR, BURSAR = "kubeflow.org/training-operator", "bursar.io/jobs"
-#: A job of more pods is let alone: nobody can want it, and it would fill the memory.
-MOST_PODS = 10_000
 _RUNS = ("Running", "Pending")
 _SETTLED = Outstanding()
 
@@ -64,8 +64,9 @@ def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
         return elsewhere
     if job.is_deleting:
         return "deleting"
-    if job.total > MOST_PODS:
-        return "too_large"
+    unnamed = unnameable(job)
+    if unnamed:
+        return unnamed
     keys = [f"{type.lower()}/{part}" for type, _ in job.types for part in ("pods", "services")]
     settled = [seen.outstanding.get(key, _SETTLED).is_settled for key in keys]
     # The operator goes on as soon as anything that it waited for was seen.
@@ -169,6 +170,7 @@ class _Reconciliation:
 
     def _replicas(self) -> None:
         job, found, kind = self.job, self.found, self.job.kind
+        found.skipped = "too_large" if job.is_too_large else ""
         types, counts = {}, dict(self.draft.status.counts)
         for type, spec in job.types:
             those = types[type] = evaluated(job, type, spec, self.pods, self.rules)

@@ -9,6 +9,7 @@ Source: Kubeflow training-operator v1, ``pkg/controller.v1/common/pod.go`` and `
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from typing import TypeVar
 
@@ -22,6 +23,9 @@ One = TypeVar("One", SeenPod, SeenService)
 #: Longest index and longest attempt that are read: users write labels and names.
 LONGEST_INDEX = 4
 LONGEST_ATTEMPT = 6
+
+#: What a service can be called: a label of RFC 1035.
+_LABEL = re.compile("[a-z](?:[a-z0-9-]{0,61}[a-z0-9])?")
 
 #: The policy of pods whose exit code decides, and the lowest code after which they are replaced.
 EXIT_CODE = "ExitCode"
@@ -56,6 +60,16 @@ def replica_name(job: str, type: str, index: int | str) -> str:
     return f"{job}-{type.lower()}-{index}".replace("/", "-")
 
 
+def unnameable(job: Job) -> str:
+    """Why pods and services of a job cannot have their names, ``invalid_name`` or ``doubled_type``; "" = they can."""
+    # Decisions carry these names: what no API server takes must not come into the history.
+    last = [replica_name(job.name, type, max(spec.count, 1) - 1) for type, spec in job.types]
+    if not all(map(_LABEL.fullmatch, last)):
+        return "invalid_name"
+    types = {replica_name("", type, "") for type, _ in job.types}
+    return "" if len(types) == len(last) else "doubled_type"
+
+
 def attempt_of(name: str, slot: str) -> int:
     """Which attempt at ``slot`` the pod of this name is; 0 = its name is that of none."""
     rest = name.removeprefix(f"{slot}-")
@@ -63,9 +77,11 @@ def attempt_of(name: str, slot: str) -> int:
     return int(rest) if is_number and rest != name else 0
 
 
-def slots(indices: Iterable[int], count: int, rules: Rules) -> int:
-    """How many slots are looked at."""
-    return max([*(index + 1 for index in indices), count, int(rules.is_v1)])
+def slots(job: Job, indices: Iterable[int], count: int, rules: Rules) -> Iterable[int]:
+    """The slots that are looked at. Of a job that is too large those that have something: none is missing."""
+    if job.is_too_large:
+        return sorted(indices)
+    return range(max([*(index + 1 for index in indices), count, int(rules.is_v1)]))
 
 
 def evaluated(
@@ -76,7 +92,7 @@ def evaluated(
     found = Replicas(type, ReplicaCounts(), [], [], [], [], [], [], [])
     policy = job.policy(spec)
     active = succeeded = failed = 0
-    for index in range(slots(places, spec.count, rules)):
+    for index in slots(job, places, spec.count, rules):
         those = places.get(index, [])
         if not those and (index < spec.count or rules.is_v1):
             found.missing.append(Slot(type, index, replica_name(job.name, type, index)))
@@ -116,7 +132,7 @@ def services(
     """The services of one type that are missing, and the names of those that are too many."""
     places = _by_index(type, seen)
     missing, surplus = [], []
-    for index in range(slots(places, count, rules)):
+    for index in slots(job, places, count, rules):
         those = places.get(index, [])
         if not those and (index < count or rules.is_v1):
             missing.append(Slot(type, index, replica_name(job.name, type, index)))

@@ -12,6 +12,9 @@ import msgspec
 
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
 
+#: A job of more pods gets none: nobody can want it, and it would fill the memory.
+MOST_PODS = 10_000
+
 
 class TrainingKind(msgspec.Struct, frozen=True):
     """How jobs of one kind are run."""
@@ -106,6 +109,11 @@ class Job(msgspec.Struct, frozen=True):
     def total(self) -> int:
         """How many pods it wants."""
         return sum(one.count for one in self.spec.replicas.values())
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether it wants more pods than are made."""
+        return self.total > MOST_PODS
 
     @property
     def leader(self) -> str:
@@ -236,8 +244,8 @@ class Timer(msgspec.Struct, frozen=True):
 class Pass(msgspec.Struct, kw_only=True):
     """What follows from one look at a job."""
 
-    #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``too_large`` or
-    #: ``outstanding``; "" = it was.
+    #: Why nothing was looked at: ``managed_elsewhere``, ``not_marked``, ``operator_present``, ``deleting``, ``invalid_name``,
+    #: ``doubled_type`` or ``outstanding``; ``too_large``: all was but what is missing; "" = it was.
     skipped: str = ""
     creates: list[Slot] = []
     removals: list[Removal] = []

@@ -32,6 +32,42 @@ MADE_BY = "bursar.io/made-by"
 _KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
 
 
+class _Camel(msgspec.Struct, rename="camel"):
+    pass
+
+
+class _Labelled(_Camel):
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+
+
+class _Variable(_Camel):
+    name: str = ""
+
+
+class _Port(_Camel):
+    name: str | None = None
+    container_port: int | None = None
+
+
+class _Container(_Camel):
+    name: str = ""
+    env: list[_Variable] | None = None
+    ports: list[_Port] | None = None
+
+
+class _PodSpec(_Camel):
+    containers: list[_Container] | None = None
+    init_containers: list[_Container] | None = None
+
+
+class _Template(_Camel):
+    """What is read of a template here; the rest is the API server's to check."""
+
+    metadata: _Labelled | None = None
+    spec: _PodSpec | None = None
+
+
 def job_path(kind: str, namespace: str, name: str) -> str:
     """Where an API server serves the job."""
     return object_path(_KINDS[kind], namespace, name)
@@ -41,7 +77,7 @@ def job_in(kind: str, found: Mapping[str, Any]) -> Job:
     """The job that was read. Raises ObservationError where it cannot be understood."""
     try:
         metadata = msgspec.convert(found["metadata"], Metadata)
-    except msgspec.ValidationError as error:
+    except (KeyError, msgspec.ValidationError) as error:
         raise ObservationError(f"the job's metadata: {error}") from None
     said = training_of(kind, metadata, found.get("spec"), found.get("status"))
     if said is None:
@@ -51,6 +87,16 @@ def job_in(kind: str, found: Mapping[str, Any]) -> Job:
         metadata.uid, kind, metadata.namespace or "", metadata.name, said.spec, status,
         said.is_deleting,
     )  # fmt: skip
+
+
+def check_template(found: Mapping[str, Any], job: Job, type: str) -> None:
+    """Raises ObservationError where the template of a replica type has not the shape of one."""
+    try:
+        msgspec.convert(
+            found["spec"][LAYOUTS[job.kind].specs][type].get("template"), _Template | None
+        )
+    except msgspec.ValidationError as error:
+        raise ObservationError(f"the template of {type}: {error}") from None
 
 
 def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str) -> Json:
@@ -84,7 +130,8 @@ def pod(found: Mapping[str, Any], job: Job, slot: Slot, name: str, decision: str
 
 def service(found: Mapping[str, Any], job: Job, slot: Slot, decision: str) -> Json:
     """The headless service by which the pods of one slot are found, whichever attempt it is."""
-    labels = {name: text for name, text in pod_plan(job, slot, None).labels.items() if name != ROLE}
+    plan = pod_plan(job, slot, None, has_variables=False)
+    labels = {name: text for name, text in plan.labels.items() if name != ROLE}
     return {
         "apiVersion": "v1",
         "kind": "Service",

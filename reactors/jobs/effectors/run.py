@@ -1,7 +1,8 @@
 """Makes and deletes the pods and services of training jobs, and writes their status. At most once for each decision.
 
 - *Create*: the name of a pod is its slot and its attempt, so asking twice makes one. A name that is taken is done where its
-  object belongs to the job by its uid, and refused where it does not.
+  object belongs to the job by its uid, and to the slot by its labels, and refused where it does not. One that is being deleted is
+  waited for.
 - *Delete*: on the condition of the uid. The pod's service goes first where the pod is not made again.
 - *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended.
 
@@ -16,7 +17,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
-from bus.errors import ConflictError, NotFoundError, RequestRefusedError
+from bus.errors import ConflictError, NotFoundError, ObservationError, RequestRefusedError
 from bus.events.decisions import (
     CreateReplica,
     Decision,
@@ -26,7 +27,7 @@ from bus.events.decisions import (
 )
 from reactors.jobs.effectors import bodies
 from reactors.jobs.replicas import replica_name
-from reactors.jobs.shape import Slot, Status
+from reactors.jobs.shape import INDEX, JOB, TYPE, Slot, Status
 from reactors.jobs.steps import is_same
 
 Json = dict[str, Any]
@@ -34,6 +35,8 @@ Outcome = tuple[Result, str]
 
 #: Looks at a job that changes under our hands, before it waits for the next round.
 ATTEMPTS = 3
+#: Longest words of a refusal.
+LONGEST = 500
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
 #: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
@@ -72,46 +75,67 @@ class JobEffector:
 
     async def act(self, decision: Decision) -> Outcome:
         """Do one step, unless it is done, or is about another object by now."""
-        if isinstance(decision, CreateReplica):
-            return await self._create(decision)
-        if isinstance(decision, DeleteReplica):
-            return await self._delete(decision)
-        if isinstance(decision, ReportJob):
-            return await self._report(decision)
-        return await self._end(decision)
+        try:
+            if isinstance(decision, CreateReplica):
+                return await self._create(decision)
+            if isinstance(decision, DeleteReplica):
+                return await self._delete(decision)
+            if isinstance(decision, ReportJob):
+                return await self._report(decision)
+            return await self._end(decision)
+        except ObservationError as error:
+            # Only its user can mend it: it rests as what the API server refuses.
+            return "refused", str(error)[:LONGEST]
 
     async def _create(self, decision: CreateReplica) -> Outcome:
         found = await self._read(self._path(decision))
-        if found["metadata"]["uid"] != decision.target.uid:
-            return NAMESAKE
         job = bodies.job_in(decision.target.kind, found)
+        if job.uid != decision.target.uid:
+            return NAMESAKE
         index, spec = decision.numbers["index"], job.spec.replicas.get(decision.type)
         if job.is_deleting or job.spec.suspend or spec is None or index >= spec.count:
             return "stale", "the job does not ask for it any more"
+        if job.is_too_large:
+            return "stale", "the job asks for too many pods"
+        bodies.check_template(found, job, decision.type)
         slot = Slot(decision.type, index, replica_name(job.name, decision.type, index))
         core = f"/api/v1/namespaces/{job.namespace}"
         crashpoint("job.before_create")
         body = bodies.service(found, job, slot, decision.id)
-        if not await self._made(f"{core}/services", body, job.uid):
-            return "refused", f"the service {slot.name} belongs to somebody else"
+        taken = await self._made(f"{core}/services", body, job.uid)
+        if taken:
+            return "refused", f"the service {slot.name} {taken}"
         crashpoint("job.after_service")
         body = bodies.pod(found, job, slot, decision.replica, decision.id)
-        if not await self._made(f"{core}/pods", body, job.uid):
-            return "refused", f"the pod {decision.replica} belongs to somebody else"
+        taken = await self._made(f"{core}/pods", body, job.uid)
+        if taken:
+            return "refused", f"the pod {decision.replica} {taken}"
         crashpoint("job.after_create")
         return DONE
 
-    async def _made(self, collection: str, body: Json, owner: str) -> bool:
-        """Make an object; whether it is there and belongs to the job."""
+    async def _made(self, collection: str, body: Json, owner: str) -> str:
+        """Make an object, unless it is there; what is wrong with another that has its name, "" = nothing."""
         try:
             await self._cluster.create(collection, body)
         except ConflictError:
-            there = await self._cluster.get(f"{collection}/{body['metadata']['name']}")
-            return _is_of(there, owner)
+            return await self._taken(f"{collection}/{body['metadata']['name']}", body, owner)
         except RequestRefusedError as error:
             message = _VALUES.sub(r"\1…", error.message)
             raise RequestRefusedError(**{**error.fields, "message": message}) from None
-        return True
+        return ""
+
+    async def _taken(self, path: str, body: Json, owner: str) -> str:
+        try:
+            there = await self._cluster.get(path)
+        except NotFoundError:
+            raise ConflictError(reason="Gone", message=path) from None
+        if not _is_of(there, owner):
+            return "belongs to somebody else"
+        if there["metadata"].get("deletionTimestamp"):
+            raise ConflictError(reason="Terminating", message=path)
+        labels, wanted = there["metadata"].get("labels") or {}, body["metadata"]["labels"]
+        is_there = all(labels.get(name) == wanted[name] for name in (JOB, TYPE, INDEX))
+        return "" if is_there else "is in another place of the job"
 
     async def _delete(self, decision: DeleteReplica) -> Outcome:
         target = decision.target

@@ -100,7 +100,7 @@ class ApiServer:
         before = self.objects.get(path)
         body = json.loads(json.dumps(body))
         version = str(next(self._versions))
-        known = before["metadata"] if before else {"uid": f"u{version}"}
+        known = before["metadata"] if before else {"uid": f"{version:0>36}"}
         created = known.get("creationTimestamp", stamp(self.clock_s()))
         body["metadata"] |= {
             "uid": known["uid"], "resourceVersion": version, "creationTimestamp": created,
