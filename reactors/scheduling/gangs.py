@@ -23,6 +23,7 @@ from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.podgroups import PodGroup
 from reactors.scheduling.columns import holds
+from reactors.scheduling.framework import LONGEST_WAIT_US
 from reactors.scheduling.state import WAIT_US, Needs, SavedGangs
 
 #: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
@@ -85,7 +86,7 @@ def needs_of_group(row: PodGroup) -> Needs | None:
 def _needs(least: int, total: str, mode: str, wait_us: int, groups: str) -> Needs:
     said = _number(total)
     whole = least if said is None or 0 < said < least else said
-    return Needs(least, whole, mode != "NonStrict", wait_us, _listed(groups))
+    return Needs(least, whole, mode != "NonStrict", min(wait_us, LONGEST_WAIT_US), _listed(groups))
 
 
 def _number(text: str) -> int | None:
@@ -109,7 +110,8 @@ def _listed(text: str) -> tuple[str, ...]:
         found = msgspec.json.decode(text, type=list[str]) if text else []
     except msgspec.DecodeError:
         return ()
-    return tuple(dict.fromkeys(found))
+    # More than may be named are as many too many.
+    return tuple(dict.fromkeys(found))[: MOST_GANGS + 1]
 
 
 class Gangs:
@@ -274,9 +276,9 @@ class Gangs:
         return self.all.get(self._of.get(uid, ""))
 
     def siblings(self, uid: str) -> Collection[str]:
-        """The pods of a pod's gang, unless others of them wait: they rest together when the last wait ends."""
+        """The pods of a pod's gang, itself among them: they rest together when the first wait ends."""
         gang = self.of(uid)
-        return gang.pods if gang is not None and len(gang.waiting) == 1 else ()
+        return gang.pods if gang is not None else (uid,)
 
     def needs(self, key: str) -> Needs | None:
         """What a gang needs; None = that is not known."""
@@ -328,7 +330,7 @@ class Gangs:
             return ""
         if len(needs.groups) > MOST_GANGS:
             return f"gang {gang.key} names more than {MOST_GANGS} gangs"
-        together, whole = frozenset(needs.groups or (gang.key,)), 0
+        together, whole, waiting = frozenset(needs.groups or (gang.key,)), 0, 0
         if gang.key not in together:
             return f"gang {gang.key} is not in the group that it names"
         for key in sorted(together):
@@ -342,4 +344,9 @@ class Gangs:
                 return f"gang {key} needs {wanted.least} pods; at most {MOST_NEEDED} start together"
             if not other.is_complete and len(other.pods) < wanted.least:
                 return f"gang {key} needs {wanted.least} pods, and fewer are there"
+            waiting += 0 if other.is_complete else len(other.pods) - len(other.bound)
+        if waiting > MOST_NEEDED and any(map(self.is_strict, together)):
+            return (
+                f"gang {gang.key} has too many pods that wait; at most {MOST_NEEDED} start together"
+            )
         return ""

@@ -125,9 +125,13 @@ class Scheduler(AssumedPods):
             self.happened({Hint.GONE}, at_us)
         resting: dict[str, int] = {}
         for one in list(self.assumed.values()):
+            if self.assumed.get(one.uid) is not one:
+                continue
             if one.waits and min(one.waits.values()) <= at_us:
-                resting.update((other, at_us - one.at_us) for other in self.gangs.siblings(one.uid))
-                self.reject(one.uid, f"waited too long for {', '.join(one.waits)}", at_us)
+                why = f"waited too long for {', '.join(one.waits)}"
+                for other in self.gangs.siblings(one.uid):
+                    resting.setdefault(other, at_us - one.at_us)
+                    self.reject(other, why, at_us)
             elif one.is_shadow and one.deadline_us <= at_us:
                 self.take_back(one.uid, one.passed, "nobody bound it", at_us)
         for uid, rest_us in resting.items():

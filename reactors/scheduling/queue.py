@@ -279,7 +279,7 @@ class Queue:
             heapify(self._timed)
 
     def _wake(self, one: Queued, at_us: int) -> None:
-        ends = one.backoff_ends_us
+        ends = max(one.backoff_ends_us, one.until_us * (one.place is Place.BACKOFF))
         if ends > at_us:
             self._put(one, Place.BACKOFF, ends)
         else:

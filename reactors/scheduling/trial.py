@@ -184,9 +184,16 @@ def _refused(
 class Group:
     """Pods that wait and are placed in one pass or not at all, the next one first, with profile and framework of each."""
 
-    def __init__(self, plugin: Together, names: Sequence[str], members: list[Member]) -> None:
+    def __init__(
+        self, plugin: Together, names: Sequence[str], members: list[Member], at_us: int
+    ) -> None:
         self.plugin, self.names, self.members = plugin, names, members
         self.is_tried = False
+        #: The back-off of each is that of all.
+        self.rests = any(
+            max(one.backoff_ends_us, one.until_us * (one.place is Place.BACKOFF)) > at_us
+            for _, _, one in members
+        )
 
 
 class Groups:
@@ -205,16 +212,13 @@ class Groups:
         key = (plugin.name, *names)
         if key not in self._known:
             members = self._members(plugin.members(names, framework.columns))
-            self._known[key] = Group(plugin, names, members)
+            self._known[key] = Group(plugin, names, members, self._at_us)
         return self._known[key]
 
     def rest(self, framework: Framework, one: Queued) -> bool:
-        """Whether a pod rests with others: the back-off of each is that of all."""
+        """Whether a pod rests with others."""
         group = self.of(framework, one)
-        return group is not None and any(
-            max(other.backoff_ends_us, other.until_us * (other.place is Place.BACKOFF)) > self._at_us
-            for _, _, other in group.members
-        )  # fmt: skip
+        return group is not None and group.rests
 
     def _members(self, uids: Iterable[str]) -> list[Member]:
         found: list[Member] = []

@@ -31,19 +31,19 @@ class Coscheduling(msgspec.Struct, frozen=True):
         return gang.reason if gang is not None else ""
 
     def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
-        """The gangs that are placed together with a pod's own, while one of them is strict."""
+        """The gangs that are placed together with a pod's own, while that is not complete and one of them is strict."""
         gangs = columns.gangs
         gang = gangs.of(pod.uid) if gangs is not None else None
-        if gangs is None or gang is None:
+        if gangs is None or gang is None or gang.is_complete:
             return ()
         keys = gangs.group(gang.key)
         return keys if any(gangs.is_strict(key) for key in keys) else ()
 
     def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
-        """The pods of these gangs."""
+        """The pods of these gangs; those of a complete one start by themselves."""
         assert columns.gangs is not None
         found = (columns.gangs.all.get(name) for name in names)
-        return [uid for one in found if one is not None for uid in one.pods]
+        return [uid for one in found if one is not None and not one.is_complete for uid in one.pods]
 
     def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
         """Which gang has too few pods with a node."""
