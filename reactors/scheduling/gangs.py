@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import lru_cache
 
 import msgspec
 
@@ -83,6 +84,7 @@ def needs_of_group(row: PodGroup) -> Needs | None:
     return found if row.least is not None else msgspec.structs.replace(found, least=None, groups=())
 
 
+@lru_cache(maxsize=1_000)
 def _needs(least: int, total: str, mode: str, wait_us: int, groups: str) -> Needs:
     said = _number(total)
     whole = least if said is None or 0 < said < least else said
@@ -128,23 +130,20 @@ class Gangs:
         #: By gang: those that name it in their group.
         self._named_by: dict[str, set[str]] = {}
         self._names: dict[str, tuple[str, ...]] = {}
+        #: By gang that is there: what it needs, as those that name it know it.
+        self._known: dict[str, Needs | None] = {}
 
-    def begin(self) -> None:
-        """Know what exists, pods in the order of their times."""
+    def begin(self, saved: SavedGangs | None = None) -> None:
+        """Know what exists, pods in the order of their times; and what was known by a snapshot, or by another policy."""
         pods = sorted(self._cluster.pods.values(), key=lambda one: (one.started_us, one.uid))
         for pod in pods:
             self._saw(pod.uid, pod)
-        for key in list(self.all):
-            self._weigh(key)
-
-    def restore(self, saved: SavedGangs) -> None:
-        """Become what was saved, beside the restored state of the cluster."""
-        pods = sorted(self._cluster.pods.values(), key=lambda one: (one.started_us, one.uid))
-        for pod in pods:
-            self._saw(pod.uid, pod)
-        for key, gang in self.all.items():
-            gang.light, gang.is_complete = saved.light.get(key), key in saved.complete
-        self._lost = set(saved.lost)
+        if saved is not None:
+            complete = set(saved.complete)
+            for key, gang in self.all.items():
+                gang.light = saved.light.get(key, gang.light)
+                gang.is_complete = key in complete
+            self._lost = self._of.keys() & saved.lost
         for key in list(self.all):
             self._weigh(key)
 
@@ -242,9 +241,17 @@ class Gangs:
         needs = self.needs(key) if gang is not None else None
         if gang is not None and needs is not None and needs.least is not None:
             gang.is_complete |= len(gang.bound) >= needs.least
-        self._name(key, needs.groups if needs is not None else ())
+        groups = needs.groups if needs is not None else ()
+        self._name(key, groups)
+        is_same = gang is not None and key in self._known and self._known[key] == needs
+        if gang is not None:
+            self._known[key] = needs
+        else:
+            self._known.pop(key, None)
         found: list[str] = []
-        for other in (key, *sorted(self._named_by.get(key, ()))):
+        named_by = self._named_by.get(key, set())
+        # How many pods it has is looked at by those alone that it names, too.
+        for other in (key, *sorted(named_by.intersection(groups) if is_same else named_by)):
             one = self.all.get(other)
             if one is not None and (reason := self._reason(one)) != one.reason:
                 one.reason = reason
@@ -252,7 +259,6 @@ class Gangs:
         return found
 
     def _name(self, key: str, groups: tuple[str, ...]) -> None:
-        groups = groups[: MOST_GANGS + 1]
         before = self._names.get(key, ())
         if before == groups:
             return

@@ -28,15 +28,15 @@ from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
-from reactors.scheduling.state import Assumed, Mark, SavedArrivals, Waiting
+from reactors.scheduling.state import Assumed, Mark, SavedArrivals, SavedGangs, Waiting
 
 
 class Scheduler(AssumedPods):
     """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
 
-    def begin(self, at_us: int) -> None:
-        """Queue whoever waits already."""
-        self.gangs.begin()
+    def begin(self, at_us: int, gangs: SavedGangs | None = None) -> None:
+        """Queue whoever waits already. ``gangs``: what was known of them by another policy."""
+        self.gangs.begin(gangs)
         for pod in self._cluster.pods.values():
             self._seen(pod, at_us)
 

@@ -302,6 +302,7 @@ class SchedulingState(Part):
         else:
             self.mode = fact.mode
         dealt = {} if self.scheduler is None else self.scheduler.columns.dealt
+        gangs = None if self.scheduler is None else self.scheduler.gangs.saved()
         self.policy, self.policy_digest = (
             msgspec.json.encode(fact.policy, order="sorted"),
             fact.digest,
@@ -316,7 +317,7 @@ class SchedulingState(Part):
                 self.quotas = self._load_quotas(self._cluster, self._trees)
                 self.quotas.begin(cluster)
             self.scheduler.columns.quotas = self.quotas
-            self.scheduler.begin(self.at_us)
+            self.scheduler.begin(self.at_us, gangs)
             self.scheduler.adopt(kept)
         else:
             self.quotas = None
@@ -352,8 +353,7 @@ class SchedulingState(Part):
             policy = SchedulingPolicy.model_validate_json(saved.policy)
             own = self.scheduler = self._made(policy, saved.dealt)
             own.columns.quotas = self.quotas
-            if saved.gangs is not None:
-                own.gangs.restore(saved.gangs)
+            own.gangs.begin(saved.gangs)
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)

@@ -7,6 +7,7 @@ from bus.sources.catalogue import POD_GROUPS, PODS
 from reactors.scheduling import gangs
 from reactors.scheduling.framework import LONGEST_WAIT_US
 from reactors.scheduling.queue import Queued
+from reactors.scheduling.settings import SchedulingPolicy
 from tests import factories as f
 from tests.bus.sources.records import POLICY, record
 from tests.reactors.scheduling.ganging import Ganging
@@ -167,4 +168,89 @@ async def test_a_pod_that_is_changed_while_its_gang_rests_goes_on_resting(held_i
     await cluster.tick(20)
 
     assert cluster.state.scheduler.assumed == {}
+    cluster.same()
+
+
+# another policy
+
+
+async def test_who_was_complete_stays_so_by_another_policy(cluster):
+    await cluster.say(*(cluster.of(f"g{n}", node=f"n{n}", least="3") for n in range(3)))
+    await cluster.say(cluster.gone("g0"), cluster.gone("g1"))
+    await cluster.set_policy(SchedulingPolicy(most_pods=400), "on")
+    await cluster.say(cluster.of("g3", least="3"))
+
+    assert set(cluster.outstanding()) == {"g3"}
+    cluster.same()
+
+
+async def test_what_the_first_pod_said_counts_by_another_policy_too(cluster):
+    await cluster.say(*cluster.light(3, least=9))
+    await cluster.say(*cluster.light(3, least=1))
+    await cluster.set_policy(SchedulingPolicy(most_pods=400), "on")
+    await cluster.tick(400)
+
+    assert cluster.outstanding() == {} and "needs 9 pods" in cluster.reason("g0")
+    cluster.same()
+
+
+async def test_a_gang_whose_node_was_lost_stays_broken_by_another_policy(cluster):
+    await cluster.say(*cluster.light(5))
+    await cluster.say(cluster.node_gone("n0"))
+    await cluster.set_policy(SchedulingPolicy(most_pods=400), "on")
+    why = [cluster.state.overtaken(one) for one in cluster.state.outstanding]
+
+    assert len(why) == 5 and set(why) == {"node_gone", "gang_broken"}
+    cluster.same()
+
+
+# names
+
+
+async def test_a_pod_of_a_gang_that_many_name_costs_no_more_than_one_that_nobody_names(
+    cluster, monkeypatch
+):
+    asked, real = [], gangs.Gangs.needs
+
+    def counted(self, key):
+        asked.append(key)
+        return real(self, key)
+
+    await cluster.say(*cluster.light(2, least=9), *(
+        cluster.of(f"evil{n}", f"evil{n}", least="1", groups=f'["ns/evil{n}","ns/g"]')
+        for n in range(100)
+    ))  # fmt: skip
+    monkeypatch.setattr(gangs.Gangs, "needs", counted)
+    await cluster.say(cluster.of("g2", least="9"))
+
+    assert len(asked) < 10 and "does not name the same" in cluster.reason("evil99")
+
+
+async def test_lists_of_gangs_are_read_once(cluster, monkeypatch):
+    read, real = [], msgspec.json.decode
+
+    def counted(text, **kwargs):
+        read.append(text)
+        return real(text, **kwargs)
+
+    names = '["ns/g",' + ",".join(f'"ns/once-{n}"' for n in range(400)) + "]"
+    await cluster.say(cluster.group(least=9, groups=names), cluster.of("a"))
+    monkeypatch.setattr(gangs.msgspec.json, "decode", counted)
+    await cluster.say(cluster.of("b"))
+
+    assert names not in read and "names more than 16 gangs" in cluster.reason("b")
+
+
+async def test_a_gang_that_comes_to_agree_or_to_need_less_is_told_to_those_that_name_it(cluster):
+    both = '["ns/g","ns/h"]'
+    await cluster.say(cluster.group("g", 1, groups=both), cluster.of("g0", "g"))
+    absent = cluster.reason("g0")
+    await cluster.say(cluster.group("h", 2), cluster.of("h0", "h"))
+    apart = cluster.reason("g0")
+    await cluster.say(cluster.group("h", 2, groups=both))
+    few = cluster.reason("g0")
+    await cluster.say(cluster.group("h", 1, groups=both))
+
+    assert "ns/h is not there" in absent and "does not name the same" in apart
+    assert "fewer are there" in few and set(cluster.outstanding()) == {"g0", "h0"}
     cluster.same()
