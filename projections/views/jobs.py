@@ -1,7 +1,8 @@
 """What training jobs held: by attempt, which is one pod in one slot of a job, and by job; and what restarts cost.
 
-Every pod with the labels of a training job is an attempt, whoever made it. Attempts at one slot are numbered by their creation.
-What an attempt held is lost where a later one took its slot: work is begun again there, as far as anybody here can know.
+Every pod with the labels of a training job that such a job controls is an attempt, whoever made it. Attempts at one slot are
+numbered by their creation. What an attempt held is lost where a later one took its slot: work is begun again
+there, as far as anybody here can know.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ _HELD = f"CASE WHEN {_UNTIL} > s.start_s THEN {_UNTIL} - s.start_s ELSE 0 END"
 _SUMS = tuple(
     f"CAST(SUM(s.{name.removesuffix('_s')} * ({_HELD})) AS bigint) AS {name}" for name in AMOUNTS
 )
-_SLOT = "PARTITION BY p.cluster, p.job_uid, p.replica, p.slot"
+_SLOT = "PARTITION BY p.cluster, p.namespace, p.job_uid, p.replica, p.slot"
+_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob")
+#: Whoever makes a pod writes its labels and its owner: the owner as it was seen decides, and else what the pod says.
+_IS_TRAINING = f"""CASE WHEN w.uid IS NULL THEN {" OR ".join(f"r.workload LIKE '{kind}/%'" for kind in _KINDS)}
+    ELSE w.namespace = r.namespace AND w.kind IN ({", ".join(f"'{kind}'" for kind in _KINDS)}) END"""
 
 
 def _label(name: str) -> str:
@@ -42,9 +47,9 @@ _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
 _ATTEMPT_ROWS = f"""WITH pods AS (
   SELECT r.uid, r.cluster, r.namespace, r.name, r.workload, r.owner_uid AS job_uid, r.team, r.user_name,
     COALESCE(r.node, '') AS node, r.phase, r.created_us, r.start_s, r.end_s, r.sequence,
-    {_label("job-name")} AS job, {_label("replica-type")} AS replica, {_label("replica-index")} AS slot
-  FROM pod_runs r
-  WHERE r.owner_uid IS NOT NULL AND r.labels LIKE '%{_LABEL}replica-type%'
+    COALESCE(w.name, {_label("job-name")}) AS job, {_label("replica-type")} AS replica, {_label("replica-index")} AS slot
+  FROM pod_runs r LEFT JOIN workloads w ON w.cluster = r.cluster AND w.uid = r.owner_uid
+  WHERE r.owner_uid IS NOT NULL AND r.labels LIKE '%{_LABEL}replica-type%' AND {_IS_TRAINING}
 ), numbered AS (
   SELECT p.*, ROW_NUMBER() OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS attempt,
     COUNT(*) OVER ({_SLOT}) AS attempts
@@ -56,7 +61,7 @@ _ATTEMPT_ROWS = f"""WITH pods AS (
 )
 """
 
-_JOB = is_("job", "The name of the training job, by the pod's label.")
+_JOB = is_("job", "The name of the training job; of one that was never seen, by the pod's label.")
 _JOB_UID = is_("job_uid", "The job's uid.")
 
 _ATTEMPTS = View(
@@ -114,12 +119,16 @@ _JOBS = View(
     "One row for each training job, by uid: its pods, what they held, and what of it was lost by restarts. Sums of `v1_attempts`.",
     (
         CLUSTER,
-        NAMESPACE,
-        _JOB,
+        is_("namespace", NAMESPACE.meaning, "MIN(namespace)"),
+        is_("job", _JOB.meaning, "MIN(job)"),
         _JOB_UID,
         is_("team", "The team charged last.", "MAX(team)"),
         is_("user_name", "The user charged last.", "MAX(user_name)"),
-        is_("slots", "Its slots that had a pod.", "COUNT(DISTINCT replica || '/' || slot)"),
+        is_(
+            "slots",
+            "Its slots that had a pod.",
+            "COUNT(DISTINCT namespace || '/' || replica || '/' || slot)",
+        ),
         is_("attempts", "Its pods.", "COUNT(*)"),
         is_("restarts", "Pods that a later attempt replaced.", _sum("is_lost")),
         is_("held_s", "Seconds that its pods held, together.", _sum("held_s")),
@@ -128,7 +137,7 @@ _JOBS = View(
         *_lost("gpu_milli_s", "gpu_hours", "milli-card-seconds", 3_600_000),
         is_("sequence", "The last event that touched one of its pods.", "MAX(sequence)"),
     ),
-    "FROM v1_attempts GROUP BY cluster, namespace, job, job_uid",
+    "FROM v1_attempts GROUP BY cluster, job_uid",
 )
 
 JOBS = (_ATTEMPTS, _JOBS)

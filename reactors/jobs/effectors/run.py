@@ -17,7 +17,13 @@ from collections.abc import Mapping
 from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
-from bus.errors import ConflictError, NotFoundError, ObservationError, RequestRefusedError
+from bus.errors import (
+    ConflictError,
+    NotFoundError,
+    ObservationError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
 from bus.events.decisions import (
     CreateReplica,
     Decision,
@@ -40,7 +46,8 @@ LONGEST = 500
 #: Why a pod is deleted to be made again: its service stays.
 REPLACED = frozenset({"failed_retryable", "doubled"})
 #: What the API server repeats of a template that it refuses; outcomes go into the history, and templates do not.
-_VALUES = re.compile(r"((?:Invalid|Unsupported|Duplicate) value: )(?:\"(?:[^\"\\]|\\.)*\"|[^:]*)")
+#: Of what stands behind such a word nobody can tell the value from the reason.
+_VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
 DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
 
@@ -119,9 +126,9 @@ class JobEffector:
             await self._cluster.create(collection, body)
         except ConflictError:
             return await self._taken(f"{collection}/{body['metadata']['name']}", body, owner)
-        except RequestRefusedError as error:
+        except (RequestRefusedError, PermissionDeniedError) as error:
             message = _VALUES.sub(r"\1…", error.message)
-            raise RequestRefusedError(**{**error.fields, "message": message}) from None
+            raise type(error)(**{**error.fields, "message": message}) from None
         return ""
 
     async def _taken(self, path: str, body: Json, owner: str) -> str:

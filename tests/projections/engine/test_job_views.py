@@ -87,3 +87,47 @@ def test_a_job_says_what_its_restarts_cost(ask):
     (job,) = ask(f"SELECT {columns} FROM v1_jobs")
 
     assert tuple(job.values()) == ("train", "j", 4, 7, 3, 6_000_000, 2 * 6000 / 3600)
+
+
+def _named(kind, uid, namespace="ns"):
+    """Two pods in one slot by their labels, with an owner of one's own choice."""
+    for index in range(2):
+        name = f"{uid}{index}"
+        labels = {"job-name": "train", "replica-type": "worker", "replica-index": "0"}
+        yield f.pod_observed(
+            name, 1, index, name=name, namespace=namespace, cpu="1", owner=Owner(kind, "train", uid),
+            labels={f"training.kubeflow.org/{name}": value for name, value in labels.items()},
+        )  # fmt: skip
+
+
+def test_pods_that_only_carry_the_labels_of_a_job_are_none_of_its_attempts(store):
+    """Of a Deployment with those labels, and of another namespace with the uid of another's job as its owner."""
+    seen = {"kind": "TFJob", "name": "train", "namespace": "ns"}
+    events = [
+        f.workload_observed("j", 1, 0, **seen),
+        *pod("w01", 0, 1, 0, 3600),
+        *_named("ReplicaSet", "r"),
+        *_named("TFJob", "j", "another"),
+        f.workload_observed("q", 1, 0, **seen | {"kind": "ReplicaSet"}),
+        *_named("TFJob", "q"),
+    ]
+    fill(store, sequenced(events))
+    with store.engine.connect() as connection:
+        attempts = connection.exec_driver_sql("SELECT uid FROM v1_attempts").scalars().all()
+    assert attempts == ["w01"]
+
+
+def test_a_job_is_one_row_whatever_its_pods_say_of_its_name(store):
+    events = [*pod("w01", 0, 1, 0, 3600), *_named("TFJob", "j", "another")]
+    events += [
+        f.pod_observed(
+            "w11", 1, 0, owner=Owner("TFJob", "train", "j"), cpu="1",
+            labels={"training.kubeflow.org/job-name": "b", "training.kubeflow.org/replica-type": "worker"},
+        )
+    ]  # fmt: skip
+    fill(store, sequenced(events))
+    with store.engine.connect() as connection:
+        rows = connection.exec_driver_sql("SELECT job_uid, attempts FROM v1_jobs").all()
+        slots = connection.exec_driver_sql("SELECT uid, is_lost FROM v1_attempts").all()
+    assert [tuple(row) for row in rows] == [("j", 4)]
+    assert dict(map(tuple, slots)) == {"w01": 0, "w11": 0, "j0": 1, "j1": 0}
