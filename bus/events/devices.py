@@ -66,6 +66,8 @@ class ResourceClaimState(Fact, frozen=True, kw_only=True):
     is_generated: bool = False
     team: str | None = None
     user: str | None = None
+    #: Those that name a quota, or a model.
+    labels: dict[str, str] = {}
     requests: tuple[DeviceRequest, ...] = ()
     allocation: Allocation | None = None
     notes: tuple[str, ...] = ()

@@ -18,9 +18,9 @@ from bus.envelope import Event
 from bus.errors import DemandError
 from bus.events.workloads import UNREADABLE, Training, WorkloadObserved, WorkloadVanished
 from bus.kube import kinds
-from bus.kube.kinds import QUOTA_LABELS, Ask, Kind
+from bus.kube.kinds import Ask, Kind
 from bus.kube.watch import records
-from bus.kube.watch.labels import LabelPolicy, kept_texts
+from bus.kube.watch.labels import LabelPolicy, kept_texts, quota_labels
 from bus.kube.watch.records import Metadata, Record, TooLargeError
 from bus.sources import training
 
@@ -67,7 +67,7 @@ def _observed(
     kind: Kind,
 ) -> WorkloadObserved:  # fmt: skip
     own = metadata.labels or {}
-    quota = ask.labels if ask else {key: own[key] for key in QUOTA_LABELS if own.get(key)}
+    quota = ask.labels if ask else quota_labels(own)
     texts = kept_texts(own, metadata.annotations, labels)
     return WorkloadObserved(
         uid=metadata.uid,

@@ -184,7 +184,7 @@ def direct_claim(fact: ResourceClaimObserved, time_us: int, known: Workload | No
     """The row of a claim that is a workload itself: it holds what it is given, whichever pods use it."""
     return Workload(
         fact.uid, DeviceClaim.kind, intern(fact.namespace), fact.name, fact.resource_version,
-        time_us, last_us=time_us,
+        time_us, labels=fact.labels, last_us=time_us,
     )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """The reviews of claims of devices, and of their templates.
 
-What a claim may be given is charged to the quota of its namespace.
+What a claim may be given is charged to the quota that it names, else to that of its namespace.
 
 A claim that Kubernetes makes for a pod is that pod's, which was asked for it. A user's claim that says so of itself is refused:
 Kubernetes would take it for the pod's own, whatever the pod's template says. A template never changes, but another one of its
@@ -11,16 +11,19 @@ Source: ``docs/admission.md`` ("Devices by claim").
 
 from __future__ import annotations
 
-from bus.kube.kinds import CLAIM_TEMPLATE
+from bus.events.admissions import Basis
+from bus.events.pods import Owner
+from bus.kube.kinds import CLAIM_TEMPLATE, Ask
+from bus.kube.watch.labels import quota_labels
 from bus.sources.devices import is_generated, requests_of
 from projections.cluster.devices import DeviceClaim
 from projections.quota_trees.keys import Amounts, charged, less
 from reactors.admission.children import Children
-from reactors.admission.decide import Request, is_unseen
-from reactors.admission.mapping import QuotaRef, types_of
+from reactors.admission.decide import Request, is_unseen, limits_devices
+from reactors.admission.mapping import LABEL, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED
 from reactors.admission.owners import Controllers
-from reactors.admission.reading import name_of
+from reactors.admission.reading import Stored, name_of, version_of
 from reactors.admission.state import AdmissionState
 from reactors.engine.journals import Journals
 from reactors.webhook.review import Answer, Review
@@ -31,6 +34,9 @@ TEMPLATES = ("resource.k8s.io", "resourceclaimtemplates")
 #: It makes the claims of extended resources.
 SCHEDULER = "system:kube-scheduler"
 
+#: Which quota is asked, for what, by which review, and how that was found.
+Asked = tuple[QuotaRef, Request, Review, Basis]
+
 _FORGED = (
     "a claim with a pod as its controller and an annotation resource.kubernetes.io/pod-claim-name, or "
     "extended-resource-claim, is made by Kubernetes alone: leave these out (claim-forged)"
@@ -39,7 +45,7 @@ _FORGED = (
 
 def asked_of_claims(
     review: Review, view: AdmissionState, children: Children, journals: Journals
-) -> Answer | tuple[QuotaRef, Request]:
+) -> Answer | Asked:
     """The answer to a review of a claim or a template of claims, or what is asked of which quota.
 
     Raises DemandError for one that cannot be read.
@@ -83,26 +89,82 @@ def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
 
 def _asked_of_claim(
     review: Review, view: AdmissionState, controllers: Controllers
-) -> Answer | tuple[QuotaRef, Request]:
-    """The answer, or what is asked of which quota. What a claim requests never changes, so only its creation is asked about.
+) -> Answer | Asked:
+    """The answer, or what is asked of which quota. What a claim requests never changes: of a change of it only counts whose
+    it says to be, and which quota it names.
 
     Raises DemandError for a claim that cannot be read.
     """
     item = review.object
-    if review.operation != "CREATE" or item is None or review.subresource:
+    if review.operation not in ("CREATE", "UPDATE") or item is None or review.subresource:
         return ALLOWED
     metadata = item.get("metadata") or {}
-    where = view.place({}, review.namespace)
-    is_made = is_generated(metadata)
-    if is_made and (controllers.wrote(review) or review.user == SCHEDULER):
-        return Answer(True, "covered")
-    if where is None:
+    before = (review.old_object or {}).get("metadata") or {}
+    if is_generated(metadata):
+        if is_generated(before):
+            return ALLOWED
+        is_made = controllers.wrote(review) or review.user == SCHEDULER
+        return Answer(True, "covered") if is_made else Answer(False, "claim-forged", _FORGED)
+    labels, former = (quota_labels(one.get("labels") or {}) for one in (metadata, before))
+    if review.operation == "UPDATE" and labels == former:
         return ALLOWED
-    if is_made:
-        return Answer(False, "claim-forged", _FORGED)
+    where = view.place(labels, review.namespace)
+    if where is None:
+        if review.operation == "UPDATE" and view.place(former, review.namespace) is not None:
+            return _uncharged(name_of(review, metadata))
+        return ALLOWED
     demand = view.state.claiming.requested(requests_of(item))
-    return where, Request(
+    request = Request(
         where.quota, str(metadata.get("uid", "")), DeviceClaim.kind, review.namespace,
-        name_of(review, metadata), demand, {},
-        review.uid, review.operation,
+        name_of(review, metadata), demand, types_of(labels),
+        review.uid, review.operation, version_of(review),
     )  # fmt: skip
+    return where, request, review, Basis(label=label_of(labels))
+
+
+def answer_named(
+    view: AdmissionState,
+    children: Children,
+    journals: Journals,
+    ask: Ask,
+    before: Stored,
+    owner: Owner | None,
+    review: Review,
+) -> Answer | None:
+    """The refusal of what names a claim that no quota charges, in a quota that limits devices; None where it may pass.
+
+    The quota is that of its labels, and that of its ``owner``. What it named there ``before`` it may go on to name.
+    """
+    names = set(ask.claims)
+    if isinstance(before, Ask) and before.labels == ask.labels:
+        names.difference_update(before.claims)
+    if not names:
+        return None
+    holder = children.holder(owner.uid) if owner is not None else None
+    places = [
+        view.place(ask.labels, review.namespace),
+        holder.where if holder is not None else None,
+    ]
+    if not any(_limits_devices(where, journals) for where in places):
+        return None
+    for name in sorted(names):
+        found = view.named(DeviceClaim.kind, review.namespace, name)
+        if view.counted(found.labels if found is not None else {}, review.namespace) is None:
+            return _uncharged(name)
+    return None
+
+
+def _limits_devices(where: QuotaRef | None, journals: Journals) -> bool:
+    tree = journals.places.get((where.kind, where.quota)) if where is not None else None
+    if where is None or tree is None:
+        return False
+    node = journals.tree(tree).nodes.get(where.quota)
+    return node is not None and limits_devices(node)
+
+
+def _uncharged(name: str) -> Answer:
+    said = (
+        f"no quota is charged for ResourceClaim {name!r}, or it was not seen yet: give the claim, or its namespace, the label "
+        f"{LABEL} before a workload names it, or have the workload name a template of claims (claim-uncharged)"
+    )
+    return Answer(False, "claim-uncharged", said)

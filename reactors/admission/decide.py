@@ -171,7 +171,12 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
 
 def is_unseen(node: Node, rises: Collection[str]) -> bool:
     """Whether it names a template of claims that was not seen, and the quota limits devices: how many it asks for is unknown."""
-    return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and any(
+    return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and limits_devices(node)
+
+
+def limits_devices(node: Node) -> bool:
+    """Whether a quota limits devices, any extended resource included."""
+    return any(
         "/" in key or key.partition(".")[2].startswith("gpu-memory") for key in node.limited()
     )
 

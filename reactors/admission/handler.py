@@ -10,6 +10,8 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
+from functools import partial
+
 from msgspec.structs import replace
 
 from bus.clock import Clock
@@ -20,7 +22,7 @@ from projections.quota_trees import TreeOverlay
 from reactors.admission.appending import UNKNOWN, Decisions
 from reactors.admission.autoscalers import AUTOSCALERS, answer_autoscaler
 from reactors.admission.children import Below, Children, Holder
-from reactors.admission.claims import CLAIMS, TEMPLATES, asked_of_claims
+from reactors.admission.claims import CLAIMS, TEMPLATES, answer_named, asked_of_claims
 from reactors.admission.coverage import counts_of
 from reactors.admission.daemons import DAEMON_SET, matching
 from reactors.admission.decide import Request, decide_review
@@ -64,6 +66,7 @@ class Handler:
     ) -> None:
         """``rate`` None: as many asks as come. ``withdrawals`` None: what nobody heard of lapses."""
         self._children = Children(view, clock, controllers or Controllers())
+        self._named = partial(answer_named, view, self._children, journals)
         self._buckets = Buckets(rate) if rate else None
         self._journals = journals
         self._view = view
@@ -83,9 +86,7 @@ class Handler:
                 return answer_autoscaler(review, self._view, self._journals, self._clock.now_us())
             if (review.group, review.resource) in (CLAIMS, TEMPLATES):
                 found = asked_of_claims(review, self._view, self._children, self._journals)
-                if isinstance(found, Answer):
-                    return found
-                return await self._decided(*found, review, Basis(label=""))
+                return found if isinstance(found, Answer) else await self._decided(*found)
             return await self._workload(review)
         except DemandError as error:
             return Answer(False, "demand-unreadable", str(error), code=422)
@@ -96,11 +97,9 @@ class Handler:
             return ALLOWED
         if review.subresource == "scale":
             return await self._scaled(review, kind)
-        if review.subresource not in ("", "resize"):
+        if review.subresource not in ("", "resize") or wrote_node(review):
             return ALLOWED
         metadata = review.object.get("metadata") or {}
-        if wrote_node(review):
-            return ALLOWED
         ask = kinds.asked(kind, review.object)
         before = stored(kind, review)
         if is_unchanged(ask, review, before):
@@ -110,6 +109,8 @@ class Handler:
             ask = kinds.scaled(ask, matching(review.object, self._view.state.current_nodes()))
         uid, name = str(metadata.get("uid", "")), name_of(review, metadata)
         owner = kinds.governing_owner(metadata)
+        if (refusal := self._named(ask, before, owner, review)) is not None:
+            return refusal
         if owner is not None:
             below = self._children.below(review, kind, uid, name, owner, ask, before)
             if below is not None:

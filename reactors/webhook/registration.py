@@ -34,10 +34,10 @@ _QUOTAS = (
     ("bursar.io", ("v1alpha1",), "bizgroupresourcequotas", "Cluster"),
     ("scheduling.sigs.k8s.io", ("v1alpha1",), "elasticquotas", "Namespaced"),
 )
-#: What claims and their templates request never changes.
-_CLAIMS = tuple(
-    ("resource.k8s.io", ("v1",), resource, "Namespaced", ["CREATE"])
-    for resource in ("resourceclaims", "resourceclaimtemplates")
+#: What claims and their templates request never changes. Whose a claim says to be may change.
+_CLAIMS = (
+    ("resource.k8s.io", ("v1",), "resourceclaims", "Namespaced", ["CREATE", "UPDATE"]),
+    ("resource.k8s.io", ("v1",), "resourceclaimtemplates", "Namespaced", ["CREATE"]),
 )
 _CHANGES = ["CREATE", "UPDATE", "DELETE"]
 
@@ -217,7 +217,18 @@ def _users_claims(settings: RegistrationSettings) -> list[Json]:
         "object.metadata.?ownerReferences.orValue([])"
         ".exists(o, o.?controller.orValue(false) && o.kind == 'Pod')"
     )
-    return [{"name": "not-made-for-a-pod", "expression": f"!({trusted} && {owned})"}]
+    parts = (("annotations", "{}"), ("labels", "{}"), ("ownerReferences", "[]"))
+    differs = (
+        f"object.metadata.?{one}.orValue({none}) != oldObject.metadata.?{one}.orValue({none})"
+        for one, none in parts
+    )
+    return [
+        {"name": "not-made-for-a-pod", "expression": f"!({trusted} && {owned})"},
+        {
+            "name": "made-or-given-away",
+            "expression": f"request.operation == 'CREATE' || {' || '.join(differs)}",
+        },
+    ]
 
 
 def _is_trusted(settings: RegistrationSettings) -> str:

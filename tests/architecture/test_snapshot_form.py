@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "9ea7adb594e5e976",
-    "reactors": "455d8068b7a7ca7e",
-    "admission": "62d32856fd70b03c",
+    "versions": "ea84f11cf17bf6fc",
+    "reactors": "a0da0ab27dbb9dc2",
+    "admission": "711e800a40bdbcfa",
 }
 
 ADVICE = """

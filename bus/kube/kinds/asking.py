@@ -12,7 +12,7 @@ from bus.errors import DemandError
 from bus.kube.kinds import paths
 from bus.kube.kinds.paths import bounded, count, find, one
 from bus.kube.kinds.shape import QUEUE_ANNOTATION, QUOTA_LABELS, Ask, Holds, Kind, PodSet
-from bus.kube.kinds.templates import MOST_NAMED, Template, pod_needs, template_at
+from bus.kube.kinds.templates import MOST_NAMED, Template, claims_of, pod_needs, template_at
 
 #: Most pod sets of one object (docs/wrong-input.md D19).
 MOST_SETS = 64
@@ -58,6 +58,7 @@ def asked(kind: Kind, object: Mapping[str, Any]) -> Ask:
         wanted=total if waits else {},
         held=waits and kind.queues and _is_queued(object),
         unstated=_unstated(sets),
+        claims=tuple(name for one in sets for name in claims_of(one.template.spec)),
     )
 
 

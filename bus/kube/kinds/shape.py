@@ -122,6 +122,8 @@ class Ask(msgspec.Struct, frozen=True):
     #: By ``limits.<resource>``: its containers that state no limit of it; by ``requests.<resource>``: those of them that
     #: state no request either. Their demand is what they request.
     unstated: dict[str, tuple[str, ...]] = {}
+    #: Claims of devices that its pods name themselves, without those of templates.
+    claims: tuple[str, ...] = ()
 
 
 class Scale(msgspec.Struct, frozen=True):

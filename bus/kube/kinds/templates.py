@@ -68,6 +68,7 @@ class Container(msgspec.Struct, rename="camel"):
 class PodClaim(msgspec.Struct, rename="camel"):
     """An entry of ``resourceClaims``. One that names a claim asks for nothing more: that claim does."""
 
+    resource_claim_name: str | None = None
     resource_claim_template_name: str | None = None
 
 
@@ -173,6 +174,13 @@ def _summed(spec: Spec, place: str) -> dict[str, int]:
     if sum(key.startswith(CLAIM_TEMPLATE) for key in demand) > MOST_RESOURCES:
         raise DemandError(path=place, reason=f"more than {MOST_RESOURCES} templates of claims")
     return demand
+
+
+def claims_of(spec: Spec) -> tuple[str, ...]:
+    """The claims that it names itself, without those of templates."""
+    return tuple(
+        one.resource_claim_name for one in spec.resource_claims or () if one.resource_claim_name
+    )
 
 
 def _unstated(spec: Spec) -> dict[str, tuple[str, ...]]:

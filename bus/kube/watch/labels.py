@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import Any
 
 import msgspec
 
@@ -235,3 +236,9 @@ def encoded_size(text: str) -> int:
     if text.isascii() and '"' not in text and "\\" not in text and text.isprintable():
         return len(text) + 2
     return len(_encode(text))
+
+
+def quota_labels(labels: Mapping[str, Any]) -> dict[str, str]:
+    """Those labels that name a quota, or a model. They may be those of a review."""
+    found = ((key, labels.get(key)) for key in QUOTA_LABELS)
+    return {key: value for key, value in found if value and isinstance(value, str)}
