@@ -6,6 +6,7 @@ Source: docs/jobs.md; docs/architecture.md.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import zip_longest
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -42,14 +43,15 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
     """The steps that are due and were not decided before."""
     is_tick = isinstance(trigger.fact, ClockTicked)
     uids = sorted(view.jobs if is_tick else view.touched & view.jobs.keys())
-    drafts: list[ProposedDecision] = []
+    drafts: list[Iterator[ProposedDecision]] = []
     for uid in uids:
         found = look(view, uid, trigger.at_us, policy)
         tracked, is_on = view.jobs[uid], view.mode == "on"
         # Where each status is written, counts alone wait for the next tick.
         is_quiet = is_on and not is_tick and not _is_news(tracked, found)
-        drafts += _steps(tracked, found, trigger.at_us, is_on=is_on, is_quiet=is_quiet)
-    return drafts
+        drafts.append(_steps(tracked, found, trigger.at_us, is_on=is_on, is_quiet=is_quiet))
+    # So many are decided at once (reactors.engine.replica.MOST): no job's many steps are before the first of another.
+    return [one for row in zip_longest(*drafts) for one in row if one is not None]
 
 
 def look(view: JobsState, uid: str, now_us: int, policy: JobsPolicy) -> Pass:
@@ -80,6 +82,9 @@ def _steps(
     job, steps, expires_us = tracked.job, tracked.steps, now_us + EXPIRES_US
     target = Target(job.kind, job.namespace, job.name, job.uid)
     for slot in found.creates:
+        rest = tracked.rests.get(slot.type.lower())
+        if rest is not None and now_us < rest.until_us:
+            continue
         name, attempt = next_attempt(tracked, slot) if is_on else (slot.name, 0)
         if f"{CREATE}/{name}" not in steps:
             yield ProposedDecision(

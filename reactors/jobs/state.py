@@ -219,8 +219,10 @@ class JobsState(Part):
         if fact.result in ("done", "gone"):
             tracked.steps[key] = msgspec.structs.replace(step, done_us=at_us)
         elif fact.result == "refused":
+            is_creation = step.step == CREATE
+            until_us = tracked.refused(step.type, at_us) if is_creation else at_us + REST_US
             tracked.steps[key] = msgspec.structs.replace(
-                step, rests_until_us=at_us + REST_US, message=fact.message
+                step, rests_until_us=until_us, message=fact.message
             )
         else:
             del tracked.steps[key]
@@ -263,6 +265,7 @@ class JobsState(Part):
         self.gang_scheduler = named if isinstance(named, str) else ""
         for tracked in self.jobs.values():
             tracked.steps.clear()
+            tracked.rests.clear()
             tracked.is_elsewhere = False
 
     def _unforeseen(self, tracked: TrackedJob, step: str, what: str, at_us: int) -> None:

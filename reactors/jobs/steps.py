@@ -21,13 +21,14 @@ from bus.errors import TimestampError
 from bus.events.decisions import CreateReplica, Decision, DeleteJob, DeleteReplica, ReportJob
 from bus.events.workloads import Condition, Training, WorkloadObserved
 from projections.cluster import Pod
-from reactors.jobs.replicas import attempt_of, replica_name
+from reactors.jobs.replicas import LONGEST_INDEX, attempt_of, replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
 
 #: So long a step may be unseen. The operator itself waits as long for what it asked for.
 UNSEEN_US = 300 * SECOND_US
-#: What the API server refused is tried again after this.
+#: What the API server refused is tried again after this, and after twice as long each time, up to the longest.
 REST_US = 60 * SECOND_US
+LONGEST_REST_US = 600 * SECOND_US
 #: Most reports of one job that may be on their way.
 MOST_REPORTS = 8
 
@@ -53,6 +54,13 @@ class Step(msgspec.Struct, frozen=True):
     message: str = ""
 
 
+class Rest(msgspec.Struct, frozen=True):
+    """Until when no pod of a replica type is asked for, as the API server refused one, and for how long."""
+
+    until_us: int
+    long_us: int
+
+
 class TrackedJob(msgspec.Struct):
     """A training job. ``steps`` by ``create/<pod>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
 
@@ -66,6 +74,8 @@ class TrackedJob(msgspec.Struct):
     attempts: dict[str, int] = {}
     #: Somebody else makes pods of it.
     is_elsewhere: bool = False
+    #: By replica type in lower case, while pods of it are refused.
+    rests: dict[str, Rest] = {}
 
     @property
     def told(self) -> Job:
@@ -80,9 +90,25 @@ class TrackedJob(msgspec.Struct):
         if pod.labels.get(JOB) != self.job.name:
             return 0
         slot, attempt = attempt_at(pod, self.job)
-        if attempt:
+        if attempt and has_place(self.job, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, "")):
             self.attempts[slot] = max(attempt, self.attempts.get(slot, 0))
+            self.rests.pop(pod.labels.get(TYPE, ""), None)
         return attempt
+
+    def refused(self, type: str, at_us: int) -> int:
+        """A pod of a type was refused: until when the type rests. Several of one look are one refusal."""
+        known = self.rests.get(type)
+        if known is None or at_us >= known.until_us:
+            long_us = REST_US if known is None else min(2 * known.long_us, LONGEST_REST_US)
+            known = self.rests[type] = Rest(at_us + long_us, long_us)
+        return known.until_us
+
+
+def has_place(job: Job, type: str, index: str) -> bool:
+    """Whether a pod with these labels is in one of the job's slots: who makes pods writes any labels."""
+    counts = [spec.count for name, spec in job.spec.replicas.items() if name.lower() == type]
+    is_number = index.isascii() and index.isdigit() and len(index) <= LONGEST_INDEX
+    return is_number and str(int(index)) == index and any(int(index) < one for one in counts)
 
 
 def attempt_at(pod: Pod, job: Job) -> tuple[str, int]:

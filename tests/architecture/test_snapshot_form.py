@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "ea84f11cf17bf6fc",
+    "versions": "938e8a291f8a05ac",
     "reactors": "a0da0ab27dbb9dc2",
     "admission": "711e800a40bdbcfa",
 }

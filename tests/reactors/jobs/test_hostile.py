@@ -1,9 +1,12 @@
 """Jobs as a user may write them by mistake or on purpose: none ends the process, none takes what is another's."""
 
+import itertools
+
 import pytest
 
-from bus.errors import NotFoundError
+from bus.errors import NotFoundError, RequestRefusedError
 from bus.events.decisions import CreateReplica, DeleteReplica, EffectSettled
+from reactors.engine.replica import MOST
 from reactors.jobs.shape import INDEX
 from tests.reactors.jobs.running import CORE, GROUP, Running, job
 
@@ -174,3 +177,50 @@ async def test_a_pod_that_is_gone_after_its_name_was_taken_is_tried_again():
     await relabelled(world, lambda metadata: None)
 
     assert settled(world) == set()
+
+
+async def test_what_is_refused_again_rests_twice_as_long_up_to_ten_minutes():
+    world = Running()
+    world.api.refuses = RequestRefusedError(request="create pods", message="no")
+    await world.begin()
+    await world.submit(job())
+    await world.turns(160)
+    at_s = sorted({one.at_us // 10**6 for one in world.decisions(CreateReplica)})
+    assert [-(-(later - at) // 60) for at, later in itertools.pairwise(at_s)][:5] == [
+        1,
+        2,
+        4,
+        8,
+        10,
+    ]
+
+    world.api.refuses = None
+    await world.turns(62)
+    assert len(world.api.of("pods")) == 2
+
+
+async def test_a_job_of_very_many_pods_leaves_the_first_steps_of_others_to_them():
+    world = Running()
+    await world.begin("off")
+    await world.submit(job("large", replicas={"Worker": (2000, "")}))
+    await world.submit(job("small"))
+    await world.begin()
+    await world.tick()
+
+    made = [one.target.name for one in world.decisions(CreateReplica)]
+    assert (len(made) <= MOST, made.count("small")) == (True, 2)
+
+
+async def test_attempts_are_counted_for_the_slots_of_the_job_alone():
+    world = await begun(job(replicas={"Worker": (1, "")}))
+    pod = world.api.of("pods")["train-worker-0-1"]
+    for index in ("7", "00", "x", "9" * 60):
+        name = f"train-worker-{index}-3"
+        labels = pod["metadata"]["labels"] | {INDEX: index}
+        body = pod | {"metadata": pod["metadata"] | {"name": name, "labels": labels}}
+        world.clock.after(1)
+        world.api.put(f"{CORE}/pods/{name}", body)
+        await world.watch()
+
+    (tracked,) = world.runner.replica.states["jobs"].jobs.values()
+    assert tracked.attempts == {"train-worker-0": 1}
