@@ -77,11 +77,14 @@ def attempt_of(name: str, slot: str) -> int:
     return int(rest) if is_number and rest != name else 0
 
 
-def slots(job: Job, indices: Iterable[int], count: int, rules: Rules) -> Iterable[int]:
-    """The slots that are looked at. Of a job that is too large those that have something: none is missing."""
-    if job.is_too_large:
-        return sorted(indices)
-    return range(max([*(index + 1 for index in indices), count, int(rules.is_v1)]))
+def slots(indices: Iterable[int], count: int, rules: Rules) -> int:
+    """How many slots are looked at."""
+    return max([*(index + 1 for index in indices), count, int(rules.is_v1)])
+
+
+def _looked_at(job: Job, indices: Iterable[int], count: int, rules: Rules) -> Iterable[int]:
+    """The slots by index; of a job that is too large those that have something: none is missing."""
+    return sorted(indices) if job.is_too_large else range(slots(indices, count, rules))
 
 
 def evaluated(
@@ -92,7 +95,7 @@ def evaluated(
     found = Replicas(type, ReplicaCounts(), [], [], [], [], [], [], [])
     policy = job.policy(spec)
     active = succeeded = failed = 0
-    for index in slots(job, places, spec.count, rules):
+    for index in _looked_at(job, places, spec.count, rules):
         those = places.get(index, [])
         if not those and (index < spec.count or rules.is_v1):
             found.missing.append(Slot(type, index, replica_name(job.name, type, index)))
@@ -132,7 +135,7 @@ def services(
     """The services of one type that are missing, and the names of those that are too many."""
     places = _by_index(type, seen)
     missing, surplus = [], []
-    for index in slots(job, places, count, rules):
+    for index in _looked_at(job, places, count, rules):
         those = places.get(index, [])
         if not those and (index < count or rules.is_v1):
             missing.append(Slot(type, index, replica_name(job.name, type, index)))
