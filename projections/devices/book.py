@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+from bus.clock import SECOND_US
 from bus.events.devices import Allocation
 from projections.devices import claims as claim_rows
 from projections.devices import supply as supply_rows
@@ -15,7 +16,7 @@ from projections.devices.cards import Occupant
 from projections.devices.claims import Claim, allocations
 from projections.devices.claims import Given as Allocated
 from projections.devices.held import NOTHING_GIVEN, Amounts, Given
-from projections.devices.holding import OPEN, Span, Use, claims_of, held, meet, spans
+from projections.devices.holding import GRACE_S, OPEN, Span, Use, claims_of, held, meet, spans
 from projections.devices.index import ClaimIndex
 from projections.devices.sizes import Size, sized
 from projections.engine.rows import Rows
@@ -93,7 +94,9 @@ class ClaimBook:
 
     def of_claim(self, claim: Claim) -> set[str]:
         """The pods to look at again when a claim changed."""
-        return self.pods_of(claim) | self._beside(claim)
+        mine = self.pods_of(claim)
+        spans = [span for uid in sorted(mine) if (span := self._span_of(uid)) is not None]
+        return mine | self._beside(claim, spans)
 
     def pods_of(self, claim: Claim) -> set[str]:
         """The pods that name a claim, and the one that it was made for."""
@@ -113,9 +116,12 @@ class ClaimBook:
         return self.index.given(row.cluster, row.driver, row.pool, device)
 
     def beside(self, pod: Span) -> set[str]:
-        """The other pods that may share what a pod holds, whenever they held."""
+        """The other pods that may share what a pod holds: those of its claims, whenever they held."""
         return {
-            uid for claim in self._claims(pod) for uid in self.of_claim(claim) if uid != pod.uid
+            uid
+            for claim in self._claims(pod)
+            for uid in self.pods_of(claim) | self._beside(claim, [pod])
+            if uid != pod.uid
         }
 
     def together(self, uids: Iterable[str], pods: Iterable[Span]) -> set[str]:
@@ -175,14 +181,28 @@ class ClaimBook:
         for use in list(uses.values()):
             if use.size.is_rest:
                 one = use.result
-                for uid in self.index.given(pod.cluster, one.driver, one.pool, one.device) - known:
-                    known.add(uid)
-                    if (claim := self._claim(uid)) is not None:
-                        for other in self.of_claim(claim) - {pod.uid}:
-                            self._share(claim, other, pod, uses)
+                uids = self.index.given(pod.cluster, one.driver, one.pool, one.device) - known
+                known |= uids
+                for claim in self._until(uids, pod.start_s or 0):
+                    for other in self.pods_of(claim) - {pod.uid}:
+                        self._share(claim, other, pod, uses)
 
-    def _beside(self, claim: Claim) -> set[str]:
-        """Pods of other claims that share what this one leaves of a device."""
+    def _until(self, uids: Iterable[str], second: int) -> Iterator[Claim]:
+        """Those of some claims by which a pod may hold at a second, or later."""
+        for uid in uids:
+            self._rows.want(claim_rows.projection, (uid,))
+        self._rows.fetch()
+        for claim in self._known(uids):
+            ends = [one.end_us for one in allocations(claim)[-1:]]
+            if any(us is None or us // SECOND_US + GRACE_S > second for us in ends):
+                yield claim
+
+    def _beside(self, claim: Claim, pods: Iterable[Span]) -> set[str]:
+        """Pods of other claims that share what this one leaves of a device while one of ``pods`` holds."""
+        pods = [pod for pod in pods if pod.start_s is not None]
+        if not pods:
+            return set()
+        since_s = min(pod.start_s or 0 for pod in pods)
         found: set[str] = set()
         for _, _, value in claim.history:
             for result in value.results if isinstance(value, Allocation) else ():
@@ -193,12 +213,10 @@ class ClaimBook:
                     v.device and v.device.is_shared for _, _, v in row.history
                 ):
                     continue
-                for uid in self.index.given(
-                    claim.cluster, result.driver, result.pool, result.device
-                ):
-                    if uid != claim.uid and (other := self._claim(uid)) is not None:
-                        found |= self.pods_of(other)
-        return found
+                uids = self.index.given(claim.cluster, result.driver, result.pool, result.device)
+                for other in self._until(uids - {claim.uid}, since_s):
+                    found |= self.pods_of(other)
+        return self.together(found, pods) if found else found
 
     def _size(self, cluster: str, us: int, result: Any) -> Size:
         def known(kind: str, name: str) -> supply_rows.Supplied | None:

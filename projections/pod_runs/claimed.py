@@ -135,7 +135,7 @@ class ClaimedPods:
         return found
 
     def listed(self, event: Event, fact: ObjectsListed) -> set[str]:
-        """A complete list of claims came; the pods to derive again: those of claims that it lacks."""
+        """A complete list of claims came; the pods to derive again: those of claims of which it says something new."""
         part = lists.Part(
             event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
             event.sequence, frozenset(fact.uids),
@@ -150,12 +150,17 @@ class ClaimedPods:
         stored = {row[0] for row in self._rows.reader.select(query)}
         touched = self._index.changed()
         found: set[str] = set()
-        for uid in sorted(stored | touched):
-            if part.covers(uid) and (is_late or uid not in part.uids):
-                claim: Claim | None = self._rows.get(claim_rows, (uid,))
-                if claim is not None and claim.cluster == part.cluster:
-                    self._cards.claims_changed([uid])
-                    found |= self._book.of_claim(claim)
+        covered = sorted(filter(part.covers, stored | touched))
+        for uid in covered:
+            self._rows.want(claim_rows, (uid,))
+        self._rows.fetch()
+        for uid in covered:
+            claim: Claim | None = self._rows.get(claim_rows, (uid,))
+            if claim is None or claim.cluster != part.cluster:
+                continue
+            if is_late or self._lists.may_change(claim, part):
+                self._cards.claims_changed([uid])
+                found |= self._book.of_claim(claim)
         self._pods.load(found)
         return found
 

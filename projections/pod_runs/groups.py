@@ -51,15 +51,15 @@ class CardGroups:
             found = self._index.naming(cluster, RESERVING, card)
             self._pods.load(found)
             pods = [row for uid in sorted(found) if (row := self._pods.get(uid)) is not None]
-            taken = [
-                one
-                for row in pods
-                if row.pod.namespace != RESERVING
-                for one in self._held(row, card)
-            ]
             for row in pods:
                 if row.pod.namespace == RESERVING and card in _first_cards(row.pod):
                     uids.add(row.pod.uid)
+                    taken = [
+                        one
+                        for other in pods
+                        if other.pod.namespace != RESERVING and _is_beside(row, other)
+                        for one in self._held(other, card)
+                    ]
                     rows += self._reserved(row, card, taken)
         return sorted(uids), rows
 
@@ -96,6 +96,17 @@ class CardGroups:
 def cards_of(pod: Pod) -> set[str]:
     """The cards that KAI ever gave a pod a part of, as it names them."""
     return {card for _, _, said in pod.cards if said for card in _cards(_facts(said).texts)}
+
+
+def _is_beside(one: PodRun, other: PodRun) -> bool:
+    """Whether both held on one node at some moment: a pod may say any card, it has only those of its node."""
+    return any(
+        a.node == b.node
+        and (b.end_s is None or a.start_s < b.end_s)
+        and (a.end_s is None or b.start_s < a.end_s)
+        for a in one.run.segments
+        for b in other.run.segments
+    )
 
 
 def _first_cards(pod: Pod) -> set[str]:

@@ -138,6 +138,19 @@ class RecentLists:
             for part in parts
         )
 
+    def may_change(self, pod: lists.Listed, part: lists.Part) -> bool:
+        """Whether ``part``, the newest, may change :meth:`absence`: not where the one before it said the same."""
+        version, time_us, _ = pod.history[-1]
+        since_us = time_us - lists.EARLIER_US
+        is_missing = pod.uid not in part.uids
+        for known in reversed(self._parts[pod.cluster]):
+            if known.time_us <= since_us:
+                break
+            says = known.covers(pod.uid) and known is not part
+            if says and precedes(version, time_us, known.resource_version, known.time_us):
+                return is_missing != (pod.uid not in known.uids)
+        return is_missing or since_us < self._dropped_us
+
     def changes(self) -> dict[sa.Table, list[tuple[Any, ...]]]:
         """What the batch added, as rows of its tables. The next batch begins: nothing is added yet."""
         parts: list[tuple[Any, ...]] = [

@@ -5,6 +5,7 @@ from collections import Counter
 import pytest
 import sqlalchemy as sa
 
+from bus.events.devices import Device
 from bus.memory import MemoryTransport
 from projections.accounts import accounts, of_model
 from projections.catalogue import MODEL
@@ -149,6 +150,27 @@ def test_a_batch_asks_the_ledger_once_for_the_claims_around_it(tmp_path):
         store.close()
 
     assert counts[0] == counts[1] < 20
+
+
+def test_claims_on_a_shared_device_one_after_the_other_derive_only_who_holds_with_them(monkeypatch):
+    """Each event of one derived every pod that ever held the device."""
+    derived = []
+    one = derivation.derive
+    monkeypatch.setattr(
+        derivation, "derive", lambda pod, *a, **more: derived.append(pod.uid) or one(pod, *a, **more)
+    )  # fmt: skip
+    events = [slice_observed(Device("s", capacity={"memory": "80Gi"}, is_shared=True))]
+    for n in range(20):
+        claim, pod, at = f"c{n}", f"p{n}", 100 * n
+        events += [
+            claim_observed(claim, "s", version=2, stamp=at, at=at),
+            given.pod_observed(pod, claims=(claim,), at=at + 1, created=at),
+            given.pod_vanished(pod, claims=(claim,), at=at + 50, created=at),
+            claim_observed(claim, version=3, at=at + 51),
+        ]
+    play(events, batch=1)
+
+    assert Counter(derived).most_common(1)[0][1] <= 4
 
 
 def test_pods_that_name_one_claim_one_after_the_other_are_derived_once_each(monkeypatch):

@@ -9,6 +9,7 @@ import sqlalchemy as sa
 from bus.events.devices import ResourceSliceVanished
 from projections.card_supply import card_supply
 from projections.devices.shape import card_segments
+from projections.pod_runs import queries
 from tests import factories as given
 from tests.projections.claimed import DRIVER, card, claim_observed, claims_listed, slice_observed
 from tests.projections.claimed_worlds import DEVICES, LISTED, SLICE, World
@@ -170,3 +171,39 @@ def test_who_writes_later_that_a_claim_was_made_for_a_pod_takes_it_from_nobody(o
 
     found = rows([SLICE, *events[::order]], batch=batch)
     assert [row[3:5] for row in found] == [("held", "a"), ("reserved", ""), ("reserved", "")]
+
+
+def test_a_claim_that_a_complete_list_has_again_is_reserved_on():
+    lost = claim_observed("g", "gpu-0", stamp=0, at=0)
+    events = [SLICE, lost, *claims_listed([], 60), *claims_listed(["g"], 80)]
+
+    for order in (events, events[::-1]):
+        assert [row[6] for row in rows(order, batch=1)] == [None]
+
+
+def test_lists_that_lack_a_claim_that_was_missed_before_cost_nothing_more(monkeypatch):
+    """Each of them read all lists since the claim was lost."""
+    read = []
+    part = queries._part
+    monkeypatch.setattr(queries, "_part", lambda row: read.append(row) or part(row))
+    lost = claim_observed("lost", "part-0", stamp=0, at=0)
+    events = [SLICE, lost, *claims_listed(["lost"], 30)]
+    for number in range(40):
+        events += claims_listed([], 60 + 600 * number)
+
+    assert [row[6] - given.START_S for row in rows(events, batch=1, parts_kept=8)] == [30]
+    assert len(read) < 8
+
+
+def test_a_pod_that_says_a_card_of_another_node_takes_nothing_of_it():
+    def pod(name, **fields):
+        return given.pod_observed(name, card_texts={"runai-gpu-group": "x", **fields.pop("texts", {})}, at=5, **fields)  # fmt: skip
+
+    half = {"gpu-fraction": "0.5"}
+    events = [
+        pod("reserving", namespace="kai-resource-reservation"),
+        pod("beside", texts=half),
+        pod("elsewhere", texts=half, node="another"),
+    ]
+
+    assert [row[15] for row in rows(events)] == [500]
