@@ -25,7 +25,7 @@ ACCELERATORS = re.compile(
 
 #: Names of resources that stand for a class: one device of it each.
 IMPLICIT = "deviceclass.resource.kubernetes.io/"
-#: Most devices that one request of ``All`` can be given.
+#: Most devices that a claim can be given, whatever one request of it asks for.
 MOST = 32
 #: A journal holds no more (64 bits).
 LARGEST = 2**63 - 1
@@ -119,7 +119,7 @@ def classes_given(claim_requests: Iterable[DeviceRequest], given: Allocation) ->
 
 def one_of(ask: DeviceAsk, sizes: Sizes) -> dict[str, int]:
     """One way to satisfy a request. Administrative access holds nothing."""
-    count = 0 if ask.is_admin else MOST if ask.mode == "All" else ask.count
+    count = 0 if ask.is_admin else MOST if ask.mode == "All" else min(ask.count, MOST)
     if not count:
         return {}
     name = ask.device_class

@@ -3,56 +3,78 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import accumulate
 
 from bus.amounts import NANO, observed_quantity
 from bus.errors import QuantityError
 from bus.events.admissions import Evidence, TreeMetered
 from projections.cluster import ClusterState
-from projections.cluster.devices import bytes_of
+from projections.cluster.devices import DeviceSlice, bytes_of
 from projections.devices.demand import DEVICES, GPU_DRIVERS, MEMORY, card_of
 from projections.quota_trees import TreeOverlay
+
+#: By resource under which cards count, and node ("" = of none): cards, each by its pool and name.
+Cards = dict[str, dict[str, set[tuple[str, str]]]]
 
 
 def capacity(state: ClusterState) -> dict[str, int]:
     """What all nodes have, by resource: cpu in milli, everything else whole, cut; and devices that are given out by claim.
 
     Unschedulable nodes count, as they do upstream; a quantity that cannot be read counts nothing. Which devices a class selects
-    is not known: that of a driver's name has those of the driver, any other may have all.
+    is not known: that of a driver's name has those of the driver, any other may have all. Cards that a node's device plugin offers
+    are those that its slices show: the larger number counts.
     """
-    total = _devices(state)
+    total, cards = _devices(state)
     for node in state.current_nodes():
         for name, text in node.allocatable.items():
             try:
                 nano = observed_quantity(text)
             except QuantityError:
                 continue
-            total[name] = total.get(name, 0) + nano // (NANO // 1000 if name == "cpu" else NANO)
+            amount = nano // (NANO // 1000 if name == "cpu" else NANO)
+            shown = cards.get(name, {}).pop(node.name, ())
+            total[name] = total.get(name, 0) + max(amount, len(shown))
+    for name, left in cards.items():
+        total[name] = total.get(name, 0) + sum(map(len, left.values()))
     return total
 
 
-def _devices(state: ClusterState) -> dict[str, int]:
-    newest: dict[tuple[str, str], int] = {}
+def _devices(state: ClusterState) -> tuple[dict[str, int], Cards]:
+    pools: dict[tuple[str, str], list[DeviceSlice]] = {}
     for one in state.slices.values():
-        pool = (one.driver, one.pool)
-        newest[pool] = max(newest.get(pool, 0), one.generation)
+        pools.setdefault((one.driver, one.pool), []).append(one)
     number: dict[str, int] = {}
-    cards: dict[str, set[tuple[str, str]]] = {}
+    cards: Cards = {}
     total: dict[str, int] = {}
-    for one in state.slices.values():
-        if one.generation < newest[one.driver, one.pool]:
-            continue
-        devices = one.devices()
-        number[one.driver] = number.get(one.driver, 0) + len(devices)
-        if one.driver in GPU_DRIVERS:
-            memory = sum(bytes_of(device.capacity.get("memory", "")) for device in devices)
-            total[MEMORY] = total.get(MEMORY, 0) + memory
-            names = {name for device in devices for name in (*device.consumes,) or (device.name,)}
-            cards.setdefault(one.driver, set()).update((one.pool, name) for name in names)
-    for driver, found in cards.items():
-        total[card_of(driver)] = len(found)
+    for (driver, pool), slices in sorted(pools.items()):
+        newest = max(one.generation for one in slices)
+        slices = [one for one in slices if one.generation == newest]
+        offered = [(device.node or one.node, device) for one in slices for device in one.devices()]
+        counters = {name: found for one in slices for name, found in one.counters().items()}
+        sets: dict[str, list[int]] = {}
+        for node, device in offered:
+            memory = bytes_of(device.capacity.get("memory", ""))
+            for name in device.consumes or (f"/{device.name}",):
+                taken = bytes_of(device.consumes.get(name, {}).get("memory", "")) or memory
+                sets.setdefault(name, []).append(taken)
+                if driver in GPU_DRIVERS:
+                    on_node = cards.setdefault(card_of(driver), {}).setdefault(node, set())
+                    on_node.add((pool, name))
+        for name, parts in sets.items():
+            # A set of counters is divided among its devices, each of which is one way to take of it.
+            most = bytes_of(counters.get(name, {}).get("memory", "")) or max(parts)
+            number[driver] = number.get(driver, 0) + _at_once(parts, most)
+            if driver in GPU_DRIVERS:
+                total[MEMORY] = total.get(MEMORY, 0) + most
     for name in {*number, *(row.name for row in state.device_classes.values())}:
         total[DEVICES + name] = number.get(name, sum(number.values()))
-    return total
+    return total, cards
+
+
+def _at_once(parts: list[int], most: int) -> int:
+    """How many devices of these sizes can be given at the same time, at most."""
+    sums = accumulate(sorted(parts))
+    return max(1, sum(one <= most for one in sums))
 
 
 def sized(draft: TreeOverlay, total: Mapping[str, int], read: int) -> TreeMetered | None:

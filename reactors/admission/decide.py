@@ -18,7 +18,7 @@ from bus.clock import floor_seconds
 from bus.events.admissions import AdmissionDecided, Basis, Child, Deficit, Left
 from bus.kube.kinds import CLAIM_TEMPLATE
 from projections.quota_trees import Node, TreeOverlay, charged
-from projections.quota_trees.keys import largest, less
+from projections.quota_trees.keys import MOST, largest, less
 from projections.quota_trees.shape import ELASTIC
 
 #: Why a charge is taken back whose asker never heard of it.
@@ -113,6 +113,8 @@ def decide(
         return _answer(draft, request, "admitted", "fewer" if held else "fits", charge)
     if is_unseen(node, rises):
         return _answer(draft, request, "refused", "claims-unseen")
+    if _is_unmeasured(node, rises, wanted):
+        return _answer(draft, request, "refused", "memory-unseen")
     deficits = _spent(draft, node, request, now_us)
     if deficits and node.spec.exhaustion != "Warn":
         return _answer(draft, request, "refused", "budget-exhausted", deficits=deficits)
@@ -165,13 +167,22 @@ def unspecified(draft: TreeOverlay, node: Node, request: Request) -> tuple[Defic
             limit = node.limit(touched)
             if limit is not None and touched in limited:
                 used = draft.used(node, touched)
-                found[touched] = Deficit(touched, 0, used, limit, containers=names)
+                found[touched] = Deficit(touched, 0, min(used, MOST), limit, containers=names)
     return tuple(found[key] for key in sorted(found))
 
 
 def is_unseen(node: Node, rises: Collection[str]) -> bool:
     """Whether it names a template of claims that was not seen, and the quota limits devices: how many it asks for is unknown."""
     return any(key.startswith(CLAIM_TEMPLATE) for key in rises) and limits_devices(node)
+
+
+def _is_unmeasured(node: Node, rises: Collection[str], wanted: Collection[str]) -> bool:
+    """Whether it asks for cards by claim while no slice says how much memory a card has, and the quota limits that."""
+    if not any(".dra/" in key for key in rises):
+        return False
+    is_limited = any(key.partition(".")[2].startswith("gpu-memory") for key in node.limited())
+    has_cards = any("/gpu" in key and ".dra/" not in key for key in wanted)
+    return is_limited and has_cards and not any(".gpu-memory" in key for key in wanted)
 
 
 def limits_devices(node: Node) -> bool:
@@ -243,7 +254,8 @@ def _over(
         used = draft.used(node, key)
         if used + rises[key] > limit:
             own = draft.own(node, namespace, key) if namespace else 0
-            found.append(Deficit(key, rises[key], used, limit, own))
+            # More than a journal holds is more than any limit.
+            found.append(Deficit(key, rises[key], min(used, MOST), limit, min(own, MOST)))
     return tuple(found)
 
 

@@ -36,7 +36,7 @@ class Rests:
             until_us, rest_us = self._rests.get(kind, (0, 0))
             if kind in fresh:
                 rest_us = 0
-            elif now_us < until_us:
+            elif until_us - rest_us <= now_us < until_us:  # else the clock was set back
                 continue
             rest_us = min(max(2 * rest_us, SHORTEST_US), LONGEST_US)
             self._rests[kind] = (now_us + rest_us, rest_us)

@@ -37,11 +37,16 @@ OF_CLAIM = {
 class Devices(Cluster):
     """A cluster in which devices are seen."""
 
-    async def see_slice(self, *names, memory="1Gi"):
-        devices = tuple(Device(name, capacity={"memory": memory}) for name in names)
+    async def see_slice(self, *names, memory="1Gi", parts=(), **fields):
+        """``parts``: devices that all take of one set of counters, by their memory."""
+        of_set = (
+            Device(f"part-{n}", capacity={"memory": one}, consumes={"set": {"memory": one}})
+            for n, one in enumerate(parts)
+        )
+        devices = (*(Device(name, capacity={"memory": memory}) for name in names), *of_set)
         fact = ResourceSliceObserved(
             uid="slice", name="slice", resource_version=self.version(), driver=GPU, pool="n1",
-            node="n1", devices=devices,
+            node="n1", devices=devices, **fields,
         )  # fmt: skip
         await self.say(fact, "slice")
 
@@ -67,10 +72,10 @@ class Devices(Cluster):
         )
         await self.say(fact, fact.uid)
 
-    async def see_job(self, uid, template):
+    async def see_job(self, uid, template, pods=1):
         fact = WorkloadObserved(
             uid=uid, kind="Job", namespace="ns", name=uid, resource_version=self.version(),
-            labels={QUOTA: "team"}, demand={"limits.cpu": 1000, f"claims.template/{template}": 1},
+            labels={QUOTA: "team"}, demand={"limits.cpu": 1000, f"claims.template/{template}": pods},
         )  # fmt: skip
         await self.say(fact, uid)
 

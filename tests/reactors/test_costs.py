@@ -34,6 +34,11 @@ async def test_lists_that_settle_nothing_are_asked_for_less_and_less_often():
         before = len(relists)
         await pass_by(10)
         assert len(relists) > before
+        await pass_by(300)
+        before = len(relists)
+        cluster.clock.after(-300)
+        await pass_by(10)
+        assert len(relists) > before, "a clock that is set back stops none"
 
 
 async def test_a_review_reads_the_object_and_the_stored_one_once():

@@ -3,6 +3,7 @@
 import pytest
 
 from bus.events.devices import DeviceAsk
+from projections.engine.reading import fact_in
 from tests.reactors.below import CONTROLLER, OF, made
 from tests.reactors.claimed import (
     CARDS,
@@ -49,7 +50,7 @@ async def test_a_job_asks_for_the_devices_of_its_template_for_each_pod(cluster):
         ((DeviceAsk(GPU, mode="All"),), 32),
         ((DeviceAsk(GPU, count=1), DeviceAsk(GPU, count=3)), 3),
         ((DeviceAsk(GPU, is_admin=True),), 0),
-        ((DeviceAsk(GPU, count=2**31),), 2**31),
+        ((DeviceAsk(GPU, count=2**31),), 32),
     ],
 )
 async def test_what_is_not_known_yet_counts_as_the_most_that_may_be_given(cluster, ask, expected):
@@ -240,3 +241,45 @@ async def test_an_elastic_quota_may_use_the_devices_that_slices_offer(cluster):
     assert not (await cluster.review(job)).allowed
     job["spec"]["parallelism"] = 2
     assert (await cluster.review(job)).allowed
+
+
+async def test_an_elastic_quota_divides_a_card_once_whatever_its_parts_and_plugins(cluster):
+    """A card of 80 GiB that may be given whole or in eight parts, and that a device plugin offers, too."""
+    keys = {f"dra/{GPU}": 99, "gpu-memory": 2**40, "nvidia.com/gpu": 99}
+    await cluster.see_quota(
+        "e", {}, kind="ElasticQuota", namespace="quotas", min=keys, max=keys, weight=keys
+    )
+    counters = {"set": {"memory": "80Gi"}}
+    await cluster.see_slice(parts=("80Gi", *["10Gi"] * 8), counters=counters)
+    await cluster.see_node("n1", "n1", allocatable={"nvidia.com/gpu": "1"})
+
+    tree = next(one for one in cluster.admission.journals.trees.values() if one.total)
+    shown = {key: tree.total[key] for key in keys}
+    assert shown == {f"dra/{GPU}": 8, "gpu-memory": 80 * 2**30, "nvidia.com/gpu": 1}
+
+
+async def test_cards_are_refused_where_their_memory_is_limited_and_unknown():
+    async with Devices() as cluster:
+        await cluster.see_quota("team", {MEMORY: 8 * 2**30})
+        await cluster.see_template("t", DeviceAsk(GPU, count=2))
+        refused = await cluster.review(of(made("Job", "a", 1), "t"))
+        assert (refused.allowed, refused.reason) == (False, "memory-unseen")
+        assert "no ResourceSlice of a GPU driver was seen yet" in refused.message
+
+        await cluster.see_slice("gpu-0")
+        assert (await cluster.review(of(made("Job", "a", 1), "t"))).allowed
+        assert cluster.held(MEMORY) == (2 * 2**30,)
+
+
+async def test_a_refusal_says_no_more_than_any_database_holds(cluster):
+    """However much exists already."""
+    await cluster.see_slice("gpu-0", memory="80Gi")
+    await cluster.see_template("t", DeviceAsk(GPU, count=2**31))
+    for name in "abc":
+        await cluster.see_job(name, "t", pods=2**24)
+    assert cluster.held(MEMORY)[0] > 2**63
+
+    refused = await cluster.review(of(made("Job", "d", 1), "t"))
+    assert refused.reason == "over-quota"
+    for event in cluster.transport.events:
+        fact_in(event)
