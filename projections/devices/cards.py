@@ -128,7 +128,7 @@ def _unknown(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
     holds = [(a, b) for _, a, b in use.pods]
     return [
         one
-        for a, b in _union(interval for interval in maybe if interval[0] < interval[1])
+        for a, b in union(interval for interval in maybe if interval[0] < interval[1])
         for one in _without(a, b, holds)
     ]
 
@@ -137,7 +137,7 @@ def _last(pod: Span) -> int:
     return OPEN if pod.end_s is None else pod.end_s + pod.unknown_s
 
 
-def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+def union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """Intervals without overlaps, in order."""
     found: list[tuple[int, int]] = []
     for from_s, to_s in sorted(intervals):
@@ -151,7 +151,7 @@ def _union(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
 def _without(from_s: int, to_s: int, taken: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
     """[``from_s``, ``to_s``) without what is taken."""
     found = []
-    for a, b in _union(taken):
+    for a, b in union(taken):
         found.append((from_s, min(a, to_s)))
         from_s = max(from_s, b)
     found.append((from_s, to_s))

@@ -8,7 +8,7 @@ Source: docs/devices.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from projections import timelines
 from projections.devices import claims as claim_rows
 from projections.devices.book import ClaimBook
-from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces
+from projections.devices.cards import HELD, RESERVED, Occupant, Piece, pieces, union
 from projections.devices.claims import Claim
 from projections.devices.holding import OPEN
 from projections.devices.index import ClaimIndex
@@ -27,6 +27,7 @@ from projections.engine.rows import Rows
 from projections.pod_runs.derive import UNASSIGNED
 from projections.pod_runs.groups import CardGroups
 from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.rewritten import Windows, inside, joined, outside
 from projections.pod_runs.shape import PodRun
 from projections.pod_runs.surroundings import Surroundings
 
@@ -105,19 +106,30 @@ class OccupiedCards:
         occupants: dict[str, Occupant] = {}
         before = self._stored(changed)
         self._add(changed, occupants)
-        written = changed | self._beside(changed, before, occupants)
-        rewritten = self._stored(written - changed)
-        beside = self._beside(written, before | rewritten, occupants)
-        self._add(written | beside, occupants)
+        windows = _windows(before, occupants)
+        beside = self._beside(windows) - changed
+        self._add(beside, occupants)
+        written = changed | beside
+        # Of a claim beside them only what is in their windows: it may have had the card with very many others.
+        parts: dict[str, list[Columns]] = defaultdict(list)
+        for row in self._segments_of(beside):
+            parts[row[0]] += outside(row, windows)
         for piece in pieces(list(occupants.values()), written):
-            rows += self._segments(piece, occupants[piece.use.claim.uid])
+            of = occupants[piece.use.claim.uid]
+            if of.claim.uid in changed:
+                rows += self._segments(piece, of)
+            else:
+                for part in inside(piece, windows):
+                    parts[of.claim.uid] += self._segments(part, of)
+        for uid, found in parts.items():
+            rows += joined(found, self._sequence(occupants[uid]))
         extents = [
             (uid, *key, *bounds, self._sequence(occupants[uid]))
             for uid in sorted(written & occupants.keys())
             for key, bounds in _extents(occupants.get(uid)).items()
         ]
-        found = {table: some for table, some in ((card_segments, rows), (claim_cards, extents)) if some}  # fmt: skip
-        return sorted({*uids, *written}), found
+        upserts = {table: some for table, some in ((card_segments, rows), (claim_cards, extents)) if some}  # fmt: skip
+        return sorted({*uids, *written}), upserts
 
     def _changed(self) -> set[str]:
         """The claims that were noted, and those of pods, nodes and namespaces that were."""
@@ -190,20 +202,14 @@ class OccupiedCards:
             found[uid][cluster, card] = (begin_s, end_s)
         return dict(found)
 
-    def _beside(
-        self, uids: Iterable[str], stored: dict[str, Extents], occupants: dict[str, Occupant]
-    ) -> set[str]:
-        """The claims that have, or had, a card of one of ``uids`` at the same time."""
-        windows: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-        for uid in uids:
-            for extents in (stored.get(uid, {}), _extents(occupants.get(uid))):
-                for key, bounds in extents.items():
-                    windows[key].append(bounds)
+    def _segments_of(self, uids: Iterable[str]) -> list[Columns]:
+        """The rows of claims as they are stored."""
+        keys: Sequence[Key] = [(uid,) for uid in sorted(uids)]
+        return self._rows.reader.rows(card_segments, keys) if keys else []
+
+    def _beside(self, windows: Windows) -> set[str]:
+        """The claims that are stored with one of these cards at one of these times."""
         found: set[str] = set()
-        for uid, one in occupants.items():
-            for key, (begin_s, end_s) in _extents(one).items():
-                if any(a < end_s and begin_s < b for a, b in windows.get(key, ())):
-                    found.add(uid)
         by_cluster: dict[str, list[str]] = defaultdict(list)
         for cluster, card in sorted(windows):
             by_cluster[cluster].append(card)
@@ -215,7 +221,7 @@ class OccupiedCards:
                 for uid, _, card, begin_s, end_s, _ in self._rows.reader.select(_BESIDE, values):
                     if any(a < end_s and begin_s < b for a, b in windows[cluster, card]):
                         found.add(uid)
-        return found.difference(uids)
+        return found
 
     def _segments(self, piece: Piece, of: Occupant) -> list[Columns]:
         """The rows of a piece: one for each team and model."""
@@ -265,6 +271,16 @@ class OccupiedCards:
     def _claim(self, uid: str) -> Claim | None:
         row: Claim | None = self._rows.get(claim_rows.projection, (uid,))
         return row
+
+
+def _windows(before: Mapping[str, Extents], occupants: Mapping[str, Occupant]) -> Windows:
+    """When which card was, or is, one of these claims'."""
+    found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
+    for extents in (*before.values(), *map(_extents, occupants.values())):
+        for key, (begin_s, end_s) in extents.items():
+            if begin_s < end_s:
+                found[key].append((begin_s, end_s))
+    return {key: union(bounds) for key, bounds in found.items()}
 
 
 def _extents(of: Occupant | None) -> Extents:

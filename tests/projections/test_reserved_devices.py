@@ -8,6 +8,7 @@ import sqlalchemy as sa
 
 from bus.events.devices import ResourceSliceVanished
 from projections.card_supply import card_supply
+from projections.devices.book import ClaimBook
 from projections.devices.shape import card_segments
 from projections.pod_runs import queries
 from tests import factories as given
@@ -207,3 +208,25 @@ def test_a_pod_that_says_a_card_of_another_node_takes_nothing_of_it():
     ]
 
     assert [row[15] for row in rows(events)] == [500]
+
+
+def test_beside_a_long_claim_each_short_one_costs_the_same(monkeypatch):
+    """Each event of one built every claim that ever had the card."""
+    built = []
+    occupant = ClaimBook.occupant
+    monkeypatch.setattr(
+        ClaimBook, "occupant", lambda book, claim: built.append(claim.uid) or occupant(book, claim)
+    )
+    counts = []
+    for short in (10, 20, 40):
+        events = [SLICE, claim_observed("long", "part-0", stamp=0, at=0)]
+        for n in range(short):
+            events += [
+                claim_observed(f"c{n}", "part-1", version=2, stamp=10 * n, at=10 * n),
+                claim_observed(f"c{n}", version=3, at=10 * n + 5),
+            ]
+        built.clear()
+        rows(events, batch=1)
+        counts.append(len(built) / short)
+
+    assert max(counts) < 5
