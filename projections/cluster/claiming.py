@@ -33,6 +33,8 @@ from projections.devices.demand import GPU_DRIVERS, IMPLICIT, Sizes
 Amounts = dict[str, int]
 _USERS = (Pod, Workload)
 _User: TypeAlias = Pod | Workload | None
+#: What stands in all that a row names where it asks for devices by claim, whichever resources classes serve.
+_CLAIMING = (CLAIM_TEMPLATE, IMPLICIT, DeviceClaim.kind)
 REQUESTS, LIMITS = "requests.", "limits."
 _NONE: Amounts = {}
 
@@ -70,7 +72,9 @@ class Claiming:
         self._requesting: set[str] = set()
         #: By the uid of a pod: the claims that were made for it.
         self._made: Groups[str] = Groups()
+        #: By driver and pool: its slices, and the claims that were given devices of it.
         self._by_pool: Groups[tuple[str, str]] = Groups()
+        self._given: Groups[tuple[str, str]] = Groups()
 
     def restore(self) -> None:
         """Begin with the rows as they are, which were saved with what they ask for."""
@@ -105,7 +109,9 @@ class Claiming:
                 stale |= self._naming[row.namespace, row.name]
             elif isinstance(row, DeviceClaim):
                 stale |= self._claim(before, after)
-            elif isinstance(row, DeviceClass) or self._is_measured(before, after):
+            elif isinstance(row, DeviceSlice):
+                stale |= self._slice(before, after)
+            elif isinstance(row, DeviceClass):
                 stale |= self._resized()
         for uid in sorted(stale):
             self._again(uid, changes)
@@ -145,8 +151,11 @@ class Claiming:
         for row, put in ((before, Groups.discard), (after, Groups.add)):
             if isinstance(row, DeviceSlice):
                 put(self._by_pool, (row.driver, row.pool), row.uid)
-            elif isinstance(row, DeviceClaim) and row.is_generated and row.owner is not None:
-                put(self._made, row.owner.uid, row.uid)
+            elif isinstance(row, DeviceClaim):
+                if row.is_generated and row.owner is not None:
+                    put(self._made, row.owner.uid, row.uid)
+                for pool in _pools(row):
+                    put(self._given, pool, row.uid)
 
     def _user(self, before: Pod | Workload | None, after: Pod | Workload | None) -> bool:
         """A pod or a workload changed. Whether it asks for devices by claim: most do not."""
@@ -160,29 +169,23 @@ class Claiming:
                 for name in _templates(now, after):
                     self._naming.add((after.namespace, name), after.uid)
                 self._requesting.add(after.uid)
-        return "/" in now and (
-            bool(self._serves)
-            or CLAIM_TEMPLATE in now
-            or IMPLICIT in now
-            or DeviceClaim.kind in now
-        )
+        return "/" in now and (bool(self._serves) or any(one in now for one in _CLAIMING))
 
     def _claim(self, before: object, after: object) -> set[str]:
         """A claim changed; gives who may ask for something else."""
         self._index(before, after)
-        stale: set[str] = set()
-        for row in (before, after):
-            if isinstance(row, DeviceClaim):
-                stale.add(row.uid)
-                if row.is_generated and row.owner is not None:
-                    stale.add(row.owner.uid)
-        return stale
+        return _users(row for row in (before, after) if isinstance(row, DeviceClaim))
 
-    def _is_measured(self, before: object, after: object) -> bool:
-        """Whether a slice changed how much memory a device has at most."""
+    def _slice(self, before: object, after: object) -> set[str]:
+        """A slice changed; gives who may ask for something else: who was given devices of its pool, or may be given its largest."""
         self._index(before, after)
-        rows = (row for row in (before, after) if isinstance(row, DeviceSlice))
-        return any(row.memory >= max(self._sizes.memory.get(row.driver, 0), 1) for row in rows)
+        rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
+        largest = self._sizes.memory
+        is_resized = any(row.memory >= max(largest.get(row.driver, 0), 1) for row in rows)
+        stale = self._resized() if is_resized else set[str]()
+        for row in rows:
+            stale |= _users(self._claims[uid] for uid in self._given[row.driver, row.pool])
+        return stale
 
     def _resized(self) -> set[str]:
         """Classes or slices changed; gives who may ask for something else."""
@@ -285,6 +288,22 @@ class Claiming:
             return None
         one = demand.one_of(DeviceAsk(serving), self._sizes)
         return one if is_implicit else {key: n for key, n in one.items() if key != name}
+
+
+def _pools(claim: DeviceClaim) -> set[tuple[str, str]]:
+    """The drivers and pools of which a claim was given devices."""
+    results = claim.allocation.results if claim.allocation is not None else ()
+    return {(one.driver, one.pool) for one in results}
+
+
+def _users(claims: Iterable[DeviceClaim]) -> set[str]:
+    """The uids of claims, and of the pods for which they were made."""
+    found = set[str]()
+    for one in claims:
+        found.add(one.uid)
+        if one.is_generated and one.owner is not None:
+            found.add(one.owner.uid)
+    return found
 
 
 def _measured(

@@ -49,12 +49,20 @@ def claim(uid, at, count, *, pod=None, given=None, fact=ResourceClaimObserved, d
     return said(seen, at)
 
 
+def slice(at, uid, pool, sizes):
+    """``sizes``: of each device in GiB."""
+    devices = tuple(
+        Device(f"gpu-{n}", capacity={"memory": f"{one}Gi"}) for n, one in enumerate(sizes)
+    )
+    fact = ResourceSliceObserved(
+        uid=uid, name=uid, resource_version=str(at), driver=GPU, pool=pool, devices=devices
+    )
+    return said(fact, at)
+
+
 def life():
     """Templates that are made again, pods with and without their claims, claims of their own, classes and a slice."""
-    devices = tuple(Device(f"gpu-{n}", capacity={"memory": "1Gi"}) for n in range(4))
-    slice = ResourceSliceObserved(
-        uid="s", name="s", resource_version="9", driver=GPU, pool="n1", devices=devices
-    )
+    sizes = ((9, "s", "n1", "321"), (18, "s", "n1", "3214"), (19, "s2", "n2", "55"))
     gone = ResourceClaimTemplateVanished(uid="t1", namespace="ns", name="t", resource_version="14")
     served = DeviceClassObserved(
         uid="c", name="fast", resource_version="7", extended_name="example.com/gpu"
@@ -69,7 +77,6 @@ def life():
         claim("own", 6, 3, device_class="quick"),
         said(served, 7),
         said(lost, 8),
-        said(slice, 9),
         f.workload_observed("w", 10, 10, demand={"claims.template/t": 3}, per_replica={}),
         f.workload_observed("x", 11, 11, demand={"limits.example.com/gpu": 2}),
         claim("own", 12, 3, device_class="quick", given=("gpu-2",)),
@@ -78,6 +85,8 @@ def life():
         template("t2", "t", 15, 5),
         claim("old", 16, 9),
         claim("old", 17, 9, fact=ResourceClaimVanished),
+        claim("small", 20, 1, given=("gpu-2",)),
+        *(slice(*one) for one in sizes),
     ]
 
 
@@ -108,7 +117,10 @@ def test_rows_ask_for_what_is_known_of_their_claims():
     assert devices == {"p": 2, "q": 5}
     assert state.pods["q"].asks["claims.template/u"] == 1
     assert state.workloads["w"].ask.demand[f"limits.dra/{GPU}"] == 15
-    assert state.workloads["w"].ask.demand["limits.gpu-memory"] == 15 * 2**30
+    assert state.workloads["w"].ask.demand["limits.gpu-memory"] == 15 * 5 * 2**30
+    # What was given counts by its own size, whenever that was seen.
+    assert state.workloads["small"].ask.demand["limits.gpu-memory"] == 2**30
+    assert state.pods["p"].asks["limits.gpu-memory"] == (3 + 2) * 2**30
     assert state.workloads["x"].ask.demand["limits.dra/fast"] == 2
     assert state.workloads["x"].ask.demand["limits.example.com/gpu"] == 2
     # A claim of this class was given a card once.
