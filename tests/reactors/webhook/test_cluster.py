@@ -231,6 +231,22 @@ async def test_a_pod_that_only_claims_an_owner_is_asked_about(asked, team):
         await asked.request("POST", f"/api/v1/namespaces/{team}/pods", claimed)
 
 
+async def test_a_claim_is_asked_about_where_it_may_be_given_away(asked, team):
+    path = f"/apis/resource.k8s.io/v1/namespaces/{team}/resourceclaims"
+    made = {"name": "g", "exactly": {"deviceClassName": "gpu.nvidia.com"}}
+    body = {"metadata": {"name": "mine"}, "spec": {"devices": {"requests": [made]}}}
+    await asked.request("POST", path, body)
+    for part in (
+        {"finalizers": ["example.com/f"]},
+        {"annotations": {"a": "b"}},
+        {"finalizers": []},
+    ):
+        await asked.request("PATCH", f"{path}/mine", {"metadata": part}, content_type=MERGE)
+
+    operations = [one.operation for one in asked.admission.of("resourceclaims", name="mine")]
+    assert operations == ["CREATE", "UPDATE"]
+
+
 async def test_a_pod_without_an_owner_is_asked_about_at_its_end_too(asked, team):
     path = f"/api/v1/namespaces/{team}/pods"
     await asked.request("POST", path, pod("alone"))
