@@ -1,4 +1,4 @@
-"""Which cards were there, and when? And how many are there now, of which vendor, on which node?
+"""Which cards a cluster had at each time, and how many of each vendor a node has now.
 
 Of each pool the slices of the newest generation count, among those that exist at that time. What a complete list of slices
 lacks is gone from that list on.
@@ -79,10 +79,7 @@ class CardSupply:
         """Take a complete list of slices."""
         if not isinstance(fact, ObjectsListed) or fact.kind != slices.KIND:
             return
-        part = lists.Part(
-            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
-            event.sequence, frozenset(fact.uids),
-        )  # fmt: skip
+        part = lists.part_of(event, fact)
         if self._lists.add(part) is None:
             return
         table = slices.slices.c

@@ -36,7 +36,7 @@ def claim_names(
     made: Iterable[PodClaim] | None,
     extended: ExtendedClaim | None,
 ) -> tuple[str, ...]:
-    """Names of a pod's claims, each once, sorted: those that it names, those made for it, the one of extended resources."""
+    """Names of a pod's claims, each once, sorted: those in its spec, those made for it, and that of its extended resources."""
     if not (named or made or extended):
         return ()
     names = {one.resource_claim_name for one in (*(named or ()), *(made or ()))}

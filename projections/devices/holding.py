@@ -77,7 +77,7 @@ class Held(msgspec.Struct, frozen=True, gc=False):
 def claims_of(
     pod: Span, named: Callable[[str], Iterable[Claim]], own: Iterable[Claim]
 ) -> list[Claim]:
-    """The claims of a pod: those made for it, and for each name that it says one that was made for nobody else."""
+    """The claims of a pod: those that were made for it, and of each name in its spec the claim that was made for no other pod."""
     found = {
         claim.uid: claim
         for claim in own

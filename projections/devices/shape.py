@@ -1,5 +1,4 @@
-"""The tables of who has which claim: pods by the claims that they name, claims by the devices that they were given, and
-who has which part of which card.
+"""The tables of claims: which pods name a claim, which devices it was given, and who has which part of a card.
 
 Source: docs/devices.md.
 """

@@ -136,10 +136,7 @@ class ClaimedPods:
 
     def listed(self, event: Event, fact: ObjectsListed) -> set[str]:
         """A complete list of claims came; the pods to derive again: those of claims of which it says something new."""
-        part = lists.Part(
-            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
-            event.sequence, frozenset(fact.uids),
-        )  # fmt: skip
+        part = lists.part_of(event, fact)
         is_late = self._lists.add(part)
         if is_late is None:
             return set()

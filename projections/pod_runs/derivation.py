@@ -201,10 +201,7 @@ class PodRuns:
             self._derive(known, pod, event.sequence)
 
     def _list(self, event: Event, fact: PodsListed) -> None:
-        part = lists.Part(
-            event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
-            event.sequence, frozenset(fact.uids),
-        )  # fmt: skip
+        part = lists.part_of(event, fact)
         is_late = self._lists.add(part)
         if is_late is None:
             return

@@ -13,6 +13,9 @@ from typing import Protocol
 
 import msgspec
 
+from bus.envelope import Event
+from bus.events.observations import ObjectsListed
+from bus.events.pods import PodsListed
 from projections.pod_runs.derive import Absence
 from projections.timelines import History, is_ordered, precedes
 
@@ -54,6 +57,14 @@ class Part(msgspec.Struct, frozen=True):
     def covers(self, uid: str) -> bool:
         """Whether the part speaks of this uid."""
         return self.first <= uid and (not self.until or uid < self.until)
+
+
+def part_of(event: Event, fact: PodsListed | ObjectsListed) -> Part:
+    """The part of a complete list that ``fact`` says, as it stands in ``event``."""
+    return Part(
+        event.cluster, event.time_us, fact.first, fact.until, fact.resource_version,
+        event.sequence, frozenset(fact.uids),
+    )  # fmt: skip
 
 
 def rank(part: Part) -> tuple[bool, int, str, str, list[str]]:

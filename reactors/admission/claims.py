@@ -90,8 +90,8 @@ def _charge(journals: Journals, uid: str, where: QuotaRef) -> Amounts:
 def _asked_of_claim(
     review: Review, view: AdmissionState, controllers: Controllers
 ) -> Answer | Asked:
-    """The answer, or what is asked of which quota. What a claim requests never changes: of a change of it only counts whose
-    it says to be, and which quota it names.
+    """The answer, or what is asked of which quota. What a claim requests never changes. So of an update only two things are
+    looked at: the owner that the claim names, and the quota that it names.
 
     Raises DemandError for a claim that cannot be read.
     """
