@@ -11,6 +11,9 @@ Source: ``docs/admission.md`` ("Devices by claim").
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from bus.events.admissions import Basis
 from bus.events.pods import Owner
 from bus.kube.kinds import CLAIM_TEMPLATE, Ask
@@ -22,7 +25,7 @@ from reactors.admission.children import Children
 from reactors.admission.decide import Request, is_unseen, limits_devices
 from reactors.admission.mapping import LABEL, QuotaRef, label_of, types_of
 from reactors.admission.messages import ALLOWED
-from reactors.admission.owners import Controllers
+from reactors.admission.owners import Controllers, controller_of
 from reactors.admission.reading import Stored, name_of, version_of
 from reactors.admission.state import AdmissionState
 from reactors.engine.journals import Journals
@@ -39,7 +42,7 @@ Asked = tuple[QuotaRef, Request, Review, Basis]
 
 _FORGED = (
     "a claim with a pod as its controller and an annotation resource.kubernetes.io/pod-claim-name, or "
-    "extended-resource-claim, is made by Kubernetes alone: leave these out (claim-forged)"
+    "extended-resource-claim, is made and changed in these by Kubernetes alone: leave them as they are (claim-forged)"
 )
 
 
@@ -100,8 +103,8 @@ def _asked_of_claim(
         return ALLOWED
     metadata = item.get("metadata") or {}
     before = (review.old_object or {}).get("metadata") or {}
-    if is_generated(metadata):
-        if is_generated(before):
+    if is_generated(metadata) or is_generated(before):
+        if review.operation == "UPDATE" and _maker(metadata) == _maker(before):
             return ALLOWED
         is_made = controllers.wrote(review) or review.user == SCHEDULER
         return Answer(True, "covered") if is_made else Answer(False, "claim-forged", _FORGED)
@@ -120,6 +123,11 @@ def _asked_of_claim(
         review.uid, review.operation, version_of(review),
     )  # fmt: skip
     return where, request, review, Basis(label=label_of(labels))
+
+
+def _maker(metadata: Mapping[str, Any]) -> tuple[bool, tuple[str, str]]:
+    """Whether Kubernetes made a claim for a pod, and for which."""
+    return is_generated(metadata), controller_of(metadata)
 
 
 def answer_named(

@@ -53,6 +53,19 @@ async def test_a_claim_is_not_given_to_a_pod_after_it_was_made(cluster):
     assert cluster.held(DEVICES) == (0,)
 
 
+async def test_the_claim_that_kubernetes_made_for_a_pod_stays_that_pods(cluster):
+    """Given to a pod that has ended, or to nobody, its devices would be charged to nobody."""
+    await map_namespace(cluster)
+    change = {**OF_CLAIM, "operation": "UPDATE", "old_object": forged("c", 8)}
+    other = forged("c", 8)
+    other["metadata"]["ownerReferences"][0]["uid"] = "ended"
+
+    for changed in (other, claim("c", 8)):
+        refused = await cluster.review(changed, **change)
+        assert (refused.allowed, refused.reason) == (False, "claim-forged")
+        assert (await cluster.review(changed, **change, **CONTROLLER)).allowed
+
+
 async def test_a_claim_is_forged_wherever_it_is_made(cluster):
     assert (await cluster.review(forged("c", 9), **OF_CLAIM)).reason == "claim-forged"
 
