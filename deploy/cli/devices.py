@@ -16,6 +16,7 @@ from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import memory, moment, thousandths
 from deploy.runtime.ledgers import reading
 from projections.card_supply import supply
+from projections.devices.sizes import WHOLE
 
 _QUERY = (
     "SELECT s.cluster, s.node, s.card, s.device, s.model, s.kind AS state, s.gpu_milli, s.gpu_memory_mib,"
@@ -28,7 +29,6 @@ _FIELDS = (
     "cluster", "node", "card", "device", "model", "state", "gpu_milli", "gpu_memory_mib", "namespace", "pod",
     "pod_uid", "claim", "claim_uid", "team", "since", "sequence",
 )  # fmt: skip
-WHOLE = 1_000
 
 
 def register(app: typer.Typer) -> None:

@@ -180,8 +180,7 @@ class Claiming:
         """A slice changed; gives who may ask for something else: who was given devices of its pool, or may be given its largest."""
         self._index(before, after)
         rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
-        largest = self._sizes.memory
-        is_resized = any(row.memory >= max(largest.get(row.driver, 0), 1) for row in rows)
+        is_resized = _is_resizing(before, after, self._sizes.memory)
         stale = self._resized() if is_resized else set[str]()
         for row in rows:
             stale |= _users(self._claims[uid] for uid in self._given[row.driver, row.pool])
@@ -320,6 +319,17 @@ def _measured(
         if one.driver in GPU_DRIVERS and one.memory > memory.get(one.driver, 0):
             memory[one.driver] = one.memory
     return Sizes(cards, memory), serves
+
+
+def _is_resizing(before: object, after: object, largest: Mapping[str, int]) -> bool:
+    """Whether a change of a slice may change the largest memory of a driver's devices. Where all are alike most do not."""
+    rows = [row for row in (before, after) if isinstance(row, DeviceSlice)]
+    drivers = {row.driver for row in rows}
+    most = max((largest.get(driver, 0) for driver in drivers), default=0)
+    was, now = (row.memory if isinstance(row, DeviceSlice) else 0 for row in (before, after))
+    return not drivers.isdisjoint(GPU_DRIVERS) and (
+        len(drivers) > 1 or now > most or was >= most > now
+    )
 
 
 def _memory_of(slices: Iterable[DeviceSlice], sizes: Sizes, result: DeviceResult) -> int:

@@ -126,7 +126,7 @@ class OccupiedCards:
         extents = [
             (uid, *key, *bounds, self._sequence(occupants[uid]))
             for uid in sorted(written & occupants.keys())
-            for key, bounds in _extents(occupants.get(uid)).items()
+            for key, bounds in _extents(occupants[uid]).items()
         ]
         upserts = {table: some for table, some in ((card_segments, rows), (claim_cards, extents)) if some}  # fmt: skip
         return sorted({*uids, *written}), upserts
@@ -283,7 +283,5 @@ def _windows(before: Mapping[str, Extents], occupants: Mapping[str, Occupant]) -
     return {key: union(bounds) for key, bounds in found.items()}
 
 
-def _extents(of: Occupant | None) -> Extents:
-    if of is None:
-        return {}
+def _extents(of: Occupant) -> Extents:
     return {(of.claim.cluster, card): bounds for card, bounds in of.extents().items()}

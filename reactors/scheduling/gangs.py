@@ -21,6 +21,7 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.constraints import GangTerms
 from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO
+from bus.sources.podgroups import LONGEST_WORD
 from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.podgroups import PodGroup
 from reactors.scheduling.columns import holds
@@ -30,8 +31,6 @@ from reactors.scheduling.state import WAIT_US, Needs, SavedGangs
 #: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
 MOST_NEEDED = 5_000
 MOST_GANGS = 16
-#: A number is no longer, nor is a duration or a mode.
-LONGEST_WORD = 64
 #: Who is asked first what a gang needs.
 _KINDS = (NATIVE, SIGS, PLUGINS, VOLCANO)
 

@@ -73,6 +73,11 @@ class Queued(msgspec.Struct):
         doubled = FIRST_BACKOFF_US << min(self.attempts - 1, 8)
         return self.failed_us + min(doubled, LONGEST_BACKOFF_US)
 
+    @property
+    def rests_until_us(self) -> int:
+        """The same, also where it was put aside for longer."""
+        return max(self.backoff_ends_us, self.until_us * (self.place is Place.BACKOFF))
+
 
 class Queue:
     """The pods of one profile that wait."""
@@ -279,8 +284,7 @@ class Queue:
             heapify(self._timed)
 
     def _wake(self, one: Queued, at_us: int) -> None:
-        ends = max(one.backoff_ends_us, one.until_us * (one.place is Place.BACKOFF))
-        if ends > at_us:
+        if (ends := one.rests_until_us) > at_us:
             self._put(one, Place.BACKOFF, ends)
         else:
             self._put(one, Place.ACTIVE, 0)

@@ -190,10 +190,7 @@ class Group:
         self.plugin, self.names, self.members = plugin, names, members
         self.is_tried = False
         #: The back-off of each is that of all.
-        self.rests = any(
-            max(one.backoff_ends_us, one.until_us * (one.place is Place.BACKOFF)) > at_us
-            for _, _, one in members
-        )
+        self.rests = any(one.rests_until_us > at_us for _, _, one in members)
 
 
 class Groups:
