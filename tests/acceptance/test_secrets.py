@@ -26,7 +26,7 @@ from projections.engine.contract import METADATA
 from tests.acceptance.bookkeeping import QUICK, Bookkeeping
 from tests.bus.kube.watch.fakes import bookmark, line, page
 
-pytestmark = [pytest.mark.nats, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.nats, pytest.mark.timeout(360)]
 
 #: Objects of each kind; pods come in ten times this number.
 OBJECTS = 400
@@ -281,6 +281,7 @@ class Scripted:
     def __init__(self, listed, chunks):
         self.listed = listed
         self.chunks = deque(chunks)
+        self.ended = asyncio.Event()
 
     async def page(self, path, *, limit, following=""):
         """The list."""
@@ -290,6 +291,8 @@ class Scripted:
         """The next chunks."""
         while self.chunks:
             yield self.chunks.popleft()
+        # Whoever asks for more has taken all. Its version says less: two lists that agree put it back.
+        self.ended.set()
         await asyncio.Event().wait()
 
 
@@ -341,7 +344,7 @@ async def followed(books, sources, clusters):
     tasks = [asyncio.create_task(reflector.run()) for reflector in reflectors]
     # Seconds on an idle machine; a test machine may be anything but idle.
     async with asyncio.timeout(270):
-        while any(reflector.state.version != END for reflector in reflectors):
+        while not all(cluster.ended.is_set() for cluster in clusters):
             for task in tasks:
                 if task.done():
                     task.result()
