@@ -32,7 +32,7 @@ from bus.events.devices import (
     ResourceSliceVanished,
 )
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
-from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
 from bus.events.notebooks import NotebookSampled
 from bus.events.observations import ObjectsListed, SourceHeard
 from bus.events.pods import (
@@ -83,6 +83,8 @@ _KINDS: dict[type[Fact], str] = {
     WorkloadVanished: "workloads",
     QuotaObserved: "quotas",
     QuotaVanished: "quotas",
+    NodeMetricObserved: "nodemetrics",
+    NodeMetricVanished: "nodemetrics",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
     PodGroupObserved: "podgroups",

@@ -43,6 +43,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     priorities.PriorityClassVanished,
     pods.DisruptionBudgetObserved,
     pods.DisruptionBudgetVanished,
+    nodes.NodeMetricObserved,
+    nodes.NodeMetricVanished,
     scvs.ScvObserved,
     scvs.ScvVanished,
     volumes.ClaimObserved,

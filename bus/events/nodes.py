@@ -1,11 +1,16 @@
-"""Facts about nodes: what they offer and which GPU they carry.
+"""Facts about nodes: what they offer, which GPU they carry, and how much of them is really used.
 
-Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model).
+Quantities and durations are as they were written.
+
+Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model); koordinator-sh/koordinator, slo/v1alpha1
+NodeMetric.
 """
 
 from __future__ import annotations
 
 from typing import ClassVar
+
+import msgspec
 
 from bus.events.constraints import Taint
 from bus.events.vocabulary import Fact
@@ -34,6 +39,8 @@ class NodeObserved(Fact, frozen=True, kw_only=True):
     images: str = ""
     #: What systems that share cards say of it in annotations: docs/devices.md.
     card_texts: dict[str, str] = {}
+    #: Koordinator's annotation of limits to what it may really use: JSON, as it was written, cut.
+    usage_thresholds: str = ""
     #: There were more taints or labels than a fact carries: a pod that names labels is not placed there.
     is_cut: bool = False
 
@@ -42,6 +49,57 @@ class NodeVanished(Fact, frozen=True, kw_only=True):
     """A node was deleted. Its pods hold until they end themselves. Key: its name."""
 
     wire_type: ClassVar[str] = "node.vanished"
+
+    uid: str
+    name: str
+    resource_version: str
+
+
+class Used(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What is used; "" = nobody says."""
+
+    cpu: str = ""
+    memory: str = ""
+
+
+class PodUsed(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
+    """What a pod uses."""
+
+    namespace: str
+    name: str
+    cpu: str = ""
+    memory: str = ""
+
+
+class AggregatedUse(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a node used over a duration, by ``avg``, ``p50``, ``p90``, ``p95`` and ``p99``."""
+
+    duration: str
+    used: dict[str, Used]
+
+
+class NodeMetricObserved(Fact, frozen=True, kw_only=True):
+    """A NodeMetric object was seen. Key: its name, which is the node's."""
+
+    wire_type: ClassVar[str] = "nodemetric.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    #: When the node was measured; None = it was not, or the stamp is none.
+    updated: str | None = None
+    #: How often it is.
+    interval_seconds: int | None = None
+    #: None = it was not measured.
+    used: Used | None = None
+    pods: tuple[PodUsed, ...] = ()
+    aggregated: tuple[AggregatedUse, ...] = ()
+
+
+class NodeMetricVanished(Fact, frozen=True, kw_only=True):
+    """A NodeMetric object was deleted. Key: its name."""
+
+    wire_type: ClassVar[str] = "nodemetric.vanished"
 
     uid: str
     name: str

@@ -15,6 +15,7 @@ from bus.sources import (
     csi_nodes,
     devices,
     disruptions,
+    loads,
     namespaces,
     nodes,
     podgroups,
@@ -112,6 +113,13 @@ ELASTIC_QUOTAS = _quotas(
     "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
 #: The cards of nodes as Yoda's daemon measures them.
+NODE_METRICS = Source(
+    "nodemetrics",
+    "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
+    loads.translate,
+    kind="NodeMetric",
+    is_optional=True,
+)
 SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
 )
@@ -177,6 +185,7 @@ SOURCES = (
     *WORKLOADS.values(),
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
+    NODE_METRICS,
     SCVS,
     *POD_GROUPS,
     CLAIMS,

@@ -25,6 +25,9 @@ MOST_RESOURCES = 128
 LONGEST_QUANTITY = 32
 #: Most bytes of them, as JSON; a message of the history carries 64 KiB.
 LARGEST_ALLOCATABLE = 32 * 1024
+#: Annotation with the limits of what a node may really use, instead of the policy's (Koordinator), and its longest text.
+THRESHOLDS = "scheduling.koordinator.sh/usage-thresholds"
+LONGEST_THRESHOLDS = 1024
 #: Most bytes of a node's taints, as JSON.
 LARGEST_TAINTS = 4 * 1024
 
@@ -93,6 +96,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         taints=taints,
         images=images_of(status.images or ()),
         card_texts=card_texts.of_node(metadata.annotations),
+        usage_thresholds=(metadata.annotations or {}).get(THRESHOLDS, "")[:LONGEST_THRESHOLDS],
         is_cut=taints_cut or labels_cut,
     )
     return _said(observed, record)

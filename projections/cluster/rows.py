@@ -178,6 +178,8 @@ class Node(msgspec.Struct, gc=False):
     images: str = ""
     #: Not all of its labels and taints are known.
     is_cut: bool = False
+    #: Limits to its real use, as its annotation has them.
+    usage_thresholds: str = ""
     last_us: int = 0
     listed_us: int = 0
 
@@ -228,9 +230,8 @@ class PriorityClass(msgspec.Struct, gc=False):
 
 def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
     """The row of a pod. Raises EnvelopeError where its resources are none."""
-    labels, annotations, owner = None, None, None
-    if known is not None:
-        labels, annotations, owner = known.labels, known.annotations, known.owner
+    seen = (known.labels, known.annotations, known.owner) if known is not None else (None,) * 3
+    labels, annotations, owner = seen
     return Pod(
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
@@ -255,7 +256,7 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
     return Node(
         fact.uid, intern(fact.name), fact.resource_version, time_us, _texts(fact.allocatable, None),
         _texts(fact.labels, None), intern(fact.model or ""), fact.unschedulable, _texts(fact.further_labels, None),
-        fact.taints, fact.images, fact.is_cut, time_us,
+        fact.taints, fact.images, fact.is_cut, intern(fact.usage_thresholds), time_us,
     )  # fmt: skip
 
 

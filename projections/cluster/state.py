@@ -27,7 +27,7 @@ from bus.events.devices import (
     ResourceSliceVanished,
 )
 from bus.events.namespaces import NamespaceObserved
-from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import (
     NATIVE,
@@ -71,6 +71,7 @@ from projections.cluster.devices import (
 )
 from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.index import Index
+from projections.cluster.loads import NodeLoad, node_load
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.podgroups import PodGroup, pod_group
 from projections.cluster.rows import (
@@ -103,6 +104,7 @@ class SavedCluster(msgspec.Struct):
     _classes: SavedStore[PriorityClass]
     _budgets: SavedStore[DisruptionBudget]
     _scvs: SavedStore[Scv]
+    _loads: SavedStore[NodeLoad]
     _claims: SavedStore[Claim]
     _volumes: SavedStore[Volume]
     _storage_classes: SavedStore[StorageClass]
@@ -127,7 +129,7 @@ class ClusterState(Part):
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
-            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "claiming",
+            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming",
         }
     )  # fmt: skip
 
@@ -146,6 +148,7 @@ class ClusterState(Part):
         self._classes: ObjectStore[PriorityClass] = ObjectStore(self._changes)
         self._budgets: ObjectStore[DisruptionBudget] = ObjectStore(self._changes)
         self._scvs: ObjectStore[Scv] = ObjectStore(self._changes)
+        self._loads: ObjectStore[NodeLoad] = ObjectStore(self._changes)
         self._claims: ObjectStore[Claim] = ObjectStore(self._changes)
         self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
         self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
@@ -160,7 +163,7 @@ class ClusterState(Part):
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
-            DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices,
+            DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
@@ -171,6 +174,7 @@ class ClusterState(Part):
         self.priority_classes = self._classes.rows
         self.disruption_budgets = self._budgets.rows
         self.scvs = self._scvs.rows
+        self.loads = self._loads.rows
         self.claims = self._claims.rows
         self.volumes = self._volumes.rows
         self.storage_classes = self._storage_classes.rows
@@ -299,6 +303,10 @@ class ClusterState(Part):
         """Every Scv object, of two of one name the newer one."""
         return [one for one in self.scvs.values() if self.named(_SCV, "", one.name) == one.uid]
 
+    def load_of(self, node: str) -> NodeLoad | None:
+        """What a node really uses; None where nobody measures it."""
+        return self.loads.get(self.named(NodeLoad.kind, "", node))
+
     def priority_class(self, name: str) -> PriorityClass | None:
         """A priority class by its name; None for none."""
         return self.priority_classes.get(self.named(_CLASS, "", name))
@@ -337,6 +345,7 @@ _OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     PriorityClassObserved: (_CLASS, rows.priority_class),
     DisruptionBudgetObserved: (_BUDGET, disruption_budget),
     ScvObserved: (_SCV, scv),
+    NodeMetricObserved: (NodeLoad.kind, node_load),
     ClaimObserved: (Claim.kind, volumes.claim),
     VolumeObserved: (Volume.kind, volumes.volume),
     StorageClassObserved: (StorageClass.kind, volumes.storage_class),
@@ -356,6 +365,7 @@ _VANISHED: dict[type[Fact], str] = {
     PriorityClassVanished: _CLASS,
     DisruptionBudgetVanished: _BUDGET,
     ScvVanished: _SCV,
+    NodeMetricVanished: NodeLoad.kind,
     ClaimVanished: Claim.kind,
     VolumeVanished: Volume.kind,
     StorageClassVanished: StorageClass.kind,

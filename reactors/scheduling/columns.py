@@ -15,6 +15,7 @@ import numpy as np
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.devices import Scv
 from projections.cluster.disruptions import DisruptionBudget
+from projections.cluster.loads import NodeLoad
 from projections.cluster.rows import Node
 from reactors.scheduling import cards, volumes
 from reactors.scheduling.arrivals import Arrivals
@@ -146,9 +147,8 @@ class Columns(NodeColumns):
                 if uid not in self._ahead:
                     self._add(self._seen(self._cluster.pods[uid]))
         names = {self.names[row] for row in came}
-        for placed in self._ahead.values():
-            if placed.node in names:
-                self._add(placed)
+        for placed in (one for one in self._ahead.values() if one.node in names):
+            self._add(placed)
 
     @property
     def scvs(self) -> Cards:
@@ -156,6 +156,10 @@ class Columns(NodeColumns):
         if self._scvs is None:
             self._scvs = cards_of(self._cluster.current_scvs(), self.row_of)
         return self._scvs
+
+    def load(self, row: int) -> NodeLoad | None:
+        """What a node really uses; None where nobody measures it."""
+        return self._cluster.load_of(self.names[row])
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Labels of a namespace, with the one that has its name."""
@@ -226,6 +230,8 @@ class Columns(NodeColumns):
                 self.volumes.follow(change)
             elif change.kind == Scv.kind:
                 self._scvs = None
+            elif change.kind == NodeLoad.kind and (said := change.after or change.before):
+                self._touch_named(said.name)
             elif change.kind == Node.kind:
                 after = change.after
                 row = self.row_of.get(after.name) if isinstance(after, Node) else None

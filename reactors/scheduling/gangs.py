@@ -69,9 +69,7 @@ def needs_of(terms: GangTerms, usual_us: int = WAIT_US) -> Needs | None:
     least = _number(terms.least)
     if least is None:
         return None
-    return _needs(
-        least, terms.total, terms.mode, _duration_us(terms.wait) or usual_us, terms.groups
-    )
+    return _needs(least, terms.total, terms.mode, duration_us(terms.wait) or usual_us, terms.groups)
 
 
 def needs_of_group(row: PodGroup) -> Needs | None:
@@ -94,7 +92,7 @@ def _number(text: str) -> int | None:
     return int(text) if _DIGITS.fullmatch(text) else None
 
 
-def _duration_us(text: str) -> int:
+def duration_us(text: str) -> int:
     """A duration as Go writes it, ``1m30s``; 0 where it is none, or not above 0."""
     text = text.removeprefix("+")
     parts = list(_PART.finditer(text))

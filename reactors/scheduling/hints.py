@@ -7,6 +7,7 @@ from enum import Enum
 
 from projections.cluster import Change, Pod
 from projections.cluster.devices import Scv
+from projections.cluster.loads import NodeLoad
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
@@ -24,6 +25,8 @@ class Hint(Enum):
     CLAIM = "a claim of the pod"
     #: A volume, a storage class or what a node may attach came, was changed or is gone.
     VOLUME = "a volume"
+    #: What a node really uses was measured, or is no more.
+    LOAD = "a node's load"
     #: A journal of quotas has another entry, or it is known better to which workload and quota pods belong.
     QUOTA = "its quota"
 
@@ -40,6 +43,9 @@ def hints_of(change: Change) -> Iterator[Hint]:
         return
     if isinstance(before if after is None else after, Volume | StorageClass | CsiNode):
         yield Hint.VOLUME
+        return
+    if isinstance(before if after is None else after, NodeLoad):
+        yield Hint.LOAD
         return
     if isinstance(after, Scv):
         yield Hint.NODE

@@ -58,6 +58,8 @@ class NodeColumns:
         self.gangs: Gangs | None = None
         #: Uids of pods that are not counted now, for a trial.
         self.lifted: set[str] = set()
+        #: The time of the newest event of the history.
+        self.at_us = 0
         #: Counts layouts: what was computed for another layout is void.
         self.layout = 0
         #: Counts what nodes said of themselves.
@@ -210,6 +212,11 @@ class NodeColumns:
 
     def _touch(self, row: int) -> None:
         self.changed_at[row] = self.version
+
+    def _touch_named(self, name: str) -> None:
+        if name in self.row_of:
+            self.version += 1
+            self._touch(self.row_of[name])
 
     def _deal_cards(self, row: int) -> None:
         count = cards.count_of(self.nodes[row].allocatable)

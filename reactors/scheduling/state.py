@@ -250,6 +250,7 @@ class SchedulingState(Part):
         scheduler = self.scheduler
         if scheduler is None:
             return
+        scheduler.columns.at_us = event.time_us
         if isinstance(fact, SchedulingPassed):
             self._passed(scheduler, fact, event)
         elif isinstance(fact, BindSettled):
@@ -316,7 +317,7 @@ class SchedulingState(Part):
             elif self.quotas is None:
                 self.quotas = self._load_quotas(self._cluster, self._trees)
                 self.quotas.begin(cluster)
-            self.scheduler.columns.quotas = self.quotas
+            self.scheduler.columns.quotas, self.scheduler.columns.at_us = self.quotas, self.at_us
             self.scheduler.begin(self.at_us, gangs)
             self.scheduler.adopt(kept)
         else:
@@ -352,7 +353,7 @@ class SchedulingState(Part):
         if saved.mode != "off" or saved.assumed:
             policy = SchedulingPolicy.model_validate_json(saved.policy)
             own = self.scheduler = self._made(policy, saved.dealt)
-            own.columns.quotas = self.quotas
+            own.columns.quotas, own.columns.at_us = self.quotas, self.at_us
             own.gangs.begin(saved.gangs)
             own.restore(saved.waiting, saved.numbers, saved.assumed)
             own.touched.update(saved.touched)

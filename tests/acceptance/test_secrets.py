@@ -217,6 +217,14 @@ def thing(secret, kind, number):
     if kind == "pods":
         spec = pod_spec(secret) | placing(secret)
         return {**found, "spec": {**spec, "nodeName": "n"}, "status": pod_status(secret, spec)}
+    if kind == "nodemetrics":
+        uses = {"resources": {"cpu": "1", "memory": "1Gi", secret(): secret()}, secret(): secret()}
+        measured = {"nodeUsage": uses, "aggregatedNodeUsages": [{"usage": {"p95": uses, secret(): uses}}]}  # fmt: skip
+        pods = [
+            {"name": "p", "namespace": "n", "podUsage": uses, "qosClass": secret(), secret(): 1}
+        ]
+        status = {"updateTime": CREATED, "nodeMetric": measured, "podsMetric": pods}
+        return {**found, "spec": secret.some(), "status": {**status, secret(): secret.some()}}
     if kind == "nodes":
         taint = {"key": "k", "value": "v", "effect": "NoExecute"}
         spec = {"taints": [{**taint, "timeAdded": secret(), secret(): secret()}]}

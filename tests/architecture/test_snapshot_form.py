@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "938e8a291f8a05ac",
-    "reactors": "a0da0ab27dbb9dc2",
-    "admission": "711e800a40bdbcfa",
+    "versions": "f3e8c5b99eae3282",
+    "reactors": "5e2a9c1efcad7f4d",
+    "admission": "dc30ca272621543d",
 }
 
 ADVICE = """

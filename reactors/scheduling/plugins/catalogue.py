@@ -15,6 +15,7 @@ from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from reactors.scheduling.plugins.known_terms import KnownTerms
+from reactors.scheduling.plugins.load_aware import LoadAware
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_name import NodeName
 from reactors.scheduling.plugins.node_ports import NodePorts
@@ -59,6 +60,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (YodaSort, 0),
     (CoschedulingSort, 0),
     (GpuCards, 0),
+    (LoadAware, 0),
     (Quota, 0),
 )
 

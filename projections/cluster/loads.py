@@ -1,0 +1,70 @@
+"""The row of a NodeMetric object: what a node and its pods use, as it was measured last. Pure."""
+
+from __future__ import annotations
+
+from sys import intern
+from typing import ClassVar
+
+import msgspec
+
+from bus.amounts import NANO, observed_quantity
+from bus.clock import parse_stamp
+from bus.errors import QuantityError, TimestampError
+from bus.events.nodes import NodeMetricObserved, Used
+
+#: Cpu in milli, memory in bytes.
+Amounts = tuple[int, int]
+#: More than any node has.
+LARGEST = 2**50
+
+
+class NodeLoad(msgspec.Struct, gc=False):
+    """What a node really uses; it has the node's name. ``pods`` by ``namespace/name``, ``aggregated`` by duration."""
+
+    kind: ClassVar[str] = "NodeMetric"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    #: When it was measured; 0 = never.
+    updated_us: int
+    interval_seconds: int | None
+    used: Amounts | None
+    pods: dict[str, Amounts]
+    aggregated: tuple[tuple[str, dict[str, Amounts]], ...]
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def node_load(fact: NodeMetricObserved, time_us: int, known: NodeLoad | None) -> NodeLoad:
+    """The row of a NodeMetric object."""
+    return NodeLoad(
+        fact.uid, intern(fact.name), fact.resource_version, time_us, _us(fact.updated), fact.interval_seconds,
+        None if fact.used is None else _amounts(fact.used),
+        {f"{one.namespace}/{one.name}": _amounts(Used(one.cpu, one.memory)) for one in fact.pods},
+        tuple(
+            (one.duration, {name: _amounts(used) for name, used in one.used.items()})
+            for one in fact.aggregated
+        ),
+        time_us,
+    )  # fmt: skip
+
+
+def _amounts(used: Used) -> Amounts:
+    return _amount(used.cpu, NANO // 1000), _amount(used.memory, NANO)
+
+
+def _amount(text: str, unit: int) -> int:
+    try:
+        return min(max(observed_quantity(text) // unit, 0), LARGEST) if text else 0
+    except QuantityError:
+        return 0
+
+
+def _us(stamp: str | None) -> int:
+    try:
+        return parse_stamp(stamp) if stamp else 0
+    except TimestampError:
+        return 0

@@ -1,0 +1,287 @@
+"""LoadAware: nodes by what they really use, as Koordinator's node agent measures it, and by what new pods will use.
+
+A measurement does not show a pod at once. Until it does, an estimate counts: all of it for a pod that came after the
+measurement or has no node yet, and what the pod does not use yet for one that came shortly before.
+
+Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+import numpy as np
+
+from bus.clock import SECOND_US
+from projections.cluster import Pod
+from projections.cluster.loads import Amounts, NodeLoad
+from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+from reactors.scheduling.contract import ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.gangs import duration_us
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.load_rules import (
+    EMPTY,
+    INTERVAL_SECONDS,
+    estimated,
+    is_expired,
+    is_over,
+    is_unseen,
+    packed,
+    picked,
+    score,
+)
+
+EXPIRED = "node(s) nodeMetric expired"
+OVER = "node(s) {} usage exceed threshold"
+RESOURCES = ("cpu", "memory")
+#: Koordinator's classes by the priority of a pod: those of batch and mid ask for resources of their own.
+CLASSES = (("batch", 5000, 5999), ("mid", 7000, 7999), ("free", 3000, 3999))
+
+Percent = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
+Weight = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+Percentile = Literal["", "avg", "p50", "p90", "p95", "p99"]
+
+
+class Percents(msgspec.Struct, frozen=True):
+    """Of each resource so many percent; 0 = it is not looked at."""
+
+    cpu: Percent = 0
+    memory: Percent = 0
+
+
+class Weights(msgspec.Struct, frozen=True):
+    """How much each resource counts."""
+
+    cpu: Weight = 1
+    memory: Weight = 1
+
+
+class Thresholds(msgspec.Struct, rename="camel"):
+    """A node's own thresholds, as its annotation says them."""
+
+    usage_thresholds: Percents | None = None
+    prod_usage_thresholds: Percents | None = None
+
+
+class _Table(msgspec.Struct):
+    """What is known of each node, up to a version of the columns; amounts are [nodes x resources]."""
+
+    plugin: LoadAware
+    layout: int
+    updated_us: Ints
+    version: int
+    #: What is compared with the thresholds, with those for prod pods, and what is scored.
+    filtered: Ints
+    prod: Ints
+    scored: Ints
+    thresholds: Ints
+    prod_thresholds: Ints
+
+
+class LoadAware(msgspec.Struct, frozen=True):
+    """``rules``: as Koordinator does it now (``current``), or as its version 1.0 did."""
+
+    name: ClassVar[str] = "LoadAware"
+    #: A measurement grows old by time alone.
+    is_local: ClassVar[bool] = False
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.LOAD, Hint.GONE})
+
+    rules: Literal["current", "v1.0"] = "current"
+    thresholds: Percents = Percents(65, 95)
+    #: For pods of production, what pods of production use is compared with these instead, where one is set.
+    prod_thresholds: Percents = Percents()
+    #: Refuse nodes whose measurement is as old as this.
+    filter_expired: bool = True
+    expires_seconds: Annotated[int, msgspec.Meta(ge=1, le=86_400)] = 180
+    #: Percentile and duration that are compared, and that are scored; "" = what is used now; 0 s = the longest that is reported.
+    percentile: Percentile = ""
+    percentile_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
+    score_percentile: Percentile = ""
+    score_percentile_seconds: Annotated[int, msgspec.Meta(ge=0, le=86_400)] = 0
+    #: Pods of production are scored by what those use.
+    scores_prod: bool = False
+    weights: Weights = Weights()
+    dominant_weight: Weight = 0
+    #: A pod is taken to use so many percent of what it asks for.
+    factors: Percents = Percents(85, 70)
+    #: ``LeastUsed``, or ``TargetLoad``: nodes near ``target`` percent of their cpu.
+    strategy: Literal["LeastUsed", "TargetLoad"] = "LeastUsed"
+    target: Annotated[int, msgspec.Meta(ge=1, le=99)] = 40
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that are too full with the pod, and nodes of which nothing new is known. One without a NodeMetric passes."""
+        columns, table, is_v1 = cycle.columns, self._table(cycle.columns), self.rules == "v1.0"
+        pod = cycle.pod
+        if not is_v1 and pod.owner is not None and pod.owner.kind == "DaemonSet":
+            return ()
+        updated = table.updated_us[rows]
+        expired: Bools = (updated >= 0) & self._is_expired(columns, updated)
+        found = [(EXPIRED, expired)] if self.filter_expired else []
+        used, thresholds = table.filtered[rows], table.thresholds[rows]
+        if not is_v1 and is_prod(pod):
+            own = table.prod_thresholds[rows]
+            is_own = own.max(axis=1, keepdims=True) > 0
+            used = np.where(is_own, table.prod[rows], used)
+            thresholds = np.where(is_own, own, thresholds)
+        if not is_v1:
+            used = used + self._estimate(cycle)
+        known = (updated >= 0) & ~expired
+        for at, resource in enumerate(RESOURCES):
+            capacity = columns.allocatable[rows, at]
+            over = is_over(used[:, at], capacity, thresholds[:, at], is_v1=is_v1)
+            found.append((OVER.format(resource), over & known))
+        # What a pod uses is measured on for a while after it is gone.
+        return [Refused(reason, nodes, nodes) for reason, nodes in found if nodes.any()]
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Measure the node, or wait until it uses less."""
+        name, updated = cycle.columns.names[row], self._table(cycle.columns).updated_us[[row]]
+        if self._is_expired(cycle.columns, updated).any():
+            return f"let Koordinator's node agent measure {name}: its NodeMetric is older than {self.expires_seconds} s"
+        return f"wait until {name} uses less, or raise LoadAware's thresholds"
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """What stays free, or how near the node comes to its target; 0 where nothing new is known."""
+        columns, table = cycle.columns, self._table(cycle.columns)
+        by_prod = self.scores_prod and self.rules == "current" and is_prod(cycle.pod)
+        used = (table.prod if by_prod else table.scored)[rows] + self._estimate(cycle)
+        capacity = columns.allocatable[rows, : len(RESOURCES)]
+        if self.strategy == "TargetLoad":
+            found = packed(used[:, 0], capacity[:, 0], self.target)
+        else:
+            weights = (self.weights.cpu, self.weights.memory)
+            dominant = self.dominant_weight if self.rules == "current" else 0
+            found = score(list(used.T), list(capacity.T), weights, dominant)
+        updated = table.updated_us[rows]
+        return np.where((updated < 0) | self._is_expired(columns, updated), 0, found)
+
+    def _is_expired(self, columns: Columns, updated: Ints) -> Bools:
+        return is_expired(columns.at_us - updated, self.expires_seconds * SECOND_US)
+
+    def _estimate(self, cycle: Cycle) -> Ints:
+        found: Ints | None = cycle.data.get(self.name)
+        if found is None:
+            found = cycle.data[self.name] = np.array(self.estimate(cycle.pod), np.int64)
+        return found
+
+    def estimate(self, pod: Pod) -> Amounts:
+        """What a pod will use of cpu and memory."""
+        cpu, memory = asked(pod)
+        is_v1 = self.rules == "v1.0"
+        return (
+            estimated(*cpu, self.factors.cpu, EMPTY[0], is_v1=is_v1),
+            estimated(*memory, self.factors.memory, EMPTY[1], is_v1=is_v1),
+        )
+
+    def _table(self, columns: Columns) -> _Table:
+        known: _Table | None = columns.tables.get(self.name)
+        if known is None or known.plugin is not self or known.layout != columns.layout:
+            size = (len(columns.nodes), len(RESOURCES))
+            amounts: list[Ints] = [np.zeros(size, np.int64) for _ in range(5)]
+            known = _Table(self, columns.layout, np.full(size[0], -1), -1, *amounts)
+            columns.tables[self.name] = known
+        if known.version != columns.version:
+            for row in np.flatnonzero(columns.changed_at > known.version).tolist():
+                self._describe(columns, known, row)
+            known.version = columns.version
+        return known
+
+    def _describe(self, columns: Columns, table: _Table, row: int) -> None:
+        table.thresholds[row], table.prod_thresholds[row] = self._limits(
+            columns.nodes[row].usage_thresholds
+        )
+        load = columns.load(row)
+        if load is None:
+            table.updated_us[row] = -1
+            return
+        table.updated_us[row] = load.updated_us
+        pods = columns.pods_on(row)
+        unseen, unseen_prod = self._unseen(load, pods)
+        if self.rules == "v1.0":
+            used = load.used or (0, 0)
+            table.filtered[row], table.scored[row] = used, _sum(used, unseen)
+            return
+        table.filtered[row] = self._used(
+            load, pods, unseen, self.percentile, self.percentile_seconds
+        )
+        table.scored[row] = self._used(
+            load, pods, unseen, self.score_percentile, self.score_percentile_seconds
+        )
+        measured = [load.pods.get(f"{one.namespace}/{one.name}", (0, 0)) for one in pods if is_prod(one)]  # fmt: skip
+        table.prod[row] = _sum(unseen_prod, *measured)
+
+    def _limits(self, text: str) -> tuple[tuple[int, int], tuple[int, int]]:
+        """A node's own thresholds replace those of the policy, all of one kind together."""
+        own = Thresholds()
+        if text:
+            try:
+                own = msgspec.json.decode(text, type=Thresholds)
+            except (msgspec.DecodeError, UnicodeError):
+                own = Thresholds()
+        usual, prod = own.usage_thresholds, own.prod_usage_thresholds
+        # An empty one replaces none: nobody could tell it from one that was not written.
+        usual = self.thresholds if usual in (None, Percents()) else usual
+        prod = self.prod_thresholds if prod in (None, Percents()) else prod
+        return (usual.cpu, usual.memory), (prod.cpu, prod.memory)
+
+    def _unseen(self, load: NodeLoad, pods: Sequence[Pod]) -> tuple[Amounts, Amounts]:
+        """What the measurement does not show yet, and the part of it that is production's."""
+        seconds = INTERVAL_SECONDS if load.interval_seconds is None else load.interval_seconds
+        every, prod = [], []
+        for pod in pods:
+            # One without a node of its own is placed ahead of the history.
+            if pod.node and not is_unseen(pod.started_us, load.updated_us, seconds * SECOND_US):
+                continue
+            more = self.estimate(pod)
+            if self.rules == "current":
+                shown = load.pods.get(f"{pod.namespace}/{pod.name}", (0, 0))
+                more = (max(more[0] - shown[0], 0), max(more[1] - shown[1], 0))
+            every.append(more)
+            if is_prod(pod):
+                prod.append(more)
+        return _sum(*every), _sum(*prod)
+
+    def _used(
+        self, load: NodeLoad, pods: Sequence[Pod], unseen: Amounts, percentile: str, seconds: int
+    ) -> Amounts:
+        instant: tuple[int | None, int | None] = load.used or (None, None)
+        found = instant
+        if percentile:
+            reported = {
+                duration_us(duration) // SECOND_US: used.get(percentile)
+                for duration, used in load.aggregated
+            }
+            found = tuple(  # type: ignore[assignment]
+                picked({s: one and one[at] for s, one in reported.items()}, seconds, instant[at])
+                for at in range(len(RESOURCES))
+            )
+        if None in found and (percentile and seconds):
+            return _sum(*map(self.estimate, pods))
+        return _sum((found[0] or 0, found[1] or 0), unseen)
+
+
+def asked(pod: Pod) -> tuple[Amounts, Amounts]:
+    """Request and limit of cpu, and of memory, in the resources of the pod's class."""
+    prefix = next(
+        (f"kubernetes.io/{name}-" for name, low, high in CLASSES[:2] if low <= pod.priority <= high), ""
+    )  # fmt: skip
+    demand = pod.demand
+    return (
+        (demand.get(f"requests.{prefix}cpu", 0), demand.get(f"limits.{prefix}cpu", 0)),
+        (demand.get(f"requests.{prefix}memory", 0), demand.get(f"limits.{prefix}memory", 0)),
+    )
+
+
+def is_prod(pod: Pod) -> bool:
+    """Whether a pod is one of production, by its priority: all are but those of batch, mid and free."""
+    return not any(low <= pod.priority <= high for _, low, high in CLASSES)
+
+
+def _sum(*amounts: Amounts) -> Amounts:
+    return sum(one[0] for one in amounts), sum(one[1] for one in amounts)

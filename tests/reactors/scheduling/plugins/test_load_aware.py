@@ -1,0 +1,175 @@
+"""LoadAware: measurements come, grow old and go with the history; the numeric cases have its arithmetic."""
+
+import random
+
+import pytest
+
+from bus.sources.catalogue import NODE_METRICS
+from reactors.scheduling.explaining import explained
+from reactors.scheduling.framework import Framework
+from reactors.scheduling.hints import Hint, hints_of
+from reactors.scheduling.plugins.load_aware import EXPIRED, OVER, LoadAware, Percents
+from reactors.scheduling.plugins.priority_sort import PrioritySort
+from reactors.scheduling.profiles import Enabled, Profile
+from tests import factories as f
+from tests.bus.sources.records import POLICY, record
+from tests.reactors.scheduling.worlds import World, reasons, scores
+
+CPU = OVER.format("cpu")
+
+
+def measured(world, name, version, cpu, at_s=0, change="MODIFIED", pods=()):
+    status = {
+        "updateTime": f.stamp(at_s),
+        "nodeMetric": {"nodeUsage": {"resources": {"cpu": cpu, "memory": "1Gi"}}},
+        "podsMetric": [
+            {"namespace": "ns", "name": pod, "podUsage": {"resources": {"cpu": uses}}} for pod, uses in pods
+        ],
+    }  # fmt: skip
+    metadata = {"name": name, "uid": f"metric-{name}", "resourceVersion": str(version)}
+    found = record({"metadata": metadata, "status": status}, change)
+    world.see(NODE_METRICS.translate(found, POLICY))
+
+
+def at(world, seconds):
+    world.columns.at_us = f.us(seconds)
+
+
+def test_a_node_is_refused_while_it_is_full_or_not_measured():
+    world, found = World().node("a").node("b"), []
+    steps = (
+        lambda: at(world, 0),
+        lambda: measured(world, "a", 1, "15"),
+        lambda: measured(world, "a", 2, "1"),
+        lambda: at(world, 180),
+        lambda: measured(world, "a", 3, "1", 150),
+        lambda: measured(world, "a", 3, "1", 150, "DELETED"),
+    )
+    for step in steps:
+        step()
+        found.append(reasons(LoadAware(), world.cycle()))
+
+    assert found == [{}, {"a": {CPU}}, {}, {"a": {EXPIRED}}, {}, {}]
+
+
+def test_a_pod_counts_by_its_estimate_until_a_measurement_shows_it():
+    world = World().node("a", allocatable={"cpu": "10", "memory": "64Gi", "pods": "9"})
+    measured(world, "a", 1, "3")
+    at(world, 1)
+    asks = {"resources": f.requesting({"cpu": "4"})}
+    found = [reasons(LoadAware(), world.cycle(**asks))]
+    placed = world.pod("first", **asks)
+    world.columns.place(placed, "a")
+    found.append(reasons(LoadAware(), world.cycle(**asks)))
+    world.pod("first", "a", **asks)
+    measured(world, "a", 2, "3500m", at_s=100, pods=[("first", "500m")])
+    found.append(reasons(LoadAware(), world.cycle(**asks)))
+
+    # 3 and 3.4 are 64 %, with another 3.4 they are 98 %, and 3.5 and 3.4 are 69 %.
+    assert found == [{}, {"a": {CPU}}, {"a": {CPU}}]
+    assert reasons(LoadAware(thresholds=Percents(70)), world.cycle(**asks)) == {}
+
+
+@pytest.mark.parametrize(
+    ("said", "is_refused"),
+    [
+        ('{"usageThresholds":{"cpu":10}}', True),
+        ('{"usageThresholds":{"memory":99}}', False),
+        ('{"usageThresholds":{"cpu":-1}}', False),
+        ('{"usageThresholds":[', False),
+        ("NaN", False),
+        ('{"usageThresholds":{}}', False),
+    ],
+)
+def test_a_nodes_own_thresholds_count_where_they_can_be_read(said, is_refused):
+    world = World().node("a", usage_thresholds=said)
+    measured(world, "a", 1, "8")
+    at(world, 1)
+
+    assert bool(reasons(LoadAware(), world.cycle())) is is_refused
+
+
+def test_a_measurement_wakes_who_waits_for_one():
+    world, found = World().node("a"), []
+    assert world.columns
+    world.listeners.append(lambda changes: found.extend(o for c in changes for o in hints_of(c)))
+    measured(world, "a", 1, "1")
+    measured(world, "a", 1, "1", change="DELETED")
+
+    assert found == [Hint.LOAD, Hint.LOAD]
+    assert Hint.LOAD in LoadAware.helped_by
+
+
+@pytest.mark.parametrize(
+    ("cpu", "said"),
+    [
+        ("15", "wait until a uses less, or raise LoadAware's thresholds (node a)"),
+        (
+            "1",
+            "let Koordinator's node agent measure a: its NodeMetric is older than 180 s (node a)",
+        ),
+    ],
+)
+def test_what_would_place_a_pod_is_said(cpu, said):
+    world = World().node("a")
+    measured(world, "a", 1, cpu, at_s=0)
+    at(world, 1 if cpu == "15" else 180)
+    run = Framework(Profile("load", (Enabled(PrioritySort()), Enabled(LoadAware()))), world.columns)
+
+    assert explained(run, world.pod("p"), 1).changes == [said]
+
+
+def test_a_half_full_node_is_best_where_a_target_is_packed():
+    world = World().node("a").node("b").node("c")
+    for name, cpu in (("a", "0"), ("b", "5550m"), ("c", "15")):
+        measured(world, name, 1, cpu)
+    at(world, 1)
+
+    assert scores(LoadAware(strategy="TargetLoad"), world.cycle()) == {"a": 48, "b": 100, "c": 1}
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_follows_change_by_change_is_what_would_be_read_anew(seed):
+    dice = random.Random(seed)
+    world, plugin = (
+        World().node("a").node("b").node("c"),
+        LoadAware(percentile="p95", scores_prod=True),
+    )
+    for step in range(1, 40):
+        does, name = dice.randrange(6), dice.choice("abc")
+        if does == 0:
+            gone = "DELETED" if dice.random() < 0.2 else "MODIFIED"
+            uses = [(f"p{dice.randrange(9)}", f"{dice.randrange(4)}") for _ in range(3)]
+            measured(world, name, step, f"{dice.randrange(20)}", dice.randrange(99), gone, uses)
+        elif does == 1:
+            world.node(name, usage_thresholds=dice.choice(('{"usageThresholds":{"cpu":9}}', "")))
+        elif does == 2:
+            ahead = world.pod(f"p{dice.randrange(9)}", resources=f.requesting({"cpu": "1"}))
+            world.columns.place(ahead, name)
+        elif does == 3:
+            world.columns.take_back(f"p{dice.randrange(9)}")
+        elif does == 4:
+            asks = {"resources": f.requesting({"cpu": dice.choice("123")}), "priority": dice.choice((0, 5500))}  # fmt: skip
+            world.pod(f"p{dice.randrange(9)}", name, created=dice.randrange(99), **asks)
+        else:
+            at(world, dice.randrange(250))
+        cycle = world.cycle("new")
+        kept = (reasons(plugin, cycle), scores(plugin, cycle))
+        world.columns.tables.clear()
+
+        assert kept == (reasons(plugin, cycle), scores(plugin, cycle))
+
+
+def test_the_largest_amounts_do_not_wrap():
+    world = World().node("a", allocatable={"cpu": "9999999999999", "memory": "999Ei", "pods": "9"})
+    measured(world, "a", 1, "9999999999999999")
+    at(world, 1)
+    asks = {"resources": f.requesting({"cpu": "9999999999999", "memory": "999Ei"})}
+    for strategy in ("LeastUsed", "TargetLoad"):
+        plugin = LoadAware(
+            strategy=strategy, factors=Percents(10_000, 10_000), dominant_weight=1_000
+        )
+        found = plugin.score(world.cycle(**asks), slice(None))
+
+        assert 0 <= found[0] <= 100
+    assert reasons(plugin, world.cycle(**asks))["a"]
