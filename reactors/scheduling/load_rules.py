@@ -19,6 +19,8 @@ from reactors.scheduling.node_columns import Bools, Ints
 EMPTY = (250, 200 * 2**20)
 #: A node is measured so often, where its NodeMetric says nothing else.
 INTERVAL_SECONDS = 60
+#: Sums of loads go so far: products with a few hundred stay inside 64 bits.
+MOST_LOAD = 2**54
 #: Keeps products of a load and two percentages inside 64 bits.
 _MOST_LOAD = 2**47
 
@@ -42,10 +44,13 @@ def is_expired(ages_us: Ints, expires_us: int) -> Bools:
     return ages_us >= expires_us
 
 
-def is_unseen(assigned_us: int, updated_us: int, interval_us: int) -> bool:
-    """Whether a measurement may not show a pod yet: it came later, or less than one interval before."""
+def is_unseen(assigned_us: int, updated_us: int, interval_us: int, *, is_v1: bool) -> bool:
+    """Whether a measurement may not show a pod yet: it came later, or less than one interval before.
+
+    Version 1.0 leaves out a pod that came at the very moment of the measurement.
+    """
     since_us = updated_us - assigned_us
-    return since_us < 0 or 0 < since_us < interval_us
+    return since_us < interval_us and not (is_v1 and since_us == 0)
 
 
 def percent(used: Ints, capacity: Ints) -> Ints:

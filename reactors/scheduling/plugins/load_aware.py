@@ -1,7 +1,7 @@
 """LoadAware: nodes by what they really use, as Koordinator's node agent measures it, and by what new pods will use.
 
 A measurement does not show a pod at once. Until it does, an estimate counts: all of it for a pod that came after the
-measurement or has no node yet, and what the pod does not use yet for one that came shortly before.
+measurement, has no node yet or is not measured, and what the pod does not use yet for one that came shortly before.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware; docs/scheduling.md.
 """
@@ -24,6 +24,7 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.load_rules import (
     EMPTY,
     INTERVAL_SECONDS,
+    MOST_LOAD,
     estimated,
     is_expired,
     is_over,
@@ -174,9 +175,11 @@ class LoadAware(msgspec.Struct, frozen=True):
         """What a pod will use of cpu and memory."""
         cpu, memory = asked(pod)
         is_v1 = self.rules == "v1.0"
-        return (
-            estimated(*cpu, self.factors.cpu, EMPTY[0], is_v1=is_v1),
-            estimated(*memory, self.factors.memory, EMPTY[1], is_v1=is_v1),
+        return _sum(
+            (
+                estimated(*cpu, self.factors.cpu, EMPTY[0], is_v1=is_v1),
+                estimated(*memory, self.factors.memory, EMPTY[1], is_v1=is_v1),
+            )
         )
 
     def _table(self, columns: Columns) -> _Table:
@@ -222,7 +225,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         if text:
             try:
                 own = msgspec.json.decode(text, type=Thresholds)
-            except (msgspec.DecodeError, UnicodeError):
+            except (msgspec.DecodeError, UnicodeError, RecursionError):
                 own = Thresholds()
         usual, prod = own.usage_thresholds, own.prod_usage_thresholds
         # An empty one replaces none: nobody could tell it from one that was not written.
@@ -233,15 +236,17 @@ class LoadAware(msgspec.Struct, frozen=True):
     def _unseen(self, load: NodeLoad, pods: Sequence[Pod]) -> tuple[Amounts, Amounts]:
         """What the measurement does not show yet, and the part of it that is production's."""
         seconds = INTERVAL_SECONDS if load.interval_seconds is None else load.interval_seconds
-        every, prod = [], []
+        every, prod, is_v1 = [], [], self.rules == "v1.0"
         for pod in pods:
-            # One without a node of its own is placed ahead of the history.
-            if pod.node and not is_unseen(pod.started_us, load.updated_us, seconds * SECOND_US):
+            shown = (0, 0) if is_v1 else load.pods.get(f"{pod.namespace}/{pod.name}", (0, 0))
+            # One without a node of its own is placed ahead of the history; one that shows no use is not measured yet.
+            is_hidden = not pod.node or (not is_v1 and shown == (0, 0))
+            if not is_hidden and not is_unseen(
+                pod.started_us, load.updated_us, seconds * SECOND_US, is_v1=is_v1
+            ):
                 continue
             more = self.estimate(pod)
-            if self.rules == "current":
-                shown = load.pods.get(f"{pod.namespace}/{pod.name}", (0, 0))
-                more = (max(more[0] - shown[0], 0), max(more[1] - shown[1], 0))
+            more = (max(more[0] - shown[0], 0), max(more[1] - shown[1], 0))
             every.append(more)
             if is_prod(pod):
                 prod.append(more)
@@ -284,4 +289,6 @@ def is_prod(pod: Pod) -> bool:
 
 
 def _sum(*amounts: Amounts) -> Amounts:
-    return sum(one[0] for one in amounts), sum(one[1] for one in amounts)
+    """The sums, no more than the arithmetic of columns takes: tenants write limits as large as they like."""
+    cpu, memory = (sum(one[at] for one in amounts) for at in range(len(RESOURCES)))
+    return min(cpu, MOST_LOAD), min(memory, MOST_LOAD)

@@ -8,7 +8,7 @@ from bus.sources.catalogue import NODE_METRICS
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
-from reactors.scheduling.plugins.load_aware import EXPIRED, OVER, LoadAware, Percents
+from reactors.scheduling.plugins.load_aware import EXPIRED, OVER, LoadAware, Percents, Weights
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
 from tests import factories as f
@@ -71,6 +71,40 @@ def test_a_pod_counts_by_its_estimate_until_a_measurement_shows_it():
 
 
 @pytest.mark.parametrize(
+    ("rules", "pods", "created", "is_refused"),
+    [
+        ("current", [], -9_000, True),
+        ("current", [("old", "1")], -9_000, False),
+        ("current", [("old", "1")], -60, False),
+        ("current", [("old", "1")], 0, True),
+        ("v1.0", [], -9_000, False),
+        ("v1.0", [("old", "1")], 0, False),
+    ],
+)
+def test_a_pod_that_is_not_measured_counts_however_old_it_is(rules, pods, created, is_refused):
+    """Version 1.0 goes by time alone, and leaves out who came at the very moment of the measurement."""
+    world = World().node("a", allocatable={"cpu": "10", "memory": "64Gi", "pods": "9"})
+    world.pod("old", "a", resources=f.requesting({"cpu": "8"}), created=1_000 + created)
+    measured(world, "a", 1, "1", at_s=1_000, pods=pods)
+    at(world, 1_000)
+
+    found = scores(LoadAware(rules=rules, weights=Weights(memory=0)), world.cycle())
+    assert (found["a"] < 50) is is_refused
+
+
+def test_limits_as_large_as_tenants_like_do_not_wrap():
+    world = World().node("a")
+    measured(world, "a", 1, "1")
+    at(world, 1)
+    for number in range(200):
+        limits = {"cpu": 2**62, "memory": 2**62}
+        world.pod(f"p{number}", "a", resources=f.requesting({"cpu": "1m"}), limits=limits)
+
+    assert reasons(LoadAware(), world.cycle()) == {"a": {CPU, OVER.format("memory")}}
+    assert scores(LoadAware(), world.cycle()) == {"a": 0}
+
+
+@pytest.mark.parametrize(
     ("said", "is_refused"),
     [
         ('{"usageThresholds":{"cpu":10}}', True),
@@ -78,6 +112,7 @@ def test_a_pod_counts_by_its_estimate_until_a_measurement_shows_it():
         ('{"usageThresholds":{"cpu":-1}}', False),
         ('{"usageThresholds":[', False),
         ("NaN", False),
+        ('{"a":' + "[" * 5_000, False),
         ('{"usageThresholds":{}}', False),
     ],
 )
