@@ -55,7 +55,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands to the program."""
     command(app, "export")(export)
     command(app, "events", question=True)(events)
-    command(app, "sql")(sql)
+    command(app, "sql", past=True)(sql)
 
 
 def export(

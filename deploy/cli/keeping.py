@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import msgspec
 import sqlalchemy as sa
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from bus.clock import format_stamp
 from bus.errors import LedgerError
 from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.consoles import console
+from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write
 from deploy.runtime.ledgers import ledger, reader, reading
 from deploy.runtime.locking import writer_lock
@@ -27,9 +26,6 @@ from projections.engine.tables import parked as parked_events
 
 if TYPE_CHECKING:
     from reactors.engine.verify import Rederived
-
-Told = Callable[[int, int], None]
-
 
 _UNANCHORED = "keep the key, or a copy of heads.jsonl, elsewhere, and name it with --key or --heads"
 
@@ -42,23 +38,6 @@ def register(app: typer.Typer) -> None:
     command(app, "list", question=True)(parked_list)
     command(app, "show")(parked_show)
     command(app, "redrive")(parked_redrive)
-
-
-@contextmanager
-def bar(text: str) -> Iterator[Told]:
-    """A progress bar on stderr where that is a terminal; it is called with (done, of)."""
-    out = console(stderr=True)
-    made = Progress(
-        TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(),
-        console=out, transient=True, disable=not out.is_terminal,
-    )  # fmt: skip
-    with made:
-        task = made.add_task(text, total=None)
-
-        def told(done: int, of: int) -> None:
-            made.update(task, completed=done, total=of)
-
-        yield told
 
 
 @contextmanager

@@ -56,8 +56,9 @@ class CommandContext:
     A question to the ledger needs its :attr:`place` only, which is there sooner than all :attr:`settings` are.
     """
 
-    def __init__(self, given: Given) -> None:
+    def __init__(self, given: Given, at: str | None = None) -> None:
         self._given = given
+        self._at = at
 
     @functools.cached_property
     def settings(self) -> Settings:
@@ -68,10 +69,15 @@ class CommandContext:
 
     @functools.cached_property
     def place(self) -> LedgerPlace:
-        """Where the ledger is, and its cluster. Raises SettingsError."""
+        """Where the ledger is, and its cluster; with ``--at`` as it was then. Raises SettingsError."""
         from deploy.settings.place import place
 
-        return place(self.given_options, self._given.config)
+        found = place(self.given_options, self._given.config)
+        if self._at is None:
+            return found
+        from deploy.cli.past import place_at
+
+        return place_at(found, self._at)
 
     @property
     def config(self) -> Path | None:
@@ -146,6 +152,14 @@ COMMON: dict[str, Any] = {
 Watch = Annotated[
     bool, typer.Option("--watch", "-w", help="Answer again every two seconds, until Ctrl-C.")
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        "--at",
+        metavar="EVENT|TIME",
+        help="Answer as the ledger was after this event, or at this time: what was known then.",
+    ),
+]
 #: Between two answers of a command that is watched.
 WATCH_SECONDS = 2.0
 
@@ -184,10 +198,11 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Declare a command of ``app`` with the common options. Its function takes :class:`CommandContext` first.
 
-    With ``question=True`` it only looks, and takes ``--watch``.
+    With ``question=True`` it only looks, and takes ``--watch``, and ``--at`` unless ``past=False``; with ``past=True`` any does.
     """
 
     is_question = options.pop("question", False)
+    has_past = options.pop("past", is_question)
 
     def declare(function: Callable[..., None]) -> Callable[..., None]:
         hints = get_type_hints(function, include_extras=True)
@@ -197,11 +212,11 @@ def command(
         def called(**values: Any) -> None:
             context = values.pop("context")
             common = {name: values.pop(name) for name in COMMON}
-            again = values.pop("watch", False)
+            again, at = values.pop("watch", False), values.pop("at", None)
             given = remember(context, **common)
             try:
                 while True:
-                    _once(function, CommandContext(given), values, is_watched=again)
+                    _once(function, CommandContext(given, at), values, is_watched=again)
                     if not again:
                         return
                     time.sleep(WATCH_SECONDS)
@@ -215,6 +230,8 @@ def command(
         if is_question:
             watched = inspect.Parameter("watch", keyword, default=False, annotation=Watch)
             parameters.append(watched)
+        if has_past:
+            parameters.append(inspect.Parameter("at", keyword, default=None, annotation=At))
         parameters += [
             inspect.Parameter(n, keyword, default=False if n == "debug" else None, annotation=a)
             for n, a in COMMON.items()

@@ -51,7 +51,7 @@ class BusView(msgspec.Struct):
 
 def register(app: typer.Typer) -> None:
     """Add the command to the program."""
-    command(app, "status", question=True)(status)
+    command(app, "status", question=True, past=False)(status)
 
 
 def status(

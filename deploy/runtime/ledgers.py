@@ -71,8 +71,8 @@ def reading(settings: Located) -> Iterator[sa.Connection]:
 
 
 def reader(settings: Located) -> sa.Engine:
-    """An engine that only reads. Raises AbsentLedgerError and OlderLedgerError, since looking must not create or change a
-    ledger, and LedgerNewerError.
+    """An engine that only reads: the ledger, or what it was at the place's past. Raises AbsentLedgerError and OlderLedgerError,
+    since looking must not create or change a ledger, and LedgerNewerError.
     """
     url = settings.ledger_url
     parsed = sa.make_url(url)
@@ -87,7 +87,15 @@ def reader(settings: Located) -> sa.Engine:
     except PermanentError:
         made.dispose()
         raise
-    return made
+    past = getattr(settings, "past", None)
+    if past is None:
+        return made
+    from projections.engine.past import past_engine
+    from projections.views import VIEWS
+
+    made.dispose()
+    views = [one.created("sqlite").replace("CREATE", "CREATE TEMP", 1) for one in VIEWS]
+    return past_engine(past.path, made, past.sequence, views)
 
 
 def _check_revision(made: sa.Engine, ledger: str) -> None:

@@ -62,6 +62,14 @@ class BusPlace:
 
 
 @dataclass(frozen=True)
+class PastLedger:
+    """A file with the ledger's rows as they were after the event ``sequence``."""
+
+    path: Path
+    sequence: int
+
+
+@dataclass(frozen=True)
 class LedgerPlace:
     """Where the ledger of this process is, of which cluster it speaks where none is named, and where the bus is."""
 
@@ -69,6 +77,8 @@ class LedgerPlace:
     ledger_url: str
     cluster: str
     bus: BusPlace = BusPlace()
+    #: The ledger as it was earlier; None = as it is.
+    past: PastLedger | None = None
 
     @property
     def state_file(self) -> Path:

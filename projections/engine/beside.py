@@ -20,8 +20,27 @@ import sqlalchemy as sa
 
 from bus.errors import LedgerError
 from projections.engine.model import Model
-from projections.engine.store import IN_MEMORY, Store, engine
+from projections.engine.store import IN_MEMORY, Store, engine, readable_uri
 from projections.engine.tables import checkpoints, parked
+
+
+def over(path: Path, live: sa.Engine | None, *, is_kept: bool = False) -> sa.Engine:
+    """An engine that writes the SQLite database ``path`` and finds behind it what ``live`` holds, another one."""
+    url = sa.URL.create("sqlite", database=str(path), query={"uri": "true"})
+    made = engine(url.render_as_string())
+
+    @sa.event.listens_for(made, "connect")
+    def attach(connection: Any, _: Any) -> None:
+        if not is_kept:
+            # What a power cut broke off starts over: no need to write each page twice, or to wait.
+            connection.execute("PRAGMA main.journal_mode = MEMORY")
+            connection.execute("PRAGMA synchronous = OFF")
+        connection.execute("PRAGMA cache_size = -128000")
+        if live is not None:
+            archive = readable_uri(made.dialect.loaded_dbapi, Path(str(live.url.database)))
+            connection.execute("ATTACH DATABASE ? AS live", (archive,))
+
+    return made
 
 
 class Beside:
@@ -101,20 +120,7 @@ class Beside:
         return Path(f"{name}.{self._name}")
 
     def _sqlite(self) -> sa.Engine:
-        url = sa.URL.create("sqlite", database=str(self._path()), query={"uri": "true"})
-        made = engine(url.render_as_string())
-        archive = f"{Path(str(self._live.engine.url.database)).resolve().as_uri()}?mode=ro"
-
-        @sa.event.listens_for(made, "connect")
-        def attach(connection: Any, _: Any) -> None:
-            if not self._is_kept:
-                # What a power cut broke off starts over: no need to write each page twice, or to wait.
-                connection.execute("PRAGMA main.journal_mode = MEMORY")
-                connection.execute("PRAGMA synchronous = OFF")
-            connection.execute("PRAGMA cache_size = -128000")
-            connection.execute("ATTACH DATABASE ? AS live", (archive,))
-
-        return made
+        return over(self._path(), self._live.engine, is_kept=self._is_kept)
 
     def _postgres(self, built: Sequence[sa.Table]) -> sa.Engine:
         with self._live.engine.begin() as connection:

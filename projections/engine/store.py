@@ -61,7 +61,13 @@ def engine(url: str, *, read_only: bool = False) -> sa.Engine:
 
 
 def to_read(driver: Any, path: Path) -> Any:
-    """A connection that can only read an SQLite database, also in a folder that cannot be written.
+    """A connection that can only read an SQLite database, also in a folder that cannot be written. Raises LedgerError."""
+    uri = readable_uri(driver, path)
+    return driver.connect(uri, uri=True, check_same_thread=False)
+
+
+def readable_uri(driver: Any, path: Path) -> str:
+    """What opens an SQLite database to read it, also in a folder that cannot be written.
 
     Beside a writer the write-ahead log is read with the file. Where the folder cannot be written and there is no log,
     nobody has the database open, so the file alone is read. Raises LedgerError where there is a log that cannot be read.
@@ -70,9 +76,8 @@ def to_read(driver: Any, path: Path) -> Any:
     connection = driver.connect(uri, uri=True, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        return connection
+        return uri
     except driver.OperationalError as error:
-        connection.close()
         if os.access(path.absolute().parent, os.W_OK):
             raise
         log = path.with_name(f"{path.name}-wal")
@@ -82,7 +87,9 @@ def to_read(driver: Any, path: Path) -> Any:
                 "folder, or open it once where it can be written",
                 log=str(log),
             ) from error
-    return driver.connect(f"{uri}&immutable=1", uri=True, check_same_thread=False)
+    finally:
+        connection.close()
+    return f"{uri}&immutable=1"
 
 
 def _sqlite_settings(connection: Any, _: Any) -> None:

@@ -26,6 +26,7 @@ NAMES = (
     "footprint",
     "starts",
     "start",
+    "past",
     "elastic",
     "culling",
     "admission",

@@ -43,6 +43,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "asking",
         "What is on each pod's account.",
     ),
+    "diff": Entry(
+        "diff",
+        "What changed between two moments: use by team, pods by namespace, quotas, and what was said and decided.",
+    ),
     "devices": Entry(
         "devices",
         "Card by card who holds which part by a claim and since when, what is reserved, and what is idle.",

@@ -1,0 +1,132 @@
+"""``bursar diff``: what changed between two moments of the history."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from bus.kube.crds.keys import key_text
+from deploy.cli.notes.position import standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.past import place_at
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.tables import Column, Row
+from deploy.runtime.ledgers import reading
+from projections import reports
+from projections.engine.tables import events
+
+#: (what, name, measure) to an amount.
+Amounts = dict[tuple[str, str, str], int]
+
+_HOURS = {"core-hours": "cpu_milli_s", "gpu-hours": "gpu_milli_s"}
+_MILLI_HOUR = 3_600_000
+_OPEN = "SELECT namespace, count(*) FROM v1_pod_runs WHERE is_open = 1 AND start_s IS NOT NULL GROUP BY 1"
+_QUOTAS = "SELECT quota, key, used FROM v1_quota_usage"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "diff")(diff)
+
+
+def diff(
+    asked: CommandContext,
+    start: Annotated[
+        str,
+        typer.Option("--from", metavar="EVENT|TIME", help="The earlier moment, as --at has it."),
+    ],
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="EVENT|TIME", help="The later one; by default the newest event."
+        ),
+    ] = None,
+) -> None:
+    """What changed between two moments: use by team, pods by namespace, quotas, and what was said and decided.
+
+    Each moment is answered as it was known then, so what was observed late counts as a change when it came.
+
+    \b
+    bursar diff --from yesterday
+    bursar diff --from 9000 --to 9500 -o json
+    """
+    before = place_at(asked.place, start)
+    after = asked.place if end is None else place_at(asked.place, end)
+    with reading(before) as connection:
+        first, old = standing(connection).sequence, _amounts(connection)
+    with reading(after) as connection:
+        last, new = standing(connection).sequence, _amounts(connection)
+        if last < first:
+            raise typer.BadParameter("it is before --from", param_hint="--to")
+        said = _said(connection, first, last)
+    rows: list[dict[str, Any]] = [
+        {
+            "what": key[0], "name": key[1], "measure": key[2], "before": old.get(key, 0),
+            "after": new.get(key, 0), "change": new.get(key, 0) - old.get(key, 0),
+        }
+        for key in sorted(old.keys() | new.keys())
+        if old.get(key, 0) != new.get(key, 0)
+    ]  # fmt: skip
+    rows += [
+        {"what": "events", "name": type, "measure": "said", "before": None, "after": None, "change": count}
+        for type, count in said
+    ]  # fmt: skip
+    answer(
+        asked, rows, fields=("what", "name", "measure", "before", "after", "change"), columns=_COLUMNS,
+        notes=[f"from event {first:,} to event {last:,}"],
+    )  # fmt: skip
+
+
+def _amounts(connection: sa.Connection) -> Amounts:
+    """What is compared, as one ledger has it."""
+    stands = standing(connection)
+    question = reports.Question(
+        by=("team",), as_of_s=stands.observed_s or 0, moments=stands.moments
+    )
+    found: Amounts = {}
+    for row in reports.sums(connection, question):
+        for measure, name in _HOURS.items():
+            found["use", str(row.key[0]), measure] = getattr(row.sums, name)
+    for namespace, count in connection.execute(sa.text(_OPEN)):
+        found["pods", namespace, "holding"] = count
+    for quota, key, used in connection.execute(sa.text(_QUOTAS)):
+        found["quota", quota, key] = int(used)
+    return found
+
+
+def _said(connection: sa.Connection, first: int, last: int) -> list[tuple[str, int]]:
+    count = sa.func.count()
+    query = (
+        sa.select(events.c.type, count)
+        .where(events.c.sequence > first, events.c.sequence <= last)
+        .group_by(events.c.type)
+        .order_by(count.desc(), events.c.type)
+    )
+    return [(type, number) for type, number in connection.execute(query)]
+
+
+def _amount(name: str) -> Column:
+    def cell(row: Row) -> str | None:
+        value = row[name]
+        if value is None:
+            return None
+        sign = "+" if name == "change" and value > 0 else ""
+        if row["measure"] in _HOURS:
+            return f"{sign}{value / _MILLI_HOUR:,.2f}"
+        if row["what"] == "quota":
+            return f"{sign}{key_text(row['measure'], value)}"
+        return f"{sign}{value:,}"
+
+    return Column(name.upper(), cell, is_figure=True)
+
+
+_COLUMNS = (
+    field("WHAT"),
+    field("NAME"),
+    field("MEASURE"),
+    _amount("before"),
+    _amount("after"),
+    _amount("change"),
+)

@@ -1,0 +1,80 @@
+"""``--at``: questions as of an earlier event or time, from the ledger's rows as they were then."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+import sqlalchemy as sa
+import typer
+
+from deploy.cli import times
+from deploy.cli.rendering.bars import bar
+from deploy.cli.rendering.output import say
+from deploy.runtime.ledgers import reader
+from deploy.settings.place import LedgerPlace, PastLedger
+from projections.engine.past import past_rows, sequence_before
+from projections.engine.replay import live_checkpoint
+from projections.engine.tables import events
+
+#: The folder of kept rows, in the data folder.
+FOLDER = "past"
+
+
+def place_at(place: LedgerPlace, at: str) -> LedgerPlace:
+    """The place as it was after an event, or before the first event that was observed after a time. Says on stderr which.
+
+    Raises typer.BadParameter where there is no such event.
+    """
+    from projections.catalogue import MODEL
+
+    made = reader(place)
+    try:
+        with made.connect() as connection, connection.begin():
+            newest = live_checkpoint(connection).sequence
+            sequence = _sequence(connection, at)
+            if not 1 <= sequence <= newest:
+                asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was observed by {at[:64]}"  # fmt: skip
+                raise typer.BadParameter(
+                    f"{asked}: the history has the events 1 to {newest:,}, the first at "
+                    f"{times.stamp(_second(connection, 1))}",
+                    param_hint="--at",
+                )
+            moment = times.stamp(_second(connection, sequence))
+        with bar("rebuilding") as told:
+            path = past_rows(MODEL, made, _folder(place.data), sequence, progress=told)
+    finally:
+        made.dispose()
+    say(f"as it was after event {sequence:,} of {newest:,}, {moment}")
+    return replace(place, past=PastLedger(path, sequence))
+
+
+def _sequence(connection: sa.Connection, at: str) -> int:
+    if at.isdecimal():
+        return int(at[:20])
+    newest_s = _second(connection, live_checkpoint(connection).sequence)
+    second = times.second_of(at, ZoneInfo("UTC"), "--at", newest_s)
+    return sequence_before(connection, ((second or 0) + 1) * 1_000_000 - 1)
+
+
+def _second(connection: sa.Connection, sequence: int) -> int | None:
+    found = sa.select(events.c.time_us).where(events.c.sequence == sequence)
+    time_us = connection.execute(found).scalar()
+    return None if time_us is None else int(time_us) // 1_000_000
+
+
+def _folder(data: Path) -> Path:
+    """Where rows are kept; where the data folder cannot be written, a folder that goes with the process."""
+    from bus.private_files import own_folder
+
+    if os.access(data, os.W_OK) or not data.exists():
+        own_folder(data / FOLDER)
+        return data / FOLDER
+    folder = Path(tempfile.mkdtemp(prefix="bursar-past-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder

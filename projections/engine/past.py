@@ -1,0 +1,165 @@
+"""ADAPTER: the ledger as it was after an earlier event, in a database file of its own.
+
+Rows are folded from the archive by the same folds as ever, from the first event up to that one, and kept. The next question
+as of that event opens the file; one as of a later event goes on from a copy of the nearest earlier one. So the first question
+costs as many events as lie before it, a later one those in between.
+
+A file is named by the rules, the event and the chain's value there: another history, or other rules, have other files. It is
+made under another name and put in place whole, so that a process that dies leaves nothing that is read. Of SQLite the file holds
+rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it holds the archive, too.
+
+Source: docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.clock import SECOND_US, SystemClock
+from bus.errors import LedgerError
+from projections.engine.beside import over
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.collecting import seldom_collecting
+from projections.engine.contract import METADATA
+from projections.engine.dump import snapshot
+from projections.engine.model import Model
+from projections.engine.replay import Progress, Rebuilt, live_checkpoint
+from projections.engine.store import Store, engine, readable_uri
+from projections.engine.tables import checkpoints, events, heads, parked, snapshots
+
+#: Files that are kept, those that were asked for last.
+KEPT = 8
+#: What a process that died left behind is deleted after this.
+STALE_SECONDS = 3_600
+#: What of the live ledger is shown up to the event.
+_SHOWN = (events, heads, snapshots)
+
+
+def past_rows(
+    model: Model,
+    live: sa.Engine,
+    folder: Path,
+    sequence: int,
+    *,
+    progress: Progress | None = None,
+) -> Path:
+    """The file with the rows of ``live`` as they were after the event ``sequence``, made if it is not kept in ``folder``.
+
+    Raises LedgerError where there is no such event, or where the archive has a gap.
+    """
+    store = Store(live)
+    with snapshot(store) as connection:
+        path = folder / _name(model, connection, sequence)
+        if not path.is_file():
+            work = folder / f"{path.name}.{os.getpid()}"
+            try:
+                _make(model, store, connection, work, sequence, progress)
+                os.replace(work, path)
+            finally:
+                work.unlink(missing_ok=True)
+    os.utime(path)
+    _tidy(folder, path)
+    return path
+
+
+def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]) -> sa.Engine:
+    """An engine that reads such a file, and what lies behind it of ``live`` up to the event ``sequence``.
+
+    ``views``: statements that make temporary views.
+    """
+    made = engine(f"sqlite:///{path}", read_only=True)
+    is_file = live.dialect.name == "sqlite"
+
+    @sa.event.listens_for(made, "connect")
+    def attach(connection: Any, _: Any) -> None:
+        # Who sets it later would lose the views.
+        connection.execute("PRAGMA temp_store = MEMORY")
+        if is_file:
+            driver = made.dialect.loaded_dbapi
+            behind = readable_uri(driver, Path(str(live.url.database)))
+            connection.execute("ATTACH DATABASE ? AS live", (behind,))
+            for table in _SHOWN:
+                connection.execute(
+                    f"CREATE TEMP VIEW {table.name} AS SELECT * FROM live.{table.name}"
+                    f" WHERE sequence <= {int(sequence)}"
+                )
+        for view in views:
+            connection.execute(view)
+
+    return made
+
+
+def sequence_before(connection: sa.Connection, moment_us: int) -> int:
+    """The last event before the first one that was observed after ``moment_us``; 0 where all were. Reads the whole archive."""
+    later = sa.select(sa.func.min(events.c.sequence)).where(events.c.time_us > moment_us)
+    found = connection.execute(later).scalar()
+    return live_checkpoint(connection).sequence if found is None else int(found) - 1
+
+
+def _make(
+    model: Model,
+    live: Store,
+    connection: sa.Connection,
+    work: Path,
+    sequence: int,
+    progress: Progress | None,
+) -> None:
+    is_file = live.engine.dialect.name == "sqlite"
+    begun = live_checkpoint(connection)
+    start = Checkpoint(model.version, begun.stream, begun.stream_created_us, begun.incarnation)
+    nearest = _nearest(model, connection, work.parent, sequence)
+    if nearest is not None:
+        shutil.copyfile(nearest, work)
+    made = over(work, live.engine if is_file else None)
+    METADATA.create_all(made, tables=(*model.tables, parked, checkpoints) if is_file else None)
+    store = Store(made, archive=not is_file)
+    if nearest is not None:
+        start = store.checkpoint(model.version)
+    with Rebuilt(model, live, store, start) as rebuilt, seldom_collecting():
+        rebuilt.advance(connection, most=sequence - start.sequence, progress=progress)
+
+
+def _name(model: Model, connection: sa.Connection, sequence: int) -> str:
+    row = connection.execute(
+        sa.select(events.c.chain).where(events.c.sequence == sequence)
+    ).one_or_none()
+    if row is None:
+        raise LedgerError("the archive has no such event", sequence=sequence)
+    rules = hashlib.sha256(model.version.encode()).hexdigest()[:12]
+    return f"{rules}-{sequence:020d}-{bytes(row[0]).hex()[:24]}.db"
+
+
+def _nearest(model: Model, connection: sa.Connection, folder: Path, sequence: int) -> Path | None:
+    """The kept file of the newest earlier event of this history by these rules."""
+    own = hashlib.sha256(model.version.encode()).hexdigest()[:12]
+    for path in sorted(folder.glob(f"{own}-*.db"), reverse=True):
+        number = int(path.name.split("-")[1])
+        if number < sequence and path.name == _name(model, connection, number):
+            return path
+    return None
+
+
+def _tidy(folder: Path, used: Path) -> None:
+    """Delete what was not asked for lately, and what a process that died left behind."""
+    kept = sorted(_dated(folder, "*.db"), reverse=True)[KEPT:]
+    stale = SystemClock().now_us() / SECOND_US - STALE_SECONDS
+    left = [one for one in _dated(folder, "*.db.*") if one[0] < stale]
+    for _, path in (*kept, *left):
+        if path != used:
+            path.unlink(missing_ok=True)
+
+
+def _dated(folder: Path, pattern: str) -> Iterator[tuple[float, Path]]:
+    for path in folder.glob(pattern):
+        try:
+            yield path.stat().st_mtime, path
+        except FileNotFoundError:
+            # Another process tidies, too.
+            continue
