@@ -32,6 +32,7 @@ NAMES = (
     "admission",
     "created",
     "queue",
+    "jobs",
     "cluster_state",
     "scheduling",
     "gangs",
