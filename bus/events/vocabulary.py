@@ -54,7 +54,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         if event.version == cls.version:
             try:
                 fact = _decoder(cls).decode(event.body)
-            except msgspec.DecodeError as error:
+            except (msgspec.DecodeError, RecursionError) as error:
                 raise EnvelopeError(
                     "the body does not fit", type=event.type, reason=str(error)
                 ) from error
@@ -75,7 +75,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             raise EnvelopeError(
                 "no upcast from this version", type=event.type, version=event.version
             ) from error
-        except (msgspec.DecodeError, msgspec.ValidationError) as error:
+        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
             raise EnvelopeError(
                 "the body does not fit", type=event.type, reason=str(error)
             ) from error

@@ -23,6 +23,7 @@ from bus.envelope import (
     to_line,
 )
 from bus.errors import EnvelopeError
+from bus.events.scvs import ScvVanished
 from bus.jetstream import wire
 
 TIME_US = 1_700_000_000_123_456
@@ -234,11 +235,25 @@ def test_the_chain_tells_a_swap():
         pytest.param(lambda line: line.replace(b'"1.0"', b'"2.0"'), id="CloudEvents 2.0"),
         pytest.param(lambda line: line.replace(b"uid-1", b"uid\\n1"), id="a line end in the id"),
         pytest.param(lambda line: line.replace(b'{"a":1}', b'{"a":NaN}'), id="NaN in the body"),
+        pytest.param(lambda line: line.replace(b'{"a":1}', b"[" * 5_000), id="nested too deep"),
     ],
 )
 def test_a_line_that_is_no_event_is_refused(change):
     with pytest.raises(EnvelopeError):
         from_line(change(to_line(BASE)))
+
+
+@pytest.mark.parametrize("version", [1, 2])
+def test_a_body_that_nests_too_deep_fits_no_fact(version):
+    class Lifted(ScvVanished, frozen=True, kw_only=True):
+        version = 2
+        upcasts = {1: dict}
+
+    said = ScvVanished(uid="u", name="n", resource_version="1")
+    deep = msgspec.json.encode(said)[:-1] + b',"more":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+
+    with pytest.raises(EnvelopeError):
+        Lifted.read(msgspec.structs.replace(BASE, body=deep, version=version))
 
 
 def test_a_malformed_event_is_exported_as_text():
