@@ -212,7 +212,8 @@ def command(
         def called(**values: Any) -> None:
             context = values.pop("context")
             common = {name: values.pop(name) for name in COMMON}
-            again, at = values.pop("watch", False), values.pop("at", None)
+            again = values.pop("watch", False)
+            at = values.pop("at", None) if has_past else None
             given = remember(context, **common)
             try:
                 while True:

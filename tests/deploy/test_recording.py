@@ -190,10 +190,10 @@ def commands():
 
 
 @pytest.mark.parametrize("line", commands())
-def test_every_command_of_the_readme_answers_with_something(line, data, capsys):
+def test_every_command_of_the_readme_answers_with_something(line, data, tmp_path, capsys):
     arguments = re.findall(r'"([^"]+)"|(\S+)', line)
     words = [quoted or plain for quoted, plain in arguments]
-    names = {"NAME": "ada-0", "NAMESPACE/NAME": "vision/ada"}
+    names = {"NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept"}
     code = bursar(*(names.get(word, word) for word in words), "--data", data)
     out, err = capsys.readouterr()
 

@@ -208,6 +208,14 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
         },
     ),
+    "backup": Entry(
+        "backups",
+        "Keep the whole history in a folder elsewhere, also while `bursar up` runs.",
+    ),
+    "restore": Entry(
+        "backups",
+        "Make a ledger from a backup: every file is checked, every row folded anew.",
+    ),
     "verify": Entry(
         "keeping",
         "Recompute the hash chain of all events and hold it against checkpoint and signed heads.",

@@ -1,0 +1,304 @@
+"""Keeps the archive in a folder elsewhere, and makes a ledger of it again, as of its end or of any event before.
+
+A backup is the archive's rows, byte for byte, in files of so many events, and a manifest that names each with its SHA-256 and the
+chain's value at its end. The next backup into the same folder adds the events that came since. Rows are not kept: they follow from
+the archive, and are folded again. A manifest is written last and in one step, so a backup that was broken off is the one before
+it; a restore that was broken off goes on.
+
+Source: ``docs/operating.md``; docs/reliability.md.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+import zstandard
+
+from bus import private_files
+from bus.envelope import GENESIS, Event, chain
+from bus.errors import LedgerError
+from deploy.errors import SettingsError
+from deploy.runtime.ledgers import ledger, reading
+from deploy.runtime.locking import writer_lock
+from deploy.settings.shape import Settings
+from projections.catalogue import MODEL
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.collecting import seldom_collecting
+from projections.engine.folder import Folder
+from projections.engine.heads import append, read_heads, verify_head
+from projections.engine.replay import archived, live_checkpoint
+from projections.engine.store import Store
+from projections.engine.tables import events, heads
+
+MANIFEST = "backup.json"
+HEADS = "heads.jsonl"
+KEY = "signing.key"
+#: Events of one file, and of one transaction of a restore.
+FILE_EVENTS = 50_000
+BATCH = 5_000
+#: More than the rows of one file have; a larger one is none of ours.
+LARGEST_FILE = 8 * 2**30
+
+Progress = Callable[[int, int], None]
+_Row = tuple[int, str, str, str, str, str, int, int, str, bytes]
+
+
+class Part(msgspec.Struct, frozen=True):
+    """A file of events, from the event ``first`` to ``last``. ``chain``: its value at the last, hexadecimal."""
+
+    name: str
+    first: int
+    last: int
+    sha256: str
+    chain: str
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """What a backup holds, and the stream that it was read from."""
+
+    format: int = 1
+    stream: str = ""
+    stream_created_us: int = 0
+    incarnation: int = 1
+    parts: tuple[Part, ...] = ()
+
+    @property
+    def sequence(self) -> int:
+        """The last event."""
+        return self.parts[-1].last if self.parts else 0
+
+    @property
+    def chain(self) -> bytes:
+        """The chain's value at it."""
+        return bytes.fromhex(self.parts[-1].chain) if self.parts else GENESIS
+
+
+class Kept(msgspec.Struct):
+    """What a backup added, and what it holds."""
+
+    added: int
+    events: int
+    files: int
+    bytes: int
+
+
+class Restored(msgspec.Struct):
+    """What a restore folded, and up to which event the ledger is now."""
+
+    folded: int
+    sequence: int
+    heads: int
+
+
+def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress) -> Kept:
+    """Add to ``folder`` what it lacks of the archive, also while the ledger is written.
+
+    Raises AbsentLedgerError, SettingsError where the folder holds another history or cannot be written, and LedgerError where the
+    archive is damaged.
+    """
+    private_files.own_folder(folder)
+    with _held(folder), reading(settings) as connection:
+        found = read_manifest(folder) if (folder / MANIFEST).exists() else Manifest()
+        newest = live_checkpoint(connection)
+        begun = found.sequence
+        _check_history(connection, found, newest.sequence, folder)
+        found = msgspec.structs.replace(
+            found, stream=newest.stream, stream_created_us=newest.stream_created_us,
+            incarnation=newest.incarnation,
+        )  # fmt: skip
+        for part in archived(connection, begun + 1, newest.sequence, FILE_EVENTS):
+            found = msgspec.structs.replace(
+                found, parts=(*found.parts, _write(folder, found, part))
+            )
+            told(part[-1].sequence, newest.sequence)
+        if (found.sequence, found.chain) != (newest.sequence, newest.chain):
+            raise LedgerError("the archive is not what its chain says: see `bursar verify`")
+        if settings.heads_file.is_file():
+            private_files.replace(folder / HEADS, settings.heads_file.read_bytes())
+        if with_key:
+            private_files.replace(folder / KEY, settings.signing_key.read_bytes())
+        private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
+        _sync(folder)
+    size = sum((folder / one.name).stat().st_size for one in found.parts)
+    return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
+
+
+def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress) -> Restored:
+    """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
+
+    Raises SettingsError where a file of the backup is missing or damaged, or where the ledger holds anything else.
+    """
+    found = read_manifest(folder)
+    until = found.sequence if at is None else at
+    if not 1 <= until <= found.sequence:
+        raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
+    with ledger(settings) as store, writer_lock(settings.ledger_url, store.engine, "restore"):
+        begun = store.checkpoint(MODEL.version)
+        if begun.sequence == 0:
+            begun = Checkpoint(
+                MODEL.version, found.stream, found.stream_created_us, found.incarnation
+            )
+        with seldom_collecting():
+            ended = _fold(store, begun, found, folder, until, told)
+        kept = _keep_heads(settings, store, folder, until)
+    if (folder / KEY).is_file() and not settings.signing_key.exists():
+        private_files.replace(settings.signing_key, (folder / KEY).read_bytes())
+    return Restored(ended.sequence - begun.sequence, ended.sequence, kept)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """What a backup holds. Raises SettingsError."""
+    path = folder / MANIFEST
+    try:
+        found = msgspec.json.decode(path.read_bytes(), type=Manifest)
+        expected = [1, *(one.last + 1 for one in found.parts)]
+        is_right = found.format == 1 and all(
+            one.first == first and one.last >= first and one.name == _name(first) and len(bytes.fromhex(one.chain)) == len(GENESIS)
+            for one, first in zip(found.parts, expected, strict=False)
+        )  # fmt: skip
+    except OSError as error:
+        raise SettingsError(f"{path}: no backup can be read: {error.strerror or error}") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise SettingsError(f"{path}: damaged: {error}") from None
+    if not is_right:
+        raise SettingsError(f"{path}: damaged, or of another version of Bursar")
+    return found
+
+
+def _check_history(connection: sa.Connection, found: Manifest, newest: int, folder: Path) -> None:
+    if not found.sequence:
+        return
+    query = sa.select(events.c.chain).where(events.c.sequence == found.sequence)
+    if found.sequence > newest or bytes(connection.execute(query).scalar() or b"") != found.chain:
+        raise SettingsError(
+            f"{folder} holds a backup of another history, {found.sequence:,} events of it: name another folder"
+        )
+
+
+def _name(first: int) -> str:
+    return f"events-{first:012d}.zst"
+
+
+def _write(folder: Path, found: Manifest, part: list[Event]) -> Part:
+    path = folder / _name(part[0].sequence)
+    packed = zstandard.ZstdCompressor(level=10).compress(_encode([_row(one) for one in part]))
+    private_files.replace(path, packed)
+    _sync(path)
+    last = chain(found.chain, part)[-1]
+    return Part(
+        path.name, part[0].sequence, part[-1].sequence, hashlib.sha256(packed).hexdigest(), last.hex()
+    )  # fmt: skip
+
+
+def _fold(
+    store: Store, checkpoint: Checkpoint, found: Manifest, folder: Path, until: int, told: Progress
+) -> Checkpoint:
+    """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning."""
+    folds = Folder(MODEL, store)
+    folds.open()
+    link = GENESIS
+    for one in found.parts:
+        if one.first > until:
+            break
+        part = _read(folder, one)
+        links = chain(link, part)
+        if links[-1].hex() != one.chain:
+            raise SettingsError(f"{folder / one.name}: not what the backup's chain says")
+        link = links[-1]
+        if one.first <= checkpoint.sequence <= one.last and links[checkpoint.sequence - one.first] != checkpoint.chain:  # fmt: skip
+            raise SettingsError(
+                "the ledger holds another history: restore into a data folder that does not exist yet (--data)"
+            )
+        part = [event for event in part if checkpoint.sequence < event.sequence <= until]
+        for start in range(0, len(part), BATCH):
+            batch = part[start : start + BATCH]
+            checkpoint = store.commit(batch, folds.fold(batch), checkpoint)
+            folds.settle()
+            told(checkpoint.sequence, until)
+    if checkpoint.sequence != until:
+        raise SettingsError(
+            f"the ledger holds {checkpoint.sequence:,} events, which is more than was asked for: "
+            "restore into a data folder that does not exist yet (--data)"
+        )
+    return checkpoint
+
+
+def _read(folder: Path, part: Part) -> list[Event]:
+    path = folder / part.name
+    try:
+        packed = path.read_bytes()
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if hashlib.sha256(packed).hexdigest() != part.sha256:
+        raise SettingsError(f"{path}: damaged: it is not the file that was written")
+    try:
+        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST_FILE)
+        found = [_event(row) for row in _decode(content)]
+    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        raise SettingsError(f"{path}: damaged: {error}") from None
+    if [event.sequence for event in found] != list(range(part.first, part.last + 1)):
+        raise SettingsError(f"{path}: not the events {part.first:,} to {part.last:,}")
+    return found
+
+
+def _keep_heads(settings: Settings, store: Store, folder: Path, until: int) -> int:
+    """Put the signed heads up to ``until`` where they were; those that are there stay."""
+    if not (folder / HEADS).is_file():
+        return 0
+    known = {row[0] for row in store.select(sa.select(heads.c.sequence))}
+    there = set(read_heads(settings.heads_file)) if settings.heads_file.is_file() else set()
+    count = 0
+    for head in read_heads(folder / HEADS):
+        if head.sequence > until or not verify_head(head):
+            continue
+        count += 1
+        if head.sequence not in known:
+            known.add(head.sequence)
+            with store.engine.begin() as connection:
+                connection.execute(heads.insert().values(**msgspec.structs.asdict(head)))
+        if head not in there:
+            append(settings.heads_file, head)
+    return count
+
+
+def _row(event: Event) -> _Row:
+    return (
+        event.sequence, event.cluster, event.type, event.key, event.id, event.source, event.time_us,
+        event.version, event.defect, event.body,
+    )  # fmt: skip
+
+
+def _event(row: _Row) -> Event:
+    return Event(row[1], row[2], row[3], row[4], row[5], row[6], row[9], row[7], row[0], row[8])
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(list[_Row]).decode
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Hold the folder for one backup. Raises SettingsError where another one writes it."""
+    descriptor = private_files.descriptor(folder / "lock")
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    except BlockingIOError:
+        raise SettingsError(f"{folder}: another backup writes it at this moment") from None
+    finally:
+        os.close(descriptor)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
