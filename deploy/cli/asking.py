@@ -47,7 +47,8 @@ By = Annotated[
     typer.Option(
         "--by",
         metavar="GROUPS",
-        help="Groups: team, user, namespace, workload, quota, model, node, cluster, day, hour, label:KEY; "
+        help="Groups: team, user, namespace, workload, quota, model, device, class, node, cluster, day, hour, "
+        "label:KEY; "
         "several with commas, or --by again.",
     ),
 ]
@@ -94,6 +95,7 @@ def report(
     bursar report --by team --from month
     bursar report --by team,day --from 2026-11 --to 2026-12 --tz Europe/Berlin
     bursar report --by user --model A100 --from 7d --top 10
+    bursar report --by device,team --from 7d
     bursar report --by label:app --unit exact -o json
     """
     zone = times.zone_of(tz)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterator
 from functools import cached_property
 from typing import Any
@@ -17,6 +16,7 @@ from projections.attribution import Names, attributed
 from projections.devices.entries import of_segment
 from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
 from projections.quota_trees import own
+from projections.reports.cards import ByPod, CardPart, HeldCards, shares
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
@@ -41,6 +41,9 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     devices: str = ""
     #: False: cards of a further model, beside which all else is counted already.
     is_first: bool = True
+    #: The card of what it has of cards, and the device class that was requested; None where neither is known.
+    device: str | None = None
+    device_class: str | None = None
 
 
 class _PodRow(msgspec.Struct, gc=False):
@@ -57,6 +60,8 @@ class _PodRow(msgspec.Struct, gc=False):
     has_held: bool
     #: Up to when it is known to be there, if it is open.
     known_s: int
+    #: What it holds of cards by claims, where that is asked for.
+    cards: list[CardPart]
 
 
 _labels = msgspec.json.Decoder(dict[str, str])
@@ -114,17 +119,24 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         .order_by(segments.uid, segments.start_s)
         .execution_options(yield_per=_FETCHED)
     )
-    by_pod = itertools.groupby(held, key=lambda row: row[0])
-    following = next(by_pod, None)
+    segments_of = ByPod(held)
+    cards_of = (
+        HeldCards(
+            connection,
+            sa.select(runs.uid).where(*chosen),
+            has_classes="class" in question.by,
+        )
+        if _BY_CARD & {*question.by}
+        else None
+    )
     rows = sa.select(*columns).where(*chosen).order_by(runs.uid)
     for row in connection.execute(rows.execution_options(yield_per=_FETCHED)):
         holdings: list[Holding] = []
         known_s = question.observed_s(row[1])
-        if following is not None and following[0] == row[0]:
-            for s in following[1]:
-                end_s = max(known_s, s[1]) if s[2] is None else min(s[2], as_of_s)
-                holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15], *s[18:19]))
-            following = next(by_pod, None)
+        for s in segments_of.of(row[0]):
+            end_s = max(known_s, s[1]) if s[2] is None else min(s[2], as_of_s)
+            holdings.append(Holding(s[1], end_s, *s[3:6], *s[10:15], *s[18:19]))
+        cards = cards_of.of(row[0]) if cards_of else []
         has_held = bool(holdings)
         if only_open and not has_held:
             # Its open segment begins at the moment of the question.
@@ -134,7 +146,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         created_s, start_s, end_s, unknown_s = row[14:18]
         yield _PodRow(
             row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held,
-            known_s,
+            known_s, cards,
         )  # fmt: skip
 
 
@@ -221,6 +233,9 @@ def _stretches(
     if bound_s is not None and not pod.has_held:
         yield HELD, bound_s, bound_s, first
     for segment in pod.holdings if pod.has_held else ():
+        if pod.cards and segment.gpu_milli and segment.start_s < segment.end_s:
+            yield from _by_card(segment, pod.cards)
+            continue
         for holding in _by_model(segment) if is_by_model and segment.devices else (segment,):
             yield HELD, segment.start_s, segment.end_s, holding
     if pod.unknown_s and pod.end_s is not None and pod.end_s < as_of_s:
@@ -237,6 +252,18 @@ def _by_model(segment: Holding) -> Iterator[Holding]:
         yield replace(
             segment, model=one.model, gpu_milli=one.gpu_milli, cpu_milli=0, memory_mib=0, is_first=False
         )  # fmt: skip
+
+
+def _by_card(segment: Holding, parts: list[CardPart]) -> Iterator[tuple[int, int, int, Holding]]:
+    """A segment for each card: its CPU and memory are with the first."""
+    entries = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
+    for from_s, to_s, found in shares(segment.start_s, segment.end_s, entries, parts):
+        for number, one in enumerate(found):
+            rest = {} if number == 0 else {"cpu_milli": 0, "memory_mib": 0, "is_first": False}
+            yield HELD, from_s, to_s, replace(
+                segment, model=one.model, gpu_milli=one.gpu_milli, device=one.card,
+                device_class=one.device_class, **rest,
+            )  # fmt: skip
 
 
 def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | None:
@@ -271,12 +298,16 @@ def _called(name: str, period: Period | None) -> Period | None:
 def _value(name: str, pod: _PodRow, holding: Holding) -> str | None:
     if name.startswith(LABEL):
         return _labels.decode(pod.labels).get(name[len(LABEL) :])
-    value: str | None = getattr(pod if name in _OF_PODS else holding, name)
+    value: str | None = getattr(pod if name in _OF_PODS else holding, _FIELDS.get(name, name))
     # The node of a pod that ran and named none is empty.
     return value or None
 
 
 _OF_PODS = frozenset({"cluster", "namespace", "workload"})
+#: What is told apart by the cards of claims.
+_BY_CARD = frozenset({"device", "class"})
+#: Dimensions whose name is no field's.
+_FIELDS = {"class": "device_class"}
 
 
 def add(found: Sums, kind: int, seconds: int, holding: Holding) -> None:

@@ -10,7 +10,8 @@ import msgspec
 
 #: What may be grouped by, beside ``label:KEY``.
 DIMENSIONS = (
-    "team", "user", "namespace", "workload", "quota", "model", "node", "day", "hour", "cluster",
+    "team", "user", "namespace", "workload", "quota", "model", "device", "class", "node", "day", "hour",
+    "cluster",
 )  # fmt: skip
 LABEL = "label:"
 

@@ -1,0 +1,136 @@
+"""Which cards pods hold by claim, and the device class that each was requested by.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import groupby, pairwise
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from projections.devices import claims as claim_rows
+from projections.devices.cards import HELD
+from projections.devices.entries import Entry
+from projections.devices.shape import card_segments
+
+#: Rows fetched at once.
+_FETCHED = 2_000
+
+
+class CardPart(msgspec.Struct, frozen=True, gc=False):
+    """What a pod holds of one card by a claim over [``start_s``, ``end_s``); None while it goes on."""
+
+    card: str
+    device_class: str | None
+    model: str | None
+    start_s: int
+    end_s: int | None
+    gpu_milli: int
+
+
+class Share(msgspec.Struct, frozen=True, gc=False):
+    """Cards of a segment: of one card, or of no card that is known (None)."""
+
+    card: str | None
+    device_class: str | None
+    model: str | None
+    gpu_milli: int
+
+
+class ByPod:
+    """Rows in order of their first column, taken pod by pod in that order."""
+
+    def __init__(self, rows: sa.CursorResult[Any]) -> None:
+        self._pods = groupby(rows, key=lambda row: row[0])
+        self._following = next(self._pods, None)
+
+    def of(self, uid: str) -> list[tuple[Any, ...]]:
+        """The rows of a pod; of one that comes before the next of these, none."""
+        if self._following is None or self._following[0] != uid:
+            return []
+        found = [tuple(row) for row in self._following[1]]
+        self._following = next(self._pods, None)
+        return found
+
+
+class HeldCards:
+    """What pods hold of cards. ``pods``: (uid,) of those that are asked for, in the order of uids."""
+
+    def __init__(
+        self, connection: sa.Connection, pods: sa.Select[Any], *, has_classes: bool
+    ) -> None:
+        self._connection = connection
+        self._has_classes = has_classes
+        self._classes: dict[str, tuple[str | None, ...]] = {}
+        cards = card_segments.c
+        query = sa.select(
+            cards.pod_uid, cards.uid, cards.part, cards.card, cards.model, cards.start_s, cards.end_s,
+            cards.gpu_milli,
+        ).where(cards.kind == HELD, cards.pod_uid.in_(pods))  # fmt: skip
+        ordered = query.order_by(cards.pod_uid, cards.start_s, cards.card, cards.uid, cards.part)
+        self._rows = ByPod(connection.execute(ordered.execution_options(yield_per=_FETCHED)))
+
+    def of(self, uid: str) -> list[CardPart]:
+        """What a pod holds. Pods are asked for in the order of their uids."""
+        return [
+            CardPart(card, self._class(claim, part), model, start_s, end_s, milli)
+            for _, claim, part, card, model, start_s, end_s, milli in self._rows.of(uid)
+        ]
+
+    def _class(self, claim: str, part: int) -> str | None:
+        if not self._has_classes:
+            return None
+        if claim not in self._classes:
+            self._classes[claim] = self._of_claim(claim)
+        classes = self._classes[claim]
+        return classes[part] if part < len(classes) else None
+
+    def _of_claim(self, uid: str) -> tuple[str | None, ...]:
+        """The class of each result of a claim, in the order of its allocations."""
+        table = claim_rows.claims
+        row = self._connection.execute(sa.select(table).where(table.c.uid == uid)).first()
+        if row is None:
+            return ()
+        claim: claim_rows.Claim = claim_rows.projection.codec.row(tuple(row))
+        # Which entry of a prioritized list a request was given is not kept: it has a class where all entries have one.
+        asks = {one.name: {ask.device_class for ask in one.asks} for one in claim.requests}
+        return tuple(
+            next(iter(found)) if len(found) == 1 else None
+            for given in claim_rows.allocations(claim)
+            for result in given.allocation.results
+            for found in [asks.get(result.request.partition("/")[0], set())]
+        )
+
+
+def shares(
+    start_s: int, end_s: int, entries: Sequence[Entry], parts: Sequence[CardPart]
+) -> Iterator[tuple[int, int, list[Share]]]:
+    """(from, to, shares) of a segment that holds ``entries``. What is of no card that is known has None.
+
+    At each second the shares are as many milli-cards as the entries, whatever ``parts`` say. The first one is of the first
+    entry's model, where any is.
+    """
+    ends = {s for one in parts for s in (one.start_s, one.end_s) if s is not None}
+    cuts = sorted({start_s, end_s, *(s for s in ends if start_s < s < end_s)})
+    order = {one.model: number for number, one in enumerate(entries)}
+    for from_s, to_s in pairwise(cuts):
+        left, given = sum(one.gpu_milli for one in entries), Counter[str | None]()
+        found: list[Share] = []
+        for one in parts:
+            milli = min(one.gpu_milli, left)
+            if milli and one.start_s <= from_s and (one.end_s is None or from_s < one.end_s):
+                found.append(Share(one.card, one.device_class, one.model, milli))
+                given[one.model] += milli
+                left -= milli
+        for entry in entries:
+            if rest := min(max(entry.gpu_milli - given[entry.model], 0), left):
+                found.append(Share(None, None, entry.model, rest))
+                left -= rest
+        # What is of a card goes before what is of none.
+        found.sort(key=lambda one: (order.get(one.model, len(order)), one.card is None))
+        yield from_s, to_s, found
