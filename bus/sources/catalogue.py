@@ -112,7 +112,7 @@ BUSINESS_QUOTAS = _quotas(PLURAL, PATH, KIND)
 ELASTIC_QUOTAS = _quotas(
     "elasticquotas", "/apis/scheduling.sigs.k8s.io/v1alpha1/elasticquotas", "ElasticQuota"
 )
-#: The cards of nodes as Yoda's daemon measures them.
+#: What nodes really use, as Koordinator's node agent measures it.
 NODE_METRICS = Source(
     "nodemetrics",
     "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
@@ -120,6 +120,7 @@ NODE_METRICS = Source(
     kind="NodeMetric",
     is_optional=True,
 )
+#: The cards of nodes as Yoda's daemon measures them.
 SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
 )

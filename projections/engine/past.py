@@ -4,9 +4,9 @@ Rows are folded from the archive by the same folds as ever, from the first event
 as of that event opens the file; one as of a later event goes on from a copy of the nearest earlier one. So the first question
 costs as many events as lie before it, a later one those in between.
 
-A file is named by the rules, the event and the chain's value there: another history, or other rules, have other files. It is
-made under another name and put in place whole, so that a process that dies leaves nothing that is read. Of SQLite the file holds
-rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it holds the archive, too.
+A file is named by the rules and the schema, the event and the chain's value there: another history, or other rules, have other
+files. It is made under another name and put in place whole, so that a process that dies leaves nothing that is read. Of SQLite the
+file holds rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it holds the archive, too.
 
 Source: docs/architecture.md.
 """
@@ -132,14 +132,18 @@ def _name(model: Model, connection: sa.Connection, sequence: int) -> str:
     ).one_or_none()
     if row is None:
         raise LedgerError("the archive has no such event", sequence=sequence)
-    rules = hashlib.sha256(model.version.encode()).hexdigest()[:12]
-    return f"{rules}-{sequence:020d}-{bytes(row[0]).hex()[:24]}.db"
+    return f"{_rules(model, connection)}-{sequence:020d}-{bytes(row[0]).hex()[:24]}.db"
+
+
+def _rules(model: Model, connection: sa.Connection) -> str:
+    """What tells rules and tables from others, in short."""
+    schema = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+    return hashlib.sha256(f"{model.version} {schema}".encode()).hexdigest()[:12]
 
 
 def _nearest(model: Model, connection: sa.Connection, folder: Path, sequence: int) -> Path | None:
     """The kept file of the newest earlier event of this history by these rules."""
-    own = hashlib.sha256(model.version.encode()).hexdigest()[:12]
-    for path in sorted(folder.glob(f"{own}-*.db"), reverse=True):
+    for path in sorted(folder.glob(f"{_rules(model, connection)}-*.db"), reverse=True):
         number = int(path.name.split("-")[1])
         if number < sequence and path.name == _name(model, connection, number):
             return path
