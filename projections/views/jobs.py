@@ -1,8 +1,10 @@
 """What training jobs held: by attempt, which is one pod in one slot of a job, and by job; and what restarts cost.
 
-Every pod with the labels of a training job that such a job controls is an attempt, whoever made it. Attempts at one slot are
-numbered by their creation. What an attempt held is lost where a later one took its slot: work is begun again
-there, as far as anybody here can know.
+Every pod with the labels of a training job that such a job controls is an attempt, whoever made it. Of a JobSet, which a TrainJob
+makes under its own name, it is every pod of its Jobs. Attempts at one slot are numbered by their creation. What an attempt
+held is lost where a later one took its slot: work is begun again there, as far as anybody here can know.
+
+Source: Kubeflow training-operator v1; JobSet v1alpha2, ``jobset_types.go``; docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -20,21 +22,28 @@ from projections.views.shape import (
 )
 
 _LABEL = "training.kubeflow.org/"
+_JOBSET_LABEL = "jobset.sigs.k8s.io/"
 _UNTIL = f"COALESCE(s.end_s, {moment('s.cluster')})"
 _HELD = f"CASE WHEN {_UNTIL} > s.start_s THEN {_UNTIL} - s.start_s ELSE 0 END"
 _SUMS = tuple(
     f"CAST(SUM(s.{name.removesuffix('_s')} * ({_HELD})) AS bigint) AS {name}" for name in AMOUNTS
 )
 _SLOT = "PARTITION BY p.cluster, p.namespace, p.job_uid, p.replica, p.slot"
-_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob")
+_KINDS = ("TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob")
 #: Whoever makes a pod writes its labels and its owner: the owner as it was seen decides, and else what the pod says.
 _IS_TRAINING = f"""CASE WHEN w.uid IS NULL THEN {" OR ".join(f"r.workload LIKE '{kind}/%'" for kind in _KINDS)}
     ELSE w.namespace = r.namespace AND w.kind IN ({", ".join(f"'{kind}'" for kind in _KINDS)}) END"""
 
 
-def _label(name: str) -> str:
-    value = f"(SELECT CAST(l.value AS text) FROM pairs(r.labels) l WHERE l.key = '{_LABEL}{name}')"
-    return f"COALESCE({value}, '')"
+def _label(key: str, missing: str = "''") -> str:
+    value = f"(SELECT CAST(l.value AS text) FROM pairs(r.labels) l WHERE l.key = '{key}')"
+    return f"COALESCE(NULLIF({value}, ''), {missing})"
+
+
+_POD = """r.uid, r.cluster, r.namespace, r.name, r.workload, r.team, r.user_name, COALESCE(r.node, '') AS node, r.phase,
+    r.created_us, r.start_s, r.end_s, r.sequence"""
+#: Pods of a Job whose completions have no index are in no slot but their own.
+_IN_JOBSET = f"""{_label(f"{_JOBSET_LABEL}job-index")} || '-' || {_label("batch.kubernetes.io/job-completion-index", "r.name")}"""
 
 
 _DELETED = "FROM decisions d WHERE d.key = n.uid AND d.type = 'decision.delete_replica'"
@@ -45,11 +54,15 @@ _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
     ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
 
 _ATTEMPT_ROWS = f"""WITH pods AS (
-  SELECT r.uid, r.cluster, r.namespace, r.name, r.workload, r.owner_uid AS job_uid, r.team, r.user_name,
-    COALESCE(r.node, '') AS node, r.phase, r.created_us, r.start_s, r.end_s, r.sequence,
-    COALESCE(w.name, {_label("job-name")}) AS job, {_label("replica-type")} AS replica, {_label("replica-index")} AS slot
+  SELECT {_POD}, r.owner_uid AS job_uid, COALESCE(w.name, {_label(f"{_LABEL}job-name")}) AS job,
+    {_label(f"{_LABEL}replica-type")} AS replica, {_label(f"{_LABEL}replica-index", "r.name")} AS slot
   FROM pod_runs r LEFT JOIN workloads w ON w.cluster = r.cluster AND w.uid = r.owner_uid
   WHERE r.owner_uid IS NOT NULL AND r.labels LIKE '%{_LABEL}replica-type%' AND {_IS_TRAINING}
+  UNION ALL
+  SELECT {_POD}, w.uid AS job_uid, w.name AS job, {_label(f"{_JOBSET_LABEL}replicatedjob-name")} AS replica, {_IN_JOBSET} AS slot
+  FROM pod_runs r JOIN workloads j ON j.cluster = r.cluster AND j.uid = r.owner_uid AND j.namespace = r.namespace AND j.kind = 'Job'
+  JOIN workloads w ON w.cluster = j.cluster AND w.uid = j.owner_uid AND w.namespace = j.namespace AND w.kind = 'JobSet'
+  WHERE r.labels LIKE '%{_JOBSET_LABEL}replicatedjob-name%'
 ), numbered AS (
   SELECT p.*, ROW_NUMBER() OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS attempt,
     COUNT(*) OVER ({_SLOT}) AS attempts
@@ -62,7 +75,7 @@ _ATTEMPT_ROWS = f"""WITH pods AS (
 """
 
 _JOB = is_("job", "The name of the training job; of one that was never seen, by the pod's label.")
-_JOB_UID = is_("job_uid", "The job's uid.")
+_JOB_UID = is_("job_uid", "The job's uid; of a TrainJob, that of its JobSet.")
 
 _ATTEMPTS = View(
     "v1_attempts",
@@ -75,8 +88,8 @@ _ATTEMPTS = View(
         is_("workload", "The top of the chain of controllers, `Kind/name`."),
         is_("team", "The team charged last; empty for a pod that never held."),
         is_("user_name", "The user charged last; empty for a pod that never held."),
-        is_("replica", "The replica type, in lower case."),
-        is_("slot", "The index of the replica, as text."),
+        is_("replica", "The replica type, in lower case; of a JobSet, its replicated job."),
+        is_("slot", "The index of the replica, as text; of a JobSet, of Job and completion (`0-3`); without one, the pod's name."),
         is_("attempt", "Which attempt at this slot, the first created is 1.", "n.attempt"),
         is_("name", "The pod's name."),
         is_("uid", "The pod's uid.", "n.uid"),

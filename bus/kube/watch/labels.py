@@ -81,6 +81,8 @@ class LabelPolicy(msgspec.Struct, frozen=True):
             "component",  # JupyterHub's KubeSpawner
             "gpu_spec",  # recorded trace openb
             "job-name",
+            "jobset.sigs.k8s.io/job-index",
+            "jobset.sigs.k8s.io/replicatedjob-name",
             "koordinator.sh/priority",
             "k8s-app",
             "node.kubernetes.io/instance-type",

@@ -131,3 +131,84 @@ def test_a_job_is_one_row_whatever_its_pods_say_of_its_name(store):
         slots = connection.exec_driver_sql("SELECT uid, is_lost FROM v1_attempts").all()
     assert [tuple(row) for row in rows] == [("j", 4)]
     assert dict(map(tuple, slots)) == {"w01": 0, "w11": 0, "j0": 1, "j1": 0}
+
+
+def test_pods_of_an_mpi_job_without_an_index_are_in_slots_by_their_names(store):
+    events = []
+    for number, name in enumerate(("launcher", "worker-0", "worker-1", "worker-1")):
+        labels = {f"training.kubeflow.org/{key}": "train" for key in ("job-name", "replica-type")}
+        events.append(
+            f.pod_observed(
+                f"p{number}", 1, number, name=f"train-{name}", created=number, labels=labels,
+                owner=Owner("MPIJob", "train", "m"),
+            )
+        )  # fmt: skip
+    fill(store, sequenced(events))
+    with store.engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT uid, attempt, is_lost FROM v1_attempts").all()
+
+    assert sorted(map(tuple, found)) == [("p0", 1, 0), ("p1", 1, 0), ("p2", 1, 1), ("p3", 2, 0)]
+
+
+def _of_set(uid, job, completion, begin, end, phase="Succeeded"):
+    """A pod of the JobSet ``train``, in its replicated job ``node``."""
+    labels = {"jobset.sigs.k8s.io/replicatedjob-name": "node", "jobset.sigs.k8s.io/job-index": "0"}
+    if completion is not None:
+        labels["batch.kubernetes.io/job-completion-index"] = completion
+    given = {
+        "name": f"train-node-0-{uid}", "labels": labels, "owner": Owner("Job", "train-node-0", job), "created": begin,
+        "node": "a", "cpu": "1", "gpu": 2,
+    }  # fmt: skip
+    yield f.pod_observed(uid, 1, begin, phase="Running", **given)
+    yield f.pod_observed(uid, 2, end, phase=phase, finished=(end,), **given)
+    yield f.pod_vanished(uid, 3, end, phase=phase, finished=(end,), **given)
+
+
+def _train_job(namespace="ns"):
+    """A JobSet that a TrainJob made, and its Job, which was made anew once."""
+    above = Owner("TrainJob", "train", "t")
+    seen = {"kind": "JobSet", "name": "train", "namespace": namespace, "owner": above}
+    yield f.workload_observed("s", 1, 0, **seen)
+    for job in ("j1", "j2"):
+        owner = Owner("JobSet", "train", "s")
+        yield f.workload_observed(job, 1, 0, kind="Job", name="train-node-0", owner=owner)
+
+
+def test_a_train_job_is_accounted_by_its_jobset_and_what_its_restart_lost_too(store):
+    events = [
+        *_train_job(),
+        *_of_set("p1", "j1", "0", 0, 3600, "Failed"),
+        *_of_set("p2", "j1", "1", 0, 3600, "Running"),
+        *_of_set("p3", "j2", "0", 3700, 7300),
+        *_of_set("p4", "j2", "1", 3700, 7300),
+        f.pod_observed("other", 1, 0, owner=Owner("Job", "train-node-0", "j1"), cpu="7"),
+    ]
+    fill(store, sequenced(events))
+    columns = "uid, workload, job, job_uid, replica, slot, attempt, cause"
+    with store.engine.connect() as connection:
+        found = connection.exec_driver_sql(f"SELECT {columns} FROM v1_attempts ORDER BY uid").all()
+        (job,) = connection.exec_driver_sql(
+            "SELECT slots, restarts, gpu_hours, lost_gpu_hours FROM v1_jobs"
+        )
+
+    named = ("TrainJob/train", "train", "s", "node")
+    assert [tuple(row) for row in found] == [
+        ("p1", *named, "0-0", 1, "failed"), ("p2", *named, "0-1", 1, "deleted"),
+        ("p3", *named, "0-0", 2, ""), ("p4", *named, "0-1", 2, ""),
+    ]  # fmt: skip
+    assert tuple(job) == (2, 2, 8.0, 4.0)
+
+
+def test_pods_of_a_jobset_without_an_index_are_attempts_at_slots_of_their_own(store):
+    events = [*_train_job(), *_of_set("p1", "j1", None, 0, 60), *_of_set("p2", "j1", None, 0, 60)]
+    fill(store, sequenced(events))
+    with store.engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT slot, is_lost FROM v1_attempts").all()
+
+    assert sorted(map(tuple, found)) == [("0-train-node-0-p1", 0), ("0-train-node-0-p2", 0)]
+
+
+def test_a_jobset_of_another_namespace_has_no_attempts_here(store):
+    fill(store, sequenced([*_train_job("another"), *_of_set("p1", "j1", "0", 0, 60)]))
+    with store.engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT uid FROM v1_attempts").all() == []
