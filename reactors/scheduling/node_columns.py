@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -65,7 +65,7 @@ class NodeColumns:
         #: Counts what nodes said of themselves.
         self.described = 0
         #: What plugins made of nodes' own words, by plugin; each knows when its own is void.
-        self.tables: dict[str, Any] = {}
+        self.tables: dict[Hashable, Any] = {}
         #: Counts changes; ``changed_at`` has the one that touched a row last.
         self.version = 0
         #: The column of each resource.

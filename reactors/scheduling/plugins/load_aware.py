@@ -69,7 +69,6 @@ class Thresholds(msgspec.Struct, rename="camel"):
 class _Table(msgspec.Struct):
     """What is known of each node, up to a version of the columns; amounts are [nodes x resources]."""
 
-    plugin: LoadAware
     layout: int
     updated_us: Ints
     version: int
@@ -183,12 +182,13 @@ class LoadAware(msgspec.Struct, frozen=True):
         )
 
     def _table(self, columns: Columns) -> _Table:
-        known: _Table | None = columns.tables.get(self.name)
-        if known is None or known.plugin is not self or known.layout != columns.layout:
+        # Two profiles may ask by other fields.
+        known: _Table | None = columns.tables.get(self)
+        if known is None or known.layout != columns.layout:
             size = (len(columns.nodes), len(RESOURCES))
             amounts: list[Ints] = [np.zeros(size, np.int64) for _ in range(5)]
-            known = _Table(self, columns.layout, np.full(size[0], -1), -1, *amounts)
-            columns.tables[self.name] = known
+            known = _Table(columns.layout, np.full(size[0], -1), -1, *amounts)
+            columns.tables[self] = known
         if known.version != columns.version:
             for row in np.flatnonzero(columns.changed_at > known.version).tolist():
                 self._describe(columns, known, row)
