@@ -57,6 +57,8 @@ class PodState(Fact, frozen=True, kw_only=True):
     grace_seconds: int | None = None
     #: lastTransitionTime of DisruptionTarget=True.
     disrupted: str | None = None
+    #: Its reason, of those that Kubernetes' components write; "" for another.
+    disruption: str = ""
     #: finishedAt of terminated containers, init containers too; only in phase Succeeded or Failed.
     finished: tuple[str, ...] = ()
     #: spec.activeDeadlineSeconds: it is ended this long after its start; absent where nothing bounds it.

@@ -44,6 +44,11 @@ MOST_FINISHES = 64
 LONGEST_PHASE = 63
 
 _FINISHED = ("Succeeded", "Failed")
+#: Why a pod is ended by others, as Kubernetes' components write it. Nothing else is carried on.
+DISRUPTIONS = frozenset({
+    "PreemptionByScheduler", "DeletionByTaintManager", "DeletionByDeviceTaintManager",
+    "EvictionByEvictionAPI", "DeletionByPodGC", "TerminationByKubelet",
+})  # fmt: skip
 
 Quantities = dict[str, str]
 
@@ -144,12 +149,14 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     spec = pod.spec or _NO_SPEC
     status = pod.status or _NO_STATUS
     scheduled = disrupted = None
+    disruption = ""
     infeasible = False
     for condition in status.conditions or ():
         if condition.type == "PodScheduled" and condition.status == "True":
             scheduled = condition.last_transition_time
         elif condition.type == "DisruptionTarget" and condition.status == "True":
             disrupted = condition.last_transition_time
+            disruption = condition.reason if condition.reason in DISRUPTIONS else ""
         elif condition.type == "PodResizePending" and condition.reason == "Infeasible":
             infeasible = True
     phase = (status.phase or "")[:LONGEST_PHASE]
@@ -176,6 +183,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         deletion=records.stamp(metadata.deletion_timestamp),
         grace_seconds=metadata.deletion_grace_period_seconds,
         disrupted=records.stamp(disrupted),
+        disruption=disruption,
         finished=finished,
         deadline_s=spec.active_deadline_seconds,
         priority=spec.priority or 0,

@@ -82,6 +82,7 @@ def why(
     Of a pod that Bursar placed: its node, the best nodes, how many each plugin refused, what became of it. Of a pod that waits for
     a node: the same of its last try, what would place it, and when it is tried again.
     Of what waited: held on which numbers, moved by whom, released by what. Of what has pods: which of them were evicted.
+    Of a pod that others ended: who did, as its condition DisruptionTarget says.
     SEQUENCE is each step's place in the history (`bursar events`); BASED ON (-o wide) is the last one that the decision knew.
 
     \b
@@ -112,6 +113,10 @@ def why(
         steps += reactors.steps(select, cluster, name, objects)
         steps += reactors.held_back(select, cluster, name, objects, now_us)
         pods = {one.uid for one in objects if one.kind == "Pod"}
+        if pods:
+            from deploy.cli.explaining import disruptions
+
+            steps += disruptions.steps(select, cluster, (o for o in objects if o.kind == "Pod"))
         if bind_decisions.of(select, cluster, name, pods, 1):
             from deploy.cli.explaining import placing
 

@@ -96,6 +96,18 @@ def ended(at):
             pod(status={"conditions": [condition("DisruptionTarget")]}),
             {"disrupted": "2026-10-26T07:55:28Z"},
         ),
+        (
+            pod(
+                status={
+                    "conditions": [condition("DisruptionTarget", reason="PreemptionByScheduler")]
+                }
+            ),
+            {"disrupted": "2026-10-26T07:55:28Z", "disruption": "PreemptionByScheduler"},
+        ),
+        (
+            pod(status={"conditions": [condition("DisruptionTarget", reason="anybody's words")]}),
+            {"disrupted": "2026-10-26T07:55:28Z"},
+        ),
         (pod({"nodeName": "n1"}), {"node": "n1"}),
         (pod({"nodeName": ""}), {}),
         (
@@ -128,6 +140,8 @@ def ended(at):
         "scheduled is the condition's transition",
         "a condition that is false says nothing",
         "disrupted is the condition's transition",
+        "a disruption has the reason that Kubernetes gives",
+        "a disruption has no reason that Kubernetes does not give",
         "a bound pod has a node",
         "an empty node name is none",
         "finished has each end once, those of init containers too",
