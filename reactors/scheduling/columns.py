@@ -266,9 +266,9 @@ class Columns(NodeColumns):
         dealt = self.dealt.get(pod.uid)
         return Placed(pod, pod.node, dealt.cards if dealt and dealt.node == pod.node else ())
 
-    def pods_on(self, row: int) -> list[Pod]:
-        """The pods that are counted on a node, in no order."""
-        return [self._on[uid].pod for uid in self._here[row]]
+    def placed_on(self, row: int) -> list[Placed]:
+        """The pods that are counted on a node with their cards, in no order."""
+        return [self._on[uid] for uid in self._here[row]]
 
     def is_counted(self, uid: str) -> bool:
         """Whether a pod is counted on a node."""

@@ -16,6 +16,7 @@ from tests.cases import (
     bizrq,
     culling,
     device_accounting,
+    deviceshare,
     elastic,
     gang,
     jobs,
@@ -36,6 +37,7 @@ OPENB = SHARED / "traces" / "openb"
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
     "culling": culling.check,
+    "deviceshare": deviceshare.check,
     "gang": gang.check,
     "loadaware_score": loadaware_score.check,
     "openb_small_bind": openb_small_bind.check,

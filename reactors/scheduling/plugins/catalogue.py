@@ -12,6 +12,7 @@ from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalance
 from reactors.scheduling.plugins.coscheduling import Coscheduling
 from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
+from reactors.scheduling.plugins.device_share import DeviceShare
 from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.image_locality import ImageLocality
 from reactors.scheduling.plugins.known_terms import KnownTerms
@@ -59,6 +60,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (Yoda, 0),
     (YodaSort, 0),
     (CoschedulingSort, 0),
+    (DeviceShare, 0),
     (GpuCards, 0),
     (LoadAware, 0),
     (Quota, 0),

@@ -117,9 +117,9 @@ class _Trial:
         columns, pod = self._columns, self._pod
         lower = {
             row: [
-                one
-                for one in columns.pods_on(row)
-                if one.priority < pod.priority and self._sparing.may_go(one)
+                one.pod
+                for one in columns.placed_on(row)
+                if one.pod.priority < pod.priority and self._sparing.may_go(one.pod)
             ]
             for row in self._rows.tolist()
         }

@@ -204,7 +204,7 @@ class LoadAware(msgspec.Struct, frozen=True):
             table.updated_us[row] = -1
             return
         table.updated_us[row] = load.updated_us
-        pods = columns.pods_on(row)
+        pods = [one.pod for one in columns.placed_on(row)]
         unseen, unseen_prod = self._unseen(load, pods)
         if self.rules == "v1.0":
             used = load.used or (0, 0)

@@ -63,7 +63,7 @@ def test_a_row_is_not_changed_by_another_phase_of_its_pod():
     running = world.pod("p", "a", scheduled=1, phase="Running")
 
     assert not np.any(columns.changed_at > before)
-    assert [running] == columns.pods_on(0)
+    assert [running] == [one.pod for one in columns.placed_on(0)]
     world.pod("p", "a", scheduled=1, phase="Succeeded")
     assert np.all(columns.changed_at > before)
 
@@ -84,7 +84,7 @@ def test_a_pod_on_a_node_counts_anew_when_it_is_changed(changes):
 
     assert np.any(columns.changed_at > before)
     assert shown(Columns(world.state)) == shown(columns)
-    assert [] == [one for row in (0, 1) for one in columns.pods_on(row) if one is not pod]
+    assert [] == [one for row in (0, 1) for one in columns.placed_on(row) if one.pod is not pod]
 
 
 def test_a_pod_placed_ahead_counts_until_it_is_taken_back():
