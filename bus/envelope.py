@@ -267,7 +267,7 @@ def from_line(line: bytes) -> Event:
     try:
         read = _line_decoder.decode(line)
         time_us = parse_stamp(read.time)
-    except (msgspec.DecodeError, RecursionError, TimestampError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TimestampError) as error:
         raise EnvelopeError("the line is no event", reason=str(error)) from error
     if read.specversion != "1.0":
         raise EnvelopeError("unknown CloudEvents version", specversion=read.specversion[:20])

@@ -92,6 +92,13 @@ def well_formed(raw: bytes, *, max_bytes: int, max_depth: int = 64) -> bytes:
     return raw
 
 
+def is_deep(raw: bytes, max_depth: int = 64) -> bool:
+    """Whether more than ``max_depth`` objects and arrays lie inside each other. Decodes nothing; of bytes that are no JSON, any."""
+    if raw.count(b"[") + raw.count(b"{") <= max_depth:
+        return False
+    return max(accumulate(map(_STEPS.__getitem__, bare(raw))), default=0) > max_depth
+
+
 def bare(raw: bytes) -> bytes:
     """The brackets and commas of JSON, without what stands in its texts. Decodes nothing; total.
 

@@ -18,6 +18,7 @@ import msgspec
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError, UnknownEventTypeError, UnsupportedVersionError
+from bus.strict import is_deep
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -51,10 +52,15 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
         known = _recent[event.sequence % RECENT]
         if known is not None and known[0] is event and type(known[1]) is cls:
             return known[1]
+        if event.version <= cls.version and is_deep(event.body):
+            # Whether a decoder gives up would depend on how deep its caller's stack is.
+            raise EnvelopeError(
+                "the body does not fit", type=event.type, reason="it nests too deep"
+            )
         if event.version == cls.version:
             try:
                 fact = _decoder(cls).decode(event.body)
-            except (msgspec.DecodeError, RecursionError) as error:
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 raise EnvelopeError(
                     "the body does not fit", type=event.type, reason=str(error)
                 ) from error
@@ -75,7 +81,7 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
             raise EnvelopeError(
                 "no upcast from this version", type=event.type, version=event.version
             ) from error
-        except (msgspec.DecodeError, msgspec.ValidationError, RecursionError) as error:
+        except (msgspec.DecodeError, msgspec.ValidationError, UnicodeDecodeError) as error:
             raise EnvelopeError(
                 "the body does not fit", type=event.type, reason=str(error)
             ) from error

@@ -117,8 +117,10 @@ NODE_METRICS = Source(
     "nodemetrics",
     "/apis/slo.koordinator.sh/v1alpha1/nodemetrics",
     loads.translate,
+    list_fact=partial(ObjectsListed, kind="NodeMetric"),
     kind="NodeMetric",
     is_optional=True,
+    on_demand=True,
 )
 #: The cards of nodes as Yoda's daemon measures them.
 SCVS = Source(

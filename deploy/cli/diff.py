@@ -20,10 +20,11 @@ from projections.engine.tables import events
 #: (what, name, measure) to an amount.
 Amounts = dict[tuple[str, str, str], int]
 
-_HOURS = {"core-hours": "cpu_milli_s", "gpu-hours": "gpu_milli_s"}
+#: Measures that are shown as hours.
+_HOURS = {"cpu_milli_s": "core-hours", "gpu_milli_s": "gpu-hours"}
 _MILLI_HOUR = 3_600_000
 _OPEN = "SELECT namespace, count(*) FROM v1_pod_runs WHERE is_open = 1 AND start_s IS NOT NULL GROUP BY 1"
-_QUOTAS = "SELECT quota, key, used FROM v1_quota_usage"
+_QUOTAS = "SELECT cluster, tree, quota, key, used FROM v1_quota_usage"
 
 
 def register(app: typer.Typer) -> None:
@@ -52,12 +53,14 @@ def diff(
     bursar diff --from yesterday
     bursar diff --from 9000 --to 9500 -o json
     """
-    before = place_at(asked.place, start)
-    after = asked.place if end is None else place_at(asked.place, end)
+    before = place_at(asked.place, start, "--from")
+    after = asked.place if end is None else place_at(asked.place, end, "--to")
     with reading(before) as connection:
-        first, old = standing(connection).sequence, _amounts(connection)
+        first = standing(connection).sequence
+        old = _amounts(connection, before.cluster)
     with reading(after) as connection:
-        last, new = standing(connection).sequence, _amounts(connection)
+        last = standing(connection).sequence
+        new = _amounts(connection, after.cluster)
         if last < first:
             raise typer.BadParameter("it is before --from", param_hint="--to")
         said = _said(connection, first, last)
@@ -79,20 +82,21 @@ def diff(
     )  # fmt: skip
 
 
-def _amounts(connection: sa.Connection) -> Amounts:
-    """What is compared, as one ledger has it."""
+def _amounts(connection: sa.Connection, cluster: str) -> Amounts:
+    """What is compared, as one ledger has it. Quotas of ``cluster`` are named without it."""
     stands = standing(connection)
     question = reports.Question(
         by=("team",), as_of_s=stands.observed_s or 0, moments=stands.moments
     )
     found: Amounts = {}
     for row in reports.sums(connection, question):
-        for measure, name in _HOURS.items():
-            found["use", str(row.key[0]), measure] = getattr(row.sums, name)
+        for measure in _HOURS:
+            found["use", str(row.key[0]), measure] = getattr(row.sums, measure)
     for namespace, count in connection.execute(sa.text(_OPEN)):
         found["pods", namespace, "holding"] = count
-    for quota, key, used in connection.execute(sa.text(_QUOTAS)):
-        found["quota", quota, key] = int(used)
+    for of, tree, quota, key, used in connection.execute(sa.text(_QUOTAS)):
+        name = f"{tree}/{quota}" if of == cluster else f"{of}/{tree}/{quota}"
+        found["quota", name, key] = int(used)
     return found
 
 
@@ -125,7 +129,7 @@ def _amount(name: str) -> Column:
 _COLUMNS = (
     field("WHAT"),
     field("NAME"),
-    field("MEASURE"),
+    field("MEASURE", show=lambda name: _HOURS.get(name, name)),
     _amount("before"),
     _amount("after"),
     _amount("change"),

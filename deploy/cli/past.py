@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import shutil
 import tempfile
@@ -26,7 +27,7 @@ from projections.engine.tables import events
 FOLDER = "past"
 
 
-def place_at(place: LedgerPlace, at: str) -> LedgerPlace:
+def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
     """The place as it was after an event, or before the first event that was observed after a time. Says on stderr which.
 
     Raises typer.BadParameter where there is no such event.
@@ -37,13 +38,13 @@ def place_at(place: LedgerPlace, at: str) -> LedgerPlace:
     try:
         with made.connect() as connection, connection.begin():
             newest = live_checkpoint(connection).sequence
-            sequence = _sequence(connection, at)
+            sequence = _sequence(connection, at, option)
             if not 1 <= sequence <= newest:
                 asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was observed by {at[:64]}"  # fmt: skip
                 raise typer.BadParameter(
                     f"{asked}: the history has the events 1 to {newest:,}, the first at "
                     f"{times.stamp(_second(connection, 1))}",
-                    param_hint="--at",
+                    param_hint=option,
                 )
             moment = times.stamp(_second(connection, sequence))
         with bar("rebuilding") as told:
@@ -54,11 +55,11 @@ def place_at(place: LedgerPlace, at: str) -> LedgerPlace:
     return replace(place, past=PastLedger(path, sequence))
 
 
-def _sequence(connection: sa.Connection, at: str) -> int:
+def _sequence(connection: sa.Connection, at: str, option: str) -> int:
     if at.isdecimal():
         return int(at[:20])
-    newest_s = _second(connection, live_checkpoint(connection).sequence)
-    second = times.second_of(at, ZoneInfo("UTC"), "--at", newest_s)
+    newest_s = live_checkpoint(connection).observed_us // 1_000_000
+    second = times.second_of(at, ZoneInfo("UTC"), option, newest_s)
     return sequence_before(connection, ((second or 0) + 1) * 1_000_000 - 1)
 
 
@@ -68,6 +69,7 @@ def _second(connection: sa.Connection, sequence: int) -> int | None:
     return None if time_us is None else int(time_us) // 1_000_000
 
 
+@functools.cache
 def _folder(data: Path) -> Path:
     """Where rows are kept; where the data folder cannot be written, a folder that goes with the process."""
     from bus.private_files import own_folder

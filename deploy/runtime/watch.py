@@ -52,7 +52,8 @@ class Following(msgspec.Struct, frozen=True):
         """Ask for a complete list of a kind: something waits for one."""
         for source in SOURCES:
             # Pods have a list fact of their own, which names no kind.
-            if source.kind == kind or (source is PODS and kind == POD):
+            is_meant = source.kind == kind or (source is PODS and kind == POD)
+            if is_meant and source.name in self.reflectors:
                 self.reflectors[source.name].relist("settle")
 
 
@@ -74,7 +75,8 @@ async def following(
             # The pods of a namespace that goes may end without a word of their own.
             reflectors[PODS.name].relist("namespace")
 
-        for source in SOURCES:
+        sources = followed(settings)
+        for source in sources:
             reflectors[source.name] = Reflector(
                 source,
                 cluster,
@@ -89,7 +91,7 @@ async def following(
         async with asyncio.TaskGroup() as tasks:
             running = [
                 tasks.create_task(_follow(source, reflectors[source.name]), name=source.name)
-                for source in SOURCES
+                for source in sources
             ]
             found = {name: reflector.state for name, reflector in reflectors.items()}
             try:
@@ -98,6 +100,14 @@ async def following(
                 await ended(*running)
     finally:
         await cluster.close()
+
+
+def followed(settings: Settings) -> list[Source]:
+    """All sources, but for those that are followed on demand and that no policy in force reads."""
+    asked = {
+        kind for mode, policy in settings.wanted.values() if mode != "off" for kind in policy.follows
+    }  # fmt: skip
+    return [one for one in SOURCES if not one.on_demand or one.kind in asked]
 
 
 def paced(settings: Settings, source: Source) -> ReflectorSettings:

@@ -12,8 +12,8 @@ from bus.clock import parse_stamp
 from bus.errors import QuantityError, TimestampError
 from bus.events.nodes import NodeMetricObserved, Used
 
-#: Cpu in milli, memory in bytes.
-Amounts = tuple[int, int]
+#: Cpu in milli, memory in bytes; None = nobody says.
+Amounts = tuple[int | None, int | None]
 #: More than any node has.
 LARGEST = 2**50
 
@@ -41,7 +41,7 @@ class NodeLoad(msgspec.Struct, gc=False):
 def node_load(fact: NodeMetricObserved, time_us: int, known: NodeLoad | None) -> NodeLoad:
     """The row of a NodeMetric object."""
     return NodeLoad(
-        fact.uid, intern(fact.name), fact.resource_version, time_us, _us(fact.updated), fact.interval_seconds,
+        fact.uid, intern(fact.name), fact.resource_version, time_us, _measured_us(fact.updated, time_us), fact.interval_seconds,
         None if fact.used is None else _amounts(fact.used),
         {f"{one.namespace}/{one.name}": _amounts(Used(one.cpu, one.memory)) for one in fact.pods},
         tuple(
@@ -56,15 +56,16 @@ def _amounts(used: Used) -> Amounts:
     return _amount(used.cpu, NANO // 1000), _amount(used.memory, NANO)
 
 
-def _amount(text: str, unit: int) -> int:
+def _amount(text: str, unit: int) -> int | None:
     try:
-        return min(max(observed_quantity(text) // unit, 0), LARGEST) if text else 0
+        return min(max(observed_quantity(text) // unit, 0), LARGEST) if text else None
     except QuantityError:
-        return 0
+        return None
 
 
-def _us(stamp: str | None) -> int:
+def _measured_us(stamp: str | None, seen_us: int) -> int:
+    """When it was measured, by the node's clock: before it was seen."""
     try:
-        return parse_stamp(stamp) if stamp else 0
+        return min(max(parse_stamp(stamp), 0), seen_us) if stamp else 0
     except TimestampError:
         return 0

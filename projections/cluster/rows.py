@@ -348,14 +348,14 @@ def _constraints(raw: bytes) -> PodConstraints | None:
         return None
     try:
         return msgspec.json.decode(raw, type=PodConstraints)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EnvelopeError("the pod's constraints do not fit", reason=str(error)) from error
 
 
 def _requests(resources: bytes) -> dict[str, int]:
     try:
         found, _ = effective(msgspec.json.decode(resources, type=PodResources))
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise EnvelopeError("the pod's resources do not fit", reason=str(error)) from error
     amounts = {}
     for name, nano in sorted(found.items()):

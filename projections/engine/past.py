@@ -16,14 +16,17 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from bus import private_files
 from bus.clock import SECOND_US, SystemClock
 from bus.errors import LedgerError
+from bus.events.clock import ClockTicked
 from projections.engine.beside import over
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.collecting import seldom_collecting
@@ -58,10 +61,13 @@ def past_rows(
     with snapshot(store) as connection:
         path = folder / _name(model, connection, sequence)
         if not path.is_file():
-            work = folder / f"{path.name}.{os.getpid()}"
+            # Process numbers repeat in containers.
+            work = private_files.draft(path)
             try:
                 _make(model, store, connection, work, sequence, progress)
+                _sync(work)
                 os.replace(work, path)
+                _sync(folder)
             finally:
                 work.unlink(missing_ok=True)
     os.utime(path)
@@ -97,10 +103,31 @@ def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]
 
 
 def sequence_before(connection: sa.Connection, moment_us: int) -> int:
-    """The last event before the first one that was observed after ``moment_us``; 0 where all were. Reads the whole archive."""
-    later = sa.select(sa.func.min(events.c.sequence)).where(events.c.time_us > moment_us)
+    """The last event that was said by ``moment_us``; 0 where none was. Reads the whole archive.
+
+    The ticks of the clock say when: the events before the first tick that is later, and of those behind the last tick before
+    it, those before the first that was observed later. A tick that is later than the one behind it was a clock that ran ahead.
+    """
+    ticks = connection.execute(
+        sa.select(events.c.sequence, events.c.time_us)
+        .where(events.c.type == ClockTicked.wire_type)
+        .order_by(events.c.sequence)
+    ).all()
+    first, until, soonest = 1, live_checkpoint(connection).sequence, sys.maxsize
+    for sequence, time_us in reversed(ticks):
+        # Seen from the end, a clock that is right goes back.
+        if time_us > soonest:
+            continue
+        soonest = time_us
+        if time_us <= moment_us:
+            first = sequence
+            break
+        until = sequence - 1
+    later = sa.select(sa.func.min(events.c.sequence)).where(
+        events.c.time_us > moment_us, events.c.sequence >= first, events.c.sequence <= until
+    )
     found = connection.execute(later).scalar()
-    return live_checkpoint(connection).sequence if found is None else int(found) - 1
+    return until if found is None else int(found) - 1
 
 
 def _make(
@@ -123,16 +150,30 @@ def _make(
     if nearest is not None:
         start = store.checkpoint(model.version)
     with Rebuilt(model, live, store, start) as rebuilt, seldom_collecting():
-        rebuilt.advance(connection, most=sequence - start.sequence, progress=progress)
+        found = rebuilt.advance(connection, most=sequence - start.sequence, progress=progress)
+    if found.chain != _chain(connection, sequence):
+        raise LedgerError("the archive is not what its chain says: see `bursar verify`")
 
 
 def _name(model: Model, connection: sa.Connection, sequence: int) -> str:
-    row = connection.execute(
-        sa.select(events.c.chain).where(events.c.sequence == sequence)
-    ).one_or_none()
-    if row is None:
+    chain = _chain(connection, sequence).hex()[:24]
+    return f"{_rules(model, connection)}-{sequence:020d}-{chain}.db"
+
+
+def _chain(connection: sa.Connection, sequence: int) -> bytes:
+    query = sa.select(events.c.chain).where(events.c.sequence == sequence)
+    found = connection.execute(query).scalar()
+    if found is None:
         raise LedgerError("the archive has no such event", sequence=sequence)
-    return f"{_rules(model, connection)}-{sequence:020d}-{bytes(row[0]).hex()[:24]}.db"
+    return bytes(found)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _rules(model: Model, connection: sa.Connection) -> str:
@@ -154,7 +195,7 @@ def _tidy(folder: Path, used: Path) -> None:
     """Delete what was not asked for lately, and what a process that died left behind."""
     kept = sorted(_dated(folder, "*.db"), reverse=True)[KEPT:]
     stale = SystemClock().now_us() / SECOND_US - STALE_SECONDS
-    left = [one for one in _dated(folder, "*.db.*") if one[0] < stale]
+    left = [one for one in _dated(folder, "*.db.*.new") if one[0] < stale]
     for _, path in (*kept, *left):
         if path != used:
             path.unlink(missing_ok=True)

@@ -112,8 +112,8 @@ def shares(
 ) -> Iterator[tuple[int, int, list[Share]]]:
     """(from, to, shares) of a segment that holds ``entries``. What is of no card that is known has None.
 
-    At each second the shares are as many milli-cards as the entries, whatever ``parts`` say. The first one is of the first
-    entry's model, where any is.
+    At each second the shares are as many milli-cards as the entries, whatever ``parts`` say. The first one is of a card,
+    where any is known, and of those of the first entry's model.
     """
     ends = {s for one in parts for s in (one.start_s, one.end_s) if s is not None}
     cuts = sorted({start_s, end_s, *(s for s in ends if start_s < s < end_s)})
@@ -132,5 +132,5 @@ def shares(
                 found.append(Share(None, None, entry.model, rest))
                 left -= rest
         # What is of a card goes before what is of none.
-        found.sort(key=lambda one: (order.get(one.model, len(order)), one.card is None))
+        found.sort(key=lambda one: (one.card is None, order.get(one.model, len(order))))
         yield from_s, to_s, found

@@ -35,6 +35,11 @@ class ReactorPolicy(BaseModel):
 
     pace: Pace = Pace()
 
+    @property
+    def follows(self) -> frozenset[str]:
+        """The kinds that are followed only for it, see :class:`bus.kube.watch.contract.Source`."""
+        return frozenset()
+
 
 class ReactorSettings(Protocol):
     """The section of the settings that a reactor brings: a pydantic model whose defaults make a whole section."""

@@ -116,9 +116,8 @@ class Columns(NodeColumns):
         """What pods are like: those that exist at the first call, in the order of their times, then those that come."""
         if self.arrivals is None:
             self.arrivals = Arrivals()
-            for pod in sorted(
-                self._cluster.pods.values(), key=lambda one: (one.started_us, one.uid)
-            ):
+            pods = self._cluster.pods.values()
+            for pod in sorted(pods, key=lambda one: (one.started_us, one.uid)):
                 self.arrivals.count(pod)
         return self.arrivals
 
@@ -290,6 +289,7 @@ class Columns(NodeColumns):
         before = self._on.pop(uid, None)
         if before is not None and placed is not None and _count_alike(before, placed):
             self._on[uid] = placed
+            self._confirm(placed.node)
             return
         if before is not None:
             self._count(before, -1)

@@ -41,7 +41,7 @@ UNBOUNDED_PODS = 2**31 - 1
 
 #: The columns that move with their nodes, and what a new row has.
 _FILLS = {
-    "changed_at": 0, "allocatable": 0, "free": 0, "nonzero": 0, "pods": 0, "most_pods": 0, "unschedulable": 0,
+    "changed_at": 0, "confirmed_at": 0, "allocatable": 0, "free": 0, "nonzero": 0, "pods": 0, "most_pods": 0, "unschedulable": 0,
     "cards": -1, "idle": 0, "kinds": 0, "model": 0, "is_cut": 0, "taint_set": 0,
 }  # fmt: skip
 
@@ -80,6 +80,8 @@ class NodeColumns:
         self.names: list[str] = []
         self.row_of: dict[str, int] = {}
         self.changed_at: Ints = np.zeros(count, np.int64)
+        #: The change with which a pod here was seen anew that counts as it did: on its node, where it was placed ahead of that.
+        self.confirmed_at: Ints = np.zeros(count, np.int64)
         #: [nodes x resources]: cpu in milli, all others in whole units. Free may be below 0.
         self.allocatable: Ints = np.zeros((count, width), np.int64)
         self.free: Ints = np.zeros((count, width), np.int64)
@@ -212,6 +214,9 @@ class NodeColumns:
 
     def _touch(self, row: int) -> None:
         self.changed_at[row] = self.version
+
+    def _confirm(self, name: str) -> None:
+        self.confirmed_at[self.row_of[name]] = self.version
 
     def _touch_named(self, name: str) -> None:
         if name in self.row_of:

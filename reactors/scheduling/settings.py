@@ -56,6 +56,12 @@ class SchedulingPolicy(ReactorPolicy):
                 _made(one)
         return profiles
 
+    @property
+    def follows(self) -> frozenset[str]:
+        """What nodes really use is measured every minute: it is followed where a profile goes by it."""
+        goes_by_load = any(one.weights.get("LoadAware") for one in self.profiles)
+        return frozenset({"NodeMetric"}) if goes_by_load else frozenset()
+
     def made(self) -> list[Profile]:
         """The profiles with their plugins."""
         return [_made(one) for one in self.profiles]

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "f3e8c5b99eae3282",
+    "versions": "9398793681dcedc4",
     "reactors": "5e2a9c1efcad7f4d",
     "admission": "dc30ca272621543d",
 }

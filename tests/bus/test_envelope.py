@@ -243,17 +243,23 @@ def test_a_line_that_is_no_event_is_refused(change):
         from_line(change(to_line(BASE)))
 
 
+DEEP = b',"more":' + b"[" * 70 + b"]" * 70
+
+
+@pytest.mark.parametrize(
+    "more", [DEEP, b',"more":' + b"[" * 5_000 + b"]" * 5_000, b',"name":"\xff"']
+)
 @pytest.mark.parametrize("version", [1, 2])
-def test_a_body_that_nests_too_deep_fits_no_fact(version):
+def test_a_body_that_nests_too_deep_or_is_no_text_fits_no_fact(version, more):
     class Lifted(ScvVanished, frozen=True, kw_only=True):
         version = 2
         upcasts = {1: dict}
 
     said = ScvVanished(uid="u", name="n", resource_version="1")
-    deep = msgspec.json.encode(said)[:-1] + b',"more":' + b"[" * 5_000 + b"]" * 5_000 + b"}"
+    body = msgspec.json.encode(said)[:-1] + more + b"}"
 
     with pytest.raises(EnvelopeError):
-        Lifted.read(msgspec.structs.replace(BASE, body=deep, version=version))
+        Lifted.read(msgspec.structs.replace(BASE, body=body, version=version))
 
 
 def test_a_malformed_event_is_exported_as_text():

@@ -5,6 +5,7 @@ A case gives estimates of the pods that are there; each becomes a pod that asks 
 
 import json
 
+import msgspec
 import numpy as np
 
 from bus.clock import SECOND_US
@@ -117,7 +118,8 @@ def _world(given, used, own, cpu, memory, *, is_prod):
         "metadata": {"uid": "m", "name": "n", "resourceVersion": "1"}, "status": status,
         "spec": {"metricCollectPolicy": {"reportIntervalSeconds": given.get("report_interval_s", 60)}},
     }  # fmt: skip
-    world.see(NODE_METRICS.translate(record(metric), POLICY))
+    seen_at = msgspec.structs.replace(record(metric), time_us=f.us(MEASURED_S))
+    world.see(NODE_METRICS.translate(seen_at, POLICY))
     return world
 
 

@@ -2,10 +2,12 @@
 
 import json
 import os
+import re
 from collections import Counter
 from pathlib import Path
 from random import Random
 
+import msgspec
 import pytest
 import sqlalchemy as sa
 
@@ -15,7 +17,8 @@ from deploy.cli.program.exits import Exit
 from projections.catalogue import MODEL
 from projections.engine import past
 from projections.engine.past import past_rows
-from projections.engine.store import engine
+from projections.engine.replay import Rebuilt
+from projections.engine.store import Store, engine
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.projections.engine.archives import fill, ledger
 from tests.recording import recorded
@@ -75,6 +78,20 @@ def test_a_time_is_the_last_event_before_anything_later_was_observed(data, capsy
     assert f"as it was after event {known:,} of {LENGTH:,}" in err
 
 
+def test_a_clock_that_ran_ahead_hides_nothing_behind_it(tmp_path, capsys):
+    events = recorded()[:1_500]
+    wrong = next(n for n in range(600, 700) if events[n].type == "clock.ticked")
+    for n in range(wrong, wrong + 40):
+        events[n] = msgspec.structs.replace(events[n], time_us=events[n].time_us + 10**15)
+    data = make_ledger(tmp_path, events)
+    stamp = format_stamp(events[1_200].time_us // 10**6 * 10**6)
+    assert bursar("report", "--data", data, "--at", stamp) == 0
+    _, err = capsys.readouterr()
+    found = int(re.search(r"event ([\d,]+) of", err)[1].replace(",", ""))
+
+    assert 1_150 < found < 1_260
+
+
 @pytest.mark.parametrize("at", ["0", "2401", "9" * 400, "1999-01", "fish", "-1", "", "1; DROP"])
 def test_a_moment_that_there_is_not_is_refused_by_name(at, data, capsys):
     code = bursar("report", "--data", data, "--at", at)
@@ -86,32 +103,53 @@ def test_a_moment_that_there_is_not_is_refused_by_name(at, data, capsys):
 
 def test_a_later_moment_goes_on_from_the_nearest_and_few_are_kept(data, tmp_path, monkeypatch):
     monkeypatch.setattr(past, "KEPT", 2)
+    monkeypatch.setattr(
+        Rebuilt.advance, "__kwdefaults__", {"batch": 100, "most": None, "progress": None}
+    )
     live, begun = engine(f"sqlite:///{data / 'ledger.db'}", read_only=True), []
     for sequence in (500, 900, 700, 900):
         told = []
         past_rows(MODEL, live, tmp_path, sequence, progress=lambda *one, to=told: to.append(one))
-        begun.append(len(told))
+        begun.append([done for done, _ in told])
     kept = sorted(int(one.name.split("-")[1]) for one in tmp_path.iterdir())
     live.dispose()
 
-    assert begun == [1, 1, 1, 0]
+    assert begun == [[100, 200, 300, 400, 500], [600, 700, 800, 900], [600, 700], []]
     assert kept == [700, 900]
 
 
-def test_a_file_that_is_not_whole_or_of_another_history_is_not_read(data, tmp_path, capsys):
+def test_a_file_that_is_not_whole_or_of_another_history_is_not_read(
+    data, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(past.os, "replace", _dies)
     other = make_ledger(tmp_path, recorded()[1_000:2_000])
-    (tmp_path / FOLDER).mkdir(mode=0o700)
+    assert bursar("report", "--data", other, "--at", 300) != 0
+    monkeypatch.undo()
+    (torn,) = [one.name for one in (tmp_path / FOLDER).iterdir()] or ["none"]
     assert bursar("report", "--data", data, "--at", 300) == 0
-    capsys.readouterr()
     for path in (data / FOLDER).iterdir():
         (tmp_path / FOLDER / path.name).write_bytes(path.read_bytes()[:1000])
-        (tmp_path / FOLDER / f"{path.name}.4711").write_bytes(b"torn")
+    capsys.readouterr()
     assert bursar("report", "--data", other, "--at", 300) == 0
     ended = make_ledger(_made(tmp_path / "ended"), recorded()[1_000:1_300])
     found, _ = capsys.readouterr()
     assert bursar("report", "--data", ended) == 0
 
     assert found == capsys.readouterr()[0]
+    assert torn == "none"
+
+
+def test_an_archive_that_is_not_what_its_chain_says_gives_no_rows(tmp_path, capsys):
+    data = make_ledger(tmp_path, recorded()[:400])
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
+    with store.engine.begin() as connection:
+        connection.execute(sa.text("UPDATE events SET key = 'else' WHERE sequence = 200"))
+    store.close()
+
+    assert bursar("report", "--data", data, "--at", 300) != 0
+    assert "bursar verify" in capsys.readouterr()[1]
+    assert list((data / FOLDER).iterdir()) == []
+    assert bursar("report", "--data", data, "--at", 199) == 0
 
 
 def test_a_folder_that_cannot_be_written_is_asked_as_well(data, tmp_path, capsys, monkeypatch):
@@ -147,7 +185,7 @@ def test_what_changed_between_two_moments(data, capsys):
         sums.append({one["team"]: one["cpu_milli_s"] for one in json.loads(capsys.readouterr()[0])})
 
     assert {key[1]: row["change"] for key, row in found.items() if key[0] == "events"} == said
-    assert {key[1]: (row["before"], row["after"]) for key, row in found.items() if key[2] == "core-hours"} == {
+    assert {key[1]: (row["before"], row["after"]) for key, row in found.items() if key[2] == "cpu_milli_s"} == {
         team: (sums[0].get(team, 0), amount) for team, amount in sums[1].items()
     }  # fmt: skip
     assert all(row["change"] for row in rows) and any(key[0] == "quota" for key in found)
@@ -169,6 +207,10 @@ def test_a_ledger_on_postgresql_is_asked_alike(postgres_url, tmp_path, capsys):
     assert (code, bursar("report", "--by", "team", "--data", ended)) == (0, 0), err
 
     assert found == capsys.readouterr()[0]
+
+
+def _dies(*_):
+    raise OSError(28, "No space left on device")
 
 
 def _made(path: Path) -> Path:

@@ -71,6 +71,8 @@ class Source(msgspec.Struct, frozen=True):
     kind: str = ""
     #: A custom kind: where it is not installed, there is nothing to follow.
     is_optional: bool = False
+    #: Followed only while the policy of a reactor reads it: it says much, and all that is said is kept.
+    on_demand: bool = False
 
 
 class ReflectorSettings(msgspec.Struct, frozen=True):

@@ -42,6 +42,8 @@ CLASSES = (("batch", 5000, 5999), ("mid", 7000, 7999), ("free", 3000, 3999))
 
 Percent = Annotated[int, msgspec.Meta(ge=0, le=10_000)]
 Weight = Annotated[int, msgspec.Meta(ge=0, le=1_000)]
+#: Of cpu and of memory.
+Pair = tuple[int, int]
 Percentile = Literal["", "avg", "p50", "p90", "p95", "p99"]
 
 
@@ -62,8 +64,8 @@ class Weights(msgspec.Struct, frozen=True):
 class Thresholds(msgspec.Struct, rename="camel"):
     """A node's own thresholds, as its annotation says them."""
 
-    usage_thresholds: Percents | None = None
-    prod_usage_thresholds: Percents | None = None
+    usage_thresholds: dict[str, Percent] | None = None
+    prod_usage_thresholds: dict[str, Percent] | None = None
 
 
 class _Table(msgspec.Struct):
@@ -170,7 +172,7 @@ class LoadAware(msgspec.Struct, frozen=True):
             found = cycle.data[self.name] = np.array(self.estimate(cycle.pod), np.int64)
         return found
 
-    def estimate(self, pod: Pod) -> Amounts:
+    def estimate(self, pod: Pod) -> Pair:
         """What a pod will use of cpu and memory."""
         cpu, memory = asked(pod)
         is_v1 = self.rules == "v1.0"
@@ -190,7 +192,9 @@ class LoadAware(msgspec.Struct, frozen=True):
             known = _Table(columns.layout, np.full(size[0], -1), -1, *amounts)
             columns.tables[self] = known
         if known.version != columns.version:
-            for row in np.flatnonzero(columns.changed_at > known.version).tolist():
+            for row in np.flatnonzero(
+                np.maximum(columns.changed_at, columns.confirmed_at) > known.version
+            ).tolist():
                 self._describe(columns, known, row)
             known.version = columns.version
         return known
@@ -207,7 +211,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         pods = [one.pod for one in columns.placed_on(row)]
         unseen, unseen_prod = self._unseen(load, pods)
         if self.rules == "v1.0":
-            used = load.used or (0, 0)
+            used = _known(load.used)
             table.filtered[row], table.scored[row] = used, _sum(used, unseen)
             return
         table.filtered[row] = self._used(
@@ -216,7 +220,7 @@ class LoadAware(msgspec.Struct, frozen=True):
         table.scored[row] = self._used(
             load, pods, unseen, self.score_percentile, self.score_percentile_seconds
         )
-        measured = [load.pods.get(f"{one.namespace}/{one.name}", (0, 0)) for one in pods if is_prod(one)]  # fmt: skip
+        measured = [_shown(load, one) for one in pods if is_prod(one)]
         table.prod[row] = _sum(unseen_prod, *measured)
 
     def _limits(self, text: str) -> tuple[tuple[int, int], tuple[int, int]]:
@@ -228,24 +232,25 @@ class LoadAware(msgspec.Struct, frozen=True):
             except (msgspec.DecodeError, UnicodeError, RecursionError):
                 own = Thresholds()
         usual, prod = own.usage_thresholds, own.prod_usage_thresholds
-        # An empty one replaces none: nobody could tell it from one that was not written.
-        usual = self.thresholds if usual in (None, Percents()) else usual
-        prod = self.prod_thresholds if prod in (None, Percents()) else prod
-        return (usual.cpu, usual.memory), (prod.cpu, prod.memory)
+        return _percents(usual, self.thresholds), _percents(prod, self.prod_thresholds)
 
-    def _unseen(self, load: NodeLoad, pods: Sequence[Pod]) -> tuple[Amounts, Amounts]:
+    def _unseen(self, load: NodeLoad, pods: Sequence[Pod]) -> tuple[Pair, Pair]:
         """What the measurement does not show yet, and the part of it that is production's."""
         seconds = INTERVAL_SECONDS if load.interval_seconds is None else load.interval_seconds
         every, prod, is_v1 = [], [], self.rules == "v1.0"
         for pod in pods:
-            shown = (0, 0) if is_v1 else load.pods.get(f"{pod.namespace}/{pod.name}", (0, 0))
-            # One without a node of its own is placed ahead of the history; one that shows no use is not measured yet.
-            is_hidden = not pod.node or (not is_v1 and shown == (0, 0))
-            if not is_hidden and not is_unseen(
+            shown = (0, 0) if is_v1 else _shown(load, pod)
+            # One without a node of its own is placed ahead of the history.
+            is_new = not pod.node or is_unseen(
                 pod.started_us, load.updated_us, seconds * SECOND_US, is_v1=is_v1
-            ):
+            )
+            if not is_new and (is_v1 or shown != (0, 0)):
                 continue
             more = self.estimate(pod)
+            if not is_new:
+                # It may never start, and its limits cost nobody anything.
+                (cpu, _), (memory, _) = asked(pod)
+                more = (min(more[0], cpu), min(more[1], memory))
             more = (max(more[0] - shown[0], 0), max(more[1] - shown[1], 0))
             every.append(more)
             if is_prod(pod):
@@ -253,25 +258,44 @@ class LoadAware(msgspec.Struct, frozen=True):
         return _sum(*every), _sum(*prod)
 
     def _used(
-        self, load: NodeLoad, pods: Sequence[Pod], unseen: Amounts, percentile: str, seconds: int
-    ) -> Amounts:
-        instant: tuple[int | None, int | None] = load.used or (None, None)
-        found = instant
+        self, load: NodeLoad, pods: Sequence[Pod], unseen: Pair, percentile: str, seconds: int
+    ) -> Pair:
+        found = list(load.used or (None, None))
         if percentile:
             reported = {
                 duration_us(duration) // SECOND_US: used.get(percentile)
                 for duration, used in load.aggregated
             }
-            found = tuple(  # type: ignore[assignment]
-                picked({s: one and one[at] for s, one in reported.items()}, seconds, instant[at])
+            found = [
+                picked({s: one and one[at] for s, one in reported.items()}, seconds, found[at])
                 for at in range(len(RESOURCES))
-            )
-        if None in found and (percentile and seconds):
-            return _sum(*map(self.estimate, pods))
-        return _sum((found[0] or 0, found[1] or 0), unseen)
+            ]
+        told = _sum((found[0] or 0, found[1] or 0), unseen)
+        if None not in found or not (percentile and seconds):
+            return told
+        every = _sum(*map(self.estimate, pods))
+        return (
+            every[0] if found[0] is None else told[0], every[1] if found[1] is None else told[1]
+        )  # fmt: skip
 
 
-def asked(pod: Pod) -> tuple[Amounts, Amounts]:
+def _shown(load: NodeLoad, pod: Pod) -> Pair:
+    """What a measurement shows of a pod."""
+    return _known(load.pods.get(f"{pod.namespace}/{pod.name}"))
+
+
+def _known(amounts: Amounts | None) -> Pair:
+    """What nobody says is nothing."""
+    cpu, memory = amounts or (0, 0)
+    return cpu or 0, memory or 0
+
+
+def _percents(own: dict[str, int] | None, usual: Percents) -> Pair:
+    """A node's own percents, where it names any: of what it does not name none."""
+    return (own.get("cpu", 0), own.get("memory", 0)) if own else (usual.cpu, usual.memory)
+
+
+def asked(pod: Pod) -> tuple[Pair, Pair]:
     """Request and limit of cpu, and of memory, in the resources of the pod's class."""
     prefix = next(
         (f"kubernetes.io/{name}-" for name, low, high in CLASSES[:2] if low <= pod.priority <= high), ""
@@ -288,7 +312,7 @@ def is_prod(pod: Pod) -> bool:
     return not any(low <= pod.priority <= high for _, low, high in CLASSES)
 
 
-def _sum(*amounts: Amounts) -> Amounts:
+def _sum(*amounts: Pair) -> Pair:
     """The sums, no more than the arithmetic of columns takes: tenants write limits as large as they like."""
     cpu, memory = (sum(one[at] for one in amounts) for at in range(len(RESOURCES)))
     return min(cpu, MOST_LOAD), min(memory, MOST_LOAD)

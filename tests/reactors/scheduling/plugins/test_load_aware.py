@@ -2,6 +2,7 @@
 
 import random
 
+import msgspec
 import pytest
 
 from bus.sources.catalogue import NODE_METRICS
@@ -28,6 +29,7 @@ def measured(world, name, version, cpu, at_s=0, change="MODIFIED", pods=()):
     }  # fmt: skip
     metadata = {"name": name, "uid": f"metric-{name}", "resourceVersion": str(version)}
     found = record({"metadata": metadata, "status": status}, change)
+    found = msgspec.structs.replace(found, time_us=f.us(at_s))
     world.see(NODE_METRICS.translate(found, POLICY))
 
 
@@ -114,6 +116,7 @@ def test_limits_as_large_as_tenants_like_do_not_wrap():
         ("NaN", False),
         ('{"a":' + "[" * 5_000, False),
         ('{"usageThresholds":{}}', False),
+        ('{"usageThresholds":{"cpu":0}}', False),
     ],
 )
 def test_a_nodes_own_thresholds_count_where_they_can_be_read(said, is_refused):
@@ -208,3 +211,54 @@ def test_the_largest_amounts_do_not_wrap():
 
         assert 0 <= found[0] <= 100
     assert reasons(plugin, world.cycle(**asks))["a"]
+
+
+def test_a_pod_that_never_starts_holds_a_node_by_its_request_at_most():
+    world = World().node("a")
+    measured(world, "a", 1, "1", at_s=1_000)
+    at(world, 1_001)
+    world.pod("stuck", "a", created=0, resources=f.requesting({"cpu": "0"}), limits={"cpu": 10**6})
+    world.pod("new", "b", created=0)
+
+    assert reasons(LoadAware(), world.cycle()) == {}
+
+
+def test_a_clock_that_runs_ahead_keeps_no_measurement_young():
+    world = World().node("a")
+    status = {"updateTime": f.stamp(10**8), "nodeMetric": {"nodeUsage": {"resources": {"cpu": "1"}}}}  # fmt: skip
+    metadata = {"name": "a", "uid": "m", "resourceVersion": "1"}
+    found = msgspec.structs.replace(record({"metadata": metadata, "status": status}), time_us=f.us(0))  # fmt: skip
+    world.see(NODE_METRICS.translate(found, POLICY))
+    at(world, 180)
+
+    assert reasons(LoadAware(), world.cycle()) == {"a": {EXPIRED}}
+
+
+def test_what_is_not_reported_over_a_duration_is_estimated_and_not_idle():
+    world = World().node("a")
+    world.pod("there", "a", created=-900, resources=f.requesting({"cpu": "13"}), limits={"cpu": 13_000})  # fmt: skip
+    told = {"duration": "5m", "usage": {"p95": {"resources": {"memory": "1Gi"}}}}
+    used = {"nodeUsage": {"resources": {"cpu": "1"}}, "aggregatedNodeUsages": [told]}
+    metadata = {"name": "a", "uid": "m", "resourceVersion": "1"}
+    status = {"updateTime": f.stamp(0), "nodeMetric": used}
+    found = msgspec.structs.replace(record({"metadata": metadata, "status": status}), time_us=f.us(0))  # fmt: skip
+    world.see(NODE_METRICS.translate(found, POLICY))
+    at(world, 1)
+    plugin = LoadAware(percentile="p95", percentile_seconds=300)
+
+    assert reasons(plugin, world.cycle()) == {"a": {CPU}}
+
+
+def test_a_pod_that_is_seen_where_it_was_placed_is_shown_by_a_measurement():
+    world, plugin = World().node("a"), LoadAware()
+    asks = {"resources": f.requesting({"cpu": "9"}), "created": 0}
+    pod = world.pod("p0", **asks)
+    world.columns.place(pod, "a")
+    measured(world, "a", 1, "9", at_s=500, pods=[("p0", "9")])
+    at(world, 501)
+    before = reasons(plugin, world.cycle())
+    world.pod("p0", "a", **asks)
+    kept = reasons(plugin, world.cycle())
+    world.columns.tables.clear()
+
+    assert (before, kept) == ({}, reasons(plugin, world.cycle()))
