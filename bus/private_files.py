@@ -32,11 +32,17 @@ def draft(path: Path) -> Path:
 
 
 def replace(path: Path, content: bytes) -> None:
-    """Write a whole file in one step: no reader sees half of it, and a link of this name is replaced, not followed."""
+    """Write a whole file in one step: no reader sees half of it, and a link of this name is replaced, not followed.
+
+    What is in it is on disk before it has its name, so that a power cut leaves the old file or the new one. The name itself is on
+    disk when the caller has flushed the folder.
+    """
     new = draft(path)
     try:
         with create(new) as file:
             file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
         new.replace(path)
     finally:
         new.unlink(missing_ok=True)

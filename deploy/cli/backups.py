@@ -40,8 +40,13 @@ def backup(
     """
     from deploy.commands import backup as backups
 
+    warnings: list[str] = []
     with bar("writing") as told:
-        found = backups.backup(asked.settings, folder, with_key=with_key, told=told)
+        found = backups.backup(
+            asked.settings, folder, with_key=with_key, told=told, warned=warnings.append
+        )
+    for line in warnings:
+        say(line)
     write([msgspec.structs.asdict(found)], asked.output, title="Backup", one=True)
 
 
@@ -63,8 +68,11 @@ def restore(
     """
     from deploy.commands import backup as backups
 
+    warnings: list[str] = []
     with bar("folding") as told:
-        found = backups.restore(asked.settings, folder, at, told=told)
+        found = backups.restore(asked.settings, folder, at, told=told, warned=warnings.append)
+    for line in warnings:
+        say(line)
     write([msgspec.structs.asdict(found)], asked.output, title="Restore", one=True)
     if asked.output is Format.TABLE:
         say(f"next: {hint('recover')}, which brings bus and ledger together, then {hint('up')}")

@@ -2,8 +2,11 @@
 
 A backup is the archive's rows, byte for byte, in files of so many events, and a manifest that names each with its SHA-256 and the
 chain's value at its end. The next backup into the same folder adds the events that came since. Rows are not kept: they follow from
-the archive, and are folded again. A manifest is written last and in one step, so a backup that was broken off is the one before
-it; a restore that was broken off goes on.
+the archive, and are folded again. A manifest is written last and in one step, when all that it names is on disk, so a backup that
+was broken off, by a power cut too, is the one before it; a restore that was broken off goes on.
+
+A backup's file of heads never shrinks: a head that the ledger lost is the one that counts most. A restore accepts the heads that
+agree with the chain it computed, and of one key.
 
 Source: ``docs/operating.md``; docs/reliability.md.
 """
@@ -13,8 +16,11 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from collections.abc import Callable, Iterator
+import re
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -32,7 +38,7 @@ from projections.catalogue import MODEL
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.collecting import seldom_collecting
 from projections.engine.folder import Folder
-from projections.engine.heads import append, read_heads, verify_head
+from projections.engine.heads import Head, Signer, read_heads, verify_head
 from projections.engine.replay import archived, live_checkpoint
 from projections.engine.store import Store
 from projections.engine.tables import events, heads
@@ -40,13 +46,18 @@ from projections.engine.tables import events, heads
 MANIFEST = "backup.json"
 HEADS = "heads.jsonl"
 KEY = "signing.key"
-#: Events of one file, and of one transaction of a restore.
+#: Events of one file at most, bytes of their bodies (one event may have more), and events of one transaction of a restore.
 FILE_EVENTS = 50_000
+FILE_BYTES = 64 * 2**20
 BATCH = 5_000
-#: More than the rows of one file have; a larger one is none of ours.
-LARGEST_FILE = 8 * 2**30
+#: More bytes than the rows of one file have; a larger one is none of ours.
+LARGEST_FILE = 2**30
+#: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
+_DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
 
+_SEQUENCE = attrgetter("sequence")
 Progress = Callable[[int, int], None]
+Warned = Callable[[str], None]
 _Row = tuple[int, str, str, str, str, str, int, int, str, bytes]
 
 
@@ -97,60 +108,68 @@ class Restored(msgspec.Struct):
     heads: int
 
 
-def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress) -> Kept:
+def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress, warned: Warned) -> Kept:  # fmt: skip
     """Add to ``folder`` what it lacks of the archive, also while the ledger is written.
 
-    Raises AbsentLedgerError, SettingsError where the folder holds another history or cannot be written, and LedgerError where the
-    archive is damaged.
+    ``warned`` is told in words what could not be read of the heads. Raises AbsentLedgerError, SettingsError where the folder holds
+    another history or cannot be written, or there is no key, and LedgerError where the archive or the backup's heads are damaged.
     """
+    key = _read_key(settings) if with_key else None
     private_files.own_folder(folder)
     with _held(folder), reading(settings) as connection:
         found = read_manifest(folder) if (folder / MANIFEST).exists() else Manifest()
         newest = live_checkpoint(connection)
         begun = found.sequence
         _check_history(connection, found, newest.sequence, folder)
+        content = _all_heads(settings, connection, folder, warned)
         found = msgspec.structs.replace(
             found, stream=newest.stream, stream_created_us=newest.stream_created_us,
             incarnation=newest.incarnation,
         )  # fmt: skip
-        for part in archived(connection, begun + 1, newest.sequence, FILE_EVENTS):
+        for part in _cut(archived(connection, begun + 1, newest.sequence, BATCH)):
             found = msgspec.structs.replace(
                 found, parts=(*found.parts, _write(folder, found, part))
             )
             told(part[-1].sequence, newest.sequence)
         if (found.sequence, found.chain) != (newest.sequence, newest.chain):
             raise LedgerError("the archive is not what its chain says: see `bursar verify`")
-        if settings.heads_file.is_file():
-            private_files.replace(folder / HEADS, settings.heads_file.read_bytes())
-        if with_key:
-            private_files.replace(folder / KEY, settings.signing_key.read_bytes())
+        if content:
+            private_files.replace(folder / HEADS, content)
+        if key is not None:
+            private_files.replace(folder / KEY, key)
+        # The names of the files that the manifest names must be on disk before it is.
+        _sync(folder)
         private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
         _sync(folder)
     size = sum((folder / one.name).stat().st_size for one in found.parts)
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
 
-def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress) -> Restored:
+def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress, warned: Warned) -> Restored:  # fmt: skip
     """Make the ledger of the settings from a backup, up to the event ``at``, by default the last. Goes on where it was broken off.
 
-    Raises SettingsError where a file of the backup is missing or damaged, or where the ledger holds anything else.
+    ``warned`` is told in words which heads are left out. Raises SettingsError where a file of the backup is missing or damaged, or
+    where the ledger holds anything else, and LedgerError where the backup's heads or its key are damaged.
     """
     found = read_manifest(folder)
     until = found.sequence if at is None else at
     if not 1 <= until <= found.sequence:
         raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
+    key = Signer(folder / KEY).public_key if (folder / KEY).is_file() else b""
+    read = read_heads(folder / HEADS) if (folder / HEADS).is_file() else ()
+    candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=_SEQUENCE)
     with ledger(settings) as store, writer_lock(settings.ledger_url, store.engine, "restore"):
         begun = store.checkpoint(MODEL.version)
         if begun.sequence == 0:
-            begun = Checkpoint(
-                MODEL.version, found.stream, found.stream_created_us, found.incarnation
-            )
+            begun = Checkpoint(MODEL.version, found.stream, found.stream_created_us, found.incarnation)  # fmt: skip
+        witnessed = [one.sequence for one in candidates]
         with seldom_collecting():
-            ended = _fold(store, begun, found, folder, until, told)
-        kept = _keep_heads(settings, store, folder, until)
-    if (folder / KEY).is_file() and not settings.signing_key.exists():
+            ended, chains = _fold(store, begun, found, folder, until, witnessed, told)
+        accepted = _accepted(candidates, chains, key, warned)
+        _keep_heads(settings, store, accepted)
+    if key and not settings.signing_key.exists():
         private_files.replace(settings.signing_key, (folder / KEY).read_bytes())
-    return Restored(ended.sequence - begun.sequence, ended.sequence, kept)
+    return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted))
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -182,15 +201,53 @@ def _check_history(connection: sa.Connection, found: Manifest, newest: int, fold
         )
 
 
+def _read_key(settings: Settings) -> bytes:
+    try:
+        return settings.signing_key.read_bytes()
+    except OSError as error:
+        why = f"no key can be read ({error.strerror or error}); `bursar up` makes one"
+        raise SettingsError(f"--with-key: {settings.signing_key}: {why}") from None
+
+
+def _all_heads(settings: Settings, connection: sa.Connection, folder: Path, warned: Warned) -> bytes:  # fmt: skip
+    """The lines of the heads that the backup, the file of heads and the ledger have, by sequence."""
+    found = dict.fromkeys(read_heads(folder / HEADS) if (folder / HEADS).is_file() else ())
+    try:
+        if settings.heads_file.is_file():
+            # One by one: those before a line that is no head count.
+            for head in read_heads(settings.heads_file):
+                found[head] = None
+    except (LedgerError, OSError) as error:
+        warned(f"not all heads of {settings.heads_file} are in the backup: {error}")
+    for row in connection.execute(sa.select(heads)):
+        found[Head(row[0], bytes(row[1]), bytes(row[2]), bytes(row[3]))] = None
+    return b"".join(map(_line, sorted(found, key=_SEQUENCE)))
+
+
+def _cut(batches: Iterable[list[Event]]) -> Iterator[list[Event]]:
+    """The events in lists, each for one file."""
+    part: list[Event] = []
+    size = 0
+    for event in (event for batch in batches for event in batch):
+        if part and (len(part) >= FILE_EVENTS or size + len(event.body) > FILE_BYTES):
+            yield part
+            part, size = [], 0
+        part.append(event)
+        size += len(event.body)
+    if part:
+        yield part
+
+
 def _name(first: int) -> str:
     return f"events-{first:012d}.zst"
 
 
 def _write(folder: Path, found: Manifest, part: list[Event]) -> Part:
+    if (part[0].sequence, part[-1].sequence) != (found.sequence + 1, found.sequence + len(part)):
+        raise LedgerError("the archive has a gap: see `bursar verify`")
     path = folder / _name(part[0].sequence)
     packed = zstandard.ZstdCompressor(level=10).compress(_encode([_row(one) for one in part]))
     private_files.replace(path, packed)
-    _sync(path)
     last = chain(found.chain, part)[-1]
     return Part(
         path.name, part[0].sequence, part[-1].sequence, hashlib.sha256(packed).hexdigest(), last.hex()
@@ -198,12 +255,17 @@ def _write(folder: Path, found: Manifest, part: list[Event]) -> Part:
 
 
 def _fold(
-    store: Store, checkpoint: Checkpoint, found: Manifest, folder: Path, until: int, told: Progress
-) -> Checkpoint:
-    """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning."""
+    store: Store, checkpoint: Checkpoint, found: Manifest, folder: Path, until: int, witnessed: list[int],
+    told: Progress,
+) -> tuple[Checkpoint, dict[int, bytes]]:  # fmt: skip
+    """Fold the events after ``checkpoint``, up to ``until``; what is there already must be their beginning.
+
+    Also the chain's values that were computed at the events ``witnessed``, which are in order.
+    """
     folds = Folder(MODEL, store)
     folds.open()
     link = GENESIS
+    chains: dict[int, bytes] = {}
     for one in found.parts:
         if one.first > until:
             break
@@ -212,6 +274,8 @@ def _fold(
         if links[-1].hex() != one.chain:
             raise SettingsError(f"{folder / one.name}: not what the backup's chain says")
         link = links[-1]
+        begin, end = bisect_left(witnessed, one.first), bisect_right(witnessed, one.last)
+        chains |= {sequence: links[sequence - one.first] for sequence in witnessed[begin:end]}
         if one.first <= checkpoint.sequence <= one.last and links[checkpoint.sequence - one.first] != checkpoint.chain:  # fmt: skip
             raise SettingsError(
                 "the ledger holds another history: restore into a data folder that does not exist yet (--data)"
@@ -227,7 +291,7 @@ def _fold(
             f"the ledger holds {checkpoint.sequence:,} events, which is more than was asked for: "
             "restore into a data folder that does not exist yet (--data)"
         )
-    return checkpoint
+    return checkpoint, chains
 
 
 def _read(folder: Path, part: Part) -> list[Event]:
@@ -239,7 +303,12 @@ def _read(folder: Path, part: Part) -> list[Event]:
     if hashlib.sha256(packed).hexdigest() != part.sha256:
         raise SettingsError(f"{path}: damaged: it is not the file that was written")
     try:
-        content = zstandard.ZstdDecompressor().decompress(packed, max_output_size=LARGEST_FILE)
+        # zstandard heeds its own bound only where the frame does not say its size; ours all do.
+        if not 0 <= zstandard.frame_content_size(packed) <= LARGEST_FILE:
+            raise SettingsError(
+                f"{path}: damaged: its size is above {LARGEST_FILE:,} bytes, or missing"
+            )
+        content = zstandard.ZstdDecompressor().decompress(packed)
         found = [_event(row) for row in _decode(content)]
     except (zstandard.ZstdError, msgspec.DecodeError) as error:
         raise SettingsError(f"{path}: damaged: {error}") from None
@@ -248,24 +317,48 @@ def _read(folder: Path, part: Part) -> list[Event]:
     return found
 
 
-def _keep_heads(settings: Settings, store: Store, folder: Path, until: int) -> int:
-    """Put the signed heads up to ``until`` where they were; those that are there stay."""
-    if not (folder / HEADS).is_file():
-        return 0
+def _accepted(candidates: list[Head], chains: dict[int, bytes], key: bytes, warned: Warned) -> list[Head]:  # fmt: skip
+    """The signed heads of this history, by ``key``, or by the key of the first where that is empty."""
+    accepted: dict[int, Head] = {}
+    others: dict[str, list[int]] = {}
+    for head in candidates:
+        if head.chain != chains[head.sequence]:
+            others.setdefault("their chain is not that of the events", []).append(head.sequence)
+        elif not verify_head(head):
+            others.setdefault("their signature is not valid", []).append(head.sequence)
+        elif head.public_key != (key := key or head.public_key):
+            others.setdefault(f"they are not signed by the key {key.hex()}", []).append(
+                head.sequence
+            )
+        else:
+            accepted[head.sequence] = head
+    for why, left in others.items():
+        warned(f"signed heads left out: {len(left):,}, the first at event {left[0]:,}: {why}")
+    return list(accepted.values())
+
+
+def _keep_heads(settings: Settings, store: Store, accepted: list[Head]) -> None:
+    """Put heads where they were, in one step each; those that are there stay."""
     known = {row[0] for row in store.select(sa.select(heads.c.sequence))}
-    there = set(read_heads(settings.heads_file)) if settings.heads_file.is_file() else set()
-    count = 0
-    for head in read_heads(folder / HEADS):
-        if head.sequence > until or not verify_head(head):
-            continue
-        count += 1
-        if head.sequence not in known:
-            known.add(head.sequence)
-            with store.engine.begin() as connection:
-                connection.execute(heads.insert().values(**msgspec.structs.asdict(head)))
-        if head not in there:
-            append(settings.heads_file, head)
-    return count
+    rows = [msgspec.structs.asdict(head) for head in accepted if head.sequence not in known]
+    if rows:
+        with store.engine.begin() as connection:
+            connection.execute(heads.insert(), rows)
+    path = settings.heads_file
+    # What a crash left of a last line is cut off.
+    there = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
+    there = [line for line in there if line.endswith(b"\n")]
+    whole = set(there)
+    lines = [line for line in map(_line, accepted) if line not in whole]
+    if lines:
+        private_files.replace(path, b"".join([*there, *lines]))
+        _sync(path.parent)
+
+
+def _line(head: Head) -> bytes:
+    """A line of a file of heads."""
+    one = {"sequence": head.sequence, "chain": head.chain.hex(), "signature": head.signature.hex()}
+    return msgspec.json.encode({**one, "public_key": head.public_key.hex()}) + b"\n"
 
 
 def _row(event: Event) -> _Row:
@@ -285,10 +378,12 @@ _decode = msgspec.msgpack.Decoder(list[_Row]).decode
 
 @contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """Hold the folder for one backup. Raises SettingsError where another one writes it."""
+    """Hold the folder for one backup, without what a killed one left. Raises SettingsError where another one writes it."""
     descriptor = private_files.descriptor(folder / "lock")
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for left in [one for one in folder.iterdir() if _DRAFT.fullmatch(one.name)]:
+            left.unlink()
         yield
     except BlockingIOError:
         raise SettingsError(f"{folder}: another backup writes it at this moment") from None
