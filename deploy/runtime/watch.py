@@ -103,7 +103,7 @@ async def following(
 
 
 def followed(settings: Settings) -> list[Source]:
-    """All sources, but for those that are followed on demand and that no policy in force reads."""
+    """All sources, but for those that are followed on demand and that no policy of these settings reads."""
     asked = {
         kind for mode, policy in settings.wanted.values() if mode != "off" for kind in policy.follows
     }  # fmt: skip

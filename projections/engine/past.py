@@ -16,7 +16,6 @@ from __future__ import annotations
 import hashlib
 import os
 import shutil
-import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -105,24 +104,24 @@ def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]
 def sequence_before(connection: sa.Connection, moment_us: int) -> int:
     """The last event that was said by ``moment_us``; 0 where none was. Reads the whole archive.
 
-    The ticks of the clock say when: the events before the first tick that is later, and of those behind the last tick before
-    it, those before the first that was observed later. A tick that is later than the one behind it was a clock that ran ahead.
+    The ticks of the clock say when: the moment lies where the fewest of them are out of place, later ones before it or earlier ones
+    behind it, so that a clock that was wrong for a while moves nothing. Of the events between two ticks those count that stand
+    before the first that was observed later.
     """
     ticks = connection.execute(
         sa.select(events.c.sequence, events.c.time_us)
         .where(events.c.type == ClockTicked.wire_type)
         .order_by(events.c.sequence)
-    ).all()
-    first, until, soonest = 1, live_checkpoint(connection).sequence, sys.maxsize
-    for sequence, time_us in reversed(ticks):
-        # Seen from the end, a clock that is right goes back.
-        if time_us > soonest:
-            continue
-        soonest = time_us
-        if time_us <= moment_us:
-            first = sequence
-            break
-        until = sequence - 1
+        .execution_options(yield_per=10_000)
+    )
+    first, until, out, fewest = 1, live_checkpoint(connection).sequence, 0, 0
+    end, is_best = until, True
+    for sequence, time_us in ticks:
+        if is_best:
+            until, is_best = sequence - 1, False
+        out += 1 if time_us > moment_us else -1
+        if out < fewest:
+            first, until, fewest, is_best = sequence, end, out, True
     later = sa.select(sa.func.min(events.c.sequence)).where(
         events.c.time_us > moment_us, events.c.sequence >= first, events.c.sequence <= until
     )

@@ -85,7 +85,10 @@ def is_legal(request: Amounts, rules: Rules = "now") -> bool:
     if names in _PARTS:
         return all(_is_whole(request[name]) for name in names & {CORE, RATIO})
     if names in _SHARES:
-        return all(_divides(request[SHARED], request[name]) for name in names & {CORE, RATIO})
+        is_something = all(request[name] >= request[SHARED] for name in names)
+        return is_something and all(
+            _divides(request[SHARED], request[name]) for name in names & {CORE, RATIO}
+        )
     if names in _NPU_SHARES:
         return request[SHARED] == 1 and request.get(NPU_DVPP, 0) <= WHOLE
     return names in _PLAIN
@@ -115,6 +118,14 @@ def is_many(request: Amounts, by: str) -> bool:
     return amount > WHOLE and amount % WHOLE == 0
 
 
+def whole_cards(request: Amounts, kind: str) -> Part:
+    """What a pod is taken to hold that has a node and asks for what means nothing: whole devices, one at least."""
+    named = max((request.get(name, 0) for name in _WHOLE_CARDS), default=0)
+    parts = max((request.get(name, 0) for name in (CORE, RATIO, GPU, RDMA, FPGA)), default=0)
+    amounts = {CORE: WHOLE, RATIO: WHOLE} if kind == "gpu" else {RDMA if kind == "rdma" else FPGA: WHOLE}  # fmt: skip
+    return Part(amounts, max(named, -(-parts // WHOLE), 1), is_share=False)
+
+
 class Part(msgspec.Struct, frozen=True):
     """What a pod gets of each of ``count`` devices of one kind; ``is_share``: others may be on the same card."""
 
@@ -126,7 +137,7 @@ class Part(msgspec.Struct, frozen=True):
 def per_card(request: Amounts, rules: Rules = "now") -> Part:
     """What a converted request is on each card."""
     by = next((name for name in (RDMA, FPGA) if name in request), CORE if rules != "now" else RATIO)
-    count = request.get(SHARED, 0)
+    count = request.get(SHARED, 0) if rules == "now" else 0
     if count <= 0:
         count = request.get(by, 0) // WHOLE if is_many(request, by) else 1
     left_out = {SHARED} if RATIO not in request else {SHARED, MEMORY}

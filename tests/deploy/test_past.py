@@ -78,11 +78,13 @@ def test_a_time_is_the_last_event_before_anything_later_was_observed(data, capsy
     assert f"as it was after event {known:,} of {LENGTH:,}" in err
 
 
-def test_a_clock_that_ran_ahead_hides_nothing_behind_it(tmp_path, capsys):
+@pytest.mark.parametrize("off_us", [10**15, -(10**15)], ids=["ahead", "behind"])
+@pytest.mark.parametrize("begins", [600, 1_300])
+def test_a_clock_that_was_wrong_for_a_while_moves_nothing(off_us, begins, tmp_path, capsys):
     events = recorded()[:1_500]
-    wrong = next(n for n in range(600, 700) if events[n].type == "clock.ticked")
+    wrong = next(n for n in range(begins, begins + 100) if events[n].type == "clock.ticked")
     for n in range(wrong, wrong + 40):
-        events[n] = msgspec.structs.replace(events[n], time_us=events[n].time_us + 10**15)
+        events[n] = msgspec.structs.replace(events[n], time_us=events[n].time_us + off_us)
     data = make_ledger(tmp_path, events)
     stamp = format_stamp(events[1_200].time_us // 10**6 * 10**6)
     assert bursar("report", "--data", data, "--at", stamp) == 0

@@ -44,6 +44,7 @@ from reactors.scheduling.device_rules import (
     per_card,
     requested,
     summed,
+    whole_cards,
 )
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.node_columns import amounts_of
@@ -72,6 +73,7 @@ class _Kept(msgspec.Struct, frozen=True):
 
     layout: int
     changed_at: int
+    board: _Board
     devices: Devices
     over: frozenset[str]
 
@@ -105,7 +107,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
             )
             if lacking.any():
                 never = [
-                    len(_board(columns.nodes[row]).total.get(kind, ())) < part.count for row in at
+                    len(_kept(columns, row).board.total.get(kind, ())) < part.count for row in at
                 ]
                 refused.append(Refused(REASON.format(kind), lacking, lacking & np.array(never, np.bool_)))  # fmt: skip
         return refused
@@ -147,8 +149,8 @@ class DeviceShare(msgspec.Struct, frozen=True):
         """The columns give devices back with the pod."""
 
     def _of(self, columns: Columns, row: int, kind: str, part: Part) -> tuple[int, ...]:
-        board = _board(columns.nodes[row])
-        cards = _kept(columns, row).devices.get(kind, ())
+        kept = _kept(columns, row)
+        board, cards = kept.board, kept.devices.get(kind, ())
         if kind != "gpu":
             return chosen(part, cards, self.strategy)
         return chosen(part, cards, self.strategy, table=board.table, honors=board.honors)
@@ -194,7 +196,8 @@ def _kept(columns: Columns, row: int) -> _Kept:
     if known is not None and (known.layout, known.changed_at) == (columns.layout, changed_at):
         return known
     used: dict[tuple[str, int], dict[str, int]] = {}
-    total = _board(columns.nodes[row]).total
+    board = _board(columns.nodes[row])
+    total = board.total
     memory = next((one.total[MEMORY] for one in total["gpu"]), 0)
     named: dict[str, list[tuple[str, int]]] = {}
     placed = sorted(columns.placed_on(row), key=lambda one: (not one.cards, one.pod.started_us, one.pod.uid))  # fmt: skip
@@ -205,7 +208,12 @@ def _kept(columns: Columns, row: int) -> _Kept:
             part = then if len(minors) == then.count else now
             is_named = len(minors) == part.count
             if not is_named:
-                minors = list(chosen(part, _left(total[kind], kind, used)))
+                left = _left(total[kind], kind, used)
+                minors = list(chosen(part, left))
+                if not minors and (older := chosen(then, left)):
+                    part, minors = then, list(older)
+                # It is there, and holds something, wherever that is: of the devices with the most room.
+                minors = minors or [one.minor for one in sorted(left, key=_room)[: part.count]]
             for minor in minors:
                 at = (kind, minor)
                 used[at] = summed((used.get(at, {}), filled(part.amounts, memory)))
@@ -218,18 +226,23 @@ def _kept(columns: Columns, row: int) -> _Kept:
         if any(amount > whole.get(at, {}).get(name, 0) for name, amount in amounts.items())
     }  # fmt: skip
     over = frozenset(uid for uid, ats in named.items() if not full.isdisjoint(ats))
-    found = tables[row] = _Kept(columns.layout, changed_at, devices, over)
+    found = tables[row] = _Kept(columns.layout, changed_at, board, devices, over)
     return found
 
 
 def _held(pod: Pod) -> dict[str, tuple[Part, Part]]:
     """By kind: the part of each card by the rules of now and then; a profile may have placed it by either."""
-    now, then = _parts(pod, "now"), _parts(pod, "v1.0")
-    return {
-        kind: (now.get(kind) or then[kind], then.get(kind) or now[kind])
-        for kind in FIRST
-        if kind in now or kind in then
-    }
+    asked, now, then = requested(pod.demand), _parts(pod, "now"), _parts(pod, "v1.0")
+    found = {}
+    for kind in FIRST:
+        if kind in asked:
+            part = now.get(kind) or then.get(kind) or whole_cards(asked[kind], kind)
+            found[kind] = (part, then.get(kind) or part)
+    return found
+
+
+def _room(card: Card) -> tuple[int, int]:
+    return -sum(card.free.get(name, 0) for name in (CORE, RATIO, RDMA, FPGA)), card.minor
 
 
 def _left(cards: Sequence[Card], kind: str, used: Mapping[tuple[str, int], Mapping[str, int]]) -> tuple[Card, ...]:  # fmt: skip

@@ -164,3 +164,23 @@ def placed(world, plugin, rng, uid, sizes, there):
     world.columns.place(cycle.pod, name, minors)
     assert plugin.reserve(cycle, world.columns.row_of[name]) == ""
     return {uid: (name, minors, part)}
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [asking(gpu=100), asking(gpu=150), {"resources": f.requesting({"nvidia.com/gpu": "1", f"{K}gpu-memory": "1"})}],
+    ids=["does not fit", "means nothing", "means two things"],
+)  # fmt: skip
+def test_a_pod_that_is_there_without_named_cards_holds_some(foreign):
+    world = World().node("a", allocatable=cards(1))
+    given(world, "share", **asking(gpu=10))
+    world.pod("foreign", "a", **foreign)
+
+    assert given(world, "p", **asking(gpu=50)) == ()
+
+
+def test_shares_of_nothing_are_refused():
+    wanted = f.requesting({f"{K}gpu.shared": "8", f"{K}gpu-memory": "1"})
+    found = DeviceShare().pre_filter(World().node("a").cycle(resources=wanted))
+
+    assert found is not None and found.reason == ILLEGAL.format("gpu")
