@@ -28,7 +28,7 @@ FOLDER = "past"
 
 
 def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
-    """The place as it was after an event, or before the first event that was observed after a time. Says on stderr which.
+    """The place as it was after an event, or after the last event that was said by a time. Says on stderr which event that is.
 
     Raises typer.BadParameter where there is no such event.
     """
@@ -40,7 +40,7 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
             newest = live_checkpoint(connection).sequence
             sequence = _sequence(connection, at, option)
             if not 1 <= sequence <= newest:
-                asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was observed by {at[:64]}"  # fmt: skip
+                asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was said by {at[:64]}"  # fmt: skip
                 raise typer.BadParameter(
                     f"{asked}: the history has the events 1 to {newest:,}, the first at "
                     f"{times.stamp(_second(connection, 1))}",

@@ -8,7 +8,7 @@ A file is named by the rules and the schema, the event and the chain's value the
 files. It is made under another name and put in place whole, so that a process that dies leaves nothing that is read. Of SQLite the
 file holds rows alone, and the archive is read from the live ledger up to the event; of PostgreSQL it holds the archive, too.
 
-Source: docs/architecture.md.
+Source: docs/operating.md.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def past_rows(
 ) -> Path:
     """The file with the rows of ``live`` as they were after the event ``sequence``, made if it is not kept in ``folder``.
 
-    Raises LedgerError where there is no such event, or where the archive has a gap.
+    Raises LedgerError where there is no such event, or where the archive has a gap or is not what its chain says.
     """
     store = Store(live)
     with snapshot(store) as connection:

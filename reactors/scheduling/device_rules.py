@@ -158,7 +158,7 @@ def filled(amounts: Amounts, memory: int) -> dict[str, int]:
 
 
 class Card(msgspec.Struct, frozen=True):
-    """A device of a node: all that it has, {} = it is not healthy, and what of it is free."""
+    """A device of a node: its amounts in all, {} = the device is not healthy, and the amounts that are free."""
 
     minor: int
     total: dict[str, int]

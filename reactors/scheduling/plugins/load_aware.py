@@ -1,7 +1,8 @@
 """LoadAware: nodes by what they really use, as Koordinator's node agent measures it, and by what new pods will use.
 
-A measurement does not show a pod at once. Until it does, an estimate counts: all of it for a pod that came after the
-measurement, has no node yet or is not measured, and what the pod does not use yet for one that came shortly before.
+A measurement does not show a pod at once. A pod that came after it, or less than one interval before it, or that has no node
+yet, counts by its estimate, less what the measurement shows of the pod. An older pod of which it shows nothing may never start: it
+counts by its estimate too, but by its requests at most.
 
 Source: koordinator-sh/koordinator, pkg/scheduler/plugins/loadaware; docs/scheduling.md.
 """
