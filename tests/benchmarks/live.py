@@ -149,10 +149,12 @@ def some_pods(plane: ControlPlane) -> list[tuple[str, str, str]]:
     return [(one["namespace"], one["name"], one["uid"]) for one in found]
 
 
-async def first_sync(plane: ControlPlane, folder: Path, expected: int) -> float:
+async def first_sync(
+    plane: ControlPlane, folder: Path, expected: int, sources: tuple[Source, ...] = BUILT_IN
+) -> float:
     """Objects a second, from nothing to the last committed."""
     follower = Follower(plane, folder)
-    async with follower.running(BUILT_IN, ledger=True):
+    async with follower.running(sources, ledger=True):
         # Complete lists are events too; they come on top of what is expected.
         await follower.reach(lambda: follower.committed >= expected)
         seconds = time.perf_counter() - follower.began

@@ -145,14 +145,14 @@ def create(order: Order) -> None:
 def change(order: Order) -> None:
     """Writes one pod after the other again at the given rate, as it is; prints what was answered, at the end."""
     answers: list[tuple[str, str, int]] = []
-    stored = _Etcd(order.etcd)
+    stored = Etcd(order.etcd)
     pods = [
         (uid, *stored.read(f"/registry/pods/{space}/{name}")) for space, name, uid in order.names
     ]
     begin = time.monotonic() + 0.2
 
     def work(thread: int) -> None:
-        etcd = _Etcd(order.etcd)
+        etcd = Etcd(order.etcd)
         for number in range(thread, int(order.rate * order.seconds), order.threads):
             time.sleep(max(begin + number / order.rate - time.monotonic(), 0))
             uid, key, value = pods[number % len(pods)]
@@ -163,7 +163,7 @@ def change(order: Order) -> None:
     sys.stdout.write("".join(json.dumps(answer) + "\n" for answer in answers))
 
 
-class _Etcd:
+class Etcd:
     """One connection to etcd's JSON gateway. Keys and values are base64."""
 
     def __init__(self, url: str) -> None:
