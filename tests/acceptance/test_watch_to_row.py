@@ -1,89 +1,16 @@
 """From a pod in a real cluster to a row in the ledger, by `bursar up` as its users start it, and through its death."""
 
 import contextlib
-import os
 import signal
-import subprocess
-import sys
 import time
 
 import pytest
-import sqlalchemy as sa
 
-from projections.accounts import accounts
-from projections.engine.store import Store, engine
-from projections.engine.tables import checkpoints, events, parked
 from tests.acceptance.bookkeeping import second
+from tests.acceptance.up_process import AS_OF_S, Up
 from tests.cluster.api import MERGE, eventually
 
 pytestmark = [pytest.mark.kube, pytest.mark.nats, pytest.mark.timeout(240)]
-
-AS_OF_S = 2**33
-
-
-class Up:
-    """`bursar up` on a cluster, in a process of its own; its ledger is read beside it."""
-
-    def __init__(self, plane, folder):
-        self.folder = folder / "data"
-        self._environment = {
-            "PATH": os.defpath,
-            "HOME": str(folder),
-            "KUBECONFIG": str(plane.kubeconfig),
-        }
-        self._log = folder / "up.log"
-        self._process = None
-
-    def start(self):
-        """Returns when it follows the cluster."""
-        program = "from deploy.cli import main; main()"
-        with self._log.open("ab") as log:
-            already = self._log.stat().st_size
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", program, "up", "--data", str(self.folder)],
-                env=self._environment,
-                stdout=log,
-                stderr=log,
-            )
-        eventually(lambda: self._follows(already), seconds=60)
-
-    def _follows(self, already):
-        said = self._log.read_bytes()[already:]
-        assert self._process.poll() is None, said.decode()
-        return b"following \xc2\xb7" in said
-
-    def end(self, number):
-        """Ends it by a signal; the exit status."""
-        self._process.send_signal(number)
-        return self._process.wait(30)
-
-    def rows(self, namespace):
-        """The accounts of a namespace's pods, by name."""
-        with self._reading() as store:
-            found = [
-                one for one in accounts(store.select, as_of_s=AS_OF_S) if one.namespace == namespace
-            ]
-        assert len({one.name for one in found}) == len(found)
-        return {one.name: one for one in found}
-
-    def is_whole(self):
-        """Whether the archive has every event once, up to the checkpoint, and nothing is parked."""
-        with self._reading() as store:
-            counts = sa.select(
-                sa.func.count(),
-                sa.func.count(events.c.id.distinct()),
-                sa.func.max(events.c.sequence),
-            ).select_from(events)
-            (reached,) = store.select(sa.select(checkpoints.c.sequence))
-            return [(*reached,) * 3] == store.select(counts) and not store.select(sa.select(parked))
-
-    @contextlib.contextmanager
-    def _reading(self):
-        store = Store(engine(f"sqlite:///{self.folder / 'ledger.db'}", read_only=True))
-        try:
-            yield store
-        finally:
-            store.close()
 
 
 @pytest.fixture
