@@ -9,7 +9,7 @@ Source: docs/devices.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -57,6 +57,13 @@ _texts = msgspec.json.Decoder(dict[str, str]).decode
 
 #: Parts of complete lists that stay in memory.
 PARTS_KEPT = 64
+#: Pools that one statement asks for.
+_ASKED = 500
+_OF_POOLS = sa.select(slices.slices).where(
+    slices.slices.c.cluster == sa.bindparam("cluster"),
+    slices.slices.c.driver == sa.bindparam("driver"),
+    slices.slices.c.pool.in_(sa.bindparam("keys", expanding=True)),
+)
 
 
 class CardSupply:
@@ -104,14 +111,13 @@ class CardSupply:
         touched, self._touched = self._touched, {}
         upserts = {**self._lists.changes()}
         rows: list[Columns] = []
+        now: dict[str, Slice] = {one.uid: one for one in self._stored(pools)}
+        now |= {uid: self._rows.get(slices.projection, (uid,)) for uid in touched}
+        by_pool: dict[Key, list[Slice]] = defaultdict(list)
+        for _, one in sorted(now.items()):
+            by_pool[one.cluster, one.driver, one.pool].append(one)
         for key in sorted(pools):
-            found = {row.uid: row for row in self._stored(key)}
-            for uid in touched:
-                row: Slice = self._rows.get(slices.projection, (uid,))
-                found.pop(uid, None)
-                if (row.cluster, row.driver, row.pool) == key:
-                    found[uid] = row
-            rows += self._of_pool(key, [found[uid] for uid in sorted(found)])
+            rows += self._of_pool(key, by_pool[key])
         if rows:
             upserts[card_supply] = rows
         origins = ["/".join(key) for key in sorted(pools)]
@@ -121,12 +127,19 @@ class CardSupply:
         """Let go of what is stored."""
         self._lists.settle()
 
-    def _stored(self, key: Key) -> list[Slice]:
-        table = slices.slices
-        query = sa.select(table).where(
-            table.c.cluster == key[0], table.c.driver == key[1], table.c.pool == key[2]
-        )
-        return [slices.projection.codec.row(row) for row in self._rows.reader.select(query)]
+    def _stored(self, pools: Iterable[Key]) -> Iterator[Slice]:
+        by_driver: dict[Key, list[str]] = defaultdict(list)
+        for cluster, driver, pool in sorted(pools):
+            by_driver[cluster, driver].append(pool)
+        for (cluster, driver), names in by_driver.items():
+            for start in range(0, len(names), _ASKED):
+                values = {
+                    "cluster": cluster,
+                    "driver": driver,
+                    "keys": names[start : start + _ASKED],
+                }
+                for row in self._rows.reader.select(_OF_POOLS, values):
+                    yield slices.projection.codec.row(row)
 
     def _of_pool(self, key: Key, found: list[Slice]) -> list[Columns]:
         offered = [(row, self._timeline(row)) for row in found]

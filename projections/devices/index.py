@@ -33,8 +33,8 @@ _NAMING = sa.select(pod_claims.c.claim, pod_claims.c.uid).where(
     pod_claims.c.namespace == sa.bindparam("namespace"),
     pod_claims.c.claim.in_(sa.bindparam("keys", expanding=True)),
 )
-#: Of a pool: what is asked for of one device is soon asked for of the others.
-_GIVEN = sa.select(claim_devices.c.device, claim_devices.c.uid).where(
+#: Of pools: what is asked for of one device is soon asked for of the others.
+_GIVEN = sa.select(claim_devices.c.pool, claim_devices.c.device, claim_devices.c.uid).where(
     claim_devices.c.cluster == sa.bindparam("cluster"),
     claim_devices.c.driver == sa.bindparam("driver"),
     claim_devices.c.pool.in_(sa.bindparam("keys", expanding=True)),
@@ -81,6 +81,19 @@ class ClaimIndex:
             self._ask(_NAMING, place, sorted(of_place))
         return found
 
+    def prepare_pools(self, pools: Mapping[tuple[str, str], set[str]]) -> set[str]:
+        """Ask at once which claims were given a device of these pools, by cluster and driver; the claims that are found."""
+        found: set[str] = set()
+        for place, names in pools.items():
+            keys = sorted(name for name in names if (*place, name) not in self._pools)
+            self._pools |= {(*place, name): defaultdict(set) for name in keys}
+            for start in range(0, len(keys), _ASKED):
+                values = _values(_GIVEN, place, keys[start : start + _ASKED])
+                for pool, device, uid in self._select(_GIVEN, values):
+                    self._pools[*place, pool][device].add(uid)
+                    found.add(uid)
+        return found
+
     def put_claim(self, claim: Claim, sequence: int) -> None:
         """A claim changed."""
         if claim.is_generated and claim.owner:
@@ -122,9 +135,7 @@ class ClaimIndex:
         """The claims that were given a device, or any of a pool."""
         key = (cluster, driver, pool)
         if key not in self._pools and self.is_stored:
-            self._pools[key] = defaultdict(set)
-            for name, uid in self._select(_GIVEN, _values(_GIVEN, (cluster, driver), [pool])):
-                self._pools[key][name].add(uid)
+            self.prepare_pools({(cluster, driver): {pool}})
         found: set[str] = set()
         for known in (self._pools.get(key, {}), self._devices.get(key, {})):
             found |= known.get(device, set()) if device else set().union(*known.values())

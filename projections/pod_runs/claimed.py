@@ -12,10 +12,11 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.events.devices import ResourceClaimState
+from bus.events.devices import ResourceClaimState, ResourceSliceObserved
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodState
 from bus.events.vocabulary import Fact
+from projections.devices import supply
 from projections.devices.book import ClaimBook
 from projections.devices.claims import Claim, claims
 from projections.devices.claims import projection as claim_rows
@@ -56,10 +57,9 @@ class ClaimedPods:
 
     def begin(self, facts: Iterable[tuple[Event, Fact]]) -> None:
         """Ask at once for what is around the pods and claims that are observed."""
-        if not self._index.is_stored:
-            return
         pods: set[str] = set()
         names: dict[tuple[str, str], set[str]] = defaultdict(set)
+        pools: dict[tuple[str, str], set[str]] = defaultdict(set)
         for event, fact in facts:
             if isinstance(fact, PodState):
                 pods.add(fact.uid)
@@ -69,8 +69,15 @@ class ClaimedPods:
                 names[event.cluster, fact.namespace].add(fact.name)
                 if fact.is_generated and fact.owner:
                     pods.add(fact.owner.uid)
-        for uid in self._index.prepare(pods, names):
-            self._rows.want(claim_rows, (uid,))
+                for one in fact.allocation.results if fact.allocation else ():
+                    key = (event.cluster, one.driver, one.pool, supply.DEVICE, one.device)
+                    self._rows.want(supply.projection, key)
+            elif isinstance(fact, ResourceSliceObserved):
+                pools[event.cluster, fact.driver].add(fact.pool)
+        if self._index.is_stored:
+            for uid in self._index.prepare(pods, names) | self._index.prepare_pools(pools):
+                self._rows.want(claim_rows, (uid,))
+        self._pods.load(pods)
 
     def named(self, before: Pod | None, pod: Pod, sequence: int) -> None:
         """A pod was observed: remember which claims it names, and which cards KAI shares out to it."""

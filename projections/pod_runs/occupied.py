@@ -8,7 +8,7 @@ Source: docs/devices.md.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import sqlalchemy as sa
@@ -42,14 +42,16 @@ _BESIDE = sa.select(claim_cards).where(
     claim_cards.c.card.in_(sa.bindparam("keys", expanding=True)),
     claim_cards.c.end_s > sa.bindparam("since"),
 )
-_ON_NODE = sa.select(card_segments.c.uid).where(
+_ON_NODE = sa.select(card_segments.c.node, card_segments.c.uid, card_segments.c.end_s).where(
     card_segments.c.cluster == sa.bindparam("cluster"),
-    card_segments.c.node == sa.bindparam("name"),
+    card_segments.c.node.in_(sa.bindparam("keys", expanding=True)),
     sa.or_(card_segments.c.end_s.is_(None), card_segments.c.end_s > sa.bindparam("since")),
 )
-_OF_NAMESPACE = sa.select(card_segments.c.uid).where(
+_OF_NAMESPACE = sa.select(
+    card_segments.c.namespace, card_segments.c.uid, card_segments.c.end_s
+).where(
     card_segments.c.cluster == sa.bindparam("cluster"),
-    card_segments.c.namespace == sa.bindparam("name"),
+    card_segments.c.namespace.in_(sa.bindparam("keys", expanding=True)),
     card_segments.c.kind == sa.literal_column("'reserved'"),
     sa.or_(card_segments.c.end_s.is_(None), card_segments.c.end_s > sa.bindparam("since")),
 )
@@ -74,8 +76,8 @@ class OccupiedCards:
         self.groups = CardGroups(index, pods, around)
         self._claims: set[str] = set()
         self._moved: set[str] = set()
-        #: (query, cluster, name) → the second from which something changed.
-        self._relabelled: dict[tuple[Any, ...], int] = {}
+        #: (query, cluster) → name → the second from which something changed.
+        self._relabelled: dict[tuple[Any, ...], dict[str, int]] = defaultdict(dict)
 
     def claims_changed(self, uids: Iterable[str]) -> None:
         """These claims, or what is known of their devices, changed."""
@@ -94,8 +96,9 @@ class OccupiedCards:
         self._relabel(_OF_NAMESPACE, key, since)
 
     def _relabel(self, query: sa.Select[Any], key: Key, since: int) -> None:
-        known = self._relabelled.get((query, *key), since)
-        self._relabelled[query, *key] = min(known, since)
+        cluster, name = key
+        names = self._relabelled[query, cluster]
+        names[name] = min(names.get(name, since), since)
 
     def changes(self) -> tuple[list[str], dict[sa.Table, list[Columns]]]:
         """Uids of which the rows are written anew, and rows. The next batch begins."""
@@ -106,7 +109,8 @@ class OccupiedCards:
         occupants: dict[str, Occupant] = {}
         before = self._stored(changed)
         self._add(changed, occupants)
-        windows = _windows(before, occupants)
+        extents = {uid: _extents(of) for uid, of in occupants.items()}
+        windows = _windows([*before.values(), *extents.values()])
         beside = self._beside(windows) - changed
         self._add(beside, occupants)
         written = changed | beside
@@ -123,19 +127,20 @@ class OccupiedCards:
                     parts[of.claim.uid] += self._segments(part, of)
         for uid, found in parts.items():
             rows += joined(found, self._sequence(occupants[uid]))
-        extents = [
+        extents |= {uid: _extents(occupants[uid]) for uid in occupants.keys() - extents.keys()}
+        cards = [
             (uid, *key, *bounds, self._sequence(occupants[uid]))
             for uid in sorted(written & occupants.keys())
-            for key, bounds in _extents(occupants[uid]).items()
+            for key, bounds in extents[uid].items()
         ]
-        upserts = {table: some for table, some in ((card_segments, rows), (claim_cards, extents)) if some}  # fmt: skip
+        upserts = {table: some for table, some in ((card_segments, rows), (claim_cards, cards)) if some}  # fmt: skip
         return sorted({*uids, *written}), upserts
 
     def _changed(self) -> set[str]:
         """The claims that were noted, and those of pods, nodes and namespaces that were."""
         found, self._claims = self._claims, set()
         moved, self._moved = self._moved, set()
-        relabelled, self._relabelled = self._relabelled, {}
+        relabelled, self._relabelled = self._relabelled, defaultdict(dict)
         if not (found or moved or relabelled):
             return found
         rows = [row for uid in sorted(moved) if (row := self._pods.get(uid)) is not None]
@@ -143,9 +148,8 @@ class OccupiedCards:
         for row in rows:
             found |= self._of_pod(row)
             self.groups.pod_changed(row.pod)
-        for (query, cluster, name), since in relabelled.items():
-            values = {"cluster": cluster, "name": name, "since": since}
-            found |= {uid for (uid,) in self._rows.reader.select(query, values)}
+        for (query, cluster), names in relabelled.items():
+            found |= self._had(query, cluster, names)
         for uid in found:
             self._rows.want(claim_rows.projection, (uid,))
         self._rows.fetch()
@@ -154,6 +158,17 @@ class OccupiedCards:
                 # Which of several of one name is a pod's depends on all of them.
                 found |= self._index.named(claim.cluster, claim.namespace, claim.name)
         return {uid for uid in found if self._claim(uid) is not None}
+
+    def _had(self, query: sa.Select[Any], cluster: str, names: dict[str, int]) -> set[str]:
+        """The claims that had a card of one of these nodes or namespaces after the second of it."""
+        found: set[str] = set()
+        for start in range(0, len(names), _ASKED):
+            part = sorted(names)[start : start + _ASKED]
+            values = {"cluster": cluster, "keys": part, "since": min(names[one] for one in part)}
+            for name, uid, end_s in self._rows.reader.select(query, values):
+                if end_s is None or end_s > names[name]:
+                    found.add(uid)
+        return found
 
     def _of_pod(self, row: PodRun) -> set[str]:
         pod = row.pod
@@ -273,11 +288,11 @@ class OccupiedCards:
         return row
 
 
-def _windows(before: Mapping[str, Extents], occupants: Mapping[str, Occupant]) -> Windows:
-    """When which card was, or is, one of these claims'."""
+def _windows(extents: Iterable[Extents]) -> Windows:
+    """When which card was, or is, one of the claims of which these are the extents."""
     found: dict[Key, list[tuple[int, int]]] = defaultdict(list)
-    for extents in (*before.values(), *map(_extents, occupants.values())):
-        for key, (begin_s, end_s) in extents.items():
+    for one in extents:
+        for key, (begin_s, end_s) in one.items():
             if begin_s < end_s:
                 found[key].append((begin_s, end_s))
     return {key: union(bounds) for key, bounds in found.items()}

@@ -23,6 +23,7 @@ NAMES = (
     "imports",
     "replay",
     "live",
+    "claims",
     "footprint",
     "starts",
     "start",
