@@ -17,49 +17,22 @@ import msgspec
 
 from bus.envelope import Event
 from bus.events.devices import (
-    DeviceClassObserved,
-    DeviceClassVanished,
     ResourceClaimObserved,
-    ResourceClaimTemplateObserved,
-    ResourceClaimTemplateVanished,
     ResourceClaimVanished,
-    ResourceSliceObserved,
-    ResourceSliceVanished,
 )
 from bus.events.namespaces import NamespaceObserved
-from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
 from bus.events.observations import ObjectsListed
 from bus.events.pods import (
     NATIVE,
     PLUGINS,
     SIGS,
     VOLCANO,
-    DisruptionBudgetObserved,
-    DisruptionBudgetVanished,
     Owner,
-    PodGroupObserved,
-    PodGroupVanished,
-    PodObserved,
     PodsListed,
-    PodVanished,
 )
-from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
-from bus.events.quotas import QuotaObserved, QuotaVanished
-from bus.events.scvs import ScvObserved, ScvVanished
 from bus.events.vocabulary import Fact
-from bus.events.volumes import (
-    ClaimObserved,
-    ClaimVanished,
-    CsiNodeObserved,
-    CsiNodeVanished,
-    StorageClassObserved,
-    StorageClassVanished,
-    VolumeObserved,
-    VolumeVanished,
-)
-from bus.events.workloads import WorkloadObserved, WorkloadVanished
 from projections import timelines
-from projections.cluster import devices, rows, volumes
+from projections.cluster import devices, rows
 from projections.cluster.claiming import Claiming
 from projections.cluster.devices import (
     ClaimTemplate,
@@ -67,13 +40,13 @@ from projections.cluster.devices import (
     DeviceClass,
     DeviceSlice,
     Scv,
-    scv,
 )
-from projections.cluster.disruptions import DisruptionBudget, disruption_budget
+from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.index import Index
-from projections.cluster.loads import NodeLoad, node_load
+from projections.cluster.loads import NodeLoad
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
-from projections.cluster.podgroups import PodGroup, pod_group
+from projections.cluster.observed import OBSERVED, VANISHED
+from projections.cluster.podgroups import PodGroup
 from projections.cluster.rows import (
     POD,
     Namespace,
@@ -226,12 +199,12 @@ class ClusterState(Part):
         return self._changes if event is self._folded else ()
 
     def _observed(self, fact: Any, time_us: int) -> None:
-        kind, make = _OBSERVED[type(fact)]
+        kind, make = OBSERVED[type(fact)]
         kind, row = kind or fact.kind, partial(make, fact, time_us)
         self._store(kind).observed(kind, fact.uid, fact.resource_version, time_us, row)
 
     def _vanished(self, fact: Any, time_us: int) -> None:
-        kind = _VANISHED[type(fact)] or fact.kind
+        kind = VANISHED[type(fact)] or fact.kind
         # What belongs to the whole cluster has no namespace.
         namespace = getattr(fact, "namespace", "")
         self._store(kind).vanished(kind, fact.uid, namespace, fact.name, time_us)
@@ -336,50 +309,10 @@ class ClusterState(Part):
         pod.node = node
 
 
-#: Of an observation: the kind of its object, "" = as it says itself; and what makes the row.
-_OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
-    PodObserved: (POD, rows.pod),
-    WorkloadObserved: ("", rows.workload),
-    NodeObserved: (_NODE, rows.node),
-    QuotaObserved: ("", rows.quota),
-    PriorityClassObserved: (_CLASS, rows.priority_class),
-    DisruptionBudgetObserved: (_BUDGET, disruption_budget),
-    ScvObserved: (_SCV, scv),
-    NodeMetricObserved: (NodeLoad.kind, node_load),
-    ClaimObserved: (Claim.kind, volumes.claim),
-    VolumeObserved: (Volume.kind, volumes.volume),
-    StorageClassObserved: (StorageClass.kind, volumes.storage_class),
-    CsiNodeObserved: (CsiNode.kind, volumes.csi_node),
-    DeviceClassObserved: (DeviceClass.kind, devices.device_class),
-    ResourceClaimTemplateObserved: (ClaimTemplate.kind, devices.claim_template),
-    ResourceClaimObserved: (DeviceClaim.kind, devices.device_claim),
-    ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
-    PodGroupObserved: ("", pod_group),
-}
-#: Of a deletion: the kind of what is gone, "" = as it says itself.
-_VANISHED: dict[type[Fact], str] = {
-    PodVanished: POD,
-    WorkloadVanished: "",
-    NodeVanished: _NODE,
-    QuotaVanished: "",
-    PriorityClassVanished: _CLASS,
-    DisruptionBudgetVanished: _BUDGET,
-    ScvVanished: _SCV,
-    NodeMetricVanished: NodeLoad.kind,
-    ClaimVanished: Claim.kind,
-    VolumeVanished: Volume.kind,
-    StorageClassVanished: StorageClass.kind,
-    CsiNodeVanished: CsiNode.kind,
-    DeviceClassVanished: DeviceClass.kind,
-    ResourceClaimTemplateVanished: ClaimTemplate.kind,
-    ResourceClaimVanished: DeviceClaim.kind,
-    ResourceSliceVanished: DeviceSlice.kind,
-    PodGroupVanished: "",
-}
 _Fold = Callable[[ClusterState, Any, int], None]
 _FOLDS: dict[type[Fact], _Fold] = {
-    **dict.fromkeys(_OBSERVED, ClusterState._observed),
-    **dict.fromkeys(_VANISHED, ClusterState._vanished),
+    **dict.fromkeys(OBSERVED, ClusterState._observed),
+    **dict.fromkeys(VANISHED, ClusterState._vanished),
     PodsListed: ClusterState._pods_listed,
     ObjectsListed: ClusterState._listed,
     NamespaceObserved: ClusterState._namespace,

@@ -1,0 +1,96 @@
+"""Which facts say that an object of a cluster was observed or is gone, and what makes their rows. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from bus.events.devices import (
+    DeviceClassObserved,
+    DeviceClassVanished,
+    ResourceClaimObserved,
+    ResourceClaimTemplateObserved,
+    ResourceClaimTemplateVanished,
+    ResourceClaimVanished,
+    ResourceSliceObserved,
+    ResourceSliceVanished,
+)
+from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
+from bus.events.pods import (
+    DisruptionBudgetObserved,
+    DisruptionBudgetVanished,
+    PodGroupObserved,
+    PodGroupVanished,
+    PodObserved,
+    PodVanished,
+)
+from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
+from bus.events.quotas import QuotaObserved, QuotaVanished
+from bus.events.scvs import ScvObserved, ScvVanished
+from bus.events.vocabulary import Fact
+from bus.events.volumes import (
+    ClaimObserved,
+    ClaimVanished,
+    CsiNodeObserved,
+    CsiNodeVanished,
+    StorageClassObserved,
+    StorageClassVanished,
+    VolumeObserved,
+    VolumeVanished,
+)
+from bus.events.workloads import WorkloadObserved, WorkloadVanished
+from projections.cluster import devices, rows, volumes
+from projections.cluster.devices import (
+    ClaimTemplate,
+    DeviceClaim,
+    DeviceClass,
+    DeviceSlice,
+    Scv,
+    scv,
+)
+from projections.cluster.disruptions import DisruptionBudget, disruption_budget
+from projections.cluster.loads import NodeLoad, node_load
+from projections.cluster.podgroups import pod_group
+from projections.cluster.rows import POD, Node, PriorityClass
+from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
+
+#: Of an observation: the kind of its object, "" = as it says itself; and what makes the row.
+OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
+    PodObserved: (POD, rows.pod),
+    WorkloadObserved: ("", rows.workload),
+    NodeObserved: (Node.kind, rows.node),
+    QuotaObserved: ("", rows.quota),
+    PriorityClassObserved: (PriorityClass.kind, rows.priority_class),
+    DisruptionBudgetObserved: (DisruptionBudget.kind, disruption_budget),
+    ScvObserved: (Scv.kind, scv),
+    NodeMetricObserved: (NodeLoad.kind, node_load),
+    ClaimObserved: (Claim.kind, volumes.claim),
+    VolumeObserved: (Volume.kind, volumes.volume),
+    StorageClassObserved: (StorageClass.kind, volumes.storage_class),
+    CsiNodeObserved: (CsiNode.kind, volumes.csi_node),
+    DeviceClassObserved: (DeviceClass.kind, devices.device_class),
+    ResourceClaimTemplateObserved: (ClaimTemplate.kind, devices.claim_template),
+    ResourceClaimObserved: (DeviceClaim.kind, devices.device_claim),
+    ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
+    PodGroupObserved: ("", pod_group),
+}
+#: Of a deletion: the kind of what is gone, "" = as it says itself.
+VANISHED: dict[type[Fact], str] = {
+    PodVanished: POD,
+    WorkloadVanished: "",
+    NodeVanished: Node.kind,
+    QuotaVanished: "",
+    PriorityClassVanished: PriorityClass.kind,
+    DisruptionBudgetVanished: DisruptionBudget.kind,
+    ScvVanished: Scv.kind,
+    NodeMetricVanished: NodeLoad.kind,
+    ClaimVanished: Claim.kind,
+    VolumeVanished: Volume.kind,
+    StorageClassVanished: StorageClass.kind,
+    CsiNodeVanished: CsiNode.kind,
+    DeviceClassVanished: DeviceClass.kind,
+    ResourceClaimTemplateVanished: ClaimTemplate.kind,
+    ResourceClaimVanished: DeviceClaim.kind,
+    ResourceSliceVanished: DeviceSlice.kind,
+    PodGroupVanished: "",
+}
