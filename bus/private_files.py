@@ -48,6 +48,15 @@ def replace(path: Path, content: bytes) -> None:
         new.unlink(missing_ok=True)
 
 
+def sync(path: Path) -> None:
+    """Have what was written to a file, or the names in a folder, on disk before anything that follows."""
+    found = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(found)
+    finally:
+        os.close(found)
+
+
 def descriptor(path: Path, *, appends: bool = False) -> int:
     """A file to read and write, or to read and extend, made if it is not there.
 

@@ -20,7 +20,6 @@ import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from operator import attrgetter
 from pathlib import Path
 
 import msgspec
@@ -30,6 +29,7 @@ import zstandard
 from bus import private_files
 from bus.envelope import GENESIS, Event, chain
 from bus.errors import LedgerError
+from deploy.commands.backup_heads import SEQUENCE, Warned, accepted_heads, all_heads, keep_heads
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import ledger, reading
 from deploy.runtime.locking import writer_lock
@@ -38,10 +38,10 @@ from projections.catalogue import MODEL
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.collecting import seldom_collecting
 from projections.engine.folder import Folder
-from projections.engine.heads import Head, Signer, read_heads, verify_head
+from projections.engine.heads import Signer, read_heads
 from projections.engine.replay import archived, live_checkpoint
 from projections.engine.store import Store
-from projections.engine.tables import events, heads
+from projections.engine.tables import events
 
 MANIFEST = "backup.json"
 HEADS = "heads.jsonl"
@@ -55,9 +55,7 @@ LARGEST_FILE = 2**30
 #: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
 _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
 
-_SEQUENCE = attrgetter("sequence")
 Progress = Callable[[int, int], None]
-Warned = Callable[[str], None]
 _Row = tuple[int, str, str, str, str, str, int, int, str, bytes]
 
 
@@ -121,7 +119,7 @@ def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress, 
         newest = live_checkpoint(connection)
         begun = found.sequence
         _check_history(connection, found, newest.sequence, folder)
-        content = _all_heads(settings, connection, folder, warned)
+        content = all_heads(settings, connection, folder / HEADS, warned)
         found = msgspec.structs.replace(
             found, stream=newest.stream, stream_created_us=newest.stream_created_us,
             incarnation=newest.incarnation,
@@ -138,9 +136,9 @@ def backup(settings: Settings, folder: Path, *, with_key: bool, told: Progress, 
         if key is not None:
             private_files.replace(folder / KEY, key)
         # The names of the files that the manifest names must be on disk before it is.
-        _sync(folder)
+        private_files.sync(folder)
         private_files.replace(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(found)))
-        _sync(folder)
+        private_files.sync(folder)
     size = sum((folder / one.name).stat().st_size for one in found.parts)
     return Kept(found.sequence - begun, found.sequence, len(found.parts), size)
 
@@ -157,7 +155,7 @@ def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress,
         raise SettingsError(f"--at: the backup has the events 1 to {found.sequence:,}")
     key = Signer(folder / KEY).public_key if (folder / KEY).is_file() else b""
     read = read_heads(folder / HEADS) if (folder / HEADS).is_file() else ()
-    candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=_SEQUENCE)
+    candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=SEQUENCE)
     with ledger(settings) as store, writer_lock(settings.ledger_url, store.engine, "restore"):
         begun = store.checkpoint(MODEL.version)
         if begun.sequence == 0:
@@ -165,8 +163,8 @@ def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress,
         witnessed = [one.sequence for one in candidates]
         with seldom_collecting():
             ended, chains = _fold(store, begun, found, folder, until, witnessed, told)
-        accepted = _accepted(candidates, chains, key, warned)
-        _keep_heads(settings, store, accepted)
+        accepted = accepted_heads(candidates, chains, key, warned)
+        keep_heads(settings, store, accepted)
     if key and not settings.signing_key.exists():
         private_files.replace(settings.signing_key, (folder / KEY).read_bytes())
     return Restored(ended.sequence - begun.sequence, ended.sequence, len(accepted))
@@ -207,21 +205,6 @@ def _read_key(settings: Settings) -> bytes:
     except OSError as error:
         why = f"no key can be read ({error.strerror or error}); `bursar up` makes one"
         raise SettingsError(f"--with-key: {settings.signing_key}: {why}") from None
-
-
-def _all_heads(settings: Settings, connection: sa.Connection, folder: Path, warned: Warned) -> bytes:  # fmt: skip
-    """The lines of the heads that the backup, the file of heads and the ledger have, by sequence."""
-    found = dict.fromkeys(read_heads(folder / HEADS) if (folder / HEADS).is_file() else ())
-    try:
-        if settings.heads_file.is_file():
-            # One by one: those before a line that is no head count.
-            for head in read_heads(settings.heads_file):
-                found[head] = None
-    except (LedgerError, OSError) as error:
-        warned(f"not all heads of {settings.heads_file} are in the backup: {error}")
-    for row in connection.execute(sa.select(heads)):
-        found[Head(row[0], bytes(row[1]), bytes(row[2]), bytes(row[3]))] = None
-    return b"".join(map(_line, sorted(found, key=_SEQUENCE)))
 
 
 def _cut(batches: Iterable[list[Event]]) -> Iterator[list[Event]]:
@@ -317,50 +300,6 @@ def _read(folder: Path, part: Part) -> list[Event]:
     return found
 
 
-def _accepted(candidates: list[Head], chains: dict[int, bytes], key: bytes, warned: Warned) -> list[Head]:  # fmt: skip
-    """The signed heads of this history, by ``key``, or by the key of the first where that is empty."""
-    accepted: dict[int, Head] = {}
-    others: dict[str, list[int]] = {}
-    for head in candidates:
-        if head.chain != chains[head.sequence]:
-            others.setdefault("their chain is not that of the events", []).append(head.sequence)
-        elif not verify_head(head):
-            others.setdefault("their signature is not valid", []).append(head.sequence)
-        elif head.public_key != (key := key or head.public_key):
-            others.setdefault(f"they are not signed by the key {key.hex()}", []).append(
-                head.sequence
-            )
-        else:
-            accepted[head.sequence] = head
-    for why, left in others.items():
-        warned(f"signed heads left out: {len(left):,}, the first at event {left[0]:,}: {why}")
-    return list(accepted.values())
-
-
-def _keep_heads(settings: Settings, store: Store, accepted: list[Head]) -> None:
-    """Put heads where they were, in one step each; those that are there stay."""
-    known = {row[0] for row in store.select(sa.select(heads.c.sequence))}
-    rows = [msgspec.structs.asdict(head) for head in accepted if head.sequence not in known]
-    if rows:
-        with store.engine.begin() as connection:
-            connection.execute(heads.insert(), rows)
-    path = settings.heads_file
-    # What a crash left of a last line is cut off.
-    there = path.read_bytes().splitlines(keepends=True) if path.is_file() else []
-    there = [line for line in there if line.endswith(b"\n")]
-    whole = set(there)
-    lines = [line for line in map(_line, accepted) if line not in whole]
-    if lines:
-        private_files.replace(path, b"".join([*there, *lines]))
-        _sync(path.parent)
-
-
-def _line(head: Head) -> bytes:
-    """A line of a file of heads."""
-    one = {"sequence": head.sequence, "chain": head.chain.hex(), "signature": head.signature.hex()}
-    return msgspec.json.encode({**one, "public_key": head.public_key.hex()}) + b"\n"
-
-
 def _row(event: Event) -> _Row:
     return (
         event.sequence, event.cluster, event.type, event.key, event.id, event.source, event.time_us,
@@ -387,13 +326,5 @@ def _held(folder: Path) -> Iterator[None]:
         yield
     except BlockingIOError:
         raise SettingsError(f"{folder}: another backup writes it at this moment") from None
-    finally:
-        os.close(descriptor)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
     finally:
         os.close(descriptor)

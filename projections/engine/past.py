@@ -38,6 +38,8 @@ from projections.engine.tables import checkpoints, events, heads, parked, snapsh
 
 #: Files that are kept, those that were asked for last.
 KEPT = 8
+#: The part of the disk that is left to the ledger and the bus.
+LEFT = 0.1
 #: What a process that died left behind is deleted after this.
 STALE_SECONDS = 3_600
 #: What of the live ledger is shown up to the event.
@@ -54,19 +56,21 @@ def past_rows(
 ) -> Path:
     """The file with the rows of ``live`` as they were after the event ``sequence``, made if it is not kept in ``folder``.
 
-    Raises LedgerError where there is no such event, or where the archive has a gap or is not what its chain says.
+    Raises LedgerError where there is no such event, where the archive has a gap or is not what its chain says, or where the file
+    could take the room that is left to the ledger.
     """
     store = Store(live)
     with snapshot(store) as connection:
         path = folder / _name(model, connection, sequence)
         if not path.is_file():
+            _make_room(folder, _size(connection))
             # Process numbers repeat in containers.
             work = private_files.draft(path)
             try:
                 _make(model, store, connection, work, sequence, progress)
-                _sync(work)
+                private_files.sync(work)
                 os.replace(work, path)
-                _sync(folder)
+                private_files.sync(folder)
             finally:
                 work.unlink(missing_ok=True)
     os.utime(path)
@@ -167,14 +171,6 @@ def _chain(connection: sa.Connection, sequence: int) -> bytes:
     return bytes(found)
 
 
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _rules(model: Model, connection: sa.Connection) -> str:
     """What tells rules and tables from others, in short."""
     schema = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
@@ -198,6 +194,28 @@ def _tidy(folder: Path, used: Path) -> None:
     for _, path in (*kept, *left):
         if path != used:
             path.unlink(missing_ok=True)
+
+
+def _size(connection: sa.Connection) -> int:
+    """The bytes of the live ledger: the rows of a moment that is past have fewer."""
+    if connection.dialect.name != "sqlite":
+        return int(connection.exec_driver_sql("SELECT pg_database_size(current_database())").scalar_one())  # fmt: skip
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    return int(pages) * int(connection.exec_driver_sql("PRAGMA page_size").scalar_one())
+
+
+def _make_room(folder: Path, size: int) -> None:
+    """Delete kept rows, those first that were asked for longest ago, until a file of this size leaves enough of the disk."""
+    for path in [*(path for _, path in sorted(_dated(folder, "*.db"))), None]:
+        disk = shutil.disk_usage(folder)
+        if disk.free - size >= disk.total * LEFT:
+            return
+        if path is not None:
+            path.unlink(missing_ok=True)
+    raise LedgerError(
+        f"rows of an earlier moment may take {size / 2**30:.1f} GiB, and {disk.free / 2**30:.1f} GiB are free on the disk of "
+        f"{folder}, of which a tenth of the disk is left to the ledger: make room, or ask a copy of the data folder elsewhere",
+    )  # fmt: skip
 
 
 def _dated(folder: Path, pattern: str) -> Iterator[tuple[float, Path]]:

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from pathlib import Path
 from random import Random
+from types import SimpleNamespace
 
 import msgspec
 import pytest
@@ -118,6 +119,23 @@ def test_a_later_moment_goes_on_from_the_nearest_and_few_are_kept(data, tmp_path
 
     assert begun == [[100, 200, 300, 400, 500], [600, 700, 800, 900], [600, 700], []]
     assert kept == [700, 900]
+
+
+def test_kept_rows_never_take_the_last_tenth_of_the_disk(tmp_path, capsys, monkeypatch):
+    data = make_ledger(tmp_path, recorded()[:400])
+    size = (data / "ledger.db").stat().st_size
+    assert [bursar("report", "--data", data, "--at", one) for one in (100, 200)] == [0, 0]
+    room = [size - 1, size - 1, size]
+    free = lambda folder: SimpleNamespace(total=10_000, free=1_000 + room.pop(0))  # noqa: E731
+    monkeypatch.setattr(past.shutil, "disk_usage", free)
+    assert bursar("report", "--data", data, "--at", 300) == 0
+    assert [int(one.name.split("-")[1]) for one in (data / FOLDER).iterdir()] == [300]
+    room.extend([size - 1] * 2)
+    capsys.readouterr()
+
+    assert bursar("report", "--data", data, "--at", 350) != 0
+    assert "make room" in capsys.readouterr()[1]
+    assert list((data / FOLDER).iterdir()) == []
 
 
 def test_a_file_that_is_not_whole_or_of_another_history_is_not_read(
