@@ -14,7 +14,7 @@ from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from bus.events.admissions import entries as entries_of
 from tests.acceptance.apiserver import QUOTA
 from tests.acceptance.balancing import Balancer
-from tests.acceptance.cluster_record import Quotas, Write, excesses, lagging, without
+from tests.acceptance.cluster_record import Quotas, Write, asks, excesses, lagging, without
 from tests.acceptance.cluster_site import Site
 from tests.acceptance.cluster_storm import MANIFESTS, ClusterStorm
 from tests.acceptance.cluster_tenants import FOLDERS, TenantOrders, rioted
@@ -39,6 +39,8 @@ AUDIT = {
         {"level": "None"},
     ],
 }  # fmt: skip
+#: From how many seconds above on it is told what happened to the object.
+TOLD_FROM = 86
 FAILED_OPEN = "failed-open.validating.webhook.admission.k8s.io"
 
 
@@ -231,6 +233,31 @@ class HostileStorm(ClusterStorm):
         self.above = without(lagging(*told).above, self.away)
         self.below = without(lagging(*told, self.unasked).below, self.away)
 
+    def story(self, lag):
+        """What was written and charged of the object of a lag and of what is below it, in seconds from its beginning."""
+        uids = {lag.uid}
+        for _ in range(3):
+            uids |= {
+                write.object["metadata"]["uid"]
+                for write in self.writes
+                for owner in write.object["metadata"].get("ownerReferences", ())
+                if owner["uid"] in uids
+            }
+        told = [
+            (at - lag.began, "charge", uid[:8], quota, amounts, "asked" if is_asked else "")
+            for at, quota, uid, amounts, is_asked in self.charges
+            if uid in uids
+        ]
+        told += [
+            (
+                write.at - lag.began, "gone" if write.is_gone else "write", uid[:8], write.kind, write.version,
+                asks(write.kind, write.object), write.object["metadata"].get("ownerReferences"),
+            )
+            for write in self.writes
+            if (uid := write.object["metadata"]["uid"]) in uids
+        ]  # fmt: skip
+        return sorted(told, key=lambda one: one[0])
+
 
 def kept(charge, keys):
     return {key: n for key, n in charge.items() if key in keys}
@@ -260,6 +287,8 @@ def show(storm):
             *times[:3],
             sep="\n  ",
         )
+        if times and times[0].seconds > TOLD_FROM:
+            print(*storm.story(times[0]), sep="\n    ")
     made = {one.object["metadata"]["uid"] for one in storm.writes if one.kind == "Pod"}
     print(f"{len(storm.unasked)} of {len(made)} pods were made while nobody answered")
     print(f"{len(storm.over)} times over", *storm.over[:20], sep="\n  ")

@@ -48,10 +48,11 @@ class ListSchedule:
     def hasten(self, reason: str) -> None:
         """A list is due at once, also while the watch is waiting; soon, if there has just been one."""
         self.want(reason, max(self._listed_at + self._settings.apart_seconds - self.now(), 0.0))
-        if self.waiting is not None and self._due_at <= self.now():
-            # Too late to end it where it ends by itself.
+        until = self.waiting.when() if self.waiting is not None else None
+        if self.waiting is not None and until is not None and until > self._due_at:
+            # A wait that has ended meanwhile looks for itself.
             with suppress(RuntimeError):
-                self.waiting.reschedule(self.now())
+                self.waiting.reschedule(max(self._due_at, self.now()))
 
     def seldom(self, reason: str) -> bool:
         """Hasten a list because of what would not end asking; whether it did."""

@@ -1,5 +1,6 @@
 """What a reflector does with lists that hold too much, or what cannot be read."""
 
+import msgspec
 import pytest
 
 from bus.kube.watch.contract import AnswerTooLargeError
@@ -44,3 +45,14 @@ async def test_a_page_that_is_too_large_is_asked_for_in_smaller_ones():
 
         assert followed.cluster.limits == [500, 62, 7, 1, 1]
         assert followed.lists()[0]["uids"] == ["a"]
+
+
+async def test_a_list_that_is_asked_for_soon_after_another_comes_soon_and_not_when_the_watch_says_something():
+    settings = msgspec.structs.replace(QUICK, apart_seconds=0.1, silence_seconds=60.0)
+    async with Followed([page("3"), page("4")], settings=settings) as followed:
+        await followed.until(lambda f: f.cluster.asked[-1:] == [("watch", "3")])
+        await followed.settle(0.02)
+        followed.reflector.relist("test")
+        await followed.until(lambda f: len(f.lists()) == 2)
+
+        assert followed.state.relists == {"start": 1, "test": 1}
