@@ -51,6 +51,10 @@ ModeOption = Annotated[
 ActOption = Annotated[
     list[Act], typer.Option("--act", help="What Bursar may do by itself; give it again for more.")
 ]
+FloorOption = Annotated[
+    bool,
+    typer.Option("--floor", help="Hold jobs of queues back while no webhook answers, by a policy."),
+]
 ImageOption = Annotated[
     str,
     typer.Option("--image", help="The image of your registry; else bursar:VERSION of the node."),
@@ -62,6 +66,7 @@ def manifests(
     size: SizeOption = Size.SMALL,
     mode: ModeOption = Mode.WATCH,
     act: ActOption = [],  # noqa: B006
+    floor: FloorOption = False,
     image: ImageOption = "",
 ) -> None:
     """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
@@ -73,13 +78,13 @@ def manifests(
     \b
     bursar manifests | kubectl apply -f -
     bursar manifests --mode shadow | kubectl apply -f -
-    bursar manifests --mode enforce --act culling --act queues | kubectl apply -f -
+    bursar manifests --mode enforce --act culling --act queues --floor | kubectl apply -f -
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
     """
     from deploy.cli.rendering.output import as_json
     from deploy.cli.rendering.yaml_text import as_yaml
 
-    found = [one.object for one in _installation(size, mode, act, image)]
+    found = [one.object for one in _installation(size, mode, act, image, floor=floor)]
     if asked.output is Format.JSON:
         print(as_json({"apiVersion": "v1", "kind": "List", "items": found}))
     else:
@@ -94,6 +99,7 @@ def install(
     size: SizeOption = Size.SMALL,
     mode: ModeOption = Mode.WATCH,
     act: ActOption = [],  # noqa: B006
+    floor: FloorOption = False,
     image: ImageOption = "",
 ) -> None:
     """What would an installation change in this cluster, and what is each right for? Nothing is changed.
@@ -113,7 +119,7 @@ def install(
         raise SettingsError(
             "install only shows, with --dry-run; what installs is `bursar manifests | kubectl apply -f -`"
         )
-    found = _installation(size, mode, act, image)
+    found = _installation(size, mode, act, image, floor=floor)
     changes = _previewed(asked, found)
     answer(asked, changes, fields=_FIELDS, columns=_COLUMNS, notes=list(_secrets(found)))
     refused = [one for one in changes if one["change"] == "refused"]
@@ -156,9 +162,12 @@ def _secrets(found: list[Installed]) -> Iterator[str]:
         yield f"its pods wait for the Secrets {', '.join(names)}: docs/install.md"
 
 
-def _installation(size: Size, mode: Mode, acts: list[Act], image: str) -> list[Installed]:
+def _installation(
+    size: Size, mode: Mode, acts: list[Act], image: str, *, floor: bool
+) -> list[Installed]:
     from importlib import metadata
 
     from deploy.commands.installation import installation
 
-    return installation(size, mode, acts, image or f"bursar:{metadata.version('bursar')}")
+    image = image or f"bursar:{metadata.version('bursar')}"
+    return installation(size, mode, acts, image, floor=floor)

@@ -99,6 +99,8 @@ _ACTS = {
     ),
     Act.JOBS: Part(("training/jobs.yaml", "rbac/fields.yaml"), {"BURSAR_JOBS__MODE": "on"}),
 }
+#: What holds while no webhook answers.
+_FLOOR = Part(("floor.yaml",))
 #: Reviews are answered by pods of their own.
 _APART = Part(
     ("pods/webhook.yaml",),
@@ -119,17 +121,28 @@ class Installed:
     purpose: str
 
 
-def installation(size: Size, mode: Mode, acts: Iterable[Act], image: str) -> list[Installed]:
-    """Every object, in the order in which they are applied. Raises SettingsError for what does not go together."""
+def installation(
+    size: Size, mode: Mode, acts: Iterable[Act], image: str, *, floor: bool = False
+) -> list[Installed]:
+    """Every object, in the order in which they are applied. Raises SettingsError for what does not go together.
+
+    ``floor``: a policy of the API server holds jobs of queues back while no webhook answers.
+    """
     acts = sorted(set(acts))
     if Act.QUEUES in acts and mode is not Mode.ENFORCE:
         raise SettingsError(
             "--act queues needs --mode enforce: only what is held to its quota waits"
         )
+    if floor and Act.QUEUES not in acts:
+        raise SettingsError(
+            "--floor needs --act queues: what it holds back is started by Bursar alone"
+        )
     reviews = mode is not Mode.WATCH
     parts = [_SIZES[size], _MODES[mode], *(_ACTS[act] for act in acts)]
     if reviews and size is not Size.SMALL:
         parts.append(_APART)
+    if floor:
+        parts.append(_FLOOR)
     files = ["pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml"]
     files += [file for part in parts for file in part.files]
     # Rights before the pods that need them.

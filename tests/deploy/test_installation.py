@@ -132,6 +132,19 @@ def test_queues_need_quotas_that_hold():
         installation(Size.SMALL, Mode.SHADOW, [Act.QUEUES], "x")
 
 
+def test_a_floor_needs_who_starts_what_it_holds_back(capsys):
+    with pytest.raises(SettingsError, match="--act queues"):
+        installation(Size.SMALL, Mode.ENFORCE, [], "x", floor=True)
+    options = ["--mode", "enforce", "--act", "queues", "--floor", "-o", "json"]
+    assert run_command(["manifests", *options]) == 0
+
+    printed = json.loads(capsys.readouterr().out)["items"]
+    assert [o["kind"] for o in printed if o["metadata"]["name"] == "bursar-floor"] == [
+        "ValidatingAdmissionPolicy",
+        "ValidatingAdmissionPolicyBinding",
+    ]
+
+
 def test_who_only_answers_reviews_has_no_token_of_the_cluster():
     up, webhook = sorted(
         workloads(Size.STANDARD, Mode.ENFORCE, ALL_ACTS), key=lambda o: -len(o["kind"])
