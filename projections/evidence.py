@@ -24,6 +24,8 @@ from bus.envelope import Event
 from bus.events.devices import (
     DeviceClassObserved,
     DeviceClassVanished,
+    NodeDevicesObserved,
+    NodeDevicesVanished,
     ResourceClaimObserved,
     ResourceClaimTemplateObserved,
     ResourceClaimTemplateVanished,
@@ -85,6 +87,8 @@ _KINDS: dict[type[Fact], str] = {
     QuotaVanished: "quotas",
     NodeMetricObserved: "nodemetrics",
     NodeMetricVanished: "nodemetrics",
+    NodeDevicesObserved: "devices",
+    NodeDevicesVanished: "devices",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
     PodGroupObserved: "podgroups",

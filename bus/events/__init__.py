@@ -63,6 +63,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     devices.ResourceSliceVanished,
     devices.DeviceClassObserved,
     devices.DeviceClassVanished,
+    devices.NodeDevicesObserved,
+    devices.NodeDevicesVanished,
     pods.PodGroupObserved,
     pods.PodGroupVanished,
 )

@@ -1,9 +1,9 @@
-"""Facts about devices that are given out by claim: claims, their templates, slices of devices, and classes.
+"""Facts about devices: claims, their templates, slices and classes of devices, and what Koordinator's agent finds on a node.
 
 Bodies hold what the API server wrote, by an allow-list: no ``config`` (it may hold secrets), no driver data of
 ``status.devices``, no selector, and no ``reservedFor``, which says nothing that pods do not say, many times a second.
 
-Source: Kubernetes API reference, resource.k8s.io/v1; docs/devices.md.
+Source: Kubernetes API reference, resource.k8s.io/v1; koordinator-sh/koordinator, scheduling/v1alpha1 Device; docs/devices.md.
 """
 
 from __future__ import annotations
@@ -169,6 +169,49 @@ class DeviceClassVanished(Fact, frozen=True, kw_only=True):
     """A class of devices was deleted. Key: its name."""
 
     wire_type: ClassVar[str] = "deviceclass.vanished"
+
+    uid: str
+    name: str
+    resource_version: str
+
+
+class NodeDevice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A device of a node. ``minor`` is its number among the node's devices of its type."""
+
+    type: str
+    minor: int
+    #: Its uuid, or what else names it.
+    id: str = ""
+    is_healthy: bool = False
+    #: Resource to quantity, as they were written.
+    resources: dict[str, str] = {}
+    #: Its NUMA node; -1 = nobody says.
+    numa: int = -1
+    #: The PCIe switch that it is connected to.
+    switch: str = ""
+    #: Addresses of its virtual functions.
+    functions: tuple[str, ...] = ()
+
+
+class NodeDevicesObserved(Fact, frozen=True, kw_only=True):
+    """A Device object of Koordinator was seen. Key: its name, which is the node's."""
+
+    wire_type: ClassVar[str] = "device.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    devices: tuple[NodeDevice, ...] = ()
+    #: Which cards are given together, as its annotation has it.
+    partitions: str = ""
+    #: Not all of its devices are here: they say more than a fact may carry.
+    is_cut: bool = False
+
+
+class NodeDevicesVanished(Fact, frozen=True, kw_only=True):
+    """A Device object was deleted. Key: its name."""
+
+    wire_type: ClassVar[str] = "device.vanished"
 
     uid: str
     name: str

@@ -17,6 +17,7 @@ from bus.sources import (
     disruptions,
     loads,
     namespaces,
+    node_devices,
     nodes,
     podgroups,
     pods,
@@ -122,6 +123,16 @@ NODE_METRICS = Source(
     is_optional=True,
     on_demand=True,
 )
+#: The devices of nodes, as Koordinator's node agent finds them.
+NODE_DEVICES = Source(
+    "devices",
+    "/apis/scheduling.koordinator.sh/v1alpha1/devices",
+    node_devices.translate,
+    list_fact=partial(ObjectsListed, kind="Device"),
+    kind="Device",
+    is_optional=True,
+    on_demand=True,
+)
 #: The cards of nodes as Yoda's daemon measures them.
 SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
@@ -189,6 +200,7 @@ SOURCES = (
     BUSINESS_QUOTAS,
     ELASTIC_QUOTAS,
     NODE_METRICS,
+    NODE_DEVICES,
     SCVS,
     *POD_GROUPS,
     CLAIMS,

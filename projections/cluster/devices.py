@@ -1,4 +1,4 @@
-"""The rows of devices: classes, templates of claims, claims and slices, and cards of nodes as Yoda's daemon measures them. Pure.
+"""The rows of devices: classes, templates of claims, claims and slices, and devices of nodes as agents find them. Pure.
 
 Claims are as many as pods, so what many of them say is one object in memory. Devices of a slice are kept encoded: they
 are read where a claim is given one.
@@ -12,13 +12,16 @@ from typing import ClassVar
 
 import msgspec
 
+from bus import strict
 from bus.amounts import NANO, observed_quantity
-from bus.errors import QuantityError
+from bus.errors import MalformedJsonError, QuantityError
 from bus.events.devices import (
     Allocation,
     Device,
     DeviceClassObserved,
     DeviceRequest,
+    NodeDevice,
+    NodeDevicesObserved,
     ResourceClaimObserved,
     ResourceClaimTemplateObserved,
     ResourceSliceObserved,
@@ -28,6 +31,10 @@ from bus.events.scvs import ScvCard, ScvObserved
 from projections.cluster.rows import Workload
 
 Requests = tuple[DeviceRequest, ...]
+#: More than any device has.
+LARGEST = 2**50
+#: Sizes of groups of cards that are given together, and groups of one size.
+MOST_SIZES, MOST_GROUPS = 8, 72
 
 
 class DeviceClass(msgspec.Struct, gc=False):
@@ -129,6 +136,35 @@ class Scv(msgspec.Struct, gc=False):
     listed_us: int = 0
 
 
+class FoundDevice(msgspec.Struct, frozen=True):
+    """A device of a node, with its amounts by the newer names; {} = it is not healthy."""
+
+    type: str
+    minor: int
+    id: str
+    amounts: dict[str, int]
+    numa: int = -1
+    switch: str = ""
+
+
+class NodeDevices(msgspec.Struct, gc=False):
+    """The devices of a node as Koordinator's agent finds them; it has the node's name."""
+
+    kind: ClassVar[str] = "Device"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    #: No two have one type and number.
+    devices: tuple[FoundDevice, ...]
+    #: By size: groups of cards that are given together.
+    partitions: dict[int, tuple[tuple[int, ...], ...]]
+    last_us: int = 0
+    listed_us: int = 0
+
+
 class _Offered(msgspec.Struct, frozen=True):
     devices: tuple[Device, ...]
     counters: dict[str, dict[str, str]]
@@ -178,6 +214,45 @@ def scv(fact: ScvObserved, time_us: int, known: Scv | None) -> Scv:
         fact.uid, intern(fact.name), fact.resource_version, time_us, fact.card_number, fact.total_memory,
         fact.free_memory, fact.cards, time_us,
     )  # fmt: skip
+
+
+def node_devices(fact: NodeDevicesObserved, time_us: int, known: NodeDevices | None) -> NodeDevices:
+    """The row of a Device object of Koordinator."""
+    found = {(one.type, one.minor): _found(one) for one in reversed(fact.devices)}
+    return NodeDevices(
+        fact.uid, intern(fact.name), fact.resource_version, time_us,
+        tuple(found[at] for at in sorted(found)), _partitions(fact.partitions), time_us,
+    )  # fmt: skip
+
+
+def _found(one: NodeDevice) -> FoundDevice:
+    names = {name: intern(name.replace("kubernetes.io/", "koordinator.sh/")) for name in sorted(one.resources)}  # fmt: skip
+    amounts = {
+        newer: min(max(bytes_of(one.resources[name]), 0), LARGEST) for name, newer in names.items()
+    }
+    return FoundDevice(
+        one.type, one.minor, one.id, amounts if one.is_healthy else {}, one.numa, one.switch
+    )
+
+
+class _Partition(msgspec.Struct):
+    minors: list[int]
+
+
+def _partitions(text: str) -> dict[int, tuple[tuple[int, ...], ...]]:
+    """Groups of cards by their size; {} where nobody can read them."""
+    raw = text.encode() or b"{}"
+    try:
+        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Partition]])
+    except (MalformedJsonError, msgspec.ValidationError):
+        return {}
+    found: dict[int, tuple[tuple[int, ...], ...]] = {}
+    for groups in said.values():
+        for one in groups:
+            minors = tuple(sorted(set(one.minors)))
+            found[len(minors)] = (*found.get(len(minors), ()), minors)
+    sizes = sorted(size for size in found if size)[:MOST_SIZES]
+    return {size: tuple(dict.fromkeys(found[size]))[:MOST_GROUPS] for size in sizes}
 
 
 def direct_claim(fact: ResourceClaimObserved, time_us: int, known: Workload | None) -> Workload:

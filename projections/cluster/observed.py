@@ -8,6 +8,8 @@ from typing import Any
 from bus.events.devices import (
     DeviceClassObserved,
     DeviceClassVanished,
+    NodeDevicesObserved,
+    NodeDevicesVanished,
     ResourceClaimObserved,
     ResourceClaimTemplateObserved,
     ResourceClaimTemplateVanished,
@@ -45,6 +47,7 @@ from projections.cluster.devices import (
     DeviceClaim,
     DeviceClass,
     DeviceSlice,
+    NodeDevices,
     Scv,
     scv,
 )
@@ -64,6 +67,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     DisruptionBudgetObserved: (DisruptionBudget.kind, disruption_budget),
     ScvObserved: (Scv.kind, scv),
     NodeMetricObserved: (NodeLoad.kind, node_load),
+    NodeDevicesObserved: (NodeDevices.kind, devices.node_devices),
     ClaimObserved: (Claim.kind, volumes.claim),
     VolumeObserved: (Volume.kind, volumes.volume),
     StorageClassObserved: (StorageClass.kind, volumes.storage_class),
@@ -84,6 +88,7 @@ VANISHED: dict[type[Fact], str] = {
     DisruptionBudgetVanished: DisruptionBudget.kind,
     ScvVanished: Scv.kind,
     NodeMetricVanished: NodeLoad.kind,
+    NodeDevicesVanished: NodeDevices.kind,
     ClaimVanished: Claim.kind,
     VolumeVanished: Volume.kind,
     StorageClassVanished: StorageClass.kind,

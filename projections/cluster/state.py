@@ -39,6 +39,7 @@ from projections.cluster.devices import (
     DeviceClaim,
     DeviceClass,
     DeviceSlice,
+    NodeDevices,
     Scv,
 )
 from projections.cluster.disruptions import DisruptionBudget
@@ -78,6 +79,7 @@ class SavedCluster(msgspec.Struct):
     _budgets: SavedStore[DisruptionBudget]
     _scvs: SavedStore[Scv]
     _loads: SavedStore[NodeLoad]
+    _node_devices: SavedStore[NodeDevices]
     _claims: SavedStore[Claim]
     _volumes: SavedStore[Volume]
     _storage_classes: SavedStore[StorageClass]
@@ -122,6 +124,7 @@ class ClusterState(Part):
         self._budgets: ObjectStore[DisruptionBudget] = ObjectStore(self._changes)
         self._scvs: ObjectStore[Scv] = ObjectStore(self._changes)
         self._loads: ObjectStore[NodeLoad] = ObjectStore(self._changes)
+        self._node_devices: ObjectStore[NodeDevices] = ObjectStore(self._changes)
         self._claims: ObjectStore[Claim] = ObjectStore(self._changes)
         self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
         self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
@@ -137,6 +140,7 @@ class ClusterState(Part):
             Volume.kind: self._volumes, StorageClass.kind: self._storage_classes, CsiNode.kind: self._csi_nodes,
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
+            NodeDevices.kind: self._node_devices,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
@@ -279,6 +283,10 @@ class ClusterState(Part):
     def load_of(self, node: str) -> NodeLoad | None:
         """What a node really uses; None where nobody measures it."""
         return self.loads.get(self.named(NodeLoad.kind, "", node))
+
+    def devices_of(self, node: str) -> NodeDevices | None:
+        """The devices of a node; None where no agent says them."""
+        return self._node_devices.rows.get(self.named(NodeDevices.kind, "", node))
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """A priority class by its name; None for none."""

@@ -14,11 +14,10 @@ import numpy as np
 
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.devices import Scv
-from projections.cluster.disruptions import DisruptionBudget
-from projections.cluster.loads import NodeLoad
 from projections.cluster.rows import Node
 from reactors.scheduling import cards, volumes
 from reactors.scheduling.arrivals import Arrivals
+from reactors.scheduling.cluster_columns import BY_NODE, ClusterColumns
 from reactors.scheduling.crowds import Crowds
 from reactors.scheduling.node_columns import (
     ALL,
@@ -30,11 +29,9 @@ from reactors.scheduling.node_columns import (
     STORAGE,
     Bools,
     Ints,
-    NodeColumns,
     Rows,
     SmallInts,
 )
-from reactors.scheduling.scvs import Cards, cards_of
 from reactors.scheduling.state import Dealt
 from reactors.scheduling.volumes import Volumes
 
@@ -50,8 +47,6 @@ __all__ = [
     "SmallInts",
 ]
 
-#: The label of every namespace that the API server writes.
-NAMESPACE_NAME = "kubernetes.io/metadata.name"
 #: Protocol, port and address.
 Port: TypeAlias = tuple[str, int, str]
 #: All addresses of a node.
@@ -80,15 +75,14 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
     not_offered: dict[str, int]
 
 
-class Columns(NodeColumns):
+class Columns(ClusterColumns):
     """Columns over the nodes of one cluster and the room that its pods leave. Plugins read them and change nothing.
 
     ``dealt``: which cards decisions gave to pods that are bound already, by uid.
     """
 
     def __init__(self, cluster: ClusterState, dealt: Mapping[str, Dealt] | None = None) -> None:
-        super().__init__()
-        self._cluster = cluster
+        super().__init__(cluster)
         #: Cards that decisions gave to pods, by uid, until the pod is gone or lies elsewhere.
         self.dealt: dict[str, Dealt] = dict(dealt or {})
         #: Pods by what selectors of pods see of them.
@@ -99,7 +93,6 @@ class Columns(NodeColumns):
         #: How many pods on nodes have each priority.
         self.priorities: dict[int, int] = {}
         self._on: dict[str, Placed] = {}
-        self._scvs: Cards | None = None
         #: By row: uids of its pods.
         self._here: list[set[str]] = []
         #: Pods that were placed here ahead of the history, by uid.
@@ -123,7 +116,7 @@ class Columns(NodeColumns):
 
     def _lay_out(self) -> None:
         """Give every node its row; what is known of nodes that stay moves with them."""
-        self._scvs = None
+        self.forget_scvs()
         nodes = sorted(self._cluster.current_nodes(), key=lambda one: one.uid)
         stays = {one.uid for one in nodes}
         for row, node in enumerate(self.nodes):
@@ -148,26 +141,6 @@ class Columns(NodeColumns):
         names = {self.names[row] for row in came}
         for placed in (one for one in self._ahead.values() if one.node in names):
             self._add(placed)
-
-    @property
-    def scvs(self) -> Cards:
-        """The cards that Scv objects show."""
-        if self._scvs is None:
-            self._scvs = cards_of(self._cluster.current_scvs(), self.row_of)
-        return self._scvs
-
-    def load(self, row: int) -> NodeLoad | None:
-        """What a node really uses; None where nobody measures it."""
-        return self._cluster.load_of(self.names[row])
-
-    def namespace_labels(self, name: str) -> dict[str, str]:
-        """Labels of a namespace, with the one that has its name."""
-        known = self._cluster.namespaces.get(name)
-        return {**(known.labels if known is not None else {}), NAMESPACE_NAME: name}
-
-    def disruption_budgets(self) -> Iterable[DisruptionBudget]:
-        """The disruption budgets of the cluster."""
-        return self._cluster.disruption_budgets.values()
 
     def request(self, pod: Pod) -> Ints:
         """What a pod requests, one amount for each column."""
@@ -227,10 +200,10 @@ class Columns(NodeColumns):
                 self._replace(change.uid, found or self._ahead.get(change.uid))
             elif change.kind in volumes.KINDS:
                 self.volumes.follow(change)
-            elif change.kind == Scv.kind:
-                self._scvs = None
-            elif change.kind == NodeLoad.kind and (said := change.after or change.before):
+            elif change.kind in BY_NODE and (said := change.after or change.before):
                 self._touch_named(said.name)
+            elif change.kind == Scv.kind:
+                self.forget_scvs()
             elif change.kind == Node.kind:
                 after = change.after
                 row = self.row_of.get(after.name) if isinstance(after, Node) else None

@@ -285,7 +285,12 @@ def scope_of(minors: Collection[int], table: Table) -> Scope:
 def _scope(minors: tuple[int, ...], table: Table, sizes: Sequence[int]) -> Scope:
     if not sizes:
         return Scope(minors)
-    within = [one for one in table[sizes[0]] if set(one) <= set(minors)]
+    left, within = set(minors), []
+    # A table may have groups that overlap: of these the first.
+    for one in table[sizes[0]]:
+        if left.issuperset(one):
+            within.append(one)
+            left.difference_update(one)
     return Scope(minors, 1, tuple(_scope(one, table, sizes[1:]) for one in within))
 
 
@@ -303,11 +308,13 @@ def group(table: Table, count: int, whole: Collection[int]) -> tuple[int, ...]:
 
 def chosen(
     part: Part, cards: Sequence[Card], strategy: Strategy = "LeastAllocated", *, table: Table | None = None,
-    honors: bool = False, scope: Scope | None = None, level: int = 0,
+    honors: bool = False, scope: Scope | None = None, level: int = 0, switch_of: Mapping[int, str] = {},
+    at_switch: Collection[str] = (),
 ) -> tuple[int, ...]:  # fmt: skip
     """The numbers of the cards of one kind that a pod gets; () = they do not have the room.
 
     Whole cards are a group of the board's ``table`` where one is idle; where the node ``honors`` it, nothing else will do.
+    Cards at a switch of ``at_switch`` are chosen before others.
     """
     scores = {
         one.minor: score(strategy, part.amounts, one.total, one.free) for one in cards if one.takes(part.amounts)
@@ -327,4 +334,4 @@ def chosen(
         return near(scope, part, scores, used, level)
     if level > 1:
         return ()
-    return tuple(ordered(scores, {}, ())[: part.count])
+    return tuple(ordered(scores, switch_of, at_switch)[: part.count])

@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from reactors.scheduling.profiles import Profile
 
 
+#: Plugin to the kind of object that it alone reads.
+_FOLLOWS = {"LoadAware": "NodeMetric", "DeviceShare": "Device"}
+
+
 class SchedulingProfile(BaseModel):
     """The plugins for the pods of one ``schedulerName``."""
 
@@ -58,9 +62,9 @@ class SchedulingPolicy(ReactorPolicy):
 
     @property
     def follows(self) -> frozenset[str]:
-        """What nodes really use is measured every minute: it is followed where a profile goes by it."""
-        goes_by_load = any(one.weights.get("LoadAware") for one in self.profiles)
-        return frozenset({"NodeMetric"}) if goes_by_load else frozenset()
+        """What nodes really use, and their devices, are followed where a profile goes by it."""
+        named = {name for one in self.profiles for name, weight in one.weights.items() if weight}
+        return frozenset(kind for plugin, kind in _FOLLOWS.items() if plugin in named)
 
     def made(self) -> list[Profile]:
         """The profiles with their plugins."""

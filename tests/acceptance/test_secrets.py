@@ -225,6 +225,20 @@ def thing(secret, kind, number):
         ]
         status = {"updateTime": CREATED, "nodeMetric": measured, "podsMetric": pods}
         return {**found, "spec": secret.some(), "status": {**status, secret(): secret.some()}}
+    if kind == "devices":
+        # Amounts, places and names of devices are listed, and are plain.
+        amounts = {"koordinator.sh/gpu-core": "100", secret(): secret()}
+        place = {"nodeID": 0, "pcieID": "0000:01", "busID": secret(), secret(): secret()}
+        vfs = [{"labels": secret.some(), "vfs": [{"busID": "0000:02", secret(): 1}]}]
+        device = {
+            "type": "gpu",
+            "minor": 0,
+            "id": "GPU-0",
+            "labels": secret.some(),
+            "resources": amounts,
+        }
+        device |= {"topology": place, "vfGroups": vfs, "conditions": [secret.some()], secret(): 1}
+        return {**found, "spec": {"devices": [device]}, "status": secret.some()}
     if kind == "nodes":
         taint = {"key": "k", "value": "v", "effect": "NoExecute"}
         spec = {"taints": [{**taint, "timeAdded": secret(), secret(): secret()}]}

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "9398793681dcedc4",
-    "reactors": "5e2a9c1efcad7f4d",
-    "admission": "dc30ca272621543d",
+    "versions": "f0d72ba14d2665f9",
+    "reactors": "9e68c11627ca4da6",
+    "admission": "7f9f289b176cb438",
 }
 
 ADVICE = """

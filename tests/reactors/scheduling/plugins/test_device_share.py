@@ -7,30 +7,9 @@ import pytest
 
 from reactors.scheduling.plugins.device_share import ILLEGAL, REASON, TAKEN, DeviceShare
 from tests import factories as f
+from tests.reactors.scheduling.plugins.sharing import GIB, K, asking, cards, given
 from tests.reactors.scheduling.worlds import World, reasons, scores
 from tests.thorough import tries
-
-GIB = 2**30
-K = "koordinator.sh/"
-
-
-def cards(count, gib=16, **more):
-    offered = {"cpu": "64", "memory": "512Gi", "pods": "110", f"{K}gpu-core": str(100 * count)}
-    return offered | {f"{K}gpu-memory": f"{gib * count}Gi", **more}
-
-
-def asking(**requests):
-    wanted = {K + name.replace("_", "-"): str(amount) for name, amount in requests.items()}
-    return {"resources": f.requesting(wanted)}
-
-
-def given(world, uid, plugin=DeviceShare(), row=0, **fields):
-    """Choose devices of a waiting pod and count it on them; what they are."""
-    cycle = world.cycle(uid, **fields)
-    found = plugin.cards(cycle, row)
-    if found:
-        world.columns.place(cycle.pod, world.columns.names[row], found)
-    return found
 
 
 def test_shares_are_packed_or_spread_and_never_more_than_a_card():

@@ -1,0 +1,133 @@
+"""Device objects as facts: the GPUs, RDMA devices and FPGAs of a node. Pure: one record in, one event out.
+
+Koordinator's node agent writes an object for each node, and anew when a device, its health or its place changes.
+
+Source: koordinator-sh/koordinator, apis/scheduling/v1alpha1 Device.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.devices import NodeDevice, NodeDevicesObserved, NodeDevicesVanished
+from bus.kube.watch import records
+from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.records import Metadata, Record
+
+#: Says which cards of a board are given together.
+PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
+TYPES = frozenset({"gpu", "rdma", "fpga"})
+_NAMES = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma", "fpga")
+#: What is kept of the resources of a device; the second prefix is that of Koordinator 1.0.
+RESOURCES = frozenset(
+    {f"{prefix}/{name}" for prefix in ("koordinator.sh", "kubernetes.io") for name in _NAMES}
+    | {f"huawei.com/npu-{name}" for name in ("core", "cpu", "dvpp")}
+)
+#: Most bytes of devices, as JSON: of more the first are kept, and no pod gets the others.
+LARGEST_DEVICES = 40 * 1024
+#: Longest table of cards that are given together; a longer one is none.
+LONGEST_PARTITIONS = 12 * 1024
+#: Devices of one type have numbers below this.
+MOST_MINORS = 1_000
+MOST_FUNCTIONS = 256
+#: Longest quantity, and longest name of a device, a switch or an address; a longer one is none.
+LONGEST_QUANTITY, LONGEST_NAME = 32, 80
+
+
+class Topology(msgspec.Struct, rename="camel"):
+    """``topology`` of a device."""
+
+    node_id: int = msgspec.field(default=-1, name="nodeID")
+    pcie_id: str = msgspec.field(default="", name="pcieID")
+
+
+class Function(msgspec.Struct):
+    """A virtual function."""
+
+    bus_id: str = msgspec.field(default="", name="busID")
+
+
+class Functions(msgspec.Struct):
+    """An entry of ``vfGroups``."""
+
+    vfs: list[Function] | None = None
+
+
+class Found(msgspec.Struct, rename="camel"):
+    """An entry of ``spec.devices``."""
+
+    type: str = ""
+    id: str = ""
+    minor: int | None = None
+    health: bool = False
+    resources: dict[str, str | int] | None = None
+    topology: Topology | None = None
+    vf_groups: list[Functions] | None = None
+
+
+class Spec(msgspec.Struct):
+    """What is decoded of ``spec``."""
+
+    devices: list[Found] | None = None
+
+
+class Device(msgspec.Struct):
+    """What is decoded of a Device object."""
+
+    metadata: Metadata
+    spec: Spec | None = None
+
+
+def translate(record: Record, labels: LabelPolicy) -> Event:
+    """``device.observed`` or ``device.vanished``.
+
+    Raises MalformedJsonError or ObservationError: park the record and list again.
+    """
+    found = records.decoded(record.object, Device)
+    metadata = records.identified(found.metadata)
+    fact: NodeDevicesObserved | NodeDevicesVanished
+    if records.is_delete(record):
+        fact = NodeDevicesVanished(
+            uid=metadata.uid, name=metadata.name, resource_version=metadata.resource_version
+        )
+    else:
+        devices, is_cut = _devices((found.spec.devices if found.spec else None) or ())
+        fact = NodeDevicesObserved(
+            uid=metadata.uid,
+            name=metadata.name,
+            resource_version=metadata.resource_version,
+            devices=devices,
+            partitions=_text((metadata.annotations or {}).get(PARTITIONS, ""), LONGEST_PARTITIONS),
+            is_cut=is_cut,
+        )
+    return records.said(
+        fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
+    )
+
+
+def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:
+    """The devices that can be given, and whether there are more than a fact may carry."""
+    kept, room = list[NodeDevice](), LARGEST_DEVICES
+    for one in found:
+        if one.type not in TYPES or one.minor is None or not 0 <= one.minor < MOST_MINORS:
+            continue
+        topology = one.topology or Topology()
+        functions = (each.bus_id for group in one.vf_groups or () for each in group.vfs or ())
+        device = NodeDevice(
+            one.type, one.minor, _text(one.id), one.health,
+            {name: _text(str(amount), LONGEST_QUANTITY) for name, amount in (one.resources or {}).items() if name in RESOURCES},
+            topology.node_id if 0 <= topology.node_id < MOST_MINORS else -1, _text(topology.pcie_id),
+            tuple(address for address in map(_text, functions) if address)[:MOST_FUNCTIONS],
+        )  # fmt: skip
+        room -= len(msgspec.json.encode(device)) + 1
+        if room < 0:
+            return tuple(kept), True
+        kept.append(device)
+    return tuple(kept), False
+
+
+def _text(text: str, longest: int = LONGEST_NAME) -> str:
+    return text if len(text) <= longest else ""

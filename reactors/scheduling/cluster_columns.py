@@ -1,0 +1,54 @@
+"""What the cluster says beside nodes and pods, as plugins ask for it: loads, devices, cards, namespaces and disruption budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from projections.cluster import ClusterState
+from projections.cluster.devices import NodeDevices
+from projections.cluster.disruptions import DisruptionBudget
+from projections.cluster.loads import NodeLoad
+from reactors.scheduling.node_columns import NodeColumns
+from reactors.scheduling.scvs import Cards, cards_of
+
+#: The label of every namespace that the API server writes.
+NAMESPACE_NAME = "kubernetes.io/metadata.name"
+#: Kinds of objects that say something of the node whose name they have.
+BY_NODE = frozenset({NodeLoad.kind, NodeDevices.kind})
+
+
+class ClusterColumns(NodeColumns):
+    """Columns over nodes, and the state of the cluster that they follow."""
+
+    def __init__(self, cluster: ClusterState) -> None:
+        super().__init__()
+        self._cluster = cluster
+        self._scvs: Cards | None = None
+
+    @property
+    def scvs(self) -> Cards:
+        """The cards that Scv objects show."""
+        if self._scvs is None:
+            self._scvs = cards_of(self._cluster.current_scvs(), self.row_of)
+        return self._scvs
+
+    def load(self, row: int) -> NodeLoad | None:
+        """What a node really uses; None where nobody measures it."""
+        return self._cluster.load_of(self.names[row])
+
+    def forget_scvs(self) -> None:
+        """The cards of Scv objects, or the rows of nodes, are others."""
+        self._scvs = None
+
+    def devices(self, row: int) -> NodeDevices | None:
+        """The devices of a node; None where no agent says them."""
+        return self._cluster.devices_of(self.names[row])
+
+    def namespace_labels(self, name: str) -> dict[str, str]:
+        """Labels of a namespace, with the one that has its name."""
+        known = self._cluster.namespaces.get(name)
+        return {**(known.labels if known is not None else {}), NAMESPACE_NAME: name}
+
+    def disruption_budgets(self) -> Iterable[DisruptionBudget]:
+        """The disruption budgets of the cluster."""
+        return self._cluster.disruption_budgets.values()

@@ -1,0 +1,236 @@
+"""The devices of a node, and what its pods leave of them.
+
+They are those that Koordinator's agent finds (Device objects); where it says nothing, those that the node offers as resources, its
+cards being alike. What is left is computed again where the node, its devices or its pods changed.
+
+Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/scheduling.md, "Shared GPUs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from projections.cluster import Pod
+from projections.cluster.devices import NodeDevices
+from projections.cluster.rows import Node
+from reactors.scheduling.cards import MOST_CARDS
+from reactors.scheduling.columns import Columns, Placed
+from reactors.scheduling.device_rules import (
+    AMD,
+    CORE,
+    FPGA,
+    GPU,
+    HYGON,
+    MEMORY,
+    NVIDIA,
+    RATIO,
+    RDMA,
+    TABLES,
+    WHOLE,
+    Card,
+    Part,
+    Rules,
+    Scope,
+    Table,
+    chosen,
+    converted,
+    filled,
+    is_legal,
+    per_card,
+    requested,
+    summed,
+    whole_cards,
+)
+from reactors.scheduling.node_columns import amounts_of
+
+#: The first number of the devices of each kind.
+FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
+_MODELS = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")
+_POLICY = "node.koordinator.sh/gpu-partition-policy"
+_OLDER, _NEWER = "kubernetes.io/", "koordinator.sh/"
+#: What no device has more of.
+_PARTS = frozenset({CORE, RATIO, RDMA, FPGA})
+
+Devices = Mapping[str, Sequence[Card]]
+#: Kind of device and number.
+At = tuple[str, int]
+
+
+class Board(msgspec.Struct, frozen=True):
+    """What a node has when nobody uses it. ``node`` and ``said`` are the rows from which that follows."""
+
+    node: Node
+    said: NodeDevices | None
+    total: dict[str, tuple[Card, ...]]
+    #: Groups of its cards that are given together, and whether nothing else will do.
+    table: Table | None = None
+    honors: bool = False
+    #: How near its cards are to each other; None = nobody says.
+    scope: Scope | None = None
+    #: By kind and number: the PCIe switch of a device.
+    switches: dict[At, str] = {}
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What is left of a node's devices, as long as it stays as it is. ``over``: pods whose devices have no room for them."""
+
+    layout: int
+    changed_at: int
+    board: Board
+    devices: Devices
+    over: frozenset[str]
+
+
+def parts_of(pod: Pod, rules: Rules) -> dict[str, Part]:
+    """By kind of device what a pod requests; what means nothing is left out."""
+    found = requested(pod.demand)
+    return {
+        kind: per_card(converted(found[kind]), rules)
+        for kind in FIRST
+        if kind in found and is_legal(found[kind], rules)
+    }
+
+
+def kept(columns: Columns, row: int) -> Kept:
+    """What pods leave of a node's devices: those whose devices are named, then the others, in the order of their starts."""
+    tables: dict[int, Kept] = columns.tables.setdefault("device_boards", {})
+    known, changed_at = tables.get(row), int(columns.changed_at[row])
+    if known is not None and (known.layout, known.changed_at) == (columns.layout, changed_at):
+        return known
+    node, said = columns.nodes[row], columns.devices(row)
+    board = known.board if known is not None else None
+    if board is None or board.node is not node or board.said is not said:
+        board = board_of(node, said)
+    used, named = _used(board, columns.placed_on(row))
+    whole = {
+        (kind, card.minor): card.total for kind, cards in board.total.items() for card in cards
+    }
+    full = {
+        at for at, amounts in used.items()
+        if any(amount > whole.get(at, {}).get(name, 0) for name, amount in amounts.items())
+    }  # fmt: skip
+    over = frozenset(uid for uid, ats in named.items() if not full.isdisjoint(ats))
+    devices = {kind: _left(cards, kind, used) for kind, cards in board.total.items()}
+    found = tables[row] = Kept(columns.layout, changed_at, board, devices, over)
+    return found
+
+
+def _used(
+    board: Board, placed: Sequence[Placed]
+) -> tuple[dict[At, dict[str, int]], dict[str, list[At]]]:
+    """What pods hold of each device, and by uid the devices of those whose devices are named."""
+    used: dict[At, dict[str, int]] = {}
+    named: dict[str, list[At]] = {}
+    total = board.total
+    memory = {card.minor: card.total.get(MEMORY, 0) for card in total["gpu"]}
+    for one in sorted(placed, key=lambda one: (not one.cards, one.pod.started_us, one.pod.uid)):
+        for kind, (now, then) in _held(one.pod).items():
+            first = FIRST[kind]
+            minors = [card - first for card in one.cards if first <= card < first + 1_000]
+            part = then if len(minors) == then.count else now
+            is_named = len(minors) == part.count
+            if not is_named:
+                left = _left(total[kind], kind, used)
+                minors = list(chosen(part, left))
+                if not minors and (older := chosen(then, left)):
+                    part, minors = then, list(older)
+                # It is there, and holds something, wherever that is: of the devices with the most room.
+                minors = minors or [one.minor for one in sorted(left, key=_room)[: part.count]]
+            for minor in minors:
+                at = (kind, minor)
+                size = memory.get(minor, 0) if kind == "gpu" else 0
+                used[at] = summed((used.get(at, {}), filled(part.amounts, size)))
+                if is_named:
+                    named.setdefault(one.pod.uid, []).append(at)
+    return used, named
+
+
+def _held(pod: Pod) -> dict[str, tuple[Part, Part]]:
+    """By kind: the part of each card by the rules of now and then; a profile may have placed it by either."""
+    asked, now, then = requested(pod.demand), parts_of(pod, "now"), parts_of(pod, "v1.0")
+    found = {}
+    for kind in FIRST:
+        if kind in asked:
+            part = now.get(kind) or then.get(kind) or whole_cards(asked[kind], kind)
+            found[kind] = (part, then.get(kind) or part)
+    return found
+
+
+def _room(card: Card) -> tuple[int, int]:
+    return -sum(card.free.get(name, 0) for name in (CORE, RATIO, RDMA, FPGA)), card.minor
+
+
+def _left(cards: Sequence[Card], kind: str, used: Mapping[At, Mapping[str, int]]) -> tuple[Card, ...]:  # fmt: skip
+    found = []
+    for card in cards:
+        taken = used.get((kind, card.minor), {})
+        free = {name: max(0, amount - taken.get(name, 0)) for name, amount in card.total.items()}
+        found.append(Card(card.minor, card.total, free))
+    return tuple(found)
+
+
+def board_of(node: Node, said: NodeDevices | None) -> Board:
+    """The devices of a node."""
+    total = _offered(node) if said is None else _found(said)
+    labels = node.labels | node.further_labels
+    model = next((labels[key] for key in _MODELS if key in labels), node.model or "")
+    minors = tuple(card.minor for card in total["gpu"])
+    table = TABLES.get(model) if minors == tuple(range(8)) else None
+    if said is not None and said.partitions:
+        table = said.partitions
+    honors = table is not None and labels.get(_POLICY) == "Honor"
+    if said is None:
+        return Board(node, said, total, table, honors)
+    switches = {(one.type, one.minor): one.switch for one in said.devices if one.switch}
+    return Board(node, said, total, table, honors, _scope(said, minors), switches)
+
+
+def _found(said: NodeDevices) -> dict[str, tuple[Card, ...]]:
+    total: dict[str, list[Card]] = {kind: [] for kind in FIRST}
+    for one in said.devices:
+        amounts = {
+            name: min(amount, WHOLE) if name in _PARTS else amount
+            for name, amount in one.amounts.items()
+        }
+        total[one.type].append(Card(one.minor, amounts, amounts))
+    return {kind: tuple(cards) for kind, cards in total.items()}
+
+
+def _scope(said: NodeDevices, minors: tuple[int, ...]) -> Scope | None:
+    """NUMA nodes, and their PCIe switches, as scopes of cards."""
+    numa: dict[int, dict[str, list[int]]] = {}
+    for one in said.devices:
+        if one.type == "gpu" and one.numa >= 0:
+            numa.setdefault(one.numa, {}).setdefault(one.switch, []).append(one.minor)
+    inner = []
+    for at in sorted(numa):
+        switches = tuple(Scope(tuple(numa[at][one]), 3) for one in sorted(numa[at]) if one)
+        minors_here = sorted(minor for several in numa[at].values() for minor in several)
+        inner.append(Scope(tuple(minors_here), 2, switches))
+    return Scope(minors, 1, tuple(inner)) if inner else None
+
+
+def _offered(node: Node) -> dict[str, tuple[Card, ...]]:
+    """What a node offers as resources, of which the older names are read where the newer are absent."""
+    offered = amounts_of(node.allocatable)
+    older = {
+        name: _NEWER + name.removeprefix(_OLDER) for name in offered if name.startswith(_OLDER)
+    }
+    amounts = {newer: offered[name] for name, newer in older.items()} | offered
+    count = min(_cards_of(amounts), MOST_CARDS)
+    whole = {CORE: WHOLE, RATIO: WHOLE, MEMORY: amounts.get(MEMORY, 0) // max(count, 1)}
+    total = {"gpu": tuple(Card(minor, whole, whole) for minor in range(count))}
+    for kind, name in (("rdma", RDMA), ("fpga", FPGA)):
+        own = {name: WHOLE}
+        number = min(amounts.get(name, 0) // WHOLE, MOST_CARDS)
+        total[kind] = tuple(Card(minor, own, own) for minor in range(number))
+    return total
+
+
+def _cards_of(amounts: Mapping[str, int]) -> int:
+    for name in (NVIDIA, AMD, HYGON):
+        if amounts.get(name):
+            return amounts[name]
+    return next((amounts[name] // WHOLE for name in (CORE, GPU, RATIO) if amounts.get(name)), 0)
