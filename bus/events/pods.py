@@ -176,6 +176,8 @@ class PodGroupObserved(Fact, frozen=True, kw_only=True):
     groups: str = ""
     #: ``groups`` is more than a fact carries.
     is_cut: bool = False
+    #: The label of nodes of which all its pods get one value; "" = any nodes.
+    topology: str = ""
     #: Volcano's queue, and the phase that the controller of its API wrote.
     queue: str = ""
     phase: str = ""

@@ -28,6 +28,8 @@ KOORDINATOR = "gang.scheduling.koordinator.sh/"
 #: Longest number, mode or duration, and longest list of gangs, that is carried on.
 LONGEST_WORD = 64
 LONGEST_GROUPS = 4 * 1024
+#: Longest key of a label, with its prefix.
+LONGEST_KEY = 317
 #: No gang needs so many pods.
 MOST_NEEDED = 2**31 - 1
 
@@ -44,9 +46,22 @@ class Policy(msgspec.Struct):
     gang: Gang | None = None
 
 
+class TopologyConstraint(msgspec.Struct):
+    """One of ``spec.schedulingConstraints.topology`` of a native PodGroup."""
+
+    key: str = ""
+
+
+class Constraints(msgspec.Struct):
+    """``spec.schedulingConstraints`` of a native PodGroup."""
+
+    topology: list[TopologyConstraint] | None = None
+
+
 class Spec(msgspec.Struct, rename="camel"):
     """What is decoded of ``spec``."""
 
+    scheduling_constraints: Constraints | None = None
     scheduling_policy: Policy | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
@@ -100,6 +115,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             total=_word(noted, "total-number"),
             groups=groups,
             is_cut=is_cut,
+            topology=_topology(spec),
             queue=spec.queue[:LONGEST_NAME],
             phase=status.phase[:LONGEST_WORD],
             owner=records.controller(metadata),
@@ -134,6 +150,13 @@ def _least(spec: Spec) -> int | None:
         return _bounded(spec.min_member)
     gang = spec.scheduling_policy.gang
     return None if gang is None else _bounded(gang.min_count)
+
+
+def _topology(spec: Spec) -> str:
+    said = spec.scheduling_constraints
+    found = next(iter(said.topology or ()), None) if said is not None else None
+    # One character more than a label has: no node has that.
+    return found.key[: LONGEST_KEY + 1] if found is not None else ""
 
 
 def _bounded(number: int | None) -> int | None:

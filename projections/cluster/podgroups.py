@@ -26,6 +26,7 @@ class PodGroup(msgspec.Struct, gc=False):
     queue: str
     phase: str
     owner: Owner | None
+    topology: str
     last_us: int = 0
     listed_us: int = 0
 
@@ -35,5 +36,5 @@ def pod_group(fact: PodGroupObserved, time_us: int, known: PodGroup | None) -> P
     return PodGroup(
         fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.least,
         fact.wait_seconds, fact.mode, fact.total, fact.groups, fact.is_cut, fact.queue, fact.phase, fact.owner,
-        time_us,
+        fact.topology, time_us,
     )  # fmt: skip

@@ -242,9 +242,9 @@ class Columns(ClusterColumns):
         """The pods that are counted on a node with their cards, in no order."""
         return [self._on[uid] for uid in self._here[row]]
 
-    def is_counted(self, uid: str) -> bool:
-        """Whether a pod is counted on a node."""
-        return uid in self._on
+    def counted(self, uid: str) -> Placed | None:
+        """Where a pod is counted; None = on no node."""
+        return self._on.get(uid)
 
     def lift(self, uid: str) -> None:
         """Count a pod no more, until :meth:`put_back`. For trials: meanwhile the columns follow no change."""

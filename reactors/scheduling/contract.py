@@ -150,15 +150,33 @@ class Permit(Plugin, Protocol):
         """The pods that wait for this plugin and must not any more, as the cycle's pod has no node."""
 
 
+class Alike(msgspec.Struct, frozen=True):
+    """Pods that are alike, and how many such pods each node would take (:meth:`reactors.scheduling.filtering.Filtering.room`)."""
+
+    count: int
+    room: Ints
+
+
 @runtime_checkable
 class Together(Plugin, Protocol):
-    """Has pods placed in one pass, or none of them."""
+    """Has pods placed in one pass, or none of them; each set of them among some nodes, where it asks for that."""
 
     def together(self, pod: Pod, columns: Columns) -> Sequence[str]:
         """Names of the sets of pods with which one is placed together; () = it is placed by itself."""
 
     def members(self, names: Sequence[str], columns: Columns) -> Sequence[str]:
         """The pods of these sets, also those with a node."""
+
+    def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
+        """Whether each of these sets is placed by itself, as one of them gets nodes of a domain."""
+
+    def domains(
+        self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
+    ) -> tuple[Sequence[Bools | None], str]:
+        """(sets of nodes, the best first, of which one gets the pods of a set, None = all nodes; why there is none).
+
+        ``kinds``: its pods that wait.
+        """
 
     def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
         """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""

@@ -123,6 +123,16 @@ class Filtering:
                 found += [Refused(one.reason, mask) for one in refused if one.nodes[0]]
         return found
 
+    def room(self, cycle: Cycle) -> Ints:
+        """How many pods like this one each node would take, as far as requests go; 0 where a filter refuses it."""
+        columns = cycle.columns
+        found: Ints = np.maximum(columns.most_pods - columns.pods, 0)
+        for at in np.flatnonzero(cycle.request):
+            found = np.minimum(found, np.maximum(columns.free[:, at], 0) // cycle.request[at])
+        for one in self.first_refusals(cycle, np.arange(len(columns.nodes))):
+            found = np.where(one.nodes, 0, found)
+        return found
+
     def held(self, cycle: Cycle, rows: Ints) -> Iterator[tuple[int, str, Sequence[Refused]]]:
         """Nodes that would take the pod, but not together with the nominated pods whose room is held there.
 
@@ -162,7 +172,7 @@ def _against(pod: Pod, columns: Columns) -> dict[int, list[Placed]]:
     """By row: the nominated pods whose room a pod may not take, as they are as important or more."""
     found: dict[int, list[Placed]] = {}
     for one in columns.nominated.values():
-        is_other = one.pod.uid != pod.uid and not columns.is_counted(one.pod.uid)
+        is_other = one.pod.uid != pod.uid and columns.counted(one.pod.uid) is None
         if is_other and one.pod.priority >= pod.priority and one.node in columns.row_of:
             found.setdefault(columns.row_of[one.node], []).append(one)
     return found

@@ -78,7 +78,9 @@ def needs_of_group(row: PodGroup) -> Needs | None:
         return None
     wait_us = (row.wait_seconds or 0) * SECOND_US
     found = _needs(row.least or 0, row.total, row.mode, max(wait_us, 0) or WAIT_US, row.groups)
-    return found if row.least is not None else msgspec.structs.replace(found, least=None, groups=())
+    if row.least is None:
+        found = msgspec.structs.replace(found, least=None, groups=())
+    return msgspec.structs.replace(found, topology=row.topology) if row.topology else found
 
 
 @lru_cache(maxsize=1_000)

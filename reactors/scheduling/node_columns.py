@@ -58,6 +58,8 @@ class NodeColumns:
         self.gangs: Gangs | None = None
         #: Uids of pods that are not counted now, for a trial.
         self.lifted: set[str] = set()
+        #: The nodes among which a trial places a gang; None = all.
+        self.domain: Bools | None = None
         #: The time of the newest event of the history.
         self.at_us = 0
         #: Counts layouts: what was computed for another layout is void.

@@ -62,6 +62,8 @@ class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
     wait_us: int = WAIT_US
     #: The gangs that start together, this one among them; () = it starts alone.
     groups: tuple[str, ...] = ()
+    #: The label of nodes of which all its pods get one value; "" = any nodes.
+    topology: str = ""
 
 
 class SavedGangs(msgspec.Struct):

@@ -12,15 +12,15 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import TypeAlias
 
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Columns, Placed
-from reactors.scheduling.contract import Cycle, Preemption, Together
+from reactors.scheduling.columns import Bools, Columns, Placed
+from reactors.scheduling.contract import Alike, Cycle, Preemption, Together
 from reactors.scheduling.explaining import Candidate, best
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.messages import unschedulable
@@ -85,9 +85,7 @@ def attempts(
                         found.setdefault(profile, []).append(attempt)
     finally:
         scheduler.columns.nominated = nominated
-        for framework, cycle in reversed(tried):
-            framework.unreserve(cycle)
-            framework.columns.take_back(cycle.pod.uid)
+        _take_back(tried, 0)
     return found
 
 
@@ -192,6 +190,17 @@ class Group:
         #: The back-off of each is that of all.
         self.rests = any(one.rests_until_us > at_us for _, _, one in members)
 
+    def parts(self, columns: Columns) -> Iterator[tuple[Sequence[str], list[Member]]]:
+        """Its sets with the members of each: one by one where one of them gets nodes of a domain of its own, else together."""
+        if not self.plugin.are_apart(self.names, columns):
+            yield self.names, self.members
+            return
+        for name in self.names:
+            uids = set(self.plugin.members((name,), columns))
+            members = [one for one in self.members if one[2].pod.uid in uids]
+            if members:
+                yield (name,), members
+
 
 class Groups:
     """The groups of one pass, each found once."""
@@ -233,27 +242,90 @@ def tried_together(
 ) -> list[tuple[str, Attempt]]:
     """What becomes of the pods of a group. Where too few find a node, all is taken back, and none does."""
     group.is_tried = True
+    begun, found = len(tried), list[tuple[str, Attempt]]()
+    for names, members in group.parts(scheduler.columns):
+        more, why, first = _in_domains(scheduler, group.plugin, names, members, sequence, tried)
+        if why:
+            _take_back(tried, begun)
+            return [(name, _refused(own, one, first, why)) for name, own, one in group.members]
+        found += more
+    placed = [attempt.pod.uid for _, attempt in found if attempt.node]
+    why = group.plugin.missing(group.names, placed, scheduler.columns)
+    if why:
+        _take_back(tried, begun)
+        return [(name, _refused(own, one, {}, why)) for name, own, one in group.members]
+    return found
+
+
+def _take_back(tried: list[tuple[Framework, Cycle]], begun: int) -> None:
+    for framework, cycle in reversed(tried[begun:]):
+        framework.unreserve(cycle)
+        framework.columns.take_back(cycle.pod.uid)
+    del tried[begun:]
+
+
+#: What becomes of pods, why they cannot start together, and who refused which node to the first that found none.
+_Outcome: TypeAlias = tuple[list[tuple[str, Attempt]], str, dict[str, dict[str, int]]]
+
+
+def _in_domains(
+    scheduler: Scheduler,
+    plugin: Together,
+    names: Sequence[str],
+    members: Sequence[Member],
+    sequence: int,
+    tried: list[tuple[Framework, Cycle]],
+) -> _Outcome:
+    """What becomes of pods that are placed together, in the first domain that takes enough of them."""
     columns, begun = scheduler.columns, len(tried)
+    domains: Sequence[Bools | None] = (None,)
+    outcome: _Outcome = [], "", {}
+    if len(names) == 1:
+        domains, why = plugin.domains(names[0], partial(_alike, columns, members), columns)
+        outcome = [], why, {}
+    for columns.domain in domains:
+        try:
+            outcome = _tried_all(plugin, names, members, sequence, tried)
+        finally:
+            columns.domain = None
+        if not outcome[1]:
+            break
+        _take_back(tried, begun)
+    return outcome
+
+
+def _tried_all(
+    plugin: Together,
+    names: Sequence[str],
+    members: Sequence[Member],
+    sequence: int,
+    tried: list[tuple[Framework, Cycle]],
+) -> _Outcome:
     found, placed, failed, looks_at = list[tuple[str, Attempt]](), list[str](), 0, 1
-    first: dict[str, dict[str, int]] | None = None
-    for at, (name, framework, one) in enumerate(group.members):
+    first: dict[str, dict[str, int]] = {}
+    for at, (name, framework, one) in enumerate(members):
         attempt = _tried(framework, one, sequence, tried, None)
         found.append((name, attempt))
         if attempt.node:
             placed.append(one.pod.uid)
             continue
-        failed, first = failed + 1, attempt.refused if first is None else first
+        failed, first = failed + 1, first if failed else attempt.refused
         if failed == looks_at:
             # Whether it is in vain is asked ever more seldom, so that all together costs little.
             looks_at *= 2
-            left = [other.pod.uid for _, _, other in group.members[at + 1 :]]
-            if group.plugin.missing(group.names, [*placed, *left], columns):
+            left = [other.pod.uid for _, _, other in members[at + 1 :]]
+            if plugin.missing(names, [*placed, *left], framework.columns):
                 break
-    why = group.plugin.missing(group.names, placed, columns)
-    if not why:
-        return found
-    for framework, cycle in reversed(tried[begun:]):
-        framework.unreserve(cycle)
-        columns.take_back(cycle.pod.uid)
-    del tried[begun:]
-    return [(name, _refused(own, one, first or {}, why)) for name, own, one in group.members]
+    why = plugin.missing(names, placed, members[0][1].columns)
+    return found, why, first
+
+
+def _alike(columns: Columns, members: Sequence[Member]) -> list[Alike]:
+    """Members by what filters read of them."""
+    kinds: dict[Hashable, list[Member]] = {}
+    for name, framework, one in members:
+        kind = name, framework.kind(Cycle(one.pod, columns))
+        kinds.setdefault(kind, []).append((name, framework, one))
+    return [
+        Alike(len(ones), ones[0][1].room(Cycle(ones[0][2].pod, columns))) for ones in kinds.values()
+    ]

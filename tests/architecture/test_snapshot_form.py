@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "f0d72ba14d2665f9",
+    "versions": "d81f708b13d02b98",
     "reactors": "9e68c11627ca4da6",
     "admission": "7f9f289b176cb438",
 }

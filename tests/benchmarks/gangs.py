@@ -3,25 +3,26 @@
     python -m tests.benchmarks.gangs [--nodes 1000] [--pods 1000] [--rounds 5] [-o json]
 
 *placed*: the pass of a gang whose every pod finds a node, with its record and its effect where it stands. *refused*: that of a gang
-which lacks room for its last pod, so that all is tried and taken back.
+which lacks room for its last pod, so that all is tried and taken back. *in one zone*: as *placed*, on nodes of one zone.
 """
 
 from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Sequence
 
 from bus.events.constraints import GangTerms, PodConstraints
 from projections.cluster import ClusterState, Pod
 from projections.cluster.objects import Change
 from reactors.scheduling.passes import Scheduler
-from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.plugins.catalogue import profile_of
 from reactors.scheduling.state import Mark
 from reactors.scheduling.trial import attempts
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB
 from tests.benchmarks.measure import Report
-from tests.benchmarks.scheduling import cluster
+from tests.benchmarks.scheduling import ZONE, cluster
 
 NAME = "bursar"
 #: Cores of a node of :func:`tests.benchmarks.scheduling.cluster`.
@@ -41,23 +42,26 @@ def gang(count: int, cores: int) -> list[Pod]:
     ]  # fmt: skip
 
 
-def scheduler(state: ClusterState, waiting: list[Pod]) -> Scheduler:
-    """A scheduler for whose queue these pods wait."""
+def scheduler(state: ClusterState, waiting: list[Pod], topology: Sequence[str] = ()) -> Scheduler:
+    """A scheduler for whose queue these pods wait; their gang gets nodes of one domain of these labels."""
     state.pods.update({pod.uid: pod for pod in waiting})
-    found = Scheduler([default_profile(NAME)], state)
+    profile = profile_of(NAME, {}, {"Coscheduling": {"topology": topology}})
+    found = Scheduler([profile], state)
     found.follow([Change(pod.kind, pod.uid, None, pod) for pod in waiting], 1, 0)
     return found
 
 
-def placed(nodes: int, pods: int) -> float:
+def placed(nodes: int, pods: int, topology: Sequence[str] = ()) -> float:
     """CPU seconds until all pods of a gang may be bound."""
-    found = scheduler(cluster(nodes), gang(pods, 8))
+    found = scheduler(cluster(nodes), gang(pods, 8), topology)
     began = time.process_time()
     tried = attempts(found, 1, 0, 500)[NAME]
     for one in tried:
         found.place(NAME, one.pod.uid, one.node, one.cards, Mark(2, "pass", 1, 1))
     spent = time.process_time() - began
     assert len(list(found.outstanding())) == pods
+    if topology:
+        assert len({int(one.node.rpartition("-")[2]) % 3 for one in tried}) == 1
     return spent
 
 
@@ -74,10 +78,11 @@ def refused(nodes: int, pods: int) -> float:
 def run(args: argparse.Namespace) -> Report:
     """A new cluster in each round."""
     placed(args.nodes, args.pods)
-    rates: dict[str, list[float]] = {"placed": [], "refused": []}
+    rates: dict[str, list[float]] = {"placed": [], "refused": [], "in one zone": []}
     for _ in range(args.rounds):
         rates["placed"].append(placed(args.nodes, args.pods))
         rates["refused"].append(refused(args.nodes, args.pods))
+        rates["in one zone"].append(placed(args.nodes, args.pods, (ZONE,)))
     goals = [
         measure.verdict(f"CPU seconds for a gang of {args.pods:,}, {name}", found, "<=", 1)
         for name, found in rates.items()

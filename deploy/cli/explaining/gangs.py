@@ -48,6 +48,8 @@ def _numbers(gangs: Gangs, gang: Gang) -> Iterator[str]:
         wait = f"{needs.wait_us // SECOND_US} s at most"
         mode = "in one pass" if needs.is_strict else f"those that have a node wait {wait}"
         yield f"{needs.least} start together, {mode}"
+    if needs is not None and needs.topology:
+        yield f"all on nodes of one {needs.topology}"
     there = f"{len(gang.pods)} pods: {len(gang.bound)} on nodes, {len(gang.assumed)} to be bound"
     yield there + (f", {len(gang.waiting)} of them wait for the others" if gang.waiting else "")
     others = [key for key in gangs.group(gang.key) if key != gang.key]

@@ -4,26 +4,39 @@ Pods of a strict gang, and of the gangs of its group, are placed in one pass or 
 find, for as long as the gang says, until enough of them have some. Who was complete once is strict no more: a pod that takes
 the place of a lost one starts by itself.
 
+A gang gets nodes of one domain where its PodGroup says of which label, and by the profile's ``topology`` if it can.
+
 Source: koordinator-sh/koordinator, "Gang Scheduling"; Kubernetes, "Gang Scheduling"; docs/scheduling.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
-from typing import ClassVar
+from collections.abc import Callable, Collection, Sequence
+from typing import ClassVar, Literal
 
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Code, Cycle, Permission
+from reactors.scheduling.columns import Bools, Columns
+from reactors.scheduling.contract import Alike, Code, Cycle, Permission, Status
+from reactors.scheduling.domains import fitting, numbers
+
+#: Domains that a pass tries for a gang.
+MOST_TRIED = 8
 
 
 class Coscheduling(msgspec.Struct, frozen=True):
-    """Asks what is known of gangs; where nobody keeps that, as for a file that is checked, every pod starts by itself."""
+    """Asks what is known of gangs; where nobody keeps that, as for a file that is checked, every pod starts by itself.
+
+    ``topology``: labels of nodes from the widest domain to the narrowest. A strict gang gets nodes of the narrowest one that has
+    room for it, with ``strategy`` ``pack`` of the one with the least room, with ``spread`` of the one with the most.
+    """
 
     name: ClassVar[str] = "Coscheduling"
     is_local: ClassVar[bool] = True
+
+    topology: tuple[str, ...] = ()
+    strategy: Literal["pack", "spread"] = "pack"
 
     def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
         """What its gang lacks before any node is looked at."""
@@ -44,6 +57,49 @@ class Coscheduling(msgspec.Struct, frozen=True):
         assert columns.gangs is not None
         found = (columns.gangs.all.get(name) for name in names)
         return [uid for one in found if one is not None and not one.is_complete for uid in one.pods]
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """The nodes of the domain that is tried for its gang; or that its gang is in, where that must be in one."""
+        columns, gangs = cycle.columns, cycle.columns.gangs
+        if columns.domain is not None:
+            return Status(Code.SUCCESS, nodes=columns.domain)
+        gang = gangs.of(cycle.pod.uid) if gangs is not None else None
+        needs = gangs.needs(gang.key) if gangs is not None and gang is not None else None
+        if gang is None or needs is None or not needs.topology:
+            return None
+        label = columns.label(needs.topology)
+        placed = columns.counted(min(gang.bound or gang.assumed, default=""))
+        row = columns.row_of.get(placed.node, -1) if placed is not None else -1
+        return Status(Code.SUCCESS, nodes=label == label[row] if row >= 0 else label > 0)
+
+    def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
+        """Whether one of these gangs gets nodes of a domain."""
+        return bool(self.topology) or any(self._must(name, columns) for name in names)
+
+    def _must(self, name: str, columns: Columns) -> str:
+        needs = columns.gangs.needs(name) if columns.gangs is not None else None
+        return needs.topology if needs is not None else ""
+
+    def domains(
+        self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
+    ) -> tuple[Sequence[Bools | None], str]:
+        """The domains with room for what a gang needs, those of the narrowest label first; None = all nodes are left for it."""
+        assert columns.gangs is not None
+        gang, needs = columns.gangs.all[name], columns.gangs.needs(name)
+        must = self._must(name, columns)
+        if needs is None or not (must or self.topology):
+            return (None,), ""
+        alike = kinds()
+        needed = (needs.least or 0) - len(gang.bound) - len(gang.assumed)
+        spare = max(0, sum(one.count for one in alike) - max(0, needed))
+        found: list[Bools | None] = []
+        for level in (*reversed(self.topology), *((must,) if must else ())):
+            by = numbers(columns, (must, level))
+            found += fitting(by, alike, spare, is_spread=self.strategy == "spread")
+        del found[MOST_TRIED:]
+        if not must:
+            found.append(None)
+        return found, f"no {must} has room for the {needed} pods that gang {name} still needs"
 
     def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
         """Which gang has too few pods with a node."""

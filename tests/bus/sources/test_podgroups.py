@@ -26,6 +26,16 @@ def test_a_native_pod_group_says_how_many_start_together(source):
     assert said(source, {"schedulingPolicy": {"basic": {}}}) == SAID | {"kind": NATIVE}
 
 
+@pytest.mark.parametrize("source", POD_GROUPS[:2], ids=["v1alpha2", "v1beta1"])
+def test_a_native_pod_group_says_of_which_label_its_pods_get_one_value(source):
+    for said_key, kept in (("rack", "rack"), ("x" * 400, "x" * 318), ("", "")):
+        constraints = {"schedulingConstraints": {"topology": [{"key": said_key}]}}
+
+        assert said(source, constraints).get("topology", "") == kept
+    assert said(source, {"schedulingConstraints": {"topology": []}}) == SAID | {"kind": NATIVE}
+    assert said(source, {"schedulingConstraints": None}) == SAID | {"kind": NATIVE}
+
+
 def test_the_pod_groups_of_koordinator_and_volcano():
     noted = {f"{KOORDINATOR}{key}": key for key in ("mode", "groups", "total-number")}
     sigs = said(POD_GROUPS[2], {"minMember": 3, "scheduleTimeoutSeconds": 9}, annotations=noted)
