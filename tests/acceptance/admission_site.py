@@ -117,7 +117,7 @@ class Site:
     def quota(self, name="team"):
         return json.loads(self.plane.kubectl("get", "bgrq", name, "-o", "json"))
 
-    def until(self, holds, seconds=40):
+    def until(self, holds, seconds=120):
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, (self.folder / "up.log").read_text()[-3000:]

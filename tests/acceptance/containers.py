@@ -117,7 +117,7 @@ class Container:
         """The running container; see :func:`kill`."""
         return subprocess.Popen(self._arguments(), stdout=log, stderr=log, preexec_fn=_die_with_us)
 
-    def ask(self, process, *command, seconds=60):
+    def ask(self, process, *command, seconds=120):
         """(exit code, what was printed) of one more command in a running container, as `kubectl exec` does it."""
         user = self.spec["securityContext"]["runAsUser"]
         told = [f"{name}={value}" for name, value in self.environment.items()]

@@ -41,7 +41,7 @@ def started(container, file, words):
     with file.open("ab") as log:
         process = container.start(log)
     try:
-        deadline = time.monotonic() + 60
+        deadline = time.monotonic() + 240
         while words not in file.read_text():
             assert process.poll() is None and time.monotonic() < deadline, file.read_text()
             time.sleep(0.1)

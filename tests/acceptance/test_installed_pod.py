@@ -100,7 +100,7 @@ class Installation:
     def stored(self, named):
         return json.loads(self.plane.kubectl("-n", "bursar-system", "get", named, "-o", "json"))
 
-    def until(self, holds, seconds=40):
+    def until(self, holds, seconds=120):
         deadline = time.monotonic() + seconds
         while not holds():
             assert time.monotonic() < deadline, self.log.read_text()[-3000:]
