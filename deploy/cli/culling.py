@@ -65,7 +65,7 @@ def notebooks(asked: CommandContext, cluster: Cluster = None) -> None:
     with reading(asked.place) as connection:
         stands = standing(connection)
         name = cluster or asked.place.cluster
-        found = known(_select(connection), name, stands.newest_s * SECOND_US)
+        found = known(selecting(connection), name, stands.newest_s * SECOND_US)
     rows = [_row(found, one) for one in found.judged]
     mode = found.current.mode if found.current else "off"
     notes = [f"culling is {mode}" + (", and paused" if found.is_paused else "")]
@@ -165,19 +165,19 @@ def simulate(
     from reactors.culling.simulate import Simulation, look_of
     from reactors.culling.simulate import simulate as played
 
-    spans = {_seconds(text, "--idle"): None for text in idle}
+    spans = {seconds_of(text, "--idle"): None for text in idle}
     _check_cullers(like, spans)
     section, where = asked.settings.section(reactor), times.zone_of(zone)
     assert isinstance(section, CullingSettings)
     limits = msgspec.structs.replace(
-        limits_of(section.policy, Subject("")), warning_seconds=_seconds(warning, "--warning")
+        limits_of(section.policy, Subject("")), warning_seconds=seconds_of(warning, "--warning")
     )
     with reading(asked.place) as connection:
         moment_s = standing(connection).newest_s
         since_us, until_us = _period(begin, end, where, moment_s)
         name = cluster or asked.place.cluster
         looks, seen = [], []
-        for event, fact in samples(_select(connection), name, since_us, until_us):
+        for event, fact in samples(selecting(connection), name, since_us, until_us):
             look = look_of(fact, event.time_us, limits)
             if look is not None:
                 looks.append(look)
@@ -192,7 +192,7 @@ def simulate(
             return played(looks, msgspec.structs.replace(limits, idle_seconds=span_s))
         return simulate_like(seen, rules, span_s, limits)
 
-    within_s = _seconds(within, "--within")
+    within_s = seconds_of(within, "--within")
     rows = [
         row | {"rules": rules}
         for span_s in spans
@@ -286,7 +286,8 @@ def _period(
     return None if from_s is None else from_s * SECOND_US, until_s * SECOND_US
 
 
-def _seconds(text: str, option: str) -> int:
+def seconds_of(text: str, option: str) -> int:
+    """A span in seconds. Raises typer.BadParameter."""
     found = parse_duration(text)
     if found is None:
         raise typer.BadParameter(f"{text[:64]!r} is no span: 30m, 2h, 1d12h", param_hint=option)
@@ -311,7 +312,7 @@ def undo(
     from deploy.runtime.bootstrap import run
 
     with reading(asked.place) as connection:
-        found = known(_select(connection), cluster or asked.place.cluster, decision)
+        found = known(selecting(connection), cluster or asked.place.cluster, decision)
     if found is None:
         raise AbsentObjectError(
             f"there is no cull {decision[:64]!r}: bursar why NAMESPACE/NAME tells its id"
@@ -331,5 +332,6 @@ def undo(
     say(f"{what}: given back")
 
 
-def _select(connection: sa.Connection) -> Select:
+def selecting(connection: sa.Connection) -> Select:
+    """Reads rows of the ledger."""
     return lambda query: [tuple(row) for row in connection.execute(query)]

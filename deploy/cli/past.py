@@ -38,14 +38,7 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
     try:
         with made.connect() as connection, connection.begin():
             newest = live_checkpoint(connection).sequence
-            sequence = _sequence(connection, at, option)
-            if not 1 <= sequence <= newest:
-                asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was said by {at[:64]}"  # fmt: skip
-                raise typer.BadParameter(
-                    f"{asked}: the history has the events 1 to {newest:,}, the first at "
-                    f"{times.stamp(_second(connection, 1))}",
-                    param_hint=option,
-                )
+            sequence = sequence_at(connection, at, option)
             moment = times.stamp(_second(connection, sequence))
         with bar("rebuilding") as told:
             path = past_rows(MODEL, made, _folder(place.data), sequence, progress=told)
@@ -53,6 +46,20 @@ def place_at(place: LedgerPlace, at: str, option: str = "--at") -> LedgerPlace:
         made.dispose()
     say(f"as it was after event {sequence:,} of {newest:,}, {moment}")
     return replace(place, past=PastLedger(path, sequence))
+
+
+def sequence_at(connection: sa.Connection, at: str, option: str) -> int:
+    """An event by its number, or the last one that was said by a time. Raises typer.BadParameter where there is none."""
+    newest = live_checkpoint(connection).sequence
+    sequence = _sequence(connection, at, option)
+    if 1 <= sequence <= newest:
+        return sequence
+    asked = f"there is no event {at[:20]}" if at.isdecimal() else f"nothing was said by {at[:64]}"
+    raise typer.BadParameter(
+        f"{asked}: the history has the events 1 to {newest:,}, the first at "
+        f"{times.stamp(_second(connection, 1))}",
+        param_hint=option,
+    )
 
 
 def _sequence(connection: sa.Connection, at: str, option: str) -> int:

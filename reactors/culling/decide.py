@@ -16,7 +16,7 @@ Source: docs/architecture.md; docs/culling.md; docs/reliability.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -119,8 +119,15 @@ def _by_kubeflow(
 
 def decide(view: CullingState, trigger: Trigger, policy: CullingPolicy) -> list[ProposedDecision]:
     """What follows at one tick. At most one draft for each notebook."""
+    return decide_on(view, trigger, policy, view.notebooks)
+
+
+def decide_on(
+    view: CullingState, trigger: Trigger, policy: CullingPolicy, notebooks: Sequence[str]
+) -> list[ProposedDecision]:
+    """What follows at one tick about these notebooks, as if there were no others."""
     found = [_restored(id, cull, trigger) for id, cull in view.restores.items()]
-    drafts = [draft for uid in view.notebooks for draft in _drafts(view, trigger, policy, uid)]
+    drafts = [draft for uid in notebooks for draft in _drafts(view, trigger, policy, uid)]
     drafts.sort(key=lambda one: (_rank(one), one.numbers["last_activity_us"], one.key))
     return found + drafts
 

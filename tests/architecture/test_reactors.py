@@ -9,7 +9,13 @@ from reactors.engine.contract import Reactor
 from tests.architecture.product import ROOT, files, imports, module_name
 
 #: Verbs of one activity, and the questions that they ask the ledger, name that activity.
-VERBS = ("deploy.cli.", "deploy.queries.notebooks", "deploy.queries.scheduling", "deploy.commands.bench_bind")  # fmt: skip
+VERBS = (
+    "deploy.cli.",
+    "deploy.queries.lab",
+    "deploy.queries.notebooks",
+    "deploy.queries.scheduling",
+    "deploy.commands.bench_bind",
+)
 
 
 def test_deploy_names_no_reactor_but_in_the_verbs_of_one():

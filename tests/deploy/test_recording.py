@@ -193,7 +193,11 @@ def commands():
 def test_every_command_of_the_readme_answers_with_something(line, data, tmp_path, capsys):
     arguments = re.findall(r'"([^"]+)"|(\S+)', line)
     words = [quoted or plain for quoted, plain in arguments]
-    names = {"NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept"}
+    policy = tmp_path / "policy.yaml"
+    policy.write_text("culling: {policy: {idle_seconds: 7200}}\n")
+    names = {
+        "NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept", "two-hours.yaml": policy,
+    }  # fmt: skip
     code = bursar(*(names.get(word, word) for word in words), "--data", data)
     out, err = capsys.readouterr()
 

@@ -23,6 +23,8 @@ class Group:
 
     help: str
     commands: Mapping[str, Entry]
+    #: The one that is meant where options follow the group's own name; "" = none.
+    default: str = ""
 
 
 COMMANDS: Mapping[str, Entry | Group] = {
@@ -181,6 +183,16 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "Give back what a cull stopped, by the object's own means.",
             ),
         },
+    ),
+    "lab": Group(
+        "Recorded history under another policy: what would have been decided, and what that saves.",
+        {
+            "run": Entry(
+                "lab",
+                "What another policy would have decided on what was recorded, and the hours that it saves.",
+            ),
+        },
+        default="run",
     ),
     "pause": Entry(
         "reactors",

@@ -28,6 +28,14 @@ class Lazy(Light, TyperGroup):
     """The commands of one table. The outermost group has the whole one."""
 
     table: Mapping[str, Entry | Group] = COMMANDS
+    #: See :attr:`deploy.cli.program.commands.Group.default`.
+    default: str = ""
+
+    def parse_args(self, ctx: Context, args: list[str]) -> list[str]:
+        """The arguments, with the command that is meant where only options are given."""
+        if self.default and args and args[0].startswith("-") and args[0] not in ("-h", "--help"):
+            args = [self.default, *args]
+        return super().parse_args(ctx, args)
 
     def list_commands(self, ctx: Context) -> list[str]:
         """Names in the order of the table."""
@@ -60,7 +68,7 @@ def _group(name: str, entry: Group) -> Lazy:
     made = Lazy(
         name=name, help=entry.help, no_args_is_help=True, rich_markup_mode=None, commands={}
     )
-    made.table = entry.commands
+    made.table, made.default = entry.commands, entry.default
     return made
 
 

@@ -1,0 +1,216 @@
+"""``bursar lab``: recorded history under another policy."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from bus.clock import SECOND_US, format_stamp
+from deploy.cli.culling import Cluster, seconds_of, selecting
+from deploy.cli.notes.position import standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.past import sequence_at
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.output import say
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import moment
+from deploy.runtime.ledgers import reading
+
+if TYPE_CHECKING:
+    from reactors.lab.outcome import Amount, Change, Group, Outcome
+
+_MILLI_HOUR = 3_600_000
+_AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
+_GROUPS = (
+    "group", "name", "recorded", "tried", "added", "removed", "moved", "false_culls", "within_s",
+    *(f"{name}{end}" for name in _AMOUNTS for end in ("", "_low", "_high")),
+)  # fmt: skip
+_CHANGES = (
+    "change", "decision", "kind", "namespace", "name", "team", "uid", "reason", "recorded_at", "tried_at",
+    "again_at",
+)  # fmt: skip
+
+
+class By(StrEnum):
+    """How what is saved is grouped."""
+
+    NAMESPACE = "namespace"
+    TEAM = "team"
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the program."""
+    command(app, "run")(run)
+
+
+def run(
+    asked: CommandContext,
+    policy: Annotated[
+        Path,
+        typer.Option(
+            "--policy",
+            metavar="FILE",
+            help="The policy to try: a settings file with a section culling.",
+        ),
+    ],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from", metavar="EVENT|TIME", help="It is tried from here; by default from the start."
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option("--to", metavar="EVENT|TIME", help="Up to here; by default the newest event."),
+    ] = None,
+    by: Annotated[By, typer.Option("--by", help="Whose hours are added up.")] = By.NAMESPACE,
+    within: Annotated[
+        str, typer.Option("--within", metavar="SPAN", help="Used again so soon = a false cull.")
+    ] = "30m",
+    decisions: Annotated[
+        bool, typer.Option("--decisions", help="Each decision that differs, instead of sums.")
+    ] = False,
+    svg: Annotated[
+        Path | None,
+        typer.Option("--svg", metavar="FILE", help="Draw the hours saved into this file, too."),
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """What another policy would have decided on what was recorded, and the hours that it saves.
+
+    The reactor that runs live decides again, by the policy in FILE, on the looks at notebooks that are in the history. What
+    nobody can know (would a stopped notebook have been used?) is filled in by three rules, so hours are an interval;
+    docs/lab.md has the rules. Shadow mode on record stopped nobody: then all that the policy stops is saved.
+
+    \b
+    bursar lab --policy two-hours.yaml --from 30d
+    bursar lab --policy two-hours.yaml --by team --svg saved.svg
+    bursar lab --policy two-hours.yaml --decisions -o csv
+    """
+    from deploy.queries.lab import proposed, tried
+    from reactors.lab.outcome import outcome, unsure_us
+
+    within_us = seconds_of(within, "--within") * SECOND_US
+    wanted = proposed(policy)
+    with reading(asked.place) as connection:
+        newest = standing(connection).sequence
+        first = 0 if start is None else sequence_at(connection, start, "--from")
+        last = newest if end is None else sequence_at(connection, end, "--to")
+        if last <= first:
+            raise typer.BadParameter("it is before --from", param_hint="--to")
+        found = tried(selecting(connection), cluster or asked.place.cluster, wanted, first, last)
+    made = outcome(
+        found.played, by=by.value, within_us=within_us, unsure_us=unsure_us(found.policy)
+    )
+    if svg is not None:
+        _draw(svg, made, by)
+    notes = [
+        f"events {first + 1:,} to {last:,}; on record culling was {', '.join(found.modes) or 'off'}",
+        "CHANGED: + added, - removed, ~ moved in time; FALSE: used again within " + within,
+        "saved: likely, and from least to most; below 0 = spent. The rules are in docs/lab.md",
+    ]  # fmt: skip
+    if decisions:
+        rows = [_change(one) for one in made.changes if one.kind != "same"]
+        answer(asked, rows, fields=_CHANGES, columns=_CHANGE_COLUMNS, notes=notes[:1])
+        return
+    rows = [_group(one, by.value, within_us) for one in made.groups]
+    rows.append(_group(made.total, "total", within_us))
+    answer(asked, rows, fields=_GROUPS, columns=_group_columns(by), notes=notes)
+
+
+def _group(one: Group, group: str, within_us: int) -> dict[str, Any]:
+    row: dict[str, Any] = {
+        "group": group, "name": one.name, "recorded": one.recorded, "tried": one.tried, "added": one.added,
+        "removed": one.removed, "moved": one.moved, "false_culls": one.false_culls,
+        "within_s": within_us // SECOND_US,
+    }  # fmt: skip
+    for name in _AMOUNTS:
+        amount: Amount = getattr(one, name)
+        row |= {name: amount.likely, f"{name}_low": amount.low, f"{name}_high": amount.high}
+    return row
+
+
+def _group_columns(by: By) -> tuple[Column, ...]:
+    return (
+        Column(by.value.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
+        Column("STOPS", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
+        Column("CHANGED", _changed, drop=2),
+        Column("FALSE", lambda row: row["false_culls"], is_figure=True),
+        Column("GPU-HOURS SAVED", lambda row: _hours(row, "gpu_milli_s"), is_figure=True),
+        Column("CORE-HOURS SAVED", lambda row: _hours(row, "cpu_milli_s"), is_figure=True, drop=1),
+    )  # fmt: skip
+
+
+def _changed(row: Row) -> Cell | None:
+    signs = (("+", "added"), ("-", "removed"), ("~", "moved"))
+    told = [f"{sign}{row[name]}" for sign, name in signs if row[name]]
+    return Cell(" ".join(told), "fixed") if told else None
+
+
+def _hours(row: Row, name: str) -> Cell:
+    likely, low, high = (row[f"{name}{end}"] / _MILLI_HOUR for end in ("", "_low", "_high"))
+    if low == high:
+        return Cell(f"{likely:,.1f}", "figure")
+    return Cell(f"{likely:,.1f} ({low:,.1f} to {high:,.1f})", "figure")
+
+
+def _change(one: Change) -> dict[str, Any]:
+    kind, namespace, name = one.notebook
+    return {
+        "change": one.kind,
+        "decision": one.verb.removeprefix("decision."),
+        "kind": kind,
+        "namespace": namespace,
+        "name": name,
+        "team": one.team,
+        "uid": one.uid,
+        "reason": one.reason,
+        "recorded_at": _stamp(one.recorded_us),
+        "tried_at": _stamp(one.tried_us),
+        "again_at": _stamp(one.again_us),
+    }
+
+
+def _stamp(us: int | None) -> str | None:
+    return None if us is None else format_stamp(us)
+
+
+_CHANGE_COLUMNS = (
+    field("CHANGE"),
+    field("DECISION"),
+    Column("NOTEBOOK", lambda row: f"{row['namespace']}/{row['name']}"),
+    field("RECORDED", "recorded_at", show=moment),
+    field("TRIED", "tried_at", show=moment),
+    field("AGAIN AT", show=moment, drop=1),
+    field("REASON", drop=2),
+    field("KIND", wide=True),
+    field("TEAM", wide=True),
+    field("UID", wide=True),
+)
+
+
+def _draw(path: Path, made: Outcome, by: By) -> None:
+    from deploy.cli.rendering.interval_picture import Bar, picture
+    from deploy.errors import SettingsError
+
+    titles = {"gpu_milli_s": "GPU-hours saved", "cpu_milli_s": "Core-hours saved"}
+    panels = {
+        title: [
+            Bar(one.name or ("all" if one is made.total else "–"), *_of(getattr(one, name)))
+            for one in (*made.groups, made.total)
+        ]
+        for name, title in titles.items()
+    }
+    try:
+        path.write_text(picture(f"Saved by {by.value}: likely, and from least to most", panels))
+    except OSError as error:
+        raise SettingsError(f"{path}: cannot be written: {error.strerror}") from None
+    say(f"drawn: {path}")
+
+
+def _of(amount: Amount) -> tuple[float, float, float]:
+    return amount.low / _MILLI_HOUR, amount.likely / _MILLI_HOUR, amount.high / _MILLI_HOUR

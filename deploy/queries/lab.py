@@ -1,0 +1,115 @@
+"""The recorded history of a cluster under another policy: reads the ledger, changes nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from pydantic import ValidationError
+
+from bus.errors import EnvelopeError
+from bus.events.pods import PodObserved
+from bus.events.policies import Mode, PolicyChanged
+from deploy.errors import SettingsError
+from deploy.settings.file import read_settings_file
+from projections.quota_trees.queries import Select, archived
+from reactors.catalogue import REACTORS
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.settings import CullingSettings
+from reactors.culling.state import NAME
+from reactors.engine.snapshots import at
+from reactors.lab.trial import Lab, Played
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """A policy to be tried. ``mode`` off: nothing would be stopped."""
+
+    mode: Mode
+    culling: CullingPolicy
+
+
+def proposed(path: Path) -> Proposed:
+    """The policy in a settings file, as `bursar up` would take it. Raises SettingsError naming file and line."""
+    file = read_settings_file(path)
+    said = file.values.get(NAME)
+    if not isinstance(said, dict):
+        raise SettingsError(f"{path}: it has no section {NAME}, which is what is tried")
+    try:
+        section = CullingSettings.model_validate(said)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        place = (NAME, *(str(part) for part in first["loc"]))
+        why = "there is no such setting" if first["type"] == "extra_forbidden" else first["msg"]
+        raise SettingsError(
+            f"{path}, line {file.line(place)}: {'.'.join(place)}: {why.removeprefix('Value error, ')}"
+        ) from None
+    if section.kubeflow or section.policy.kubeflow is not None:
+        raise SettingsError(
+            f"{path}: {NAME}.kubeflow is not tried here: bursar cull simulate --like kubeflow does"
+        )
+    # Shadow mode is how a policy begins; what is asked is what it would do.
+    return Proposed("off" if section.mode == "off" else "on", section.policy)
+
+
+class Tried(msgspec.Struct, frozen=True):
+    """What the rules made of the history by ``policy``. ``modes``: what culling was on record, in order."""
+
+    played: list[Played]
+    policy: CullingPolicy
+    modes: tuple[Mode, ...]
+
+
+def tried(select: Select, cluster: str, policy: Proposed, first: int, last: int) -> Tried:
+    """A policy on the events after ``first`` up to ``last``."""
+    known = at(select, REACTORS, cluster, first) if first else None
+    recorded = _recorded(select, cluster, first, last)
+    # Nobody looked more often than it is on record.
+    seconds = [one.policy.check_period_seconds for one in recorded]
+    period = max(policy.culling.check_period_seconds, *seconds, 1)
+    culling = policy.culling.model_copy(update={"check_period_seconds": period})
+
+    def earlier(uid: str) -> PodObserved | None:
+        return _newest(select, cluster, uid, first)
+
+    lab = Lab(cluster, culling, mode=policy.mode, earlier=earlier, known=known)
+    for part in archived(select, cluster, lab.reads, after=first, until=last, apart=False):
+        lab.play(part)
+    return Tried(lab.end(), culling, tuple(dict.fromkeys(one.mode for one in recorded)))
+
+
+class _Recorded(msgspec.Struct, frozen=True):
+    """A policy of culling on record."""
+
+    mode: Mode
+    policy: CullingPolicy
+
+
+def _recorded(select: Select, cluster: str, first: int, last: int) -> list[_Recorded]:
+    """The policies that were in force between two events, in order. One that cannot be read is none."""
+    found: list[_Recorded] = []
+    for part in archived(select, cluster, (PolicyChanged.wire_type,), until=last):
+        for event in part:
+            try:
+                fact = PolicyChanged.read(event)
+                if fact.reactor != NAME:
+                    continue
+                one = _Recorded(fact.mode, CullingPolicy.model_validate(fact.policy))
+            except (EnvelopeError, ValidationError):
+                continue
+            # Of those before it only the newest is in force.
+            found = [one] if event.sequence <= first else [*found, one]
+    return found
+
+
+def _newest(select: Select, cluster: str, uid: str, until: int) -> PodObserved | None:
+    """A pod as it last ran up to an event."""
+    found = None
+    for part in archived(select, cluster, (PodObserved.wire_type,), key=uid, until=until):
+        for event in part:
+            try:
+                fact = PodObserved.read(event)
+            except EnvelopeError:
+                continue
+            if fact.deletion is None and fact.phase == "Running":
+                found = fact
+    return found

@@ -1,0 +1,111 @@
+"""At which ticks a policy could decide anything about a notebook. The reactor itself decides then, and only of those.
+
+A month has a quarter of a million ticks, and at nearly all of them a notebook is kept. Until a moment that follows from the
+newest verdict it is kept whatever else is seen of it: activity only moves that moment back. What could bring it forward, a
+change of the pod, of what controls it or of its namespace, lets it be judged again at the next tick.
+
+Source: :mod:`reactors.culling.fusion` has the rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bus.clock import SECOND_US
+from projections.cluster.objects import Change
+from projections.cluster.rows import Namespace, Pod, Workload
+from reactors.culling.decide import Judged, decide_on, judged
+from reactors.culling.fusion import last_activity
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.state import CullingState
+from reactors.engine.contract import ProposedDecision, Trigger
+
+#: Later than any moment.
+NEVER_US = 2**62
+
+
+class DueNotebooks:
+    """Decides as the culling reactor does, about those notebooks alone that could be due."""
+
+    def __init__(self) -> None:
+        #: By pod uid: nothing but "keep" is decided before.
+        self._kept_until_us: dict[str, int] = {}
+        #: Notebooks of which nothing readable is known until they are looked at again.
+        self._unknown: set[str] = set()
+        #: The earliest of these moments; 0 = some notebook was not judged yet.
+        self.next_us = 0
+
+    def looked(self, uid: str) -> None:
+        """There was a look at a notebook."""
+        if uid not in self._kept_until_us or uid in self._unknown:
+            self._forget(uid)
+
+    def changed(self, view: CullingState, changes: Sequence[Change]) -> None:
+        """The cluster changed."""
+        for change in changes:
+            row = change.after or change.before
+            if isinstance(row, Pod):
+                self._forget(row.uid)
+            elif isinstance(row, Workload):
+                for uid in view.pods_below(row.uid):
+                    self._forget(uid)
+            elif isinstance(row, Namespace):
+                for pod in view.pods():
+                    if pod.namespace == row.name:
+                        self._forget(pod.uid)
+
+    def decide(
+        self, view: CullingState, trigger: Trigger, policy: CullingPolicy
+    ) -> list[ProposedDecision]:
+        """What follows at one tick, as :func:`reactors.culling.decide.decide` has it."""
+        known, now_us = self._kept_until_us, trigger.at_us
+        notebooks = view.notebooks
+        due = [uid for uid in notebooks if known.get(uid, 0) <= now_us]
+        found = decide_on(view, trigger, policy, due)
+        for uid in due:
+            known[uid] = self._until_us(view, policy, uid, now_us)
+        self.next_us = min((known[uid] for uid in notebooks), default=NEVER_US)
+        return found
+
+    def _forget(self, uid: str) -> None:
+        self._kept_until_us.pop(uid, None)
+        self._unknown.discard(uid)
+        self.next_us = 0
+
+    def _until_us(self, view: CullingState, policy: CullingPolicy, uid: str, now_us: int) -> int:
+        """Before which moment nothing but "keep" can be decided; 0 = not even now."""
+        if uid in view.warned or uid in view.awaited or policy.kubeflow is not None:
+            return 0
+        found = judged(view, policy, uid, now_us)
+        limits, started_us = found.limits, found.pod.started_us
+        if found.verdict.reason == "exempt":
+            return NEVER_US
+        if found.verdict.reason == "keep_until":
+            return limits.keep_until_us or 0
+        if found.verdict.reason == "min_running":
+            return started_us + limits.min_running_seconds * SECOND_US
+        until_us = _idle_us(found)
+        if limits.max_age_seconds is not None:
+            until_us = min(until_us, started_us + limits.max_age_seconds * SECOND_US)
+        if until_us > now_us:
+            return until_us
+        if found.verdict.decision != "unknown":
+            return 0
+        # Evidence only grows older, until there is another look.
+        self._unknown.add(uid)
+        return NEVER_US
+
+
+def _idle_us(found: Judged) -> int:
+    """The earliest moment at which the notebook can be idle, whatever is seen of it later."""
+    # Who is starting counts as active for a while, and then not any more.
+    limits = msgspec.structs.replace(found.limits, starting_grace_seconds=0)
+    readable = [
+        one
+        for one in found.samples
+        if one.outcome == "ok" and one.observed_us >= found.pod.started_us
+    ]
+    active_us, _ = last_activity(readable, found.pod.started_us, limits)
+    return active_us + min(limits.idle_seconds, limits.presence_seconds) * SECOND_US

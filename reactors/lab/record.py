@@ -1,0 +1,39 @@
+"""What culling decided on record, and what became of it. Pure but for its own state."""
+
+from __future__ import annotations
+
+from bus.events.decisions import Cull, Decision, EffectSettled, NoticeSettled
+from bus.events.policies import PolicyChanged
+from bus.events.vocabulary import Fact
+from reactors.culling.state import NAME
+
+
+class Record:
+    """The decisions on record, by id, and the stop of each pod that was done or is under way."""
+
+    def __init__(self) -> None:
+        self.decisions: dict[str, Decision] = {}
+        self._stops: dict[str, Decision] = {}
+
+    def take(self, fact: Fact) -> bool:
+        """Fold one fact. Whether it is a part of how culling was decided on record, which the trial decides anew."""
+        if isinstance(fact, Decision) and fact.reactor == NAME:
+            self.decisions[fact.id] = fact
+            if isinstance(fact, Cull) and not fact.is_shadow:
+                self._stops[fact.key] = fact
+            return True
+        if isinstance(fact, EffectSettled | NoticeSettled) and fact.decision in self.decisions:
+            decision = self.decisions[fact.decision]
+            is_undone = isinstance(fact, EffectSettled) and fact.result != "done"
+            if is_undone and self._stops.get(decision.key) is decision:
+                del self._stops[decision.key]
+            return True
+        return isinstance(fact, PolicyChanged) and fact.reactor == NAME
+
+    def stop_of(self, uid: str) -> Decision | None:
+        """The stop of a pod."""
+        return self._stops.get(uid)
+
+    def forget(self, uid: str) -> None:
+        """A pod is gone."""
+        self._stops.pop(uid, None)

@@ -1,0 +1,184 @@
+"""Culling under another policy on recorded history: the reactor that runs live, in the state machine that runs live.
+
+Each event of the record is given to a replica as :mod:`reactors.lab.world` has it, and on each tick the replica decides. What it
+decides is done a second later, as it is live: a warning stands from then on. Interlocks, pauses and limits hold as they do live.
+
+Source: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.errors import EnvelopeError
+from bus.events import VOCABULARY
+from bus.events.clock import ClockTicked
+from bus.events.decisions import Cull, Decision, EffectSettled
+from bus.events.notebooks import NotebookSampled
+from bus.events.policies import Mode
+from bus.events.vocabulary import Fact, read
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.reactor import reactor
+from reactors.culling.state import NAME, CullingState
+from reactors.engine.policies import policy_changed
+from reactors.engine.replica import Replica, SavedReplica, decision_event
+from reactors.lab.due import DueNotebooks
+from reactors.lab.pods import Earlier, Pods
+from reactors.lab.rules import RULES, Rule, Sittings
+from reactors.lab.world import SOURCE, Span, World
+
+#: So long an effect takes.
+EFFECT_US = SECOND_US
+
+
+class Decided(msgspec.Struct, frozen=True):
+    """What the trial decided, and the pod on record that it is about."""
+
+    uid: str
+    team: str
+    decision: Decision
+
+
+class Played(msgspec.Struct, frozen=True):
+    """What one rule made of the history."""
+
+    rule: Rule
+    recorded: tuple[Decision, ...]
+    decided: tuple[Decided, ...]
+    spans: tuple[Span, ...]
+
+
+class Trial:
+    """A replica under trial, by one rule."""
+
+    def __init__(
+        self, cluster: str, rule: Rule, mode: Mode, policy: CullingPolicy, pods: Pods, sittings: Sittings,
+        known: bytes,
+    ) -> None:  # fmt: skip
+        self._due = DueNotebooks()
+        tried = msgspec.structs.replace(reactor, decide=self._due.decide)
+        self._replica = Replica([tried], cluster)
+        if known:
+            self._replica.restore(msgspec.msgpack.decode(known, type=SavedReplica))
+        state = self._replica.states[NAME]
+        assert isinstance(state, CullingState)
+        self._view = state
+        self._rule: Rule = rule
+        self._world = World(state, policy, rule, pods, sittings)
+        self._decided: list[Decided] = []
+        self._begin(mode, policy)
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that it needs."""
+        return self._replica.reads
+
+    def take(self, fact: Fact, event: Event) -> None:
+        """The next event of the record."""
+        if isinstance(fact, ClockTicked):
+            for look in self._world.looks(event):
+                self._fold(look)
+            self._fold(event)
+            if self._due.next_us <= event.time_us:
+                self._decide(event)
+        else:
+            for seen in self._world.seen(fact, event):
+                self._fold(seen)
+
+    def end(self, until_us: int) -> Played:
+        """What was found, when all was taken."""
+        self._world.end(until_us)
+        recorded, spans = self._world.record.decisions.values(), self._world.spans
+        return Played(self._rule, tuple(recorded), tuple(self._decided), tuple(spans))
+
+    def _begin(self, mode: Mode, policy: CullingPolicy) -> None:
+        fact = policy_changed(NAME, mode, policy, author=SOURCE)
+        cluster = self._replica.cluster
+        event = fact.event(cluster=cluster, key=NAME, id=SOURCE, source=SOURCE, time_us=0)
+        self._replica.take(msgspec.structs.replace(event, sequence=self._replica.sequence))
+
+    def _fold(self, event: Event) -> None:
+        self._replica.take(event)
+        self._due.changed(self._view, self._view.state.changes(event))
+        if event.type == NotebookSampled.wire_type:
+            self._due.looked(NotebookSampled.read(event).uid)
+
+    def _decide(self, tick: Event) -> None:
+        for decision in self._replica.decide(tick):
+            pod = self._view.pod(decision.key)
+            team = self._view.team(pod) if pod is not None else ""
+            uid = self._world.recorded_uid(decision.key)
+            self._decided.append(Decided(uid, team, decision))
+            settled = EffectSettled(decision=decision.id, reactor=NAME, result="done").event(
+                cluster=tick.cluster, key=decision.id, id=f"{SOURCE}/{decision.id}", source=SOURCE,
+                time_us=tick.time_us + EFFECT_US,
+            )  # fmt: skip
+            for event in (decision_event(decision, tick.cluster), settled):
+                self._replica.take(msgspec.structs.replace(event, sequence=tick.sequence))
+            if isinstance(decision, Cull):
+                for event in self._world.stop(decision, tick):
+                    self._fold(event)
+
+
+class Lab:
+    """One policy on the record, under every rule.
+
+    ``known``: what the reactors knew before the first event; ``mode`` off: nothing is decided.
+    """
+
+    def __init__(
+        self,
+        cluster: str,
+        policy: CullingPolicy,
+        *,
+        mode: Mode = "on",
+        earlier: Earlier,
+        known: Replica | None = None,
+        rules: Sequence[Rule] = RULES,
+    ) -> None:
+        self._pods, self._sittings = Pods(earlier), Sittings()
+        saved = _saved(known) if known is not None else b""
+        self._trials = [
+            Trial(cluster, rule, mode, policy, self._pods, self._sittings, saved) for rule in rules
+        ]
+        self._last_us = 0
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        """The types of the events that it needs."""
+        return self._trials[0].reads
+
+    def play(self, events: Iterable[Event]) -> None:
+        """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        for event in events:
+            try:
+                fact = read(event, VOCABULARY)
+            except EnvelopeError:
+                continue
+            for trial in self._trials:
+                with suppress(EnvelopeError):
+                    trial.take(fact, event)
+            self._pods.take(fact, event)
+            self._sittings.take(fact, event)
+            self._last_us = max(self._last_us, event.time_us)
+
+    def end(self) -> list[Played]:
+        """What each rule made of all that was played."""
+        return [trial.end(self._last_us) for trial in self._trials]
+
+
+def _saved(known: Replica) -> bytes:
+    """What culling alone knows of all that the reactors know."""
+    saved = known.saved()
+    policies = msgspec.structs.replace(
+        saved.policies, current={n: one for n, one in saved.policies.current.items() if n == NAME}
+    )
+    saved = msgspec.structs.replace(
+        saved, own={NAME: known.own[NAME]}, policies=policies, last={reactor.expects: 0}
+    )
+    return msgspec.msgpack.encode(saved)

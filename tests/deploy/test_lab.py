@@ -1,0 +1,91 @@
+"""``bursar lab``: what people see of a policy that was tried on a ledger of three hours."""
+
+import csv
+import io
+import json
+from xml.etree import ElementTree
+
+import pytest
+
+from deploy.cli.program.exits import Exit
+from tests.deploy.ledgers import bursar, make_ledger
+from tests.reactors.lab.worlds import Person, World, policy
+
+HOUR = 3_600
+STRICT = "culling:\n  policy:\n    idle_seconds: 600\n    warning_seconds: 300\n"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    users = [
+        Person("ann", "vision", [(100, 1_000), (3_000, 3_500)], cpu="4", gpu=2),
+        Person("bob</text>", "speech", [(100, 2_000)], gpu=0),
+    ]
+    record = World(users, policy(idle_seconds=5_000)).run(3 * HOUR)
+    return make_ledger(tmp_path_factory.mktemp("lab"), record.events)
+
+
+@pytest.fixture
+def strict(tmp_path):
+    path = tmp_path / "strict.yaml"
+    path.write_text(STRICT)
+    return path
+
+
+def lab(capsys, data, *arguments, code=0):
+    assert bursar("lab", "--data", data, "--cluster", "c", *arguments) == code
+    return capsys.readouterr()
+
+
+def test_it_tells_stops_hours_and_false_culls_by_namespace(capsys, data, strict):
+    out, _ = lab(capsys, data, "--policy", strict)
+
+    assert all(len(line) <= 80 for line in out.splitlines()[:5])
+    vision = next(line for line in out.splitlines() if line.startswith("vision"))
+    assert vision.split()[:6] == ["vision", "1", "to", "2", "+1", "~1"]
+
+    rows = json.loads(lab(capsys, data, "--policy", strict, "-o", "json").out)
+    assert [(r["group"], r["name"], r["recorded"], r["tried"]) for r in rows] == [
+        ("namespace", "speech", 1, 1),
+        ("namespace", "vision", 1, 2),
+        ("total", "", 2, 3),
+    ]
+    assert rows[-1]["gpu_milli_s"] == rows[1]["gpu_milli_s"] and not rows[0]["gpu_milli_s"]
+    assert rows[1]["gpu_milli_s_low"] < rows[1]["gpu_milli_s"] < rows[1]["gpu_milli_s_high"]
+
+
+def test_from_an_event_on_it_knows_what_was_known_there(capsys, data, strict):
+    whole = json.loads(lab(capsys, data, "--policy", strict, "--decisions", "-o", "json").out)
+    cut = lab(capsys, data, "--policy", strict, "--decisions", "--from", "100", "-o", "csv").out
+
+    after = [row for row in csv.DictReader(io.StringIO(cut)) if row["decision"] == "cull"]
+    stops = [(row["name"], row["tried_at"]) for row in whole if row["decision"] == "cull"]
+    ann = [stop for stop in stops if stop[0] == "ann"]
+    assert len(ann) == 2
+    assert [(row["name"], row["tried_at"]) for row in after if row["name"] == "ann"] == ann[1:]
+
+
+def test_the_picture_holds_every_group_and_takes_names_as_text(capsys, data, strict, tmp_path):
+    lab(capsys, data, "--policy", strict, "--decisions", "--svg", tmp_path / "saved.svg")
+
+    root = ElementTree.parse(tmp_path / "saved.svg").getroot()
+    texts = [one.text for one in root.iter("{http://www.w3.org/2000/svg}text")]
+    assert {"vision", "speech", "all", "GPU-hours saved", "Core-hours saved"} <= set(texts)
+
+
+def test_a_policy_file_that_cannot_be_tried_is_refused_with_its_line(capsys, data, tmp_path):
+    path = tmp_path / "policy.yaml"
+    for text, told in {
+        "evictions: {}\n": "no section culling",
+        "culling: 5\n": "no section culling",
+        "culling:\n  policy:\n    idle: 5\n": "line 3: culling.policy.idle: there is no such setting",
+        "culling:\n  policy:\n    idle_seconds: -1\n": "line 3",
+        "culling:\n  kubeflow: true\n": "cull simulate --like kubeflow",
+    }.items():
+        path.write_text(text)
+        assert told in lab(capsys, data, "--policy", path, code=Exit.USAGE).err, text
+
+
+def test_moments_that_are_not_there_are_refused(capsys, data, strict):
+    for arguments in (("--from", "900000"), ("--from", "50", "--to", "40"), ("--to", "1999")):
+        assert lab(capsys, data, "--policy", strict, *arguments, code=Exit.USAGE).err
