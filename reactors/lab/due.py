@@ -9,7 +9,7 @@ Source: :mod:`reactors.culling.fusion` has the rules.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
@@ -46,15 +46,16 @@ class DueNotebooks:
         """The cluster changed."""
         for change in changes:
             row = change.after or change.before
+            found: Iterable[str] = ()
             if isinstance(row, Pod):
-                self._forget(row.uid)
+                found = (row.uid,)
             elif isinstance(row, Workload):
-                for uid in view.pods_below(row.uid):
-                    self._forget(uid)
+                found = view.pods_below(row.uid)
             elif isinstance(row, Namespace):
-                for pod in view.pods():
-                    if pod.namespace == row.name:
-                        self._forget(pod.uid)
+                found = [pod.uid for pod in view.pods() if pod.namespace == row.name]
+            for uid in found:
+                if uid in view.activity:
+                    self._forget(uid)
 
     def decide(
         self, view: CullingState, trigger: Trigger, policy: CullingPolicy

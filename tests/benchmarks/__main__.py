@@ -27,6 +27,7 @@ NAMES = (
     "footprint",
     "starts",
     "start",
+    "lab",
     "past",
     "elastic",
     "culling",

@@ -18,8 +18,10 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from bus.envelope import Event
 from deploy.cli.past import FOLDER
 from deploy.cli.program.exits import Exit
 from migrations.schema import upgrade
@@ -36,12 +38,14 @@ GOAL_SECONDS = 1.0
 GOAL_VERIFY = 10.0
 
 
-def archive(path: Path, count: int) -> None:
+def archive(
+    path: Path, count: int, history: Callable[[int], Iterable[Event]] = synthetic.events
+) -> None:
     """A ledger with the archive of ``count`` events and no rows."""
     store = Store(engine(f"sqlite:///{path}"))
     upgrade(store.engine)
     checkpoint = Checkpoint(MODEL.version)
-    for part in ledgers.parts(synthetic.events(count), 5_000):
+    for part in ledgers.parts(history(count), 5_000):
         checkpoint = store.commit(part, Changes(), checkpoint)
     store.close()
 
