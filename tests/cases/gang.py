@@ -6,6 +6,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.sources.catalogue import POD_GROUPS, PODS
 from projections.cluster.podgroups import PodGroup
+from reactors.scheduling import phases
 from reactors.scheduling.contract import Code, Cycle
 from reactors.scheduling.gangs import Gangs, needs_of, needs_of_group
 from reactors.scheduling.plugins.coscheduling import Coscheduling
@@ -160,7 +161,25 @@ def queue_order(given):
     return {"p1_first": keys[0] < keys[1]}
 
 
+def reconciled(given):
+    """One look of the controller."""
+    phase = phases.after(
+        given["phase"], given["min_member"], given["pod_phases"], given.get("scheduled", 0),
+        given.get("age_h", 0),
+    )  # fmt: skip
+    return {"phase": phase}
+
+
+def bound(given):
+    """One more pod has a node."""
+    scheduled = given["scheduled_before"] + given["bound_children"]
+    phase = phases.bound(given["phase_before"], given["min_member"], scheduled)
+    return {"phase": phase, "scheduled": scheduled}
+
+
 OPERATIONS = {
+    "podgroup_reconcile": reconciled,
+    "postbind": bound,
     "queue_order": queue_order,
     "parse_annotations": parse_annotations,
     "podgroup_event": podgroup_event,

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 import yaml
 
+from bus.events.pods import SIGS, PodGroupObserved
 from deploy.cli.program.exits import Exit
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger
@@ -162,7 +163,37 @@ def test_why_tells_how_far_a_gang_is(capsys, tmp_path, name):
 
     assert (told["step"], told["about"]) == ("incomplete", "gang ns/g")
     assert told["reason"] == "gang ns/g needs 3 pods, and fewer are there"
-    assert told["numbers"] == "3 start together, in one pass; 2 pods: 0 on nodes, 0 to be bound"
+    assert (
+        told["numbers"]
+        == "3 start together, in one pass; 2 pods: 0 on nodes, 0 to be bound; phase Pending"
+    )
+
+
+@pytest.mark.parametrize(
+    ("ended", "phase"), [((), "Scheduled"), ("ab", "Finished"), ("a", "Scheduled")],
+    ids=["on nodes", "ended", "half"],
+)  # fmt: skip
+def test_why_tells_the_phase_of_a_gang_also_when_all_of_it_has_ended(
+    capsys, tmp_path, ended, phase
+):
+    gang = {"name": "g", "isLight": False}
+    group = PodGroupObserved(
+        kind=SIGS, uid="group", namespace="ns", name="g", resource_version="9", least=2
+    )
+    said = [f.said(group, key="group", id="group/9", at=9)]
+    for at, uid in enumerate("ab"):
+        raw = msgspec.Raw(msgspec.json.encode({"gang": gang}))
+        said.append(
+            f.pod_observed(
+                uid, 20 + at, 20 + at, node="a", namespace="ns", constraints=raw,
+                phase="Succeeded" if uid in ended else "Pending",
+            )
+        )  # fmt: skip
+    data = make_ledger(tmp_path, [*EVENTS, *said])
+    assert bursar("why", "gang/ns/g", "--cluster", "c", "--data", data, "-o", "json") == 0
+    (told, *_) = json.loads(capsys.readouterr().out)
+
+    assert told["numbers"].endswith(f"phase {phase}")
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,9 @@ from typing import Any
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli.explaining.placing import steps as pods
 from deploy.queries.scheduling import known, known_gangs
+from projections.cluster import ClusterState
 from projections.quota_trees.queries import Select
+from reactors.scheduling import phases
 from reactors.scheduling.gangs import Gang, Gangs
 
 #: What is said before the name of a gang.
@@ -20,20 +22,42 @@ TOLD = 5
 def steps(
     select: Select, cluster: str, name: str, sequence: int, now_us: int
 ) -> Iterator[dict[str, Any]]:
-    """One step for each gang of this name, ``NAMESPACE/NAME`` or ``NAME``, and for the first of its pods that wait."""
-    gangs = known_gangs(known(select, cluster), now_us)
+    """One step for each gang of this name, ``NAMESPACE/NAME`` or ``NAME``, and for the first of its pods that wait.
+
+    Also for a PodGroup none of whose pods is left.
+    """
+    replica = known(select, cluster)
+    gangs, state = known_gangs(replica, now_us), replica.cluster_state
     named = name.removeprefix(PREFIX)
-    for key in sorted(gangs.all):
+    groups = {f"{one.namespace}/{one.name}" for one in state.pod_groups.values()}
+    for key in sorted({*gangs.all, *groups}):
         if named not in (key, key.partition("/")[2]):
             continue
-        gang = gangs.all[key]
+        gang = gangs.all.get(key, Gang(key))
+        numbers = [*_numbers(gangs, gang), *_phase(state, gangs, key)]
         yield {
             "sequence": None, "time": format_stamp(now_us), "step": _step(gang), "about": f"gang {key}",
-            "quota": "", "reason": gang.reason, "numbers": "; ".join(_numbers(gangs, gang)),
+            "quota": "", "reason": gang.reason, "numbers": "; ".join(numbers),
             "based_on": sequence, "id": "",
         }  # fmt: skip
         waiting = [uid for uid in gang.pods if uid not in gang.bound and uid not in gang.assumed]
         yield from pods(select, cluster, waiting[:TOLD], sequence, now_us)
+
+
+def _phase(state: ClusterState, gangs: Gangs, key: str) -> Iterator[str]:
+    """The phase that Koordinator's controller would write."""
+    needs = gangs.needs(key)
+    if needs is None or needs.least is None:
+        return
+    pods = [
+        one
+        for one in state.pods.values()
+        if one.constraints is not None
+        and one.constraints.gang is not None
+        and f"{one.namespace}/{one.constraints.gang.name}" == key
+    ]
+    bound = sum(bool(one.node) for one in pods)
+    yield f"phase {phases.settled('', needs.least, [one.phase for one in pods], bound)}"
 
 
 def _step(gang: Gang) -> str:
