@@ -34,7 +34,14 @@ from bus.events.devices import (
     ResourceSliceVanished,
 )
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
-from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
+from bus.events.nodes import (
+    NodeMetricObserved,
+    NodeMetricVanished,
+    NodeObserved,
+    NodeTopologyObserved,
+    NodeTopologyVanished,
+    NodeVanished,
+)
 from bus.events.notebooks import NotebookSampled
 from bus.events.observations import ObjectsListed, SourceHeard
 from bus.events.pods import (
@@ -89,6 +96,8 @@ _KINDS: dict[type[Fact], str] = {
     NodeMetricVanished: "nodemetrics",
     NodeDevicesObserved: "devices",
     NodeDevicesVanished: "devices",
+    NodeTopologyObserved: "noderesourcetopologies",
+    NodeTopologyVanished: "noderesourcetopologies",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
     PodGroupObserved: "podgroups",

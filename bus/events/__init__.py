@@ -45,6 +45,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     pods.DisruptionBudgetVanished,
     nodes.NodeMetricObserved,
     nodes.NodeMetricVanished,
+    nodes.NodeTopologyObserved,
+    nodes.NodeTopologyVanished,
     scvs.ScvObserved,
     scvs.ScvVanished,
     volumes.ClaimObserved,

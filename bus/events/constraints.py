@@ -156,6 +156,34 @@ class GangTerms(_Part, frozen=True):
     is_cut: bool = False
 
 
+class NumaShare(_Part, frozen=True):
+    """What a pod has of one NUMA node, as quantities."""
+
+    node: int
+    resources: dict[str, str] = {}
+
+
+class HeldCpus(_Part, frozen=True):
+    """CPUs that a pod has for itself, as a list, and its parts of NUMA nodes: Koordinator's annotation ``resource-status``."""
+
+    cpuset: str = ""
+    numa_node_resources: tuple[NumaShare, ...] = ()
+
+
+class CpuTerms(_Part, frozen=True):
+    """Koordinator's class of a pod, where its pods get CPUs for themselves, what the pod wants of them, and what it has."""
+
+    qos: str = ""
+    #: How its CPUs have to lie on cores, how they lie best, and whom they avoid.
+    required: str = ""
+    bind: str = ""
+    exclusive: str = ""
+    #: How what it has must lie on NUMA nodes.
+    numa_policy: str = ""
+    #: None = its annotation says nothing.
+    holds: HeldCpus | None = None
+
+
 class PodConstraints(_Part, frozen=True):
     """Everything of a pod that decides where it may go, but for its requests, labels, priority and node.
 
@@ -168,6 +196,7 @@ class PodConstraints(_Part, frozen=True):
     scheduling_gates: tuple[str, ...] = ()
     #: The pods with which it is placed together.
     gang: GangTerms | None = None
+    cpus: CpuTerms | None = None
     #: spec.preemptionPolicy is Never.
     never_preempts: bool = False
     node_selector: dict[str, str] = {}

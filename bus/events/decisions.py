@@ -18,6 +18,7 @@ from typing import Annotated, ClassVar, Literal
 
 import msgspec
 
+from bus.events.constraints import HeldCpus
 from bus.events.vocabulary import Fact
 from bus.events.workloads import Condition, ReplicaCounts
 
@@ -283,6 +284,8 @@ class SchedulingPassed(Fact, frozen=True, kw_only=True):
     again: tuple[int, ...] = ()
     #: Pods for which less important ones have to go; they are among the pods that wait.
     nominated: tuple[Nomination, ...] = ()
+    #: The CPUs of their nodes, and parts of NUMA nodes, that pods get, by uid.
+    cpus: dict[str, HeldCpus] = {}
 
 
 class FailedBind(msgspec.Struct, frozen=True, array_like=True):

@@ -1,9 +1,9 @@
-"""Facts about nodes: what they offer, which GPU they carry, and how much of them is really used.
+"""Facts about nodes: what they offer, which GPU they carry, how much of them is really used, and how their CPUs lie.
 
 Quantities and durations are as they were written.
 
 Source: Kubernetes API reference, core/v1 Node; docs/accounting.md (GPU model); koordinator-sh/koordinator, slo/v1alpha1
-NodeMetric.
+NodeMetric; topology.node.k8s.io/v1alpha1 NodeResourceTopology.
 """
 
 from __future__ import annotations
@@ -100,6 +100,43 @@ class NodeMetricVanished(Fact, frozen=True, kw_only=True):
     """A NodeMetric object was deleted. Key: its name."""
 
     wire_type: ClassVar[str] = "nodemetric.vanished"
+
+    uid: str
+    name: str
+    resource_version: str
+
+
+class NumaZone(msgspec.Struct, frozen=True, gc=False):
+    """What a NUMA node offers, as quantities."""
+
+    node: int
+    allocatable: dict[str, str]
+
+
+class NodeTopologyObserved(Fact, frozen=True, kw_only=True):
+    """A NodeResourceTopology object was seen. Key: its name, which is the node's."""
+
+    wire_type: ClassVar[str] = "nodetopology.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    #: Number, core, socket and NUMA node of each CPU; empty = nobody says.
+    cpus: tuple[tuple[int, int, int, int], ...] = ()
+    #: CPUs that no pod gets, and those that the kubelet gave to pods by itself, as lists.
+    reserved: str = ""
+    held: str = ""
+    #: The kubelet gives whole cores only.
+    full_only: bool = False
+    #: The kubelet's policy for NUMA nodes; "" = none.
+    policy: str = ""
+    zones: tuple[NumaZone, ...] = ()
+
+
+class NodeTopologyVanished(Fact, frozen=True, kw_only=True):
+    """A NodeResourceTopology object was deleted. Key: its name."""
+
+    wire_type: ClassVar[str] = "nodetopology.vanished"
 
     uid: str
     name: str

@@ -12,6 +12,7 @@ from bus.kube.kinds.table import GOVERNED, POD
 from bus.kube.watch.contract import Source
 from bus.sources import (
     claims,
+    cpus,
     csi_nodes,
     devices,
     disruptions,
@@ -133,6 +134,16 @@ NODE_DEVICES = Source(
     is_optional=True,
     on_demand=True,
 )
+#: How the CPUs of nodes lie, as Koordinator's node agent tells it.
+NODE_TOPOLOGIES = Source(
+    "noderesourcetopologies",
+    "/apis/topology.node.k8s.io/v1alpha1/noderesourcetopologies",
+    cpus.translate,
+    list_fact=partial(ObjectsListed, kind="NodeResourceTopology"),
+    kind="NodeResourceTopology",
+    is_optional=True,
+    on_demand=True,
+)
 #: The cards of nodes as Yoda's daemon measures them.
 SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
@@ -201,6 +212,7 @@ SOURCES = (
     ELASTIC_QUOTAS,
     NODE_METRICS,
     NODE_DEVICES,
+    NODE_TOPOLOGIES,
     SCVS,
     *POD_GROUPS,
     CLAIMS,

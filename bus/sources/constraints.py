@@ -15,6 +15,7 @@ from bus.events.constraints import (
     DEFAULT_SCHEDULER,
     NO_CONSTRAINTS,
     Affinity,
+    CpuTerms,
     GangTerms,
     HostPort,
     PodConstraints,
@@ -117,6 +118,7 @@ def constraints_of(
     labels: dict[str, str] | None,
     policy: LabelPolicy,
     gang: GangTerms | None = None,
+    cpus: CpuTerms | None = None,
 ) -> tuple[msgspec.Raw, bool]:
     """A pod's constraints as they are said, and whether they had to be cut. Without any the bytes are empty.
 
@@ -128,6 +130,7 @@ def constraints_of(
         scheduler_name=_named(spec.scheduler_name),
         scheduling_gates=tuple(one.name for one in spec.scheduling_gates or ()),
         gang=gang,
+        cpus=cpus,
         never_preempts=spec.preemption_policy == "Never",
         node_selector=spec.node_selector or {},
         affinity=_affinity(spec.affinity),
@@ -161,7 +164,7 @@ def constraints_of(
             return msgspec.Raw(whole), False
     less = PodConstraints(
         scheduler_name=found.scheduler_name, never_preempts=found.never_preempts, is_cut=True,
-        gang=gang and GangTerms(gang.name, is_light=gang.is_light, is_cut=True),
+        gang=gang and GangTerms(gang.name, is_light=gang.is_light, is_cut=True), cpus=cpus,
     )  # fmt: skip
     return msgspec.Raw(_encode(less)), True
 

@@ -28,6 +28,7 @@ from bus.kube.watch.labels import LabelPolicy, encoded_size, kept_texts, named
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
 from bus.sources import card_texts
 from bus.sources.constraints import Placing, PodClaim, constraints_of
+from bus.sources.cpus import cpu_terms
 from bus.sources.device_names import ExtendedClaim, claim_names, claim_templates, claimed
 from bus.sources.limits import LIMITED, bounds, whole_limits
 from bus.sources.podgroups import gang_terms
@@ -166,8 +167,9 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     group = spec.scheduling_group
     named_group = group.pod_group_name if group is not None else None
     gang = gang_terms(named_group, metadata.labels, metadata.annotations)
+    cpus = cpu_terms(metadata.labels, metadata.annotations)
     constraints, constraints_cut = constraints_of(
-        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang
+        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang, cpus
     )
     owner = records.controller(metadata)
     exits, restarts = _exits(status) if owner and owner.kind in LAYOUTS else ({}, 0)

@@ -137,7 +137,8 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
             before = Cycle(pods[tried.uid], scheduler.columns)
             framework, node = scheduler.frameworks[part.profile], part.nodes[tried.node]
             framework.prepare(before)
-            scheduler.columns.place(before.pod, node, tried.cards)
+            cpus = part.cpus.get(tried.uid)
+            scheduler.columns.place(before.pod, node, tried.cards, cpus)
             framework.reserve(before, scheduler.columns.row_of[node])
     if scheduler.preemption == "on" and not fact.is_shadow:
         for uid, node in _nominated_before(scheduler, parts, fact.profile, one.pod.uid):

@@ -1,7 +1,8 @@
-"""The row of a NodeMetric object: what a node and its pods use, as it was measured last. Pure."""
+"""Rows of what node agents tell: what a node and its pods use, as it was measured last, and how its CPUs lie. Pure."""
 
 from __future__ import annotations
 
+from functools import lru_cache
 from sys import intern
 from typing import ClassVar
 
@@ -10,7 +11,7 @@ import msgspec
 from bus.amounts import NANO, observed_quantity
 from bus.clock import parse_stamp
 from bus.errors import QuantityError, TimestampError
-from bus.events.nodes import NodeMetricObserved, Used
+from bus.events.nodes import NodeMetricObserved, NodeTopologyObserved, NumaZone, Used
 
 #: Cpu in milli, memory in bytes; None = nobody says.
 Amounts = tuple[int | None, int | None]
@@ -36,6 +37,45 @@ class NodeLoad(msgspec.Struct, gc=False):
     aggregated: tuple[tuple[str, dict[str, Amounts]], ...]
     last_us: int = 0
     listed_us: int = 0
+
+
+class NodeTopology(msgspec.Struct, gc=False):
+    """How the CPUs of a node lie; it has the node's name. The fields are those of the fact."""
+
+    kind: ClassVar[str] = "NodeResourceTopology"
+    namespace: ClassVar[str] = ""
+
+    uid: str
+    name: str
+    version: str
+    seen_us: int
+    #: Shared: never changed.
+    cpus: tuple[tuple[int, int, int, int], ...]
+    reserved: str
+    held: str
+    full_only: bool
+    policy: str
+    zones: tuple[NumaZone, ...]
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def node_topology(
+    fact: NodeTopologyObserved, time_us: int, known: NodeTopology | None
+) -> NodeTopology:
+    """The row of a NodeResourceTopology object."""
+    return NodeTopology(
+        fact.uid, intern(fact.name), fact.resource_version, time_us, _shared(fact.cpus), fact.reserved, fact.held,
+        fact.full_only, intern(fact.policy), fact.zones, time_us,
+    )  # fmt: skip
+
+
+@lru_cache(maxsize=256)
+def _shared(
+    cpus: tuple[tuple[int, int, int, int], ...],
+) -> tuple[tuple[int, int, int, int], ...]:
+    """One object for all nodes whose CPUs lie alike."""
+    return cpus
 
 
 def node_load(fact: NodeMetricObserved, time_us: int, known: NodeLoad | None) -> NodeLoad:

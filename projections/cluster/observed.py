@@ -17,7 +17,14 @@ from bus.events.devices import (
     ResourceSliceObserved,
     ResourceSliceVanished,
 )
-from bus.events.nodes import NodeMetricObserved, NodeMetricVanished, NodeObserved, NodeVanished
+from bus.events.nodes import (
+    NodeMetricObserved,
+    NodeMetricVanished,
+    NodeObserved,
+    NodeTopologyObserved,
+    NodeTopologyVanished,
+    NodeVanished,
+)
 from bus.events.pods import (
     DisruptionBudgetObserved,
     DisruptionBudgetVanished,
@@ -52,7 +59,7 @@ from projections.cluster.devices import (
     scv,
 )
 from projections.cluster.disruptions import DisruptionBudget, disruption_budget
-from projections.cluster.loads import NodeLoad, node_load
+from projections.cluster.loads import NodeLoad, NodeTopology, node_load, node_topology
 from projections.cluster.podgroups import pod_group
 from projections.cluster.rows import POD, Node, PriorityClass
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
@@ -68,6 +75,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ScvObserved: (Scv.kind, scv),
     NodeMetricObserved: (NodeLoad.kind, node_load),
     NodeDevicesObserved: (NodeDevices.kind, devices.node_devices),
+    NodeTopologyObserved: (NodeTopology.kind, node_topology),
     ClaimObserved: (Claim.kind, volumes.claim),
     VolumeObserved: (Volume.kind, volumes.volume),
     StorageClassObserved: (StorageClass.kind, volumes.storage_class),
@@ -89,6 +97,7 @@ VANISHED: dict[type[Fact], str] = {
     ScvVanished: Scv.kind,
     NodeMetricVanished: NodeLoad.kind,
     NodeDevicesVanished: NodeDevices.kind,
+    NodeTopologyVanished: NodeTopology.kind,
     ClaimVanished: Claim.kind,
     VolumeVanished: Volume.kind,
     StorageClassVanished: StorageClass.kind,

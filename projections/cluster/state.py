@@ -44,7 +44,7 @@ from projections.cluster.devices import (
 )
 from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.index import Index
-from projections.cluster.loads import NodeLoad
+from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.observed import OBSERVED, VANISHED
 from projections.cluster.podgroups import PodGroup
@@ -80,6 +80,7 @@ class SavedCluster(msgspec.Struct):
     _scvs: SavedStore[Scv]
     _loads: SavedStore[NodeLoad]
     _node_devices: SavedStore[NodeDevices]
+    _topologies: SavedStore[NodeTopology]
     _claims: SavedStore[Claim]
     _volumes: SavedStore[Volume]
     _storage_classes: SavedStore[StorageClass]
@@ -125,6 +126,7 @@ class ClusterState(Part):
         self._scvs: ObjectStore[Scv] = ObjectStore(self._changes)
         self._loads: ObjectStore[NodeLoad] = ObjectStore(self._changes)
         self._node_devices: ObjectStore[NodeDevices] = ObjectStore(self._changes)
+        self._topologies: ObjectStore[NodeTopology] = ObjectStore(self._changes)
         self._claims: ObjectStore[Claim] = ObjectStore(self._changes)
         self._volumes: ObjectStore[Volume] = ObjectStore(self._changes)
         self._storage_classes: ObjectStore[StorageClass] = ObjectStore(self._changes)
@@ -141,6 +143,7 @@ class ClusterState(Part):
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
             NodeDevices.kind: self._node_devices,
+            NodeTopology.kind: self._topologies,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
@@ -287,6 +290,10 @@ class ClusterState(Part):
     def devices_of(self, node: str) -> NodeDevices | None:
         """The devices of a node; None where no agent says them."""
         return self._node_devices.rows.get(self.named(NodeDevices.kind, "", node))
+
+    def topology_of(self, node: str) -> NodeTopology | None:
+        """How the CPUs of a node lie; None where nobody says."""
+        return self._topologies.rows.get(self.named(NodeTopology.kind, "", node))
 
     def priority_class(self, name: str) -> PriorityClass | None:
         """A priority class by its name; None for none."""

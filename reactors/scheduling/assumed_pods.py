@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 
+from bus.events.constraints import HeldCpus
 from bus.events.policies import Mode
 from projections.cluster import ClusterState, Pod
 from projections.cluster.volumes import ClaimKey
@@ -83,6 +84,8 @@ class AssumedPods:
         others = framework.together(pod)
         if others is not None and others[0].missing(others[1], (), self.columns):
             return "gang_broken"
+        if found.cpus is not None and framework.reserve(Cycle(pod, self.columns), row):
+            return "cpus_taken"
         return settled(framework, Cycle(pod, self.columns), row, at_us - found.at_us)
 
     def allow(self, uid: str, plugin: str, at_us: int) -> None:
@@ -118,12 +121,12 @@ class AssumedPods:
             queue.happened(hints, at_us, claims)
 
     def _assume(
-        self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark
-    ) -> str:
+        self, profile: str, one: Queued, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None,
+    ) -> str:  # fmt: skip
         framework, columns = self.frameworks[profile], self.columns
         cycle = Cycle(one.pod, columns)
         framework.prepare(cycle)
-        columns.place(one.pod, node, cards)
+        columns.place(one.pod, node, cards, cpus)
         rejected = framework.reserve(cycle, columns.row_of[node])
         if rejected:
             framework.unreserve(cycle)
@@ -142,6 +145,7 @@ class AssumedPods:
         self.assumed[one.pod.uid] = Assumed(
             one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
             one.added_us, one.number, one.attempts, {name: mark.at_us + wait for name, wait in waits.items()},
+            cpus,
         )  # fmt: skip
         if waits:
             self.gangs.placed(one.pod.uid, waits=True)
@@ -154,7 +158,7 @@ class AssumedPods:
         framework, columns = self.frameworks[found.profile], self.columns
         cycle = Cycle(self._cluster.pods[found.uid], columns)
         framework.prepare(cycle)
-        columns.place(cycle.pod, found.node, found.cards)
+        columns.place(cycle.pod, found.node, found.cards, found.cpus)
         if found.node in columns.row_of:
             framework.reserve(cycle, columns.row_of[found.node])
         self.assumed[found.uid], self._cycles[found.uid] = found, cycle

@@ -7,14 +7,14 @@ from collections.abc import Iterable
 from projections.cluster import ClusterState
 from projections.cluster.devices import NodeDevices
 from projections.cluster.disruptions import DisruptionBudget
-from projections.cluster.loads import NodeLoad
+from projections.cluster.loads import NodeLoad, NodeTopology
 from reactors.scheduling.node_columns import NodeColumns
 from reactors.scheduling.scvs import Cards, cards_of
 
 #: The label of every namespace that the API server writes.
 NAMESPACE_NAME = "kubernetes.io/metadata.name"
 #: Kinds of objects that say something of the node whose name they have.
-BY_NODE = frozenset({NodeLoad.kind, NodeDevices.kind})
+BY_NODE = frozenset({NodeLoad.kind, NodeDevices.kind, NodeTopology.kind})
 
 
 class ClusterColumns(NodeColumns):
@@ -43,6 +43,10 @@ class ClusterColumns(NodeColumns):
     def devices(self, row: int) -> NodeDevices | None:
         """The devices of a node; None where no agent says them."""
         return self._cluster.devices_of(self.names[row])
+
+    def topology(self, row: int) -> NodeTopology | None:
+        """How the CPUs of a node lie; None where no agent says it."""
+        return self._cluster.topology_of(self.names[row])
 
     def namespace_labels(self, name: str) -> dict[str, str]:
         """Labels of a namespace, with the one that has its name."""

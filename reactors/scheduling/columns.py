@@ -12,6 +12,7 @@ from typing import TypeAlias, TypeVar
 import msgspec
 import numpy as np
 
+from bus.events.constraints import HeldCpus
 from projections.cluster import POD, Change, ClusterState, Pod
 from projections.cluster.devices import Scv
 from projections.cluster.rows import Node
@@ -60,11 +61,12 @@ K = TypeVar("K")
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards that it holds where a decision named them."""
+    """A pod on a node, and the cards that it holds where a decision named them; CPUs where it is ahead of the history."""
 
     pod: Pod
     node: str
     cards: tuple[int, ...] = ()
+    cpus: HeldCpus | None = None
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
@@ -216,10 +218,10 @@ class Columns(ClusterColumns):
         if stale or self._is_bloated:
             self._lay_out()
 
-    def place(self, pod: Pod, node: str, on: tuple[int, ...] = ()) -> None:
+    def place(self, pod: Pod, node: str, on: tuple[int, ...] = (), cpus: HeldCpus | None = None) -> None:  # fmt: skip
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
         self.version += 1
-        placed = self._ahead[pod.uid] = Placed(pod, node, on)
+        placed = self._ahead[pod.uid] = Placed(pod, node, on, cpus)
         if on:
             self.dealt[pod.uid] = Dealt(node, on)
         self._replace(pod.uid, placed)
@@ -319,6 +321,7 @@ def _count_alike(before: Placed, after: Placed) -> bool:
     return (
         before.node == after.node
         and before.cards == after.cards
+        and before.cpus == after.cpus
         and one.demand == other.demand
         and one.constraints == other.constraints
         and one.labels == other.labels

@@ -14,6 +14,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import msgspec
 
+from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.hints import Hint
@@ -188,6 +189,14 @@ class Cards(Plugin, Protocol):
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards; () = it has nothing to say of this pod."""
+
+
+@runtime_checkable
+class Cpus(Plugin, Protocol):
+    """Chooses the CPUs of a pod on its node, and its parts of NUMA nodes, when that is chosen."""
+
+    def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
+        """What it gets; None = there is nothing to say of this pod."""
 
 
 @runtime_checkable

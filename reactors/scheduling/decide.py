@@ -103,6 +103,7 @@ def _recorded(empty: SchedulingPassed, attempts: Sequence[Attempt]) -> Schedulin
         empty, nodes=tuple(nodes), plugins=tuple(plugins), scores=tuple(scores),
         refusals=tuple(msgspec.json.decode(one, type=Refusal) for one in refusals), pods=tuple(pods),
         again=tuple(one.number for one in attempts if one.is_again), nominated=tuple(nominated),
+        cpus={one.pod.uid: one.cpus for one in told if one.node and one.cpus is not None},
     )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class Placements:
             return None
         return Placement(
             pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(str, found.cards)),
-            found.profile, found.passed,
+            found.profile, found.passed, "" if found.cpus is None else msgspec.json.encode(found.cpus).decode(),
         )  # fmt: skip
 
     def overtaken(self, placement: Placement) -> str:

@@ -15,6 +15,7 @@ import numpy as np
 
 from bus.clock import SECOND_US
 from bus.errors import PermanentError
+from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
 from reactors.scheduling.columns import ALL, Columns, Ints, Rows
 from reactors.scheduling.contract import (
@@ -22,6 +23,7 @@ from reactors.scheduling.contract import (
     LOWEST,
     Cards,
     Code,
+    Cpus,
     Cycle,
     Helped,
     Keys,
@@ -118,6 +120,7 @@ class Framework(Filtering):
             one for one in plugins if isinstance(one, Score) and self._weights[one.name]
         ]
         self._cards = [one for one in plugins if isinstance(one, Cards)]
+        self._cpus = [one for one in plugins if isinstance(one, Cpus)]
         # Once: to ask a protocol whether it is fulfilled takes long.
         self._pre_scores = {one.name: one for one in plugins if isinstance(one, PreScore)}
         self._normalizes = {one.name: one for one in plugins if isinstance(one, Normalize)}
@@ -183,6 +186,11 @@ class Framework(Filtering):
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards of a pod on its node, by the first plugin that has something to say of them."""
         return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
+
+    def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
+        """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
+        found = (one.cpus(cycle, row) for one in self._cpus)
+        return next((one for one in found if one is not None), None)
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""

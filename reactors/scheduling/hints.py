@@ -7,7 +7,7 @@ from enum import Enum
 
 from projections.cluster import Change, Pod
 from projections.cluster.devices import NodeDevices, Scv
-from projections.cluster.loads import NodeLoad
+from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
@@ -47,7 +47,8 @@ def hints_of(change: Change) -> Iterator[Hint]:
     if isinstance(before if after is None else after, NodeLoad):
         yield Hint.LOAD
         return
-    if isinstance(after, Scv) or isinstance(before if after is None else after, NodeDevices):
+    said = before if after is None else after
+    if isinstance(after, Scv) or isinstance(said, NodeDevices | NodeTopology):
         yield Hint.NODE
         return
     held = before if isinstance(before, Pod) and _holds(before) else None

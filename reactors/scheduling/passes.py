@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
+from bus.events.constraints import HeldCpus
 from bus.events.decisions import EffectSettled, Nomination, Refusal
 from projections.cluster import Change, Pod
 from projections.cluster.rows import Node
@@ -72,7 +73,9 @@ class Scheduler(AssumedPods):
                 queue.regate(uid, at_us)
         self.happened(hints, at_us, claims)
 
-    def place(self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark) -> None:
+    def place(
+        self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,
+    ) -> None:  # fmt: skip
         """A pass gave a node to a pod. Nothing where it waits no more; it waits again where the node takes it no more."""
         queue, framework = self.queues[profile], self.frameworks[profile]
         one, row = queue.get(uid), self.columns.row_of.get(node, -1)
@@ -83,7 +86,7 @@ class Scheduler(AssumedPods):
         if not why and any(self.touched.get(key, 0) > mark.after for key in read):
             why = framework.refuses(Cycle(one.pod, self.columns), row)
         if not why:
-            why = self._assume(profile, one, node, cards, mark)
+            why = self._assume(profile, one, node, cards, mark, cpus)
         if why:
             queue.failed(one, f"{node} took it no more: {why}", mark.at_us)
             for other in framework.forbids(Cycle(one.pod, self.columns)):

@@ -15,7 +15,11 @@ if TYPE_CHECKING:
 
 
 #: Plugin to the kind of object that it alone reads.
-_FOLLOWS = {"LoadAware": "NodeMetric", "DeviceShare": "Device"}
+_FOLLOWS = {
+    "LoadAware": "NodeMetric",
+    "DeviceShare": "Device",
+    "NodeNUMAResource": "NodeResourceTopology",
+}
 
 
 class SchedulingProfile(BaseModel):

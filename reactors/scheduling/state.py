@@ -29,6 +29,7 @@ from pydantic import ValidationError
 from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.clock import ClockTicked
+from bus.events.constraints import HeldCpus
 from bus.events.decisions import BindSettled, EffectSettled, Evict, SchedulingPassed, Victim
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
@@ -103,6 +104,7 @@ class Assumed(msgspec.Struct):
     attempts: int
     #: Plugins that do not let it be bound yet, and until when each lets it wait, a time of the history.
     waits: dict[str, int] = {}
+    cpus: HeldCpus | None = None
 
     @property
     def deadline_us(self) -> int:
@@ -284,7 +286,8 @@ class SchedulingState(Part):
         mark = Mark(event.sequence, event.id, fact.after, at_us, fact.is_shadow)
         for one in fact.pods:
             if one.node >= 0:
-                scheduler.place(fact.profile, one.uid, fact.nodes[one.node], one.cards, mark)
+                cpus = fact.cpus.get(one.uid)
+                scheduler.place(fact.profile, one.uid, fact.nodes[one.node], one.cards, mark, cpus)
             else:
                 refusal = fact.refusals[one.refused]
                 scheduler.refuse(fact.profile, one.uid, refusal, fact.count, at_us)

@@ -18,6 +18,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Placed
 from reactors.scheduling.contract import Alike, Cycle, Preemption, Together
@@ -48,6 +49,7 @@ class Attempt(msgspec.Struct, frozen=True):
     reason: str = ""
     top: tuple[Candidate, ...] = ()
     cards: tuple[int, ...] = ()
+    cpus: HeldCpus | None = None
     #: As kube-scheduler writes it; "" where it gets a node.
     message: str = ""
     #: It was refused for the same reasons as the last time.
@@ -147,13 +149,15 @@ def _tried(
     reason = choice.reason
     if choice.row >= 0:
         node = columns.names[choice.row]
-        cards = framework.cards(cycle, choice.row)
-        columns.place(pod, node, cards)
+        cards, cpus = framework.cards(cycle, choice.row), framework.cpus(cycle, choice.row)
+        columns.place(pod, node, cards, cpus)
         tried.append((framework, cycle))
         reason = framework.reserve(cycle, choice.row)
         if not reason:
             top = tuple(best(columns, choice))
-            return Attempt(pod, one.number, node, choice.rows.size, choice.refused, "", top, cards)
+            return Attempt(
+                pod, one.number, node, choice.rows.size, choice.refused, "", top, cards, cpus
+            )
         framework.unreserve(cycle)
         columns.take_back(pod.uid)
         tried.pop()

@@ -127,6 +127,10 @@ def metadata(secret, kind, number):
             "kubectl.kubernetes.io/last-applied-configuration": json.dumps(manifest),
             "kubernetes.io/description": secret(),
             "notbursar.io/token": secret(),
+            "scheduling.koordinator.sh/resource-spec": json.dumps(
+                {"preferredCPUBindPolicy": secret()}
+            ),
+            "scheduling.koordinator.sh/resource-status": json.dumps({"cpuset": secret("0,{}")}),
         },
         "finalizers": [secret("example.org/{}")],
         "managedFields": [{"manager": secret(), "fieldsV1": {f"f:{secret()}": {}}}],
@@ -211,6 +215,26 @@ def devices(secret, kind):
     return {"spec": asked, "status": status}
 
 
+def cpu_layout(secret, metadata):
+    """What a node agent tells of CPUs, with texts beside it that no fact carries."""
+    detail = [{"id": 0, "core": 0, "socket": 0, "node": 0, secret(): secret()}]
+    noted = {
+        "node.koordinator.sh/cpu-topology": {"detail": detail, secret(): secret.some()},
+        "node.koordinator.sh/pod-cpu-allocs": [{"cpuset": "0", "name": secret(), "managedByKubelet": True}],
+        "kubelet.koordinator.sh/cpu-manager-policy": {"policy": secret(), "options": {secret(): secret()}},
+        "node.koordinator.sh/reservation": {"reservedCPUs": secret(), secret(): secret.some()},
+        "node.koordinator.sh/cpu-shared-pools": secret.some(),
+    }  # fmt: skip
+    noted = {key: json.dumps(one) for key, one in noted.items()}
+    annotations = (metadata.get("annotations") or {}) | noted
+    resource = {"name": "cpu", "allocatable": "4", "capacity": secret(), secret(): secret()}
+    zone = {"name": "node-0", "type": "Node", "resources": [resource], "costs": secret.some()}
+    return {
+        "metadata": {**metadata, "annotations": annotations}, "zones": [zone],
+        "topologyPolicies": [secret()], "attributes": secret.some(),
+    }  # fmt: skip
+
+
 def thing(secret, kind, number):
     """An object of a kind, as an API server has it."""
     found = {"kind": kind, "metadata": metadata(secret, kind, number), secret(): secret.some()}
@@ -239,6 +263,8 @@ def thing(secret, kind, number):
         }
         device |= {"topology": place, "vfGroups": vfs, "conditions": [secret.some()], secret(): 1}
         return {**found, "spec": {"devices": [device]}, "status": secret.some()}
+    if kind == "noderesourcetopologies":
+        return found | cpu_layout(secret, found["metadata"])
     if kind == "nodes":
         taint = {"key": "k", "value": "v", "effect": "NoExecute"}
         spec = {"taints": [{**taint, "timeAdded": secret(), secret(): secret()}]}

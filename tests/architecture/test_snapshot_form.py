@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "d81f708b13d02b98",
-    "reactors": "9e68c11627ca4da6",
-    "admission": "7f9f289b176cb438",
+    "versions": "3eaf6ceb655066a4",
+    "reactors": "fef44f9d674e1c42",
+    "admission": "411b8621b8f2ae82",
 }
 
 ADVICE = """

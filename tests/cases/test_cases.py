@@ -14,6 +14,7 @@ import pytest
 from deploy.commands.bench_bind import Arrivals, read_scene, replay
 from tests.cases import (
     bizrq,
+    cpu_allocation,
     culling,
     device_accounting,
     deviceshare,
@@ -36,6 +37,7 @@ OPENB = SHARED / "traces" / "openb"
 #: File to a function that runs one of its cases and asserts what the case expects.
 CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "bizrq": bizrq.check,
+    "cpu_allocation": cpu_allocation.check,
     "culling": culling.check,
     "deviceshare": deviceshare.check,
     "gang": gang.check,

@@ -8,6 +8,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from bus.clock import format_stamp
+from bus.events.constraints import HeldCpus
 from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select
@@ -32,15 +33,18 @@ def decided(
         yield {
             "sequence": one.event.sequence, "time": format_stamp(one.fact.at_us),
             "step": "placed" if one.node else "refused", "about": f"Pod {one.pod.namespace}/{one.pod.name}",
-            "quota": "", "reason": one.outcome, "numbers": "; ".join(_recorded(one)),
+            "quota": "", "reason": one.outcome, "numbers": "; ".join(told_of(one)),
             "based_on": one.fact.after, "id": one.event.id,
         }  # fmt: skip
 
 
-def _recorded(one: Recorded) -> Iterator[str]:
+def told_of(one: Recorded) -> Iterator[str]:
+    """What a pass said of a pod, and what became of that."""
     if one.node:
         cards = f", cards {', '.join(map(str, one.pod.cards))}" if one.pod.cards else ""
-        yield f"node {one.node}{cards}" + (", a shadow" if one.fact.is_shadow else "")
+        yield f"node {one.node}{cards}{_cpus(one.fact.cpus.get(one.pod.uid))}" + (
+            ", a shadow" if one.fact.is_shadow else ""
+        )
     if one.outcome == "elsewhere":
         yield f"it is on {one.bound_node}"
     if one.message:
@@ -52,6 +56,16 @@ def _recorded(one: Recorded) -> Iterator[str]:
         yield one.refusal.reason
     for plugin, reasons in one.refusal.nodes.items():
         yield f"{plugin} refuses " + ", ".join(f"{n} ({why})" for why, n in reasons.items())
+
+
+def _cpus(found: HeldCpus | None) -> str:
+    """Which CPUs a pod got, and of which NUMA nodes."""
+    cpus = f", CPUs {found.cpuset}" if found and found.cpuset else ""
+    shares = found.numa_node_resources if found else ()
+    return cpus + "".join(
+        f", NUMA node {one.node}: {' '.join(f'{name} {text}' for name, text in one.resources.items())}"
+        for one in shares
+    )
 
 
 def steps(

@@ -29,6 +29,7 @@ Json = dict[str, Any]
 #: On a bound pod: which decision bound it, and to which devices of the node, by name with commas between.
 DECISION = "bursar.io/decision"
 DEVICES = "bursar.io/devices"
+CPUS = "scheduling.koordinator.sh/resource-status"
 
 TOO_MANY = 429
 #: Longest words of the API server that are kept.
@@ -57,6 +58,8 @@ class Placement(msgspec.Struct, frozen=True):
     devices: tuple[str, ...] = ()
     profile: str = ""
     passed: int = 0
+    #: What it gets of the node's CPUs and NUMA nodes, as Koordinator's node agent reads it; "" = nobody says.
+    cpus: str = ""
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -86,6 +89,8 @@ async def bind(cluster: Bindings, placement: Placement) -> Outcomes:
     annotations = {DECISION: placement.decision}
     if placement.devices:
         annotations[DEVICES] = ",".join(placement.devices)
+    if placement.cpus:
+        annotations[CPUS] = placement.cpus
     crashpoint("bind.before_post")
     try:
         await cluster.bind(

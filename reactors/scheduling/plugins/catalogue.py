@@ -19,6 +19,7 @@ from reactors.scheduling.plugins.known_terms import KnownTerms
 from reactors.scheduling.plugins.load_aware import LoadAware
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.node_name import NodeName
+from reactors.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from reactors.scheduling.plugins.node_ports import NodePorts
 from reactors.scheduling.plugins.node_unschedulable import NodeUnschedulable
 from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
@@ -63,6 +64,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (DeviceShare, 0),
     (GpuCards, 0),
     (LoadAware, 0),
+    (NodeNUMAResource, 0),
     (Quota, 0),
 )
 

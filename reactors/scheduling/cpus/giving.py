@@ -1,0 +1,236 @@
+"""What a pod gets of a node's CPUs and NUMA nodes, or why it gets nothing there. Pure.
+
+A policy for NUMA nodes wants all that the pod requests on as few of them as possible. ``SingleNUMANode``: on one.
+``Restricted``: on as few as an empty node would need. ``BestEffort``: on the fewest that have the room, and anywhere where none
+have. Of NUMA nodes that are equally good the fullest one is taken, or the emptiest, as the strategy says.
+
+Source: koordinator-sh/koordinator, "NUMA Topology Scheduling"; Kubernetes, "Control Topology Management Policies on a node".
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import combinations
+
+import msgspec
+
+from bus.cpusets import parsed, written
+from bus.events.constraints import HeldCpus, NumaShare
+from reactors.scheduling.cpus.picking import Holders, Strategy, Wish, pick
+from reactors.scheduling.cpus.topology import Topology
+from reactors.scheduling.cpus.wishes import refused
+
+CPU = "cpu"
+SINGLE, RESTRICTED, BEST_EFFORT = "SingleNUMANode", "Restricted", "BestEffort"
+POLICIES = (BEST_EFFORT, RESTRICTED, SINGLE)
+#: The kubelet itself aligns nothing where there are more.
+MOST_NUMA_NODES = 8
+
+NO_CPUS = "node(s) had too few free CPUs"
+NO_BIND = "node(s) cannot satisfy the required CPU bind policy"
+NO_NUMA = "node(s) missing NUMA resources"
+TOO_MANY_NUMA = f"node(s) with more than {MOST_NUMA_NODES} NUMA nodes"
+OTHER_POLICY = "node(s) NUMA Topology policy not match"
+NOT_ALIGNED = "node(s) NUMA Topology affinity error"
+
+
+class NumaNode(msgspec.Struct, frozen=True):
+    """What a NUMA node has in all, and what of it is free: cpu in milli, all others in whole units."""
+
+    node: int
+    total: Mapping[str, int]
+    free: Mapping[str, int]
+
+
+class Room(msgspec.Struct, frozen=True):
+    """What a node has of CPUs and NUMA nodes, and who holds it."""
+
+    topology: Topology
+    holders: Holders = Holders()
+    #: CPUs that no pod gets.
+    reserved: frozenset[int] = frozenset()
+    #: CPUs of pods that will get some here, and nobody knows which.
+    spoken_for: int = 0
+    full_only: bool = False
+    strategy: Strategy = "MostAllocated"
+    most_pods: int = 1
+    policy: str = ""
+    numa: tuple[NumaNode, ...] = ()
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """What a pod wants: CPUs for itself (None = none), its requests as :class:`NumaNode` counts them, its own policy."""
+
+    wish: Wish | None
+    amounts: Mapping[str, int]
+    policy: str = ""
+
+    @property
+    def needs(self) -> int:
+        """How many CPUs it gets for itself."""
+        return self.wish.count if self.wish is not None else 0
+
+
+def given(ask: Ask, room: Room) -> tuple[HeldCpus | None, str]:
+    """(what a pod gets, None = nothing that is counted; why the node cannot have it, "" = it can)."""
+    why = impossible(ask, room)
+    if why:
+        return None, why
+    if ask.needs > len(free_cpus(room)) - room.spoken_for:
+        return None, NO_CPUS
+    policy, needed = ask.policy or room.policy, numa_amounts(ask, room)
+    if policy in POLICIES and (needed or ask.wish) and len(room.numa) <= MOST_NUMA_NODES:
+        for nodes in _aligned(ask, room, needed, policy):
+            found, why = (HeldCpus(), "") if ask.wish is None else _chosen(ask.wish, room, nodes)
+            shares = None if found is None else _shares(nodes, needed, room, found)
+            if found is not None and shares is not None:
+                return HeldCpus(found.cpuset, shares), ""
+        if policy != BEST_EFFORT:
+            return None, why or NOT_ALIGNED
+    return (None, "") if ask.wish is None else _chosen(ask.wish, room, None)
+
+
+def impossible(ask: Ask, room: Room) -> str:
+    """Why a node could not have a pod if it were empty; "" = it could."""
+    topology = room.topology
+    if ask.wish is not None:
+        why = refused(ask.wish, topology.per_core, full_only=room.full_only)
+        if why or ask.needs > len(topology.cpus.keys() - room.reserved):
+            return why or NO_CPUS
+        if ask.wish.is_required and ask.wish.bind == "FullPCPUs" and ask.needs % topology.per_core:
+            return NO_BIND
+    if ask.policy and room.policy and ask.policy != room.policy:
+        return OTHER_POLICY
+    policy = ask.policy or room.policy
+    if policy not in POLICIES or policy == BEST_EFFORT or not (ask.amounts or ask.wish):
+        return ""
+    if not room.numa:
+        return NO_NUMA
+    if len(room.numa) > MOST_NUMA_NODES:
+        return TOO_MANY_NUMA
+    least = fewest(ask, room, numa_amounts(ask, room))
+    return NOT_ALIGNED if least == 0 or (policy == SINGLE and least > 1) else ""
+
+
+def free_cpus(room: Room) -> set[int]:
+    """The CPUs that a pod may get."""
+    times = room.holders.times
+    return {
+        one
+        for one in room.topology.cpus
+        if one not in room.reserved and times.get(one, 0) < room.most_pods
+    }
+
+
+def numa_amounts(ask: Ask, room: Room) -> dict[str, int]:
+    """What a pod requests of what NUMA nodes offer."""
+    offered = {name for one in room.numa for name in one.total}
+    return {name: amount for name, amount in ask.amounts.items() if amount > 0 and name in offered}
+
+
+def fewest(ask: Ask, room: Room, needed: Mapping[str, int]) -> int:
+    """How many NUMA nodes the pod would need on an empty node; 0 = all are too few."""
+    own = _by_numa(room, room.topology.cpus.keys() - room.reserved)
+    for size in range(1, len(room.numa) + 1):
+        for some in combinations(room.numa, size):
+            count = sum(own.get(one.node, 0) for one in some)
+            if ask.needs <= count and _has([one.total for one in some], needed):
+                return size
+    return 0
+
+
+def _aligned(
+    ask: Ask, room: Room, needed: Mapping[str, int], policy: str
+) -> Iterator[tuple[NumaNode, ...]]:
+    """Sets of NUMA nodes with the room that the policy allows, the best first."""
+    own = _by_numa(room, free_cpus(room))
+    sizes: Sequence[int] = range(1, len(room.numa) + 1)
+    if policy == SINGLE:
+        sizes = (1,)
+    elif policy == RESTRICTED:
+        sizes = (fewest(ask, room, needed),)
+    sign = 1 if room.strategy == "MostAllocated" else -1
+    for size in sizes:
+        ranked = []
+        for some in combinations(room.numa, size):
+            count = sum(own.get(one.node, 0) for one in some)
+            if ask.needs <= count and _has([one.free for one in some], needed):
+                left = sum(one.free.get(CPU, 0) for one in some)
+                ranked.append(((sign * left, sign * count), [one.node for one in some], some))
+        yield from (some for _, _, some in sorted(ranked, key=lambda one: one[:2]))
+
+
+def _has(parts: Collection[Mapping[str, int]], needed: Mapping[str, int]) -> bool:
+    return all(
+        sum(part.get(name, 0) for part in parts) >= amount for name, amount in needed.items()
+    )
+
+
+def _by_numa(room: Room, cpus: Iterable[int]) -> dict[int, int]:
+    """How many of these CPUs lie on each NUMA node."""
+    return Counter(room.topology.cpus[one].numa for one in cpus)
+
+
+def _cpus_of(room: Room, some: Collection[NumaNode]) -> set[int]:
+    nodes = {one.node for one in some}
+    return {number for number, cpu in room.topology.cpus.items() if cpu.numa in nodes}
+
+
+def _chosen(wish: Wish, room: Room, nodes: Collection[NumaNode] | None) -> tuple[HeldCpus | None, str]:  # fmt: skip
+    """CPUs on these NUMA nodes, None = on any."""
+    away = set(room.reserved)
+    if nodes is not None:
+        away |= room.topology.cpus.keys() - _cpus_of(room, nodes)
+    if wish.is_required:
+        away |= _misfits(wish, room, free_cpus(room) - away)
+    found = pick(
+        room.topology, wish, room.holders, reserved=away, strategy=room.strategy,
+        most_pods=room.most_pods,
+    )  # fmt: skip
+    if found is None:
+        return None, NO_BIND if wish.is_required else NO_CPUS
+    return HeldCpus(written(found)), ""
+
+
+def _misfits(wish: Wish, room: Room, free: Collection[int]) -> set[int]:
+    """CPUs that a required policy leaves out: of cores that are not free as a whole, or all but the first free one of each core."""
+    cores: dict[tuple[int, int], list[int]] = {}
+    for number in sorted(free):
+        cores.setdefault(room.topology.cpus[number].place, []).append(number)
+    if wish.bind == "SpreadByPCPUs":
+        return {number for own in cores.values() for number in own[1:]}
+    per_core = room.topology.per_core
+    return {number for own in cores.values() if len(own) != per_core for number in own}
+
+
+def _shares(
+    nodes: Sequence[NumaNode], needed: Mapping[str, int], room: Room, held: HeldCpus
+) -> tuple[NumaShare, ...] | None:
+    """What of each NUMA node is taken: of the CPUs where they lie, of the rest as much as the first ones have.
+
+    None where CPUs lie on a NUMA node that other pods have too much of.
+    """
+    left = dict(needed)
+    own = _by_numa(room, parsed(held.cpuset) or ())
+    found = []
+    for one in nodes:
+        taken = {}
+        for name in sorted(left):
+            free = max(one.free.get(name, 0), 0)
+            amount = 1000 * own.get(one.node, 0) if name == CPU and held.cpuset else min(left[name], free)  # fmt: skip
+            if amount > free:
+                return None
+            left[name] -= amount
+            if amount:
+                taken[name] = text_of(name, amount)
+        if taken:
+            found.append(NumaShare(one.node, taken))
+    return tuple(found)
+
+
+def text_of(name: str, amount: int) -> str:
+    """An amount as a quantity."""
+    if name != CPU:
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

@@ -1,0 +1,44 @@
+"""The CPUs of a node: which share a core, a NUMA node and a socket. Pure.
+
+Source: koordinator-sh/koordinator, "CPU orchestration".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+
+class Cpu(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A logical CPU. A core is known by its socket and its number there; the others are unique on the node."""
+
+    number: int
+    core: int
+    socket: int
+    numa: int
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Its core."""
+        return self.socket, self.core
+
+
+class Topology:
+    """All CPUs of a node. Of two with one number the last one counts."""
+
+    def __init__(self, cpus: Iterable[Cpu]) -> None:
+        self.cpus = {one.number: one for one in cpus}
+        count, all_cpus = len(self.cpus), self.cpus.values()
+        cores = len({(one.place, one.numa) for one in all_cpus})
+        sockets = len({one.socket for one in all_cpus})
+        numa = len({(one.socket, one.numa) for one in all_cpus})
+        #: CPUs of one core, one NUMA node and one socket, on average and rounded down; 0 where the node says of no CPU.
+        self.per_core = count // cores if cores else 0
+        self.per_numa = count // numa if numa else 0
+        self.per_socket = count // sockets if sockets else 0
+
+    @property
+    def is_valid(self) -> bool:
+        """Whether CPUs can be given by it."""
+        return bool(self.cpus)

@@ -1,0 +1,188 @@
+"""NodeNUMAResource: CPUs of their own for pods of the classes LSE and LSR, and pods aligned to NUMA nodes, by Koordinator's rules.
+
+A profile names it; the default profile does not. How CPUs lie is told by NodeResourceTopology objects.
+
+Source: koordinator-sh/koordinator, "CPU orchestration" and "NUMA Topology Scheduling"; docs/scheduling.md, "CPUs".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Annotated, ClassVar
+
+import msgspec
+import numpy as np
+
+from bus.events.constraints import HeldCpus
+from projections.cluster import Pod
+from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
+from reactors.scheduling.cpus.giving import Ask, Room, free_cpus, given, impossible
+from reactors.scheduling.cpus.picking import Bind, Strategy
+from reactors.scheduling.cpus.rooms import ask_of, is_taken, policy_of, room_of, terms_of
+from reactors.scheduling.cpus.topology import Cpu
+from reactors.scheduling.cpus.wishes import PRODUCTION
+from reactors.scheduling.hints import Hint
+
+TAKEN = "its CPUs were given to another pod meanwhile"
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """A node's room, as long as the node stays as it is."""
+
+    layout: int
+    changed_at: int
+    room: Room
+
+
+class _Policies(msgspec.Struct):
+    """Which nodes have a policy for NUMA nodes, up to a version of the columns."""
+
+    layout: int
+    version: int
+    has: Bools
+
+
+class NodeNUMAResource(msgspec.Struct, frozen=True):
+    """``bind``: how CPUs lie where a pod says nothing; ``strategy``: packs parts of nodes, or spreads over them."""
+
+    name: ClassVar[str] = "NodeNUMAResource"
+    is_local: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
+
+    bind: Bind = "FullPCPUs"
+    strategy: Strategy = "MostAllocated"
+    #: So many pods may have the same CPU.
+    most_pods: Annotated[int, msgspec.Meta(ge=1, le=100)] = 1
+
+    def key(self, cycle: Cycle) -> Hashable:
+        """Only pods of production get CPUs for themselves."""
+        return cycle.pod.priority in PRODUCTION
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """A part of a CPU cannot be given; who wants nothing of CPUs or NUMA nodes is looked at where nodes have a policy."""
+        ask, why = ask_of(cycle.pod, self.bind)
+        if why:
+            return Status(Code.UNRESOLVABLE, why)
+        if ask.wish is None and not ask.policy and not self._policies(cycle.columns).any():
+            return SKIP
+        return None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that do not have the CPUs, or not on NUMA nodes as their policy or the pod's wants it."""
+        ask, columns = ask_of(cycle.pod, self.bind)[0], cycle.columns
+        at = np.arange(len(columns.nodes))[rows]
+        asked = np.ones(at.size, np.bool_)
+        if ask.wish is None and not ask.policy:
+            asked = self._policies(columns)[rows]
+        found: dict[str, tuple[Bools, Bools]] = {}
+        for place in np.flatnonzero(asked).tolist():
+            room = self._room(columns, int(at[place]))
+            why = given(ask, room)[1]
+            if why:
+                none = (np.zeros(at.size, np.bool_), np.zeros(at.size, np.bool_))
+                nodes, never = found.setdefault(why, none)
+                nodes[place], never[place] = True, bool(impossible(ask, room))
+        return [Refused(why, *found[why]) for why in sorted(found)]
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """How a node would have what the pod wants."""
+        ask, room = ask_of(cycle.pod, self.bind)[0], self._room(cycle.columns, row)
+        name, why = cycle.columns.names[row], impossible(ask, room)
+        if ask.wish is not None and not room.topology.is_valid:
+            return f"let Koordinator's node agent tell the CPUs of {name}: it has no NodeResourceTopology with them"
+        if why:
+            return (
+                f"let the pod want its CPUs and NUMA nodes otherwise, as {name} cannot have it so"
+            )
+        if ask.wish is None:
+            return f"free what {name} has on single NUMA nodes"
+        return f"free CPUs of {name}: {len(free_cpus(room)) - room.spoken_for} of {len(room.topology.cpus)} are"
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """Pods that get no CPUs for themselves are not scored."""
+        return SKIP if ask_of(cycle.pod, self.bind)[0].wish is None else None
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """How full, or empty, the part of the node would be that has the CPUs; larger parts than NUMA nodes count less."""
+        ask, columns = ask_of(cycle.pod, self.bind)[0], cycle.columns
+        at = np.arange(len(columns.nodes))[rows].tolist()
+        if ask.wish is None:
+            return np.zeros(len(at), np.int64)
+        return np.array([_score(ask, self._room(columns, row)) for row in at], np.int64)
+
+    def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
+        """The CPUs of a pod, and its parts of NUMA nodes. What it said itself that it had is taken from it."""
+        found = given(ask_of(cycle.pod, self.bind)[0], self._room(cycle.columns, row))[0]
+        return HeldCpus() if found is None and _claims(cycle.pod) else found
+
+    def reserve(self, cycle: Cycle, row: int) -> str:
+        """Refused where others hold the same, or the node has it no more."""
+        own = [
+            one for one in cycle.columns.placed_on(row) if one.pod.uid == cycle.pod.uid and one.cpus
+        ]
+        return TAKEN if any(is_taken(one, self._room(cycle.columns, row)) for one in own) else ""
+
+    def unreserve(self, cycle: Cycle) -> None:
+        """The columns give CPUs back with the pod."""
+
+    def _policies(self, columns: Columns) -> Bools:
+        known: _Policies | None = columns.tables.get((self.name, "policies"))
+        if known is None or known.layout != columns.layout:
+            known = _Policies(columns.layout, -1, np.zeros(len(columns.nodes), np.bool_))
+            columns.tables[(self.name, "policies")] = known
+        if known.version != columns.version:
+            for row in np.flatnonzero(columns.changed_at > known.version).tolist():
+                node = columns.nodes[row]
+                known.has[row] = bool(policy_of(node, columns.topology(row)))
+            known.version = columns.version
+        return known.has
+
+    def _room(self, columns: Columns, row: int) -> Room:
+        tables: dict[int, _Kept] = columns.tables.setdefault(self, {})
+        known, changed_at = tables.get(row), int(columns.changed_at[row])
+        if known is None or (known.layout, known.changed_at) != (columns.layout, changed_at):
+            node = columns.nodes[row]
+            room = room_of(
+                node, columns.topology(row), columns.placed_on(row), self.strategy,
+                self.most_pods, self.bind,
+            )  # fmt: skip
+            known = tables[row] = _Kept(columns.layout, changed_at, room)
+        return known.room
+
+
+def _claims(pod: Pod) -> bool:
+    """Whether a pod says itself what it has."""
+    return terms_of(pod).holds not in (None, HeldCpus())
+
+
+def _score(ask: Ask, room: Room) -> int:
+    free, cpus = free_cpus(room), room.topology.cpus
+    parts: tuple[Callable[[Cpu], int], ...] = (
+        lambda one: one.numa,
+        lambda one: one.socket,
+        lambda one: 0,
+    )
+    found = []
+    for part in parts:
+        sizes, left = _counted(cpus.values(), part), _counted((cpus[one] for one in free), part)
+        fullness = [
+            (size - left[key] + ask.needs if room.strategy == "MostAllocated" else left[key] - ask.needs) * 100 // size
+            for key, size in sizes.items()
+            if left.get(key, 0) >= ask.needs
+        ]  # fmt: skip
+        found.append(max(fullness, default=-1))
+    level = next((at for at, one in enumerate(found) if one >= 0), None)
+    # Of nodes with parts that are alike the node as a whole decides.
+    return 0 if level is None else (found[level] + found[-1]) // 2 >> level
+
+
+def _counted(cpus: Iterable[Cpu], part: Callable[[Cpu], int]) -> dict[int, int]:
+    found: dict[int, int] = {}
+    for one in cpus:
+        found[part(one)] = found.get(part(one), 0) + 1
+    return found

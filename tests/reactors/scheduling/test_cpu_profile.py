@@ -1,0 +1,149 @@
+"""A profile with NodeNUMAResource: CPUs of their own are never shared, whatever fails, and every choice is derived again."""
+
+from random import Random
+
+import msgspec
+import pytest
+
+from bus.cpusets import parsed
+from bus.events.constraints import CpuTerms, HeldCpus, PodConstraints
+from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed
+from bus.events.nodes import NodeTopologyObserved, NumaZone
+from reactors.engine.verify import rederive
+from reactors.scheduling.effects import Placements
+from reactors.scheduling.reactor import reactor
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
+from tests import factories as f
+from tests.reactors.engine.restoring import folded, known, restored
+from tests.scenario import Scenario
+from tests.thorough import tries
+
+OFFERED = {"cpu": "16", "memory": "64Gi", "pods": "110"}
+POLICY = SchedulingPolicy(profiles=(SchedulingProfile(weights={"NodeNUMAResource": 10}),))
+ALIGNED = {"node.koordinator.sh/numa-topology-policy": "Restricted"}
+CPUS = 8
+
+
+def pod(at, name, cpu, version=1, node=None, holds=None, qos="LSR", **terms):
+    said = PodConstraints(scheduler_name="bursar", cpus=CpuTerms(qos, holds=holds, **terms))
+    return f.pod_observed(
+        name, version, at.at(), node=node, priority=9_500, resources=f.requesting({"cpu": str(cpu)}),
+        constraints=msgspec.Raw(msgspec.json.encode(said)),
+    )  # fmt: skip
+
+
+def topology(at, node, version=1, **fields):
+    zones = tuple(NumaZone(n, {"cpu": "4"}) for n in (0, 1))
+    told = {"cpus": tuple((n, n // 2, 0, n // 4) for n in range(CPUS)), "zones": zones} | fields
+    fact = NodeTopologyObserved(uid=f"t-{node}", name=node, resource_version=str(version), **told)
+    return f.said(fact, key=node, id=f"topology/{node}/{version}", at=at.at())
+
+
+async def scene(names="ab"):
+    at = Scenario(reactor, {})
+    for name in names:
+        labels = ALIGNED if name == "b" else {}
+        await at.say(
+            f.node_observed(name, 1, at.at(), uid=name, allocatable=OFFERED, further_labels=labels),
+            topology(at, name),
+        )
+    await at.set_policy(POLICY)
+    return at
+
+
+def state(at):
+    return at.runner.replica.states[reactor.name]
+
+
+def outstanding(at):
+    return list(state(at).outstanding)
+
+
+async def test_the_cpus_stand_in_the_decision_and_in_the_binding():
+    at = await scene("a")
+    await at.say(pod(at, "p", 2), pod(at, "q", 2), pod(at, "r", 5), pod(at, "s", 2, qos="LS"))
+    await at.tick()
+    passed = at.facts(SchedulingPassed)[0]
+    bindings = Placements(at.runner.replica, None)
+    told = {name: bindings.placement(name).cpus for name in "pqs"}
+
+    assert passed.cpus == {"p": HeldCpus("0-1"), "q": HeldCpus("2-3")}
+    assert told == {"p": '{"cpuset":"0-1"}', "q": '{"cpuset":"2-3"}', "s": ""}
+    assert [one.name for one in passed.pods if one.node < 0] == ["r"]
+
+
+async def test_a_pod_is_not_bound_to_cpus_that_another_scheduler_gave_away():
+    at = await scene("a")
+    await at.say(pod(at, "p", 4))
+    await at.tick()
+    before = state(at).overtaken(outstanding(at)[0])
+    await at.say(pod(at, "other", 2, node="a", holds=HeldCpus("1-2")))
+
+    assert (before, state(at).overtaken(outstanding(at)[0])) == ("", "cpus_taken")
+
+
+async def test_a_pod_that_waits_for_cpus_gets_them_when_a_node_tells_of_them():
+    at = await scene("a")
+    await at.say(topology(at, "a", 2, cpus=()), pod(at, "p", 4))
+    await at.tick(15)
+    before = len(outstanding(at))
+    await at.say(topology(at, "a", 3))
+    await at.tick(15)
+
+    assert (before, [one.cpus for one in outstanding(at)]) == (0, [HeldCpus("0-3")])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(3, 30)))
+async def test_cpus_are_never_shared_through_kills_refusals_and_deletes_of_nodes(seed):
+    at, dice = await scene(), Random(seed)
+    sizes: dict[str, int] = {}
+    bound: dict[str, tuple[str, HeldCpus]] = {}
+    for step in range(40):
+        does = dice.randrange(9)
+        if does < 3:
+            sizes[f"p{step}"] = dice.randrange(1, 6)
+            wants = {"exclusive": dice.choice(("", "PCPULevel"))}
+            await at.say(pod(at, f"p{step}", sizes[f"p{step}"], **wants))
+        elif does < 5 and (found := outstanding(at)):
+            await binds(at, dice, dice.choice(found), sizes, bound)
+        elif does == 5 and bound:
+            gone = dice.choice(sorted(bound))
+            await at.say(f.pod_vanished(gone, 9, at.at(), node=bound.pop(gone)[0]))
+        elif does == 6:
+            at.runner.replica = restored(at.runner.replica)
+        elif does == 7 and dice.random() < 0.4:
+            node = dice.choice("ab")
+            await at.say(f.node_vanished(node, 10 + 2 * step, at.at(), uid=f"{node}"))
+            bound = {uid: one for uid, one in bound.items() if one[0] != node}
+            await at.say(f.node_observed(node, 11 + 2 * step, at.at(), uid=f"{node}{step}", allocatable=OFFERED))  # fmt: skip
+        await at.tick(dice.choice((5, 60)))
+        ahead = [(one.node, one.cpus) for one in outstanding(at)]
+        for node in "ab":
+            held = [cpu for name, one in (*ahead, *bound.values()) if name == node for cpu in parsed(one.cpuset)]  # fmt: skip
+            assert len(held) == len(set(held))
+    await derived_again(at, dice)
+
+
+async def binds(at, dice, one, sizes, bound):
+    """A bind succeeds, is refused, or is done by another scheduler, on other CPUs."""
+    if dice.random() < 0.3:
+        failed = FailedBind(one.uid, one.passed, "refused", "no", one.decision)
+        fact = BindSettled(failed=(failed,))
+        await at.say(f.said(fact, key="bursar", id=f"settled/{one.passed}/{one.uid}", at=at.at()))
+        return
+    await at.say(pod(at, one.uid, sizes[one.uid], 2, one.node, one.cpus))
+    bound[one.uid] = (one.node, one.cpus)
+
+
+async def derived_again(at, dice):
+    events = at.transport.events
+    cuts, never = dice.sample(range(1, len(events)), 6), {"decides_on": lambda _: False}
+    replica = lambda: at.new_runner(reactor).replica  # noqa: E731
+    found = rederive(lambda: iter(events), [reactor], at.cluster)
+
+    assert known(folded(replica(), events, [], **never)) == known(
+        folded(replica(), events, [], cuts=cuts, **never)
+    )
+    assert (found.mismatches, found.same) == ((), len(at.facts(SchedulingPassed)))
+    assert any(one.cpus for one in at.facts(SchedulingPassed))
