@@ -17,7 +17,7 @@ from deploy.cli.governed import governed, governed_line
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_line, enforces_nothing
-from deploy.cli.notes.unread import unread, unread_lines
+from deploy.cli.notes.unread import devices_unread, unread, unread_lines
 from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.clocks import clock_offset, clock_trouble
@@ -96,6 +96,7 @@ def status(
         "jobs": told.get("run_by", {}).get("jobs", {}),
     }
     row["unread"] = unread(row["sources"])
+    row["devices_unread"] = devices_unread(row["sources"])
     row["clock"] = clock_trouble(row["sources"])
     bad = [line for line in view.guard if line.state == "UNSAFE"]
     is_well = not (
@@ -103,6 +104,7 @@ def status(
         or gaps
         or bad
         or row["unread"]
+        or row["devices_unread"]
         or row["clock"]
         or enforces_nothing(admission)
         or (lag or 0) > most
@@ -214,6 +216,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         _source(name, state) for name, state in row["sources"].items()
     ] or "none followed"
     row["unread"] = unread_lines(row["unread"])
+    row["devices_unread"] = row["devices_unread"] or "none"
     if view.sequence is None:
         row["sequence"] = row["lag"] = "unknown"
     return row
@@ -231,10 +234,6 @@ def _blocked(one: dict[str, Any]) -> str:
     return f"{one['first']}{more}: {one['sentence']}"
 
 
-#: Sources without which it is not known what a claim gives.
-_OF_DEVICES = ("resourceclaims", "resourceslices")
-
-
 def _source(name: str, state: dict[str, Any]) -> str:
     if state.get("absent_us", 0) > state.get("heard_us", 0) and not state.get("trouble"):
         looked = format_stamp(state["absent_us"] // SECOND_US * SECOND_US)
@@ -247,6 +246,4 @@ def _source(name: str, state: dict[str, Any]) -> str:
         f", {state[counter]:,} {what}" for counter, what in _ODD.items() if state.get(counter)
     )
     trouble = f", {state['trouble']}" if state.get("trouble") else ""
-    if trouble and name in _OF_DEVICES:
-        trouble += "; GPUs that are given out by claim may be missing (flag claim_unseen)"
     return f"{name}: {heard}, {said}{odd}{trouble}"

@@ -13,6 +13,7 @@ import pytest
 import sqlalchemy as sa
 
 from bus.sources.catalogue import RESOURCE_CLAIMS, RESOURCE_SLICES
+from deploy.cli.program.exits import Exit
 from projections.engine.tables import events
 from tests.acceptance.bookkeeping import BUILT_IN, Bookkeeping
 from tests.acceptance.up_process import Up
@@ -118,7 +119,9 @@ def test_where_claims_may_not_be_read_status_says_so_and_what_is_held_is_flagged
     up = Up(reading(own_plane, tmp_path), tmp_path)
     up.start()
     try:
-        told = eventually(lambda: "may be missing" in (said := status(up)) and said, seconds=90)
+        code, told = eventually(
+            lambda: (found := status(up))[1].count("may be missing") == 2 and found, seconds=90
+        )
         row = eventually(lambda: up.rows("default").get("of-unread"))
 
         for kind in ("resourceclaims", "resourceslices"):
@@ -126,12 +129,14 @@ def test_where_claims_may_not_be_read_status_says_so_and_what_is_held_is_flagged
                 f"permission='list {kind}.resource.k8s.io' status=403; GPUs that are given out"
             )
             assert f"{trouble} by claim may be missing (flag claim_unseen)" in told
+        assert code == Exit.UNHEALTHY
         assert row.flags == ("claim_unseen",)
         own_plane.api.request("PATCH", role, {"rules": rules}, content_type=MERGE)
         row = eventually(
             lambda: not (row := up.rows("default")["of-unread"]).flags and row, seconds=90
         )
         assert [one.gpu_milli for one in row.holdings] == [1000]
+        eventually(lambda: status(up)[0] == 0, seconds=90)
     finally:
         with suppress(ProcessLookupError):
             up.end(signal.SIGKILL)
@@ -146,8 +151,8 @@ def reading(plane, folder):
 
 
 def status(up):
-    """What `bursar status` says, in one line."""
+    """The exit code of `bursar status`, and what it says, in one line."""
     program = "from deploy.cli import main; main()"
     command = [sys.executable, "-c", program, "status", "--data", str(up.folder)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
-    return " ".join(done.stdout.split())
+    return done.returncode, " ".join(done.stdout.split())

@@ -85,16 +85,26 @@ def test_an_object_that_is_in_no_row_makes_status_unhealthy_and_is_named(tmp_pat
     assert status(data, capsys, "-o", "json")[0] == 0
 
 
-def test_where_claims_may_not_be_read_gpus_may_be_missing(tmp_path, capsys):
+@pytest.mark.parametrize("source", ["resourceclaims", "resourceslices"])
+def test_where_claims_or_slices_may_not_be_read_status_is_unhealthy(source, tmp_path, capsys):
+    """GPUs may be missing. Where the cluster serves no such kinds, or reads them again, none are."""
     data = make_ledger(tmp_path)
-    following(data, pods={}, resourceclaims={"trouble": "no permission: list resourceclaims"})
+    following(data, pods={}, **{source: {"trouble": f"no permission: list {source}"}})
+    missing = f"{source}: no permission: list {source}; GPUs that are given out by claim may be missing (flag claim_unseen)"
 
-    told = " ".join(status(data, capsys)[1].split())
+    code, told = status(data, capsys, "-o", "json")
+    found = json.loads(told)
 
-    assert (
-        "no permission: list resourceclaims; GPUs that are given out by claim may be missing"
-        in told
-    )
+    assert (code, found["healthy"]) == (Exit.UNHEALTHY, False)
+    assert found["devices_unread"] == [missing]
+    assert missing in " ".join(status(data, capsys)[1].split())
+
+    following(data, pods={}, **{source: {"absent_us": said.us(60)}})
+    assert status(data, capsys, "-o", "json")[0] == 0
+
+    following(data, pods={}, **{source: {}})
+    code, told = status(data, capsys, "-o", "json")
+    assert (code, json.loads(told)["devices_unread"]) == (0, [])
 
 
 def test_a_clock_that_is_wrong_by_years_makes_status_unhealthy(tmp_path, capsys, monkeypatch):

@@ -1,9 +1,12 @@
-"""Which objects of the cluster are in no row of the ledger, since what the API server said of them was refused?"""
+"""What of the cluster is in no row of the ledger: objects whose records were refused, and GPUs of claims that nobody can read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
+
+#: Sources without which it is not known what a claim gives.
+_OF_DEVICES = ("resourceclaims", "resourceslices")
 
 
 def unread(sources: Mapping[str, Mapping[str, Any]]) -> list[dict[str, Any]]:
@@ -27,3 +30,13 @@ def unread_lines(found: list[dict[str, Any]]) -> list[str] | str:
         f"{row['source']} {row['object']}" + (f": {row['reason']}" if row["reason"] else "")
         for row in found
     ] or "none"
+
+
+def devices_unread(sources: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Why GPUs that are given out by claim may be missing: each source of them that cannot be read now."""
+    found = [(name, sources.get(name, {}).get("trouble")) for name in _OF_DEVICES]
+    return [
+        f"{name}: {trouble}; GPUs that are given out by claim may be missing (flag claim_unseen)"
+        for name, trouble in found
+        if trouble
+    ]
