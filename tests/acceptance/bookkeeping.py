@@ -93,7 +93,9 @@ class Tap:
         if self._cut.is_set():
             raise ClusterUnavailableError(delay_seconds=0)
         page = await self.inner.page(path, **options)
-        self._note(json.loads(item) for item in page.items)
+        # Metadata alone shows no version of an object.
+        is_lean = options.get("metadata_only")
+        self._note(() if is_lean else [json.loads(item) for item in page.items])
         return page
 
     async def watch(self, path, *, version):

@@ -331,7 +331,7 @@ class Scripted:
         self.chunks = deque(chunks)
         self.ended = asyncio.Event()
 
-    async def page(self, path, *, limit, following=""):
+    async def page(self, path, *, limit, following="", metadata_only=False):
         """The list."""
         return self.listed
 

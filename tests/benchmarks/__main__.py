@@ -24,6 +24,7 @@ NAMES = (
     "replay",
     "live",
     "claims",
+    "lists",
     "footprint",
     "starts",
     "start",

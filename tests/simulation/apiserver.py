@@ -79,9 +79,14 @@ class ApiServer:
 
     # what an adapter does
 
-    async def page(self, path: str, *, limit: int, following: str = "") -> Page:
+    async def page(
+        self, path: str, *, limit: int, following: str = "", metadata_only: bool = False
+    ) -> Page:
         kind = self._kind(path)
-        items = [json.dumps(one).encode() for key, one in self.objects.items() if key[:2] == kind]
+        found = [one for key, one in self.objects.items() if key[:2] == kind]
+        if metadata_only:
+            found = [{"metadata": one["metadata"]} for one in found]
+        items = [json.dumps(one).encode() for one in found]
         return Page(items, str(self._version))
 
     async def watch(self, path: str, *, version: str) -> AsyncIterator[list[bytes]]:

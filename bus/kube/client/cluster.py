@@ -33,6 +33,8 @@ from bus.kube.client.connections import Connections
 from bus.kube.client.refusals import declined, resource_at
 from bus.kube.client.requests import (
     BROKEN,
+    JSON,
+    METADATA,
     PAGE,
     WATCH,
     Query,
@@ -94,13 +96,18 @@ class KubeCluster:
         self._connections.close()
         await self._requests.close()
 
-    async def page(self, path: str, *, limit: int, following: str = "") -> Page:
+    async def page(
+        self, path: str, *, limit: int, following: str = "", metadata_only: bool = False
+    ) -> Page:
         """One page of all objects under ``path``. See :class:`bus.kube.watch.contract.Cluster`."""
         query = [("limit", str(limit))] if limit else []
         if following:
             query.append(("continue", following))
+        accept = METADATA if metadata_only else JSON
         try:
-            response = await self._get(path, "list", query, PAGE, resumed=bool(following))
+            response = await self._get(
+                path, "list", query, PAGE, resumed=bool(following), accept=accept
+            )
             async with response:
                 raw = await whole(response)
         except BROKEN as error:
@@ -240,11 +247,18 @@ class KubeCluster:
         )  # fmt: skip
 
     async def _get(
-        self, path: str, verb: str, query: Query, timeout: aiohttp.ClientTimeout, *, resumed: bool
+        self,
+        path: str,
+        verb: str,
+        query: Query,
+        timeout: aiohttp.ClientTimeout,
+        *,
+        resumed: bool,
+        accept: str = JSON,
     ) -> aiohttp.ClientResponse:
         """A response of status 200 to a list or a watch."""
         sent_us = self.clock.own_us()
-        response, said = await self._requests.ask("GET", path, query, timeout)
+        response, said = await self._requests.ask("GET", path, query, timeout, accept=accept)
         self.clock.answered(response.headers.get("Date"), sent_us)
         if response.status == 200:
             return response

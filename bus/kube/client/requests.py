@@ -36,6 +36,10 @@ BROKEN = (aiohttp.ClientError, OSError, TimeoutError)
 
 Query = list[tuple[str, str]]
 
+JSON = "application/json"
+#: Metadata of objects; a server that cannot give it alone gives the objects.
+METADATA = f"{JSON};as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,{JSON}"
+
 
 class Requests:
     """Requests of one user over the library's session."""
@@ -58,7 +62,8 @@ class Requests:
         timeout: aiohttp.ClientTimeout,
         *,
         body: object = None,
-        content_type: str = "application/json",
+        content_type: str = JSON,
+        accept: str = JSON,
     ) -> tuple[aiohttp.ClientResponse, bytes]:
         """The answer and, unless its status is 2xx, the start of its text; the caller closes a 2xx.
 
@@ -68,7 +73,8 @@ class Requests:
         for renewed in (False, True):
             # A paused server accepts connections and says nothing on them.
             async with asyncio.timeout(ANSWER_SECONDS):
-                response = await self._send(method, path, query, timeout, body, content_type)
+                headers = {"Accept": accept, "Content-Type": content_type}
+                response = await self._send(method, path, query, timeout, body, headers)
             if response.status < 300:
                 break
             async with response:
@@ -85,18 +91,14 @@ class Requests:
         query: Query,
         timeout: aiohttp.ClientTimeout,
         body: object,
-        content_type: str,
+        headers: dict[str, str],
     ) -> aiohttp.ClientResponse:
         request = await self._api.param_serialize(
             method,
             path,
             query_params=list(query),
             # Compressed lists cost 25 us an object to unpack, more than their translation.
-            header_params={
-                "Accept": "application/json",
-                "Accept-Encoding": "identity",
-                "Content-Type": content_type,
-            },
+            header_params={**headers, "Accept-Encoding": "identity"},
             body=body,
             auth_settings=["BearerToken"],
         )

@@ -165,9 +165,11 @@ class Cluster(Protocol):
     GoneError.
     """
 
-    async def page(self, path: str, *, limit: int, following: str = "") -> Page:
+    async def page(
+        self, path: str, *, limit: int, following: str = "", metadata_only: bool = False
+    ) -> Page:
         """The objects under ``path`` as of now, ``limit`` at a time (0 = all at once), consistently
-        read.
+        read. With ``metadata_only`` an item need not have more than its metadata.
 
         Raises GoneError when ``following`` has expired, MalformedJsonError when the answer is no
         list, AnswerTooLargeError when it is too much at once.

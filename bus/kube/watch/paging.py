@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
+from functools import partial
 
 from bus.kube.watch.contract import Cluster, Page
 
 
-async def pages(cluster: Cluster, path: str, *, limit: int) -> AsyncGenerator[Page]:
+async def pages(
+    cluster: Cluster, path: str, *, limit: int, metadata_only: bool = False
+) -> AsyncGenerator[Page]:
     """The pages of one list of ``path``. Raises what :meth:`Cluster.page` raises."""
-    page = await cluster.page(path, limit=limit)
+    ask = partial(cluster.page, path, limit=limit, metadata_only=metadata_only)
+    page = await ask()
     while page.following:
-        coming = asyncio.ensure_future(cluster.page(path, limit=limit, following=page.following))
+        coming = asyncio.ensure_future(ask(following=page.following))
         try:
             yield page
             page = await coming

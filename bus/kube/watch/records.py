@@ -109,6 +109,15 @@ class _Unread(msgspec.Struct):
     metadata: _Identified
 
 
+class _Versioned(msgspec.Struct, rename="camel"):
+    uid: str
+    resource_version: str
+
+
+class _Metadata(msgspec.Struct):
+    metadata: _Versioned
+
+
 class _Named(msgspec.Struct):
     name: str = ""
     namespace: str = ""
@@ -119,6 +128,7 @@ class _Unnamed(msgspec.Struct):
 
 
 _uid_decoder = msgspec.json.Decoder(_Unread)
+_version_decoder = msgspec.json.Decoder(_Metadata)
 _name_decoder = msgspec.json.Decoder(_Unnamed)
 
 
@@ -222,6 +232,18 @@ def uid_of(raw: bytes) -> str:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return uid if usable(uid, LONGEST_ID) else ""
+
+
+def version_of(raw: bytes) -> tuple[str, str]:
+    """The uid and the resourceVersion of an object of which nothing else is read; both "" where they cannot be."""
+    try:
+        found = _version_decoder.decode(raw).metadata
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "", ""
+    both = found.uid, found.resource_version
+    # As for an event's id, which a slash takes apart.
+    is_plain = all(usable(one, LONGEST_ID) and "/" not in one for one in both)
+    return both if is_plain else ("", "")
 
 
 def called(raw: bytes) -> str:

@@ -7,6 +7,9 @@ the watch with it. The rules, each with the row of the catalogue it answers:
   record that could not be read (A1, A2), and every ten minutes, since a watch may lose a delete and
   not know. A watch then goes on from where it was, not from the list: what happened in between is
   still told, delete stamps too.
+- The list of every ten minutes is of metadata only, while nothing is unsettled: it shows who is there, not what it is. A
+  list that names a version that the watch has yet to tell is said when it did; when it has come so far and did not, a
+  list of objects follows.
 - Only a complete list says who is gone: not one that broke off or expired between its pages (A13),
   not a truncated one (A15), not one older than what was watched (P23), and an empty one only when a
   second agrees (A14).
@@ -50,17 +53,13 @@ from bus.kube.watch.contract import (
 )
 from bus.kube.watch.heartbeats import Heartbeats
 from bus.kube.watch.labels import LabelPolicy
+from bus.kube.watch.listing import Listing, ListReader
 from bus.kube.watch.lists import listed
 from bus.kube.watch.observing import Observing
-from bus.kube.watch.paging import pages
 from bus.kube.watch.publishing import EventPublisher
-from bus.kube.watch.records import LONGEST_ID
 from bus.kube.watch.schedule import ListSchedule
 from bus.kube.watch.seen_versions import SeenVersions, newer
 from bus.transport import Transport
-
-#: Lists that may expire between their pages before one is asked for in a single page (A13).
-MOST_EXPIRED = 2
 
 
 class Reflector:
@@ -102,9 +101,13 @@ class Reflector:
         self._denied_at: float | None = None
         self._schedule = ListSchedule(self._settings)
         self._changes = Changes(source, self._observing, self._known, self.state, self._schedule)
-        self._expired_in_a_row = self._unbelieved = 0
+        self._lists = ListReader(
+            source, cluster, self._observing, self._known, self._saying, self._clock, self._settings
+        )
+        self._unbelieved = 0
         self._doubted = False
-        self._page_size = self._settings.page_size
+        #: A list of metadata, and when it was asked for, that named what the watch has yet to tell.
+        self._unproven: tuple[Listing, int] | None = None
 
     async def run(self) -> NoReturn:
         """Follows the cluster until cancelled. Raises PermissionDeniedError when a permission stays
@@ -142,89 +145,70 @@ class Reflector:
     async def _list(self) -> None:
         """Publishes every object that is not known, then, if the list is believed, who is there."""
         reason = self._schedule.begin()
+        # What it holds is known but for what the watch is about to tell, unless something is unsettled.
+        is_settled = bool(self.state.version) and not (
+            self._known.awaits or self.state.unread_count
+        )
+        metadata_only = reason == "period" and is_settled
+        self._unproven = None
         self.state.relists[reason] += 1
         # The offset of this clock is known when the list is there.
         asked_us = self._clock.own_us()
         try:
-            version, uids, moved = await self._pages()
+            found = await self._lists.read(metadata_only=metadata_only)
         except (RetryableError, PermissionDeniedError):
             self._schedule.want(reason)
             raise
         except GoneError as error:
-            self._expired_in_a_row += 1
+            self._lists.expired_in_a_row += 1
             self._schedule.want("expired")
             return await self._waits.back_off(error)
         except (MalformedJsonError, ObservationError) as error:
             if isinstance(error, AnswerTooLargeError):
-                self._page_size = max(self._page_size // 8, 1)  # a few pods of 9 MiB each
+                self._lists.shrink()
             self._schedule.want("unreadable")
             return await self._waits.back_off(error)
-        self._observing.end_list()
-        self._expired_in_a_row = 0
         asked_us += self._clock.offset_us
         self._heard()
-        doubt = "partial" if uids is None else self._doubt(version, uids)
-        if uids is not None and not doubt:
-            await self._believe(version, uids, moved, asked_us, reason)
-        else:
+        doubt = self._doubt(found)
+        if not doubt and metadata_only and not self._known.compare(found.versions or {}):
+            doubt = "contradicted"
+        if doubt:
             self._unbelieved += 1
             self._heartbeats.doubted()
             self._schedule.want(doubt, self._waits.growing(self._unbelieved))
+        elif metadata_only and self._known.awaits:
+            # It is said behind all that it is about, as a list of objects is.
+            self._known.keep_only(found.versions or {})
+            self._unproven = found, asked_us
+            self._schedule.want("missed", self._settings.silence_seconds)
+        else:
+            self._known.keep_only(found.versions or {})
+            await self._believe(found, asked_us, reason)
         # Otherwise the watch goes on from where it was, and tells what happened before this list.
         if not self.state.version:
-            self.state.version = version
+            self.state.version = found.version
 
-    async def _pages(self) -> tuple[str, set[str] | None, list[Event]]:
-        """The list's version, and the uids in it: None where it is not complete; says its news.
-
-        Third what moved to another node, which is not said yet.
-        """
-        uids: set[str] = set()
-        moved: list[Event] = []
-        self._observing.begin_list()
-        is_whole = self._page_size == self._settings.page_size
-        limit = 0 if self._expired_in_a_row >= MOST_EXPIRED and is_whole else self._page_size
-        version, complete, remaining = "", True, 0
-        async with aclosing(pages(self._cluster, self._source.path, limit=limit)) as given:
-            async for page in given:
-                if not 0 < len(page.version) <= LONGEST_ID or version not in ("", page.version):
-                    complete = False
-                else:
-                    version = page.version
-                received_us, remaining = self._clock.checked_us(), page.remaining
-                events = []
-                for item in page.items:
-                    event, uid = self._observing.item(
-                        self._observing.record("LISTED", item, received_us)
-                    )
-                    complete = complete and bool(uid)
-                    uids.add(uid)
-                    if self._known.moves(event):
-                        moved.append(event)
-                    elif self._observing.is_news(event):
-                        events.append(event)
-                await self._saying.publish(events)
-        return version, uids if complete and remaining <= 0 else None, moved
-
-    def _doubt(self, version: str, uids: set[str]) -> str:
-        """Why a complete list is not believed yet; "" when it is. The second one in doubt is."""
+    def _doubt(self, found: Listing) -> str:
+        """Why a list is not believed yet; "" when it is. The second complete one in doubt is."""
+        if found.versions is None:
+            return "partial"
         if self._doubted:
             return ""
-        if newer(self.state.version, version):
+        if newer(self.state.version, found.version):
             doubt = "older"
-        elif not uids and len(self._known) >= self._settings.emptied_from:
+        elif not found.versions and len(self._known) >= self._settings.emptied_from:
             doubt = "emptied"
         else:
             return ""
         self._doubted = True
         return doubt
 
-    async def _believe(
-        self, version: str, uids: set[str], moved: list[Event], asked_us: int, reason: str
-    ) -> None:
-        for event in moved:
+    async def _believe(self, found: Listing, asked_us: int, reason: str) -> None:
+        version, uids = found.version, found.versions or {}
+        for event in found.moved:
             self._known.believe(event)
-        await self._saying.publish([event for event in moved if self._observing.is_news(event)])
+        await self._saying.publish([one for one in found.moved if self._observing.is_news(one)])
         if self._source.list_fact and (self._source.says_every_list or reason != "period"):
             parts = listed(
                 self._source.list_fact,
@@ -236,15 +220,23 @@ class Reflector:
                 source=self._observing.said_by,
             )
             await self._saying.publish(parts)
-        self._known.keep_only(uids)
         if newer(self.state.version, version):
             # Two lists agree: the store was put back to an older state, and counts on from there.
             self.state.version = version
         self._doubted, self._unbelieved = False, 0
-        self._page_size = min(self._page_size * 2, self._settings.page_size)
+        self._lists.grow()
         self.state.listed_us = asked_us
         self._heartbeats.listed(self._schedule.now())
         self._schedule.want("period", self._settings.relist_seconds * (1 - 0.1 * self._jitter()))
+
+    async def _prove(self, found: Listing, asked_us: int) -> None:
+        """The watch came as far as a list of metadata: it is believed if the watch told what it named."""
+        self._unproven = None
+        if self._known.awaits:
+            self._schedule.want("missed")
+        else:
+            self._schedule.proven()
+            await self._believe(found, asked_us, "period")
 
     # The watch.
 
@@ -292,6 +284,8 @@ class Reflector:
         await self._saying.publish(events)
         if failure is not None:
             raise failure
+        if self._unproven is not None and not newer(self._unproven[0].version, self.state.version):
+            await self._prove(*self._unproven)
         return len(events)
 
     # What both share.

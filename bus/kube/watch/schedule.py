@@ -45,6 +45,11 @@ class ListSchedule:
         if due_at < self._due_at:
             self.reason, self._due_at = reason, due_at
 
+    def proven(self) -> None:
+        """What a list of metadata named was told: no list of objects is due for it."""
+        if self.reason == "missed":
+            self.reason, self._due_at = "period", float("inf")
+
     def hasten(self, reason: str) -> None:
         """A list is due at once, also while the watch is waiting; soon, if there has just been one."""
         self.want(reason, max(self._listed_at + self._settings.apart_seconds - self.now(), 0.0))

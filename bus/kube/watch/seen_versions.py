@@ -51,6 +51,8 @@ class SeenVersions:
         self._versions = dict(said)
         self._contents: dict[str, bytes] = {}
         self._refusals: dict[str, None] = {}
+        #: What a list without objects named, and the watch has yet to tell.
+        self._awaited: dict[str, str] = {}
         self._every_version = every_version
         #: Uid to node, of what was seen bound to one; the first list after a start fills it.
         self._nodes: dict[str, str] = {}
@@ -89,6 +91,8 @@ class SeenVersions:
         if event.type == ObservationRefused.wire_type:
             return self._admit_refusal(event.id)
         uid, version = identity(event)
+        if self._awaited and not newer(self._awaited.get(uid, ""), version):
+            self._awaited.pop(uid, None)
         if event.type.endswith(".vanished"):
             self._versions.pop(uid, None)
             self._contents.pop(uid, None)
@@ -102,6 +106,22 @@ class SeenVersions:
             self._versions[uid] = version
         return self._every_version or self._changed(event, uid, version)
 
+    def compare(self, versions: Mapping[str, str]) -> bool:
+        """Whether a list that only says who is there, in which version, has no older one than was said.
+
+        What is newer in it the watch has yet to tell.
+        """
+        known = self._versions
+        self._awaited = {
+            uid: version for uid, version in versions.items() if newer(version, known.get(uid, ""))
+        }
+        return not any(newer(known.get(uid, ""), version) for uid, version in versions.items())
+
+    @property
+    def awaits(self) -> bool:
+        """Whether the watch has yet to tell what a list named."""
+        return bool(self._awaited)
+
     def keep_only(self, uids: Collection[str]) -> None:
         """Forget every object that is not among ``uids``."""
         for uid in self._versions.keys() - uids:
@@ -109,6 +129,8 @@ class SeenVersions:
             self._contents.pop(uid, None)
         for uid in self._nodes.keys() - uids:
             del self._nodes[uid]
+        for uid in self._awaited.keys() - uids:
+            del self._awaited[uid]
 
     def _changed(self, event: Event, uid: str, version: str) -> bool:
         """Whether the body says anything but another version than the last one of this object

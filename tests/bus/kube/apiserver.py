@@ -14,7 +14,7 @@ class Server:
 
     def __init__(self, tmp_path):
         self.config = tmp_path / "config"
-        self.answers, self.asked = [], []
+        self.answers, self.asked, self.accepted = [], [], []
 
     async def __aenter__(self):
         application = web.Application()
@@ -45,6 +45,7 @@ class Server:
     async def answer(self, request):
         """The next answer; one that is a list of chunks is sent in these."""
         self.asked.append((request.headers.get("Authorization"), dict(request.query)))
+        self.accepted.append(request.headers.get("Accept"))
         answer = self.answers.pop(0)
         if not isinstance(answer, list):
             return answer

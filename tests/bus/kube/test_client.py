@@ -63,6 +63,17 @@ async def test_a_page_has_raw_items_and_what_follows(server):
     assert server.asked == [("Bearer first", {"limit": "2", "continue": "b"})]
 
 
+async def test_metadata_is_asked_for_alone_and_objects_where_the_server_cannot(server):
+    body = b'{"metadata":{"resourceVersion":"7"},"items":[{"metadata":{}}]}'
+    server.answers = [web.Response(body=body), web.Response(body=body)]
+    page = await server.cluster.page(PATH, limit=2, metadata_only=True)
+    await server.cluster.page(PATH, limit=2)
+
+    assert page.items == [b'{"metadata":{}}']
+    wanted = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+    assert server.accepted == [wanted, "application/json"]
+
+
 async def test_lines_are_put_together_and_a_cut_one_is_left_out(server):
     server.answers = [[b'{"a"', b':1}\n{"b":2}\n{"c"', b":3}\n{"]]
     lines = [line async for chunk in server.cluster.watch(PATH, version="7") for line in chunk]

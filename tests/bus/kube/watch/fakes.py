@@ -73,11 +73,14 @@ class FakeCluster:
         self.watches = deque(watches)
         self.asked = []
         self.limits = []
+        #: Of each list, whether it was asked for metadata alone.
+        self.lean = []
 
-    async def page(self, path, *, limit, following=""):
+    async def page(self, path, *, limit, following="", metadata_only=False):
         """The next scripted page."""
         self.asked.append(("list", following))
         self.limits.append(limit)
+        self.lean.append(metadata_only)
         answer = self.pages.popleft() if len(self.pages) > 1 else self.pages[0]
         if isinstance(answer, Exception):
             raise answer
