@@ -6,6 +6,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+import sqlalchemy as sa
 import typer
 
 from bus.clock import SECOND_US, format_stamp
@@ -23,11 +24,27 @@ from deploy.runtime.ledgers import reading
 if TYPE_CHECKING:
     from reactors.lab.outcome import Amount, Change, Group, Outcome
 
+Start = Annotated[
+    str | None,
+    typer.Option(
+        "--from", metavar="EVENT|TIME", help="It is tried from here; by default from the start."
+    ),
+]
+End = Annotated[
+    str | None,
+    typer.Option("--to", metavar="EVENT|TIME", help="Up to here; by default the newest event."),
+]
+Within = Annotated[
+    str, typer.Option("--within", metavar="SPAN", help="Used again so soon = a false cull.")
+]
+
 _MILLI_HOUR = 3_600_000
-_AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
+AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
+#: Their fields, as exact integers.
+EXACT = tuple(f"{name}{end}" for name in AMOUNTS for end in ("", "_low", "_high"))
 _GROUPS = (
     "group", "name", "recorded", "tried", "added", "removed", "moved", "false_culls", "within_s",
-    *(f"{name}{end}" for name in _AMOUNTS for end in ("", "_low", "_high")),
+    *EXACT,
 )  # fmt: skip
 _CHANGES = (
     "change", "decision", "kind", "namespace", "name", "team", "uid", "reason", "recorded_at", "tried_at",
@@ -57,20 +74,10 @@ def run(
             help="The policy to try: a settings file with a section culling.",
         ),
     ],
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from", metavar="EVENT|TIME", help="It is tried from here; by default from the start."
-        ),
-    ] = None,
-    end: Annotated[
-        str | None,
-        typer.Option("--to", metavar="EVENT|TIME", help="Up to here; by default the newest event."),
-    ] = None,
+    start: Start = None,
+    end: End = None,
     by: Annotated[By, typer.Option("--by", help="Whose hours are added up.")] = By.NAMESPACE,
-    within: Annotated[
-        str, typer.Option("--within", metavar="SPAN", help="Used again so soon = a false cull.")
-    ] = "30m",
+    within: Within = "30m",
     decisions: Annotated[
         bool, typer.Option("--decisions", help="Each decision that differs, instead of sums.")
     ] = False,
@@ -91,18 +98,16 @@ def run(
     bursar lab --policy two-hours.yaml --by team --svg saved.svg
     bursar lab --policy two-hours.yaml --decisions -o csv
     """
-    from deploy.queries.lab import proposed, tried
+    from deploy.queries.lab import Recording, proposed
     from reactors.lab.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
     wanted = proposed(policy)
     with reading(asked.place) as connection:
-        newest = standing(connection).sequence
-        first = 0 if start is None else sequence_at(connection, start, "--from")
-        last = newest if end is None else sequence_at(connection, end, "--to")
-        if last <= first:
-            raise typer.BadParameter("it is before --from", param_hint="--to")
-        found = tried(selecting(connection), cluster or asked.place.cluster, wanted, first, last)
+        first, last = between(connection, start, end)
+        name = cluster or asked.place.cluster
+        recording = Recording(selecting(connection), name, first, last)
+        (found,) = recording.tried([wanted.culling], wanted.mode)
     made = outcome(
         found.played, by=by.value, within_us=within_us, unsure_us=unsure_us(found.policy)
     )
@@ -122,16 +127,33 @@ def run(
     answer(asked, rows, fields=_GROUPS, columns=_group_columns(by), notes=notes)
 
 
+def between(connection: sa.Connection, start: str | None, end: str | None) -> tuple[int, int]:
+    """The event before the first one and the last one of a period. Raises typer.BadParameter."""
+    first = 0 if start is None else sequence_at(connection, start, "--from")
+    newest = standing(connection).sequence
+    last = newest if end is None else sequence_at(connection, end, "--to")
+    if last <= first:
+        raise typer.BadParameter("it is before --from", param_hint="--to")
+    return first, last
+
+
 def _group(one: Group, group: str, within_us: int) -> dict[str, Any]:
     row: dict[str, Any] = {
         "group": group, "name": one.name, "recorded": one.recorded, "tried": one.tried, "added": one.added,
         "removed": one.removed, "moved": one.moved, "false_culls": one.false_culls,
         "within_s": within_us // SECOND_US,
     }  # fmt: skip
-    for name in _AMOUNTS:
+    return row | amounts(one)
+
+
+def amounts(one: Group, *, is_sure: bool = True) -> dict[str, int | None]:
+    """What is saved, as exact integers; without the interval where not all rules were asked."""
+    found: dict[str, int | None] = {}
+    for name in AMOUNTS:
         amount: Amount = getattr(one, name)
-        row |= {name: amount.likely, f"{name}_low": amount.low, f"{name}_high": amount.high}
-    return row
+        low, high = (amount.low, amount.high) if is_sure else (None, None)
+        found |= {name: amount.likely, f"{name}_low": low, f"{name}_high": high}
+    return found
 
 
 def _group_columns(by: By) -> tuple[Column, ...]:
@@ -140,8 +162,8 @@ def _group_columns(by: By) -> tuple[Column, ...]:
         Column("STOPS", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
         Column("CHANGED", _changed, drop=2),
         Column("FALSE", lambda row: row["false_culls"], is_figure=True),
-        Column("GPU-HOURS SAVED", lambda row: _hours(row, "gpu_milli_s"), is_figure=True),
-        Column("CORE-HOURS SAVED", lambda row: _hours(row, "cpu_milli_s"), is_figure=True, drop=1),
+        Column("GPU-HOURS SAVED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
+        Column("CORE-HOURS SAVED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
     )  # fmt: skip
 
 
@@ -151,10 +173,12 @@ def _changed(row: Row) -> Cell | None:
     return Cell(" ".join(told), "fixed") if told else None
 
 
-def _hours(row: Row, name: str) -> Cell:
-    likely, low, high = (row[f"{name}{end}"] / _MILLI_HOUR for end in ("", "_low", "_high"))
-    if low == high:
-        return Cell(f"{likely:,.1f}", "figure")
+def hours(row: Row, name: str) -> Cell:
+    """Hours with their interval."""
+    found = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
+    if found[1] == found[2]:
+        return Cell(f"{found[0] / _MILLI_HOUR:,.1f}", "figure")
+    likely, low, high = (value / _MILLI_HOUR for value in found)
     return Cell(f"{likely:,.1f} ({low:,.1f} to {high:,.1f})", "figure")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -18,6 +19,7 @@ from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
 from reactors.culling.state import NAME
 from reactors.engine.snapshots import at
+from reactors.lab.rules import RULES, Rule
 from reactors.lab.trial import Lab, Played
 
 
@@ -59,22 +61,45 @@ class Tried(msgspec.Struct, frozen=True):
     modes: tuple[Mode, ...]
 
 
-def tried(select: Select, cluster: str, policy: Proposed, first: int, last: int) -> Tried:
-    """A policy on the events after ``first`` up to ``last``."""
-    known = at(select, REACTORS, cluster, first) if first else None
-    recorded = _recorded(select, cluster, first, last)
-    # Nobody looked more often than it is on record.
-    seconds = [one.policy.check_period_seconds for one in recorded]
-    period = max(policy.culling.check_period_seconds, *seconds, 1)
-    culling = policy.culling.model_copy(update={"check_period_seconds": period})
+class Recording:
+    """The history of a cluster after one event up to another, on which policies are tried."""
 
-    def earlier(uid: str) -> PodObserved | None:
-        return _newest(select, cluster, uid, first)
+    def __init__(self, select: Select, cluster: str, first: int, last: int) -> None:
+        self._select, self._cluster = select, cluster
+        self._first, self._last = first, last
+        self._recorded = _recorded(select, cluster, first, last)
+        self._known = at(select, REACTORS, cluster, first) if first else None
 
-    lab = Lab(cluster, culling, mode=policy.mode, earlier=earlier, known=known)
-    for part in archived(select, cluster, lab.reads, after=first, until=last, apart=False):
-        lab.play(part)
-    return Tried(lab.end(), culling, tuple(dict.fromkeys(one.mode for one in recorded)))
+    @property
+    def policy(self) -> CullingPolicy:
+        """The newest policy on record; the default where there is none."""
+        return self._recorded[-1].policy if self._recorded else CullingPolicy()
+
+    def tried(
+        self, policies: Sequence[CullingPolicy], mode: Mode = "on", rules: Sequence[Rule] = RULES
+    ) -> list[Tried]:
+        """Policies on the recording, in one reading of it."""
+        select, cluster = self._select, self._cluster
+        # Nobody looked more often than it is on record.
+        seconds = max((one.policy.check_period_seconds for one in self._recorded), default=1)
+        policies = [
+            one.model_copy(update={"check_period_seconds": max(one.check_period_seconds, seconds)})
+            for one in policies
+        ]
+        lab = Lab(
+            cluster, policies, mode=mode, earlier=self._newest, known=self._known, rules=rules
+        )
+        after, until = self._first, self._last
+        for part in archived(select, cluster, lab.reads, after=after, until=until, apart=False):
+            lab.play(part)
+        modes = tuple(dict.fromkeys(one.mode for one in self._recorded))
+        return [
+            Tried(played, policy, modes) for played, policy in zip(lab.end(), policies, strict=True)
+        ]
+
+    def _newest(self, uid: str) -> PodObserved | None:
+        """A pod as it last ran before."""
+        return _newest(self._select, self._cluster, uid, self._first)
 
 
 class _Recorded(msgspec.Struct, frozen=True):

@@ -189,3 +189,12 @@ def _removed(decision: Decision, team: str) -> Change:
     return Change(
         "removed", verb, notebook, decision.key, team, decision.reason, decision.at_us, None
     )
+
+
+def front(costs: Sequence[tuple[int, int]]) -> set[int]:
+    """Of policies as pairs of what is saved and how many are hit by it, those that no other one beats: the places of them."""
+    return {
+        place
+        for place, (saved, hit) in enumerate(costs)
+        if not any(s >= saved and h <= hit and (s, h) != (saved, hit) for s, h in costs)
+    }

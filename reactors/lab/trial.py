@@ -126,7 +126,7 @@ class Trial:
 
 
 class Lab:
-    """One policy on the record, under every rule.
+    """Policies on the record, each under every rule. All of them are given the same events, which are read once.
 
     ``known``: what the reactors knew before the first event; ``mode`` off: nothing is decided.
     """
@@ -134,7 +134,7 @@ class Lab:
     def __init__(
         self,
         cluster: str,
-        policy: CullingPolicy,
+        policies: Sequence[CullingPolicy],
         *,
         mode: Mode = "on",
         earlier: Earlier,
@@ -144,32 +144,37 @@ class Lab:
         self._pods, self._sittings = Pods(earlier), Sittings()
         saved = _saved(known) if known is not None else b""
         self._trials = [
-            Trial(cluster, rule, mode, policy, self._pods, self._sittings, saved) for rule in rules
+            [
+                Trial(cluster, rule, mode, policy, self._pods, self._sittings, saved)
+                for rule in rules
+            ]
+            for policy in policies
         ]
         self._last_us = 0
 
     @property
     def reads(self) -> tuple[str, ...]:
         """The types of the events that it needs."""
-        return self._trials[0].reads
+        return self._trials[0][0].reads
 
     def play(self, events: Iterable[Event]) -> None:
         """Take these events of the cluster, in order. One that cannot be read changes nothing, as it does live."""
+        trials = [trial for of_policy in self._trials for trial in of_policy]
         for event in events:
             try:
                 fact = read(event, VOCABULARY)
             except EnvelopeError:
                 continue
-            for trial in self._trials:
+            for trial in trials:
                 with suppress(EnvelopeError):
                     trial.take(fact, event)
             self._pods.take(fact, event)
             self._sittings.take(fact, event)
             self._last_us = max(self._last_us, event.time_us)
 
-    def end(self) -> list[Played]:
-        """What each rule made of all that was played."""
-        return [trial.end(self._last_us) for trial in self._trials]
+    def end(self) -> list[list[Played]]:
+        """Of each policy what each rule made of all that was played."""
+        return [[trial.end(self._last_us) for trial in trials] for trials in self._trials]
 
 
 def _saved(known: Replica) -> bytes:

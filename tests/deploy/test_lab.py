@@ -89,3 +89,22 @@ def test_a_policy_file_that_cannot_be_tried_is_refused_with_its_line(capsys, dat
 def test_moments_that_are_not_there_are_refused(capsys, data, strict):
     for arguments in (("--from", "900000"), ("--from", "50", "--to", "40"), ("--to", "1999")):
         assert lab(capsys, data, "--policy", strict, *arguments, code=Exit.USAGE).err
+
+
+def test_suggest_shows_the_grid_and_which_policies_no_other_one_beats(capsys, data, strict):
+    asks = ("suggest", "--data", data, "--cluster", "c", "--idle", "10m", "--idle", "2h")  # fmt: skip
+    warnings = ("--warning", "5m", "--warning", "10m")
+    assert bursar("lab", *asks, *warnings, "--policy", strict, "-o", "json") == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    assert [(row["idle_s"], row["warning_s"], row["is_front"], row["stops"]) for row in rows] == [
+        (600, 300, True, 3), (600, 600, False, 3), (7_200, 300, True, 1), (7_200, 600, True, 1),
+    ]  # fmt: skip
+    alone = json.loads(lab(capsys, data, "--policy", strict, "-o", "json").out)[-1]
+    assert alone.items() >= {k: v for k, v in rows[0].items() if k.startswith("gpu_")}.items()
+    assert rows[1]["gpu_milli_s_low"] is None
+
+    assert bursar("lab", *asks, "--goal", "core-idle-hours") == 0
+    assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
+    assert bursar("lab", *asks, *(w for n in range(99) for w in ("--idle", f"{n}m"))) == Exit.USAGE
+    assert "more than 60" in capsys.readouterr().err

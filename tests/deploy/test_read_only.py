@@ -24,7 +24,10 @@ pytestmark = [
 ]
 
 
-QUESTIONS = (("report",), ("acct",), ("verify",), ("events",), ("sql", "SELECT 1 AS one"))
+QUESTIONS = (
+    ("report",), ("acct",), ("verify",), ("events",), ("sql", "SELECT 1 AS one"),
+    ("lab", "suggest", "--idle", "1h", "--from", "2"),
+)  # fmt: skip
 _ASK = """
 import contextlib, io, json, sys
 from deploy.cli.program.program import run_command

@@ -191,6 +191,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "lab",
                 "What another policy would have decided on what was recorded, and the hours that it saves.",
             ),
+            "suggest": Entry(
+                "lab_suggest",
+                "Try a grid of idle limits and warnings on what was recorded, and show which no other one beats.",
+            ),
         },
         default="run",
     ),
