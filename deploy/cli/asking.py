@@ -48,7 +48,7 @@ By = Annotated[
         "--by",
         metavar="GROUPS",
         help="Groups: team, user, namespace, workload, quota, model, device, class, node, cluster, day, hour, "
-        "label:KEY; "
+        "label:KEY; of training jobs: job, attempt, cause; "
         "several with commas, or --by again.",
     ),
 ]
@@ -96,6 +96,7 @@ def report(
     bursar report --by team,day --from 2026-11 --to 2026-12 --tz Europe/Berlin
     bursar report --by user --model A100 --from 7d --top 10
     bursar report --by device,team --from 7d
+    bursar report --by team,job,attempt --from 7d
     bursar report --by label:app --unit exact -o json
     """
     zone = times.zone_of(tz)

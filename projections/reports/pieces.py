@@ -16,6 +16,8 @@ from projections.attribution import Names, attributed
 from projections.devices.entries import of_segment
 from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
 from projections.quota_trees import own
+from projections.reports.attempts import DIMENSIONS as BY_ATTEMPT
+from projections.reports.attempts import NO_JOB, Attempt, attempts
 from projections.reports.cards import ByPod, CardPart, HeldCards, shares
 from projections.reports.periods import periods
 from projections.reports.shape import LABEL, Key, Period, Question, Sums
@@ -62,6 +64,8 @@ class _PodRow(msgspec.Struct, gc=False):
     known_s: int
     #: What it holds of cards by claims, where that is asked for.
     cards: list[CardPart]
+    #: Which attempt of which training job it is, where that is asked for.
+    tried: Attempt
 
 
 _labels = msgspec.json.Decoder(dict[str, str])
@@ -129,6 +133,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         if _BY_CARD & {*question.by}
         else None
     )
+    tried = attempts(connection, as_of_s) if BY_ATTEMPT & {*question.by} else {}
     rows = sa.select(*columns).where(*chosen).order_by(runs.uid)
     for row in connection.execute(rows.execution_options(yield_per=_FETCHED)):
         holdings: list[Holding] = []
@@ -146,7 +151,7 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         created_s, start_s, end_s, unknown_s = row[14:18]
         yield _PodRow(
             row[1], row[2], row[4], row[10], created_s, start_s, end_s, unknown_s, holdings, has_held,
-            known_s, cards,
+            known_s, cards, tried.get(row[0], NO_JOB),
         )  # fmt: skip
 
 
@@ -295,10 +300,11 @@ def _called(name: str, period: Period | None) -> Period | None:
     return (0, period[1][:10])
 
 
-def _value(name: str, pod: _PodRow, holding: Holding) -> str | None:
+def _value(name: str, pod: _PodRow, holding: Holding) -> str | int | None:
     if name.startswith(LABEL):
         return _labels.decode(pod.labels).get(name[len(LABEL) :])
-    value: str | None = getattr(pod if name in _OF_PODS else holding, _FIELDS.get(name, name))
+    part = pod if name in _OF_PODS else pod.tried if name in BY_ATTEMPT else holding
+    value: str | int | None = getattr(part, _FIELDS.get(name, name))
     # The node of a pod that ran and named none is empty.
     return value or None
 

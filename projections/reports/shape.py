@@ -11,7 +11,7 @@ import msgspec
 #: What may be grouped by, beside ``label:KEY``.
 DIMENSIONS = (
     "team", "user", "namespace", "workload", "quota", "model", "device", "class", "node", "day", "hour",
-    "cluster",
+    "cluster", "job", "attempt", "cause",
 )  # fmt: skip
 LABEL = "label:"
 

@@ -53,21 +53,26 @@ _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
       WHERE d.key = n.uid AND d.type = 'decision.delete_replica' AND c.key = 'exit_code'), 'failed')
     ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
 
-_ATTEMPT_ROWS = f"""WITH pods AS (
-  SELECT {_POD}, r.owner_uid AS job_uid, COALESCE(w.name, {_label(f"{_LABEL}job-name")}) AS job,
-    {_label(f"{_LABEL}replica-type")} AS replica, {_label(f"{_LABEL}replica-index", "r.name")} AS slot
+#: A pod's owner is its job, or a Job below its JobSet: one look at each pod tells which.
+_NUMBERED = f"""WITH pods AS (
+  SELECT {_POD}, CASE WHEN w.kind = 'Job' THEN s.uid ELSE r.owner_uid END AS job_uid,
+    CASE WHEN w.kind = 'Job' THEN s.name ELSE COALESCE(w.name, {_label(f"{_LABEL}job-name")}) END AS job,
+    CASE WHEN w.kind = 'Job' THEN {_label(f"{_JOBSET_LABEL}replicatedjob-name")}
+      ELSE {_label(f"{_LABEL}replica-type")} END AS replica,
+    CASE WHEN w.kind = 'Job' THEN {_IN_JOBSET} ELSE {_label(f"{_LABEL}replica-index", "r.name")} END AS slot
   FROM pod_runs r LEFT JOIN workloads w ON w.cluster = r.cluster AND w.uid = r.owner_uid
-  WHERE r.owner_uid IS NOT NULL AND r.labels LIKE '%{_LABEL}replica-type%' AND {_IS_TRAINING}
-  UNION ALL
-  SELECT {_POD}, w.uid AS job_uid, w.name AS job, {_label(f"{_JOBSET_LABEL}replicatedjob-name")} AS replica, {_IN_JOBSET} AS slot
-  FROM pod_runs r JOIN workloads j ON j.cluster = r.cluster AND j.uid = r.owner_uid AND j.namespace = r.namespace AND j.kind = 'Job'
-  JOIN workloads w ON w.cluster = j.cluster AND w.uid = j.owner_uid AND w.namespace = j.namespace AND w.kind = 'JobSet'
-  WHERE r.labels LIKE '%{_JOBSET_LABEL}replicatedjob-name%'
+  LEFT JOIN workloads s ON w.kind = 'Job' AND w.namespace = r.namespace AND s.cluster = w.cluster AND s.uid = w.owner_uid
+    AND s.namespace = w.namespace AND s.kind = 'JobSet'
+  WHERE r.owner_uid IS NOT NULL AND (
+    (r.labels LIKE '%{_LABEL}replica-type%' AND {_IS_TRAINING})
+    OR (s.uid IS NOT NULL AND r.labels LIKE '%{_JOBSET_LABEL}replicatedjob-name%'))
 ), numbered AS (
   SELECT p.*, ROW_NUMBER() OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS attempt,
-    COUNT(*) OVER ({_SLOT}) AS attempts
+    COUNT(*) OVER ({_SLOT}) AS attempts, LEAD(p.created_us) OVER ({_SLOT} ORDER BY p.created_us, p.uid) AS replaced_us
   FROM pods p
-), held AS (
+)
+"""
+_ATTEMPT_ROWS = f"""{_NUMBERED}, held AS (
   SELECT s.uid, {", ".join(_SUMS)},
     CAST(SUM({_HELD}) AS bigint) AS held_s
   FROM pods p JOIN held_segments s ON s.uid = p.uid GROUP BY s.uid
@@ -111,6 +116,24 @@ _ATTEMPTS = View(
     "FROM numbered n LEFT JOIN held h ON h.uid = n.uid",
     _ATTEMPT_ROWS,
 )  # fmt: skip
+
+#: What reports read of it, pod by pod: nothing of what was held. Stamps are microseconds.
+PLACES = View(
+    "attempt_places",
+    "Which attempt each pod is.",
+    tuple(
+        is_(name, meaning, text)
+        for name, meaning, text in (
+            ("uid", "The pod's uid.", "n.uid"),
+            ("job", _JOB.meaning, "n.job"),
+            ("attempt", "Which attempt at its slot.", "n.attempt"),
+            ("cause", "Why a later attempt took its slot.", _CAUSE),
+            ("replaced_us", "When that was created.", "n.replaced_us"),
+        )
+    ),
+    "FROM numbered n",
+    _NUMBERED,
+)
 
 
 def _sum(column: str, when: str = "") -> str:
