@@ -113,6 +113,11 @@ def why(
         steps += reactors.steps(select, cluster, name, objects)
         steps += reactors.held_back(select, cluster, name, objects, now_us)
         pods = {one.uid for one in objects if one.kind == "Pod"}
+        if any(one.kind != "Pod" or one.owner for one in objects):
+            from deploy.cli.explaining import restarts
+
+            observed_s = stands.moments.get(cluster, stands.newest_s)
+            steps += restarts.steps(select, cluster, objects, observed_s)
         if pods:
             from deploy.cli.explaining import disruptions
 

@@ -21,6 +21,7 @@ from bus.events.decisions import (
     ReportJob,
     Target,
 )
+from projections.cluster import Pod
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.shape import Job, Pass, Slot
 from reactors.jobs.state import JobsState
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
 
 #: A step may be done so long after it was decided.
 EXPIRES_US = 300 * SECOND_US
+#: Why a pod is deleted whose work is begun again in its slot.
+LOSING = frozenset({"failed_retryable", "suspended"})
 
 
 def is_concerned(view: JobsState) -> bool:
@@ -49,7 +52,8 @@ def decide(view: JobsState, trigger: Trigger, policy: JobsPolicy) -> list[Propos
         tracked, is_on = view.jobs[uid], view.mode == "on"
         # Where each status is written, counts alone wait for the next tick.
         is_quiet = is_on and not is_tick and not _is_news(tracked, found)
-        drafts.append(_steps(tracked, found, trigger.at_us, is_on=is_on, is_quiet=is_quiet))
+        steps = _steps(view, tracked, found, trigger.at_us, is_on=is_on, is_quiet=is_quiet)
+        drafts.append(steps)
     # So many are decided at once (reactors.engine.replica.MOST): no job's many steps are before the first of another.
     return [one for row in zip_longest(*drafts) for one in row if one is not None]
 
@@ -77,7 +81,13 @@ def next_attempt(tracked: TrackedJob, slot: Slot) -> tuple[str, int]:
 
 
 def _steps(
-    tracked: TrackedJob, found: Pass, now_us: int, *, is_on: bool, is_quiet: bool
+    view: JobsState,
+    tracked: TrackedJob,
+    found: Pass,
+    now_us: int,
+    *,
+    is_on: bool,
+    is_quiet: bool,
 ) -> Iterator[ProposedDecision]:
     job, steps, expires_us = tracked.job, tracked.steps, now_us + EXPIRES_US
     target = Target(job.kind, job.namespace, job.name, job.uid)
@@ -101,6 +111,9 @@ def _steps(
         numbers = {"restarts": pod.restarts, "replaced": tracked.replaced}
         if pod.exit_code is not None:
             numbers["exit_code"] = pod.exit_code
+        known = view.state.pods.get(pod.uid)
+        if known is not None and removal.reason in LOSING:
+            numbers |= lost(known, now_us)
         yield ProposedDecision(
             verb=DeleteReplica, key=pod.uid, reason=removal.reason, numbers=numbers,
             target=Target("Pod", job.namespace, pod.name, pod.uid, pod.node), expires_us=expires_us,
@@ -122,6 +135,29 @@ def _steps(
     # What was decided before is what the status says by now, also where it was not seen yet.
     if not is_same(found.status, tracked.told.status):
         yield _report(job, target, found, expires_us)
+
+
+def lost(pod: Pod, now_us: int) -> dict[str, int]:
+    """What is lost where a pod is begun again: seconds, and what it held of its node by its requests; nothing without a node.
+
+    How much of it a checkpoint saves nobody here can know. The exact amounts are in `v1_attempts` once the pod has ended.
+    """
+    if not pod.node:
+        return {}
+    # One that has ended holds nothing since it was seen to have.
+    until_us = min(now_us, pod.seen_us) if pod.is_ended else now_us
+    held_s = max(0, until_us - pod.started_us) // SECOND_US
+    asks = pod.asks
+    cards = sum(
+        count for key, count in asks.items() if key.startswith("requests.") and key.endswith("/gpu")
+    )
+    found = {
+        "held_s": held_s,
+        "lost_cpu_milli_s": asks.get("requests.cpu", 0) * held_s,
+        "lost_gpu_milli_s": cards * 1000 * held_s,
+    }
+    # A number of the history is a signed one of 64 bits, and a pod may ask for anything.
+    return {name: min(amount, 2**63 - 1) for name, amount in found.items()}
 
 
 def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedDecision:

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "3eaf6ceb655066a4",
+    "versions": "b71237460853a9b8",
     "reactors": "fef44f9d674e1c42",
     "admission": "411b8621b8f2ae82",
 }

@@ -55,6 +55,7 @@ READ_ANNOTATIONS = frozenset(
         "bursar.io/probe",
         "bursar.io/probe-base-path",
         "bursar.io/probe-port",
+        "bursar.io/steps",
     }
 )
 

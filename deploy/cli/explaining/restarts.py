@@ -1,0 +1,147 @@
+"""What a restart of a training job would lose now, and how long its steps will take: what is so now, in ``bursar why``.
+
+A job says its steps in its annotation ``bursar.io/steps``, as ``1200/5000``, whoever writes it there. The rate is that from the
+first report since the steps began anew to the newest.
+
+Source: docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import sqlalchemy as sa
+
+from bus.clock import SECOND_US, format_stamp
+from bus.events.workloads import WorkloadObserved
+from deploy.cli.quotas.finding import Found
+from projections.pod_runs.shape import held_segments, pod_runs
+from projections.quota_trees.queries import Select, archived, facts
+
+#: The kinds whose pods begin their work again where they are made again.
+KINDS = frozenset(
+    {"TFJob", "PyTorchJob", "XGBoostJob", "PaddleJob", "JAXJob", "MPIJob", "JobSet", "TrainJob"}
+)
+STEPS = "bursar.io/steps"
+#: Twelve digits: no job has more steps, and no sum of them is too large.
+_STEPS = re.compile(r"([0-9]{1,12})/([0-9]{1,12})", re.ASCII)
+_HOUR = 3_600_000
+#: Nobody waits longer, and stamps have an end.
+_LONGEST_S = 10 * 365 * 86_400
+
+#: When it was said, the steps that are done, and all.
+Report = tuple[int, int, int]
+
+
+def steps(
+    select: Select, cluster: str, objects: Iterable[Found], now_s: int
+) -> Iterator[dict[str, Any]]:
+    """A step for each job, or pod of one, that holds something now; and one for each job that says its steps."""
+    for one in objects:
+        if one.vanished or (one.kind not in KINDS and one.kind != "Pod"):
+            continue
+        told = _cost(select, cluster, one, now_s)
+        if told:
+            yield _step(one, now_s, "restart", "would_lose", told)
+        if one.kind in KINDS:
+            told = left(list(_reports(select, cluster, one)), now_s)
+            if told:
+                yield _step(one, now_s, "progress", "steps", told)
+
+
+def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
+    """What its pods held that hold something now; "" where none does."""
+    runs, held = pod_runs.c, held_segments.c
+    seconds = sa.func.coalesce(held.end_s, now_s) - held.start_s
+    sums = [
+        sa.func.sum(amount * sa.case((seconds > 0, seconds), else_=0))
+        for amount in (held.cpu_milli, held.gpu_milli)
+    ]
+    query = (
+        sa.select(runs.name, runs.start_s, *sums)
+        .join(held_segments, held.uid == runs.uid)
+        .where(runs.cluster == cluster, runs.end_s.is_(None), runs.start_s.is_not(None), *_pods(one))
+        .group_by(runs.uid, runs.name, runs.start_s)
+    )  # fmt: skip
+    rows = [(int(gpu), int(cpu), name, start) for name, start, cpu, gpu in select(query)]
+    if not rows:
+        return ""
+    gpu, cpu, longest = (sum(r[0] for r in rows), sum(r[1] for r in rows), min(r[3] for r in rows))
+    since = format_stamp(longest * SECOND_US)
+    if len(rows) == 1:
+        return f"begun again now it loses what it held since {since}: {_hours(cpu, gpu)}"
+    most = max(rows)
+    said = f"begun again now it loses what its {len(rows)} pods held, the first since {since}"
+    return f"{said}: {_hours(cpu, gpu)}; most of one pod, {most[2]}: {_hours(most[1], most[0])}"
+
+
+def _pods(one: Found) -> list[sa.ColumnElement[bool]]:
+    runs = pod_runs.c
+    if one.kind == "Pod":
+        kinds = sa.or_(*(runs.workload.like(f"{kind}/%") for kind in sorted(KINDS)))
+        return [runs.uid == one.uid, kinds]
+    tops = [f"{one.kind}/{one.name}"]
+    if one.owner is not None and one.owner.kind in KINDS:
+        tops.append(f"{one.owner.kind}/{one.owner.name}")
+    return [runs.namespace == one.namespace, runs.workload.in_(tops)]
+
+
+def _hours(cpu_milli_s: int, gpu_milli_s: int) -> str:
+    cards = f", {gpu_milli_s / _HOUR:,.1f} GPU-hours" if gpu_milli_s else ""
+    return f"{cpu_milli_s / _HOUR:,.1f} core-hours{cards}"
+
+
+def _reports(select: Select, cluster: str, one: Found) -> Iterator[Report]:
+    types = (WorkloadObserved.wire_type,)
+    for event, fact in facts(archived(select, cluster, types, key=one.uid)):
+        assert isinstance(fact, WorkloadObserved)
+        found = said(fact.annotations)
+        if found is not None:
+            yield (event.time_us, *found)
+
+
+def said(annotations: Mapping[str, str]) -> tuple[int, int] | None:
+    """The steps that are done, and all of them; None where nothing that can be read is said."""
+    found = _STEPS.fullmatch(annotations.get(STEPS, ""))
+    if found is None:
+        return None
+    done, total = int(found[1]), int(found[2])
+    return (done, total) if done <= total and total else None
+
+
+def left(reports: list[Report], now_s: int) -> str:
+    """How far it is, and when it will be done at the rate that it had; "" where it says nothing."""
+    if not reports:
+        return ""
+    last_us, done, total = reports[-1]
+    text = f"{done:,} of {total:,} steps"
+    if done == total:
+        return text
+    first_us, begun, _ = reports[-1]
+    after = done
+    for at_us, steps_, _ in reversed(reports):
+        # More steps than later: it was begun again in between.
+        if steps_ > after:
+            break
+        first_us, begun, after = at_us, steps_, steps_
+    if done == begun or last_us <= first_us:
+        return f"{text}; how long the others take is known once it says more"
+    seconds = (last_us - first_us) * (total - done) // ((done - begun) * SECOND_US)
+    ends_us = last_us + seconds * SECOND_US
+    per_hour = (done - begun) * 3600 * SECOND_US // (last_us - first_us)
+    said_at = format_stamp(last_us // SECOND_US * SECOND_US)
+    rate = f"at {per_hour:,} steps an hour, as of {said_at}"
+    if seconds > _LONGEST_S:
+        return f"{text}; {rate}: years"
+    late = " (which is past)" if ends_us < now_s * SECOND_US else ""
+    return f"{text}; done at {format_stamp(ends_us // SECOND_US * SECOND_US)}{late} {rate}"
+
+
+def _step(one: Found, now_s: int, step: str, reason: str, numbers: str) -> dict[str, Any]:
+    return {
+        "sequence": None, "time": format_stamp(now_s * SECOND_US), "step": step,
+        "about": f"{one.kind} {one.namespace}/{one.name}", "quota": "", "reason": reason,
+        "numbers": numbers, "based_on": None, "id": "",
+    }  # fmt: skip
