@@ -8,12 +8,21 @@ Source: Kubernetes API reference, resource.k8s.io/v1; koordinator-sh/koordinator
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import ClassVar
 
 import msgspec
 
+from bus import strict
+from bus.errors import MalformedJsonError
 from bus.events.pods import Owner
 from bus.events.vocabulary import Fact
+
+#: By Koordinator: which parts of which devices a pod was given.
+ALLOCATED = "scheduling.koordinator.sh/device-allocated"
+#: Devices as numbers: the first of each kind, and how many there may be of one.
+FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
+MOST_MINORS = 1_000
 
 
 class DeviceAsk(msgspec.Struct, frozen=True, omit_defaults=True, gc=False):
@@ -216,3 +225,29 @@ class NodeDevicesVanished(Fact, frozen=True, kw_only=True):
     uid: str
     name: str
     resource_version: str
+
+
+class _Given(msgspec.Struct):
+    minor: int
+
+
+def given_devices(texts: Mapping[str, str]) -> tuple[int, ...]:
+    """The devices that a pod was given by Koordinator, as its annotation says: numbers. () where nobody can read it.
+
+    Whoever may write pods may write the annotation.
+    """
+    raw = texts[ALLOCATED].encode() if ALLOCATED in texts else b""
+    if not raw:
+        return ()
+    try:
+        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
+    except (MalformedJsonError, msgspec.ValidationError):
+        return ()
+    found = {
+        FIRST[kind] + one.minor
+        for kind, several in said.items()
+        if kind in FIRST
+        for one in several
+        if 0 <= one.minor < MOST_MINORS
+    }
+    return tuple(sorted(found))

@@ -1,14 +1,17 @@
 """What systems that share cards say in annotations and labels: picked by name, as they were written.
 
-Source: HAMi, Volcano and KAI-Scheduler, their documentation of pods and nodes; docs/devices.md.
+Source: HAMi, Volcano, KAI-Scheduler and Koordinator, their documentation of pods and nodes; docs/devices.md.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-#: By HAMi, Volcano vGPU and KAI.
+from bus.events.devices import ALLOCATED
+
+#: By HAMi, Volcano vGPU, KAI and Koordinator.
 POD_ANNOTATIONS = (
+    ALLOCATED,
     "hami.io/vgpu-devices-allocated", "volcano.sh/vgpu-ids-new",
     "gpu-fraction", "gpu-memory", "gpu-fraction-num-devices",
 )  # fmt: skip

@@ -12,14 +12,19 @@ from collections.abc import Iterable
 import msgspec
 
 from bus.envelope import Event
-from bus.events.devices import NodeDevice, NodeDevicesObserved, NodeDevicesVanished
+from bus.events.devices import (
+    FIRST,
+    MOST_MINORS,
+    NodeDevice,
+    NodeDevicesObserved,
+    NodeDevicesVanished,
+)
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Metadata, Record
 
 #: Says which cards of a board are given together.
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
-TYPES = frozenset({"gpu", "rdma", "fpga"})
 _NAMES = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma", "fpga")
 #: What is kept of the resources of a device; the second prefix is that of Koordinator 1.0.
 RESOURCES = frozenset(
@@ -30,8 +35,6 @@ RESOURCES = frozenset(
 LARGEST_DEVICES = 40 * 1024
 #: Longest table of cards that are given together; a longer one is none.
 LONGEST_PARTITIONS = 12 * 1024
-#: Devices of one type have numbers below this.
-MOST_MINORS = 1_000
 MOST_FUNCTIONS = 256
 #: Longest quantity, and longest name of a device, a switch or an address; a longer one is none.
 LONGEST_QUANTITY, LONGEST_NAME = 32, 80
@@ -112,7 +115,7 @@ def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:
     """The devices that can be given, and whether there are more than a fact may carry."""
     kept, room = list[NodeDevice](), LARGEST_DEVICES
     for one in found:
-        if one.type not in TYPES or one.minor is None or not 0 <= one.minor < MOST_MINORS:
+        if one.type not in FIRST or one.minor is None or not 0 <= one.minor < MOST_MINORS:
             continue
         topology = one.topology or Topology()
         functions = (each.bus_id for group in one.vf_groups or () for each in group.vfs or ())

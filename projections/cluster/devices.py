@@ -241,7 +241,9 @@ class _Partition(msgspec.Struct):
 
 def _partitions(text: str) -> dict[int, tuple[tuple[int, ...], ...]]:
     """Groups of cards by their size; {} where nobody can read them."""
-    raw = text.encode() or b"{}"
+    if not text:
+        return {}
+    raw = text.encode()
     try:
         said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Partition]])
     except (MalformedJsonError, msgspec.ValidationError):

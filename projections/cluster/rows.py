@@ -18,6 +18,7 @@ from bus.charges import effective
 from bus.clock import parse_stamp
 from bus.errors import EnvelopeError, TimestampError
 from bus.events.constraints import PodConstraints, Taint
+from bus.events.devices import given_devices
 from bus.events.namespaces import NamespaceObserved
 from bus.events.nodes import NodeObserved
 from bus.events.pods import Owner, PodObserved, PodState
@@ -100,6 +101,8 @@ class Pod(msgspec.Struct, gc=False):
     claimed: tuple[str, ...] = ()
     #: What it asks for by claims, as :mod:`projections.cluster.claiming` reads them. Never changed.
     by_claim: dict[str, int] = {}
+    #: Devices of its node that its annotation names; whoever may write pods may write it.
+    devices: tuple[int, ...] = ()
     last_us: int = 0
     listed_us: int = 0
 
@@ -114,9 +117,8 @@ class Pod(msgspec.Struct, gc=False):
     @property
     def ask(self) -> Ask:
         """What it asks for as a workload of its own."""
-        if self.phase in ENDED:
-            return Ask(labels=self.labels)
-        return Ask(self.asks, 1, labels=self.labels)
+        is_ended = self.phase in ENDED
+        return Ask(labels=self.labels) if is_ended else Ask(self.asks, 1, labels=self.labels)
 
     @property
     def is_ended(self) -> bool:
@@ -230,14 +232,16 @@ class PriorityClass(msgspec.Struct, gc=False):
 
 def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
     """The row of a pod. Raises EnvelopeError where its resources are none."""
-    seen = (known.labels, known.annotations, known.owner) if known is not None else (None,) * 3
-    labels, annotations, owner = seen
+    labels, annotations, owner = (
+        (known.labels, known.annotations, known.owner) if known else (None,) * 3
+    )
     return Pod(
         fact.uid, intern(fact.namespace), fact.name, fact.resource_version, time_us, intern(fact.phase),
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
         _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
-        _constraints(bytes(fact.constraints)), fact.claim_templates, fact.claimed, last_us=time_us,
+        _constraints(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
+        devices=given_devices(fact.card_texts) if fact.card_texts else (), last_us=time_us,
     )  # fmt: skip
 
 
@@ -262,13 +266,8 @@ def node(fact: NodeObserved, time_us: int, known: Node | None) -> Node:
 
 def namespace(fact: NamespaceObserved, time_us: int) -> Namespace:
     """The row of a namespace."""
-    return Namespace(
-        intern(fact.name),
-        fact.resource_version,
-        time_us,
-        fact.team or "",
-        _texts(fact.labels, None),
-    )
+    labels = _texts(fact.labels, None)
+    return Namespace(intern(fact.name), fact.resource_version, time_us, fact.team or "", labels)
 
 
 def quota(fact: QuotaObserved, time_us: int, known: Quota | None) -> Quota:

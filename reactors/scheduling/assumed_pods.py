@@ -88,6 +88,15 @@ class AssumedPods:
             return "cpus_taken"
         return settled(framework, Cycle(pod, self.columns), row, at_us - found.at_us)
 
+    def annotations(self, uid: str) -> dict[str, str]:
+        """What is written on a pod in the write that gives it its node."""
+        found, pod = self.assumed.get(uid), self._cluster.pods.get(uid)
+        row = self.columns.row_of.get(found.node) if found is not None else None
+        if found is None or pod is None or row is None:
+            return {}
+        framework = self.frameworks[found.profile]
+        return framework.annotations(Cycle(pod, self.columns), row, found.cards)
+
     def allow(self, uid: str, plugin: str, at_us: int) -> None:
         """A plugin lets a pod be bound that waits for it; when all have, it is."""
         found = self.assumed.get(uid)

@@ -61,12 +61,16 @@ K = TypeVar("K")
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards that it holds where a decision named them; CPUs where it is ahead of the history."""
+    """A pod on a node, and the cards that it holds where a decision named them, or (``is_said``) its annotation.
+
+    CPUs where it is ahead of the history.
+    """
 
     pod: Pod
     node: str
     cards: tuple[int, ...] = ()
     cpus: HeldCpus | None = None
+    is_said: bool = False
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
@@ -238,7 +242,12 @@ class Columns(ClusterColumns):
 
     def _seen(self, pod: Pod) -> Placed:
         dealt = self.dealt.get(pod.uid)
-        return Placed(pod, pod.node, dealt.cards if dealt and dealt.node == pod.node else ())
+        if (dealt is None or dealt.node != pod.node) and pod.devices and holds(pod):
+            # What the annotation said first counts: later words could be meant to free a card.
+            dealt = self.dealt[pod.uid] = Dealt(pod.node, pod.devices, is_said=True)
+        if dealt is None or dealt.node != pod.node:
+            return Placed(pod, pod.node)
+        return Placed(pod, pod.node, dealt.cards, is_said=dealt.is_said)
 
     def placed_on(self, row: int) -> list[Placed]:
         """The pods that are counted on a node with their cards, in no order."""
@@ -295,7 +304,7 @@ class Columns(ClusterColumns):
         self.volumes.count(pod, row, sign)
         for port in ports_of(pod):
             _tally(self.ports[row], port, sign)
-        holding = cards.holding_of(pod, placed.cards)
+        holding = cards.holding_of(pod, () if placed.is_said else placed.cards)
         if holding is not None:
             kind = SHARE if holding.milli < cards.WHOLE else min(holding.count, MOST_TOLD)
             self.kinds[row, kind] += sign
@@ -320,7 +329,7 @@ def _count_alike(before: Placed, after: Placed) -> bool:
     one, other = before.pod, after.pod
     return (
         before.node == after.node
-        and before.cards == after.cards
+        and (before.cards, before.is_said) == (after.cards, after.is_said)
         and before.cpus == after.cpus
         and one.demand == other.demand
         and one.constraints == other.constraints

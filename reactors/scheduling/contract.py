@@ -8,7 +8,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from enum import Enum
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
@@ -197,6 +197,14 @@ class Cpus(Plugin, Protocol):
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """What it gets; None = there is nothing to say of this pod."""
+
+
+@runtime_checkable
+class Annotates(Plugin, Protocol):
+    """Has something written on a pod in the write that gives it its node."""
+
+    def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
+        """Name to text."""
 
 
 @runtime_checkable

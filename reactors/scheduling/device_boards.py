@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from bus.events.devices import FIRST, MOST_MINORS
 from projections.cluster import Pod
 from projections.cluster.devices import NodeDevices
 from projections.cluster.rows import Node
@@ -45,8 +46,6 @@ from reactors.scheduling.device_rules import (
 )
 from reactors.scheduling.node_columns import amounts_of
 
-#: The first number of the devices of each kind.
-FIRST = {"gpu": 0, "rdma": 1_000, "fpga": 2_000}
 _MODELS = ("node.koordinator.sh/gpu-model", "kubernetes.io/gpu-model")
 _POLICY = "node.koordinator.sh/gpu-partition-policy"
 _OLDER, _NEWER = "kubernetes.io/", "koordinator.sh/"
@@ -111,7 +110,11 @@ def kept(columns: Columns, row: int) -> Kept:
         at for at, amounts in used.items()
         if any(amount > whole.get(at, {}).get(name, 0) for name, amount in amounts.items())
     }  # fmt: skip
-    over = frozenset(uid for uid, ats in named.items() if not full.isdisjoint(ats))
+    over = frozenset(
+        uid
+        for uid, ats in named.items()
+        if not full.isdisjoint(ats) or not whole.keys() >= set(ats)
+    )
     devices = {kind: _left(cards, kind, used) for kind, cards in board.total.items()}
     found = tables[row] = Kept(columns.layout, changed_at, board, devices, over)
     return found
@@ -124,13 +127,19 @@ def _used(
     used: dict[At, dict[str, int]] = {}
     named: dict[str, list[At]] = {}
     total = board.total
+    there = {kind: {card.minor for card in cards} for kind, cards in total.items()}
     memory = {card.minor: card.total.get(MEMORY, 0) for card in total["gpu"]}
-    for one in sorted(placed, key=lambda one: (not one.cards, one.pod.started_us, one.pod.uid)):
+    for one in sorted(placed, key=_trust):
         for kind, (now, then) in _held(one.pod).items():
             first = FIRST[kind]
-            minors = [card - first for card in one.cards if first <= card < first + 1_000]
+            minors = [card - first for card in one.cards if first <= card < first + MOST_MINORS]
             part = then if len(minors) == then.count else now
             is_named = len(minors) == part.count
+            if is_named and not one.is_said:
+                named.setdefault(one.pod.uid, []).extend((kind, minor) for minor in minors)
+                is_named = all(minor in there[kind] for minor in minors)
+            elif is_named:
+                is_named = _have_room(_left(total[kind], kind, used), minors, part)
             if not is_named:
                 left = _left(total[kind], kind, used)
                 minors = list(chosen(part, left))
@@ -142,9 +151,17 @@ def _used(
                 at = (kind, minor)
                 size = memory.get(minor, 0) if kind == "gpu" else 0
                 used[at] = summed((used.get(at, {}), filled(part.amounts, size)))
-                if is_named:
-                    named.setdefault(one.pod.uid, []).append(at)
     return used, named
+
+
+def _trust(one: Placed) -> tuple[bool, bool, int, str]:
+    """Whose devices a decision named first, then whose annotation does, which tenants may write."""
+    return not one.cards, one.is_said, one.pod.started_us, one.pod.uid
+
+
+def _have_room(cards: Sequence[Card], minors: Sequence[int], part: Part) -> bool:
+    there = {card.minor: card for card in cards}
+    return all(minor in there and there[minor].takes(part.amounts) for minor in minors)
 
 
 def _held(pod: Pod) -> dict[str, tuple[Part, Part]]:

@@ -113,6 +113,11 @@ class Placements:
             for one in unbound(scheduler.columns.volumes, pod)
         ]
 
+    def annotations(self, placement: Placement) -> dict[str, str]:
+        """What plugins have written on a pod when it is bound."""
+        scheduler = self._state.scheduler
+        return scheduler.annotations(placement.uid) if scheduler is not None else {}
+
     def waiting(self) -> dict[str, tuple[Subject, str]]:
         """Every pod that was tried, or never will be as it is, and why it has no node; by uid.
 

@@ -21,6 +21,7 @@ from reactors.scheduling.columns import ALL, Columns, Ints, Rows
 from reactors.scheduling.contract import (
     HIGHEST,
     LOWEST,
+    Annotates,
     Cards,
     Code,
     Cpus,
@@ -119,6 +120,7 @@ class Framework(Filtering):
         self._scorers = [
             one for one in plugins if isinstance(one, Score) and self._weights[one.name]
         ]
+        self._annotates = [one for one in plugins if isinstance(one, Annotates)]
         self._cards = [one for one in plugins if isinstance(one, Cards)]
         self._cpus = [one for one in plugins if isinstance(one, Cpus)]
         # Once: to ask a protocol whether it is fulfilled takes long.
@@ -191,6 +193,11 @@ class Framework(Filtering):
         """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
         found = (one.cpus(cycle, row) for one in self._cpus)
         return next((one for one in found if one is not None), None)
+
+    def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> dict[str, str]:
+        """What is written on a pod in the write that gives it its node."""
+        several = (one.annotations(cycle, row, cards) for one in self._annotates)
+        return {name: text for found in several for name, text in found.items()}
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""

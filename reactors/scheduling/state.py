@@ -76,10 +76,11 @@ class SavedGangs(msgspec.Struct):
 
 
 class Dealt(msgspec.Struct, frozen=True, gc=False):
-    """The cards of a node that a decision gave to a pod."""
+    """The cards of a node that a decision gave to a pod; ``is_said``: its annotation alone says so, which tenants may write."""
 
     node: str
     cards: tuple[int, ...]
+    is_said: bool = False
 
 
 class Assumed(msgspec.Struct):

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "b71237460853a9b8",
-    "reactors": "fef44f9d674e1c42",
-    "admission": "411b8621b8f2ae82",
+    "versions": "632d8cb319ebfbce",
+    "reactors": "95cbffb7d91a329a",
+    "admission": "329eb34f8ee67584",
 }
 
 ADVICE = """

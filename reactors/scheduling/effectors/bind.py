@@ -10,6 +10,7 @@ Source: Kubernetes API reference, "Binding"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -84,9 +85,11 @@ class Bindings(Protocol):
         ...
 
 
-async def bind(cluster: Bindings, placement: Placement) -> Outcomes:
-    """Bind a pod, or say what is in the way. Raises nothing that an API server can cause."""
-    annotations = {DECISION: placement.decision}
+async def bind(
+    cluster: Bindings, placement: Placement, further: Mapping[str, str] = MappingProxyType({})
+) -> Outcomes:
+    """Bind a pod, with ``further`` annotations, or say what is in the way. Raises nothing that an API server can cause."""
+    annotations = {**further, DECISION: placement.decision}
     if placement.devices:
         annotations[DEVICES] = ",".join(placement.devices)
     if placement.cpus:

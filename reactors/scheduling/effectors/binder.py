@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Protocol
 
 from bus.crashpoints import crashpoint
@@ -69,6 +69,10 @@ class Outstanding(Protocol):
 
     def overtaken(self, placement: Placement) -> str:
         """Why it must not be done any more, a token; "" = it may."""
+        ...
+
+    def annotations(self, placement: Placement) -> Mapping[str, str]:
+        """What else is written on the pod in the same write."""
         ...
 
     def claims(self, placement: Placement) -> Sequence[UnboundClaim]:
@@ -174,7 +178,8 @@ class Binder:
             if claims:
                 await self._select(placement, claims)
                 continue
-            found = await bind(self._cluster, placement)
+            further = self._outstanding.annotations(placement)
+            found = await bind(self._cluster, placement, further)
             if found.outcome == "refused":
                 self.counts["refused"] += 1
                 self._against[placement.uid] = (placement, found.message)

@@ -7,15 +7,17 @@ Source: koordinator-sh/koordinator, "Fine-grained device scheduling"; docs/sched
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import ClassVar
 
 import msgspec
 import numpy as np
 
+from bus.events.devices import ALLOCATED, FIRST
+from reactors.scheduling.allocations import allocated
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status, scaled
-from reactors.scheduling.device_boards import FIRST, kept, parts_of
+from reactors.scheduling.device_boards import kept, parts_of
 from reactors.scheduling.device_rules import (
     Part,
     Rules,
@@ -96,6 +98,12 @@ class DeviceShare(msgspec.Struct, frozen=True):
             near |= {board.switches[kind, one] for one in minors if (kind, one) in board.switches}
             found += (FIRST[kind] + minor for minor in minors)
         return tuple(found)
+
+    def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
+        """The parts of its devices, as Koordinator's node agent reads them."""
+        board, parts = kept(cycle.columns, row).board, parts_of(cycle.pod, self.rules)
+        text = allocated(board, parts, cards)
+        return {ALLOCATED: text} if text else {}
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Refused where others were counted on the same devices since they were chosen."""

@@ -80,9 +80,13 @@ async def test_what_an_answer_means(bound, seen, outcome):
 
 async def test_a_binding_names_the_decision_and_the_devices():
     cluster = Cluster(None, None)
-    await bind(cluster, PLACEMENT)
+    await bind(cluster, PLACEMENT, {"example.org/part": "1", "bursar.io/decision": "another"})
 
-    annotations = {"bursar.io/decision": "d" * 32, "bursar.io/devices": "0,1"}
+    annotations = {
+        "example.org/part": "1",
+        "bursar.io/decision": "d" * 32,
+        "bursar.io/devices": "0,1",
+    }
     assert cluster.asked == [(("ns", "p"), {"uid": "u", "node": "n1", "annotations": annotations})]
 
 

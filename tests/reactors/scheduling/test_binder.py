@@ -107,6 +107,9 @@ class World:
     def overtaken(self, placement):
         return self.against.get(placement.uid, "")
 
+    def annotations(self, placement):
+        return {"example.org/part": "1"}
+
     def claims(self, placement):
         return self.cluster.unbound.get(placement.uid, [])
 

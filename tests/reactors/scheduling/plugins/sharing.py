@@ -38,9 +38,15 @@ def nic(minor, switch="", is_healthy=True):
     return NodeDevice("rdma", minor, "", is_healthy, {f"{K}rdma": "100"}, switch=switch)
 
 
-def found(world, node, *devices, version=1, partitions=""):
+def device_object(node, *devices, version=1, partitions="", at=1):
+    """The event that an agent's Device object was seen."""
     fact = NodeDevicesObserved(
         uid=f"d-{node}", name=node, resource_version=str(version), devices=devices, partitions=partitions
     )  # fmt: skip
-    world.see(f.said(fact, key=node, id=f"device/{node}/{version}", at=version))
+    return f.said(fact, key=node, id=f"device/{node}/{version}", at=at)
+
+
+def found(world, node, *devices, version=1, partitions=""):
+    """The world, of one of whose nodes an agent says the devices."""
+    world.see(device_object(node, *devices, version=version, partitions=partitions, at=version))
     return world
