@@ -18,7 +18,7 @@ import msgspec
 from bus.cpusets import parsed, written
 from bus.events.constraints import HeldCpus, NumaShare
 from reactors.scheduling.cpus.picking import Holders, Strategy, Wish, pick
-from reactors.scheduling.cpus.topology import Topology
+from reactors.scheduling.cpus.topology import Topology, parts_of
 from reactors.scheduling.cpus.wishes import refused
 
 CPU = "cpu"
@@ -43,8 +43,8 @@ class NumaNode(msgspec.Struct, frozen=True):
     free: Mapping[str, int]
 
 
-class Room(msgspec.Struct, frozen=True):
-    """What a node has of CPUs and NUMA nodes, and who holds it."""
+class Room(msgspec.Struct):
+    """What a node has of CPUs and NUMA nodes, and who holds it. Never changed."""
 
     topology: Topology
     holders: Holders = Holders()
@@ -57,6 +57,21 @@ class Room(msgspec.Struct, frozen=True):
     most_pods: int = 1
     policy: str = ""
     numa: tuple[NumaNode, ...] = ()
+    #: The CPUs that a pod may get, and how many of them each part of the node has: NUMA node, socket, all.
+    free: frozenset[int] = frozenset()
+    free_by: tuple[Mapping[int, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        cpus, times = self.topology.cpus, self.holders.times
+        self.free = frozenset(
+            one for one in cpus if one not in self.reserved and times.get(one, 0) < self.most_pods
+        )
+        self.free_by = parts_of([cpus[one] for one in self.free])
+
+    @property
+    def unclaimed(self) -> int:
+        """How many CPUs another pod may get."""
+        return len(self.free) - self.spoken_for
 
 
 class Ask(msgspec.Struct, frozen=True):
@@ -72,12 +87,25 @@ class Ask(msgspec.Struct, frozen=True):
         return self.wish.count if self.wish is not None else 0
 
 
+def refusal(ask: Ask, room: Room) -> str:
+    """Why a node cannot have what a pod wants, as :func:`given` says; "" = it can."""
+    policy, is_free = ask.policy or room.policy, ask.wish is None or not ask.wish.is_required
+    if not is_free or (policy in POLICIES and policy != SINGLE):
+        return given(ask, room)[1]
+    # Which CPUs it would be does not matter here, and takes long.
+    why = impossible(ask, room) or (NO_CPUS if ask.needs > room.unclaimed else "")
+    needed = numa_amounts(ask, room) if policy == SINGLE and not why else {}
+    if needed or (policy == SINGLE and ask.wish is not None and not why):
+        return "" if next(_aligned(ask, room, needed, policy), None) else NOT_ALIGNED
+    return why
+
+
 def given(ask: Ask, room: Room) -> tuple[HeldCpus | None, str]:
     """(what a pod gets, None = nothing that is counted; why the node cannot have it, "" = it can)."""
     why = impossible(ask, room)
     if why:
         return None, why
-    if ask.needs > len(free_cpus(room)) - room.spoken_for:
+    if ask.needs > room.unclaimed:
         return None, NO_CPUS
     policy, needed = ask.policy or room.policy, numa_amounts(ask, room)
     if policy in POLICIES and (needed or ask.wish) and len(room.numa) <= MOST_NUMA_NODES:
@@ -113,16 +141,6 @@ def impossible(ask: Ask, room: Room) -> str:
     return NOT_ALIGNED if least == 0 or (policy == SINGLE and least > 1) else ""
 
 
-def free_cpus(room: Room) -> set[int]:
-    """The CPUs that a pod may get."""
-    times = room.holders.times
-    return {
-        one
-        for one in room.topology.cpus
-        if one not in room.reserved and times.get(one, 0) < room.most_pods
-    }
-
-
 def numa_amounts(ask: Ask, room: Room) -> dict[str, int]:
     """What a pod requests of what NUMA nodes offer."""
     offered = {name for one in room.numa for name in one.total}
@@ -131,7 +149,10 @@ def numa_amounts(ask: Ask, room: Room) -> dict[str, int]:
 
 def fewest(ask: Ask, room: Room, needed: Mapping[str, int]) -> int:
     """How many NUMA nodes the pod would need on an empty node; 0 = all are too few."""
-    own = _by_numa(room, room.topology.cpus.keys() - room.reserved)
+    own = (
+        _by_numa(room, room.topology.cpus.keys() - room.reserved) if room.reserved
+        else room.topology.parts[0]
+    )  # fmt: skip
     for size in range(1, len(room.numa) + 1):
         for some in combinations(room.numa, size):
             count = sum(own.get(one.node, 0) for one in some)
@@ -144,7 +165,7 @@ def _aligned(
     ask: Ask, room: Room, needed: Mapping[str, int], policy: str
 ) -> Iterator[tuple[NumaNode, ...]]:
     """Sets of NUMA nodes with the room that the policy allows, the best first."""
-    own = _by_numa(room, free_cpus(room))
+    own = room.free_by[0]
     sizes: Sequence[int] = range(1, len(room.numa) + 1)
     if policy == SINGLE:
         sizes = (1,)
@@ -183,7 +204,7 @@ def _chosen(wish: Wish, room: Room, nodes: Collection[NumaNode] | None) -> tuple
     if nodes is not None:
         away |= room.topology.cpus.keys() - _cpus_of(room, nodes)
     if wish.is_required:
-        away |= _misfits(wish, room, free_cpus(room) - away)
+        away |= _misfits(wish, room, room.free - away)
     found = pick(
         room.topology, wish, room.holders, reserved=away, strategy=room.strategy,
         most_pods=room.most_pods,

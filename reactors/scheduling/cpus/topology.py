@@ -5,7 +5,8 @@ Source: koordinator-sh/koordinator, "CPU orchestration".
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 import msgspec
 
@@ -37,8 +38,15 @@ class Topology:
         self.per_core = count // cores if cores else 0
         self.per_numa = count // numa if numa else 0
         self.per_socket = count // sockets if sockets else 0
+        #: How many CPUs each NUMA node, each socket, and the node has.
+        self.parts = parts_of(all_cpus)
 
     @property
     def is_valid(self) -> bool:
         """Whether CPUs can be given by it."""
         return bool(self.cpus)
+
+
+def parts_of(cpus: Collection[Cpu]) -> tuple[Mapping[int, int], ...]:
+    """How many of these CPUs each NUMA node has, each socket, and, as 0, the node."""
+    return Counter(one.numa for one in cpus), Counter(one.socket for one in cpus), {0: len(cpus)}

@@ -7,7 +7,7 @@ Source: koordinator-sh/koordinator, "CPU orchestration" and "NUMA Topology Sched
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import Annotated, ClassVar
 
 import msgspec
@@ -17,10 +17,9 @@ from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
-from reactors.scheduling.cpus.giving import Ask, Room, free_cpus, given, impossible
+from reactors.scheduling.cpus.giving import Ask, Room, given, impossible, refusal
 from reactors.scheduling.cpus.picking import Bind, Strategy
 from reactors.scheduling.cpus.rooms import ask_of, is_taken, policy_of, room_of, terms_of
-from reactors.scheduling.cpus.topology import Cpu
 from reactors.scheduling.cpus.wishes import PRODUCTION
 from reactors.scheduling.hints import Hint
 
@@ -78,7 +77,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         found: dict[str, tuple[Bools, Bools]] = {}
         for place in np.flatnonzero(asked).tolist():
             room = self._room(columns, int(at[place]))
-            why = given(ask, room)[1]
+            why = refusal(ask, room)
             if why:
                 none = (np.zeros(at.size, np.bool_), np.zeros(at.size, np.bool_))
                 nodes, never = found.setdefault(why, none)
@@ -101,7 +100,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
             )
         if ask.wish is None:
             return f"free what {name} has on single NUMA nodes"
-        return f"free CPUs of {name}: {len(free_cpus(room)) - room.spoken_for} of {len(room.topology.cpus)} are"
+        return f"free CPUs of {name}: {room.unclaimed} of {len(room.topology.cpus)} are"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """Pods that get no CPUs for themselves are not scored."""
@@ -161,28 +160,14 @@ def _claims(pod: Pod) -> bool:
 
 
 def _score(ask: Ask, room: Room) -> int:
-    free, cpus = free_cpus(room), room.topology.cpus
-    parts: tuple[Callable[[Cpu], int], ...] = (
-        lambda one: one.numa,
-        lambda one: one.socket,
-        lambda one: 0,
-    )
     found = []
-    for part in parts:
-        sizes, left = _counted(cpus.values(), part), _counted((cpus[one] for one in free), part)
+    for sizes, free in zip(room.topology.parts, room.free_by, strict=True):
         fullness = [
-            (size - left[key] + ask.needs if room.strategy == "MostAllocated" else left[key] - ask.needs) * 100 // size
+            (size - free[key] + ask.needs if room.strategy == "MostAllocated" else free[key] - ask.needs) * 100 // size
             for key, size in sizes.items()
-            if left.get(key, 0) >= ask.needs
+            if free.get(key, 0) >= ask.needs
         ]  # fmt: skip
         found.append(max(fullness, default=-1))
     level = next((at for at, one in enumerate(found) if one >= 0), None)
     # Of nodes with parts that are alike the node as a whole decides.
     return 0 if level is None else (found[level] + found[-1]) // 2 >> level
-
-
-def _counted(cpus: Iterable[Cpu], part: Callable[[Cpu], int]) -> dict[int, int]:
-    found: dict[int, int] = {}
-    for one in cpus:
-        found[part(one)] = found.get(part(one), 0) + 1
-    return found

@@ -366,6 +366,8 @@ def tried(found, rng, uid, nodes, held):
     free = sorted(nodes.keys() - expected)
     if not free:
         return {}
+    for name in free:
+        assert len(parsed(PLUGIN.cpus(cycle, found.columns.row_of[name]).cpuset)) == cpu
     name = rng.choice(free)
     row = found.columns.row_of[name]
     got = PLUGIN.cpus(cycle, row)
