@@ -78,14 +78,15 @@ class AssumedPods:
         if found.uid not in self.assumed or self.assumed[found.uid].passed != found.passed:
             return "settled"
         row = self.columns.row_of.get(found.node)
-        if row is None:
+        if row is None or self.columns.nodes[row].uid != found.node_uid:
             return "node_gone"
         pod, framework = self._cluster.pods[found.uid], self.frameworks[found.profile]
         others = framework.together(pod)
         if others is not None and others[0].missing(others[1], (), self.columns):
             return "gang_broken"
-        if found.cpus is not None and framework.reserve(Cycle(pod, self.columns), row):
-            return "cpus_taken"
+        is_partial = found.cpus is not None or found.cards
+        if is_partial and framework.reserve(Cycle(pod, self.columns), row):
+            return "cpus_taken" if found.cpus is not None else "devices_taken"
         return settled(framework, Cycle(pod, self.columns), row, at_us - found.at_us)
 
     def annotations(self, uid: str) -> dict[str, str]:
@@ -154,7 +155,7 @@ class AssumedPods:
         self.assumed[one.pod.uid] = Assumed(
             one.pod.uid, profile, node, mark.passed, mark.decision, mark.at_us, mark.is_shadow, cards,
             one.added_us, one.number, one.attempts, {name: mark.at_us + wait for name, wait in waits.items()},
-            cpus,
+            cpus, columns.nodes[columns.row_of[node]].uid,
         )  # fmt: skip
         if waits:
             self.gangs.placed(one.pod.uid, waits=True)

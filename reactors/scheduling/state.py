@@ -106,6 +106,8 @@ class Assumed(msgspec.Struct):
     #: Plugins that do not let it be bound yet, and until when each lets it wait, a time of the history.
     waits: dict[str, int] = {}
     cpus: HeldCpus | None = None
+    #: A node that comes back under its name is another one.
+    node_uid: str = ""
 
     @property
     def deadline_us(self) -> int:
@@ -234,6 +236,8 @@ class SchedulingState(Part):
         #: The newest pass.
         self.newest = 0
         self.counts = SchedulingCounts()
+        #: Cards that decisions gave to pods before scheduling was switched off.
+        self.dealt: dict[str, Dealt] = {}
 
     def take(self, fact: Fact, event: Event) -> None:
         """Fold one event. A pass by a policy that does not hold any more changes nothing."""
@@ -308,7 +312,8 @@ class SchedulingState(Part):
             self.mode, policy = "off", SchedulingPolicy()
         else:
             self.mode = fact.mode
-        dealt = {} if self.scheduler is None else self.scheduler.columns.dealt
+        dealt = self.dealt if self.scheduler is None else self.scheduler.columns.dealt
+        self.dealt = {uid: one for uid, one in dealt.items() if uid in self._cluster.pods}
         gangs = None if self.scheduler is None else self.scheduler.gangs.saved()
         self.policy, self.policy_digest = (
             msgspec.json.encode(fact.policy, order="sorted"),
@@ -316,7 +321,7 @@ class SchedulingState(Part):
         )
         self.scheduler = None
         if self.mode != "off" or kept:
-            self.scheduler = self._made(policy, dealt)
+            self.scheduler = self._made(policy, self.dealt)
             reads = any(one.reads_quotas for one in self.scheduler.frameworks.values())
             if not reads:
                 self.quotas = None
@@ -340,7 +345,7 @@ class SchedulingState(Part):
             {name: queue.saved() for name, queue in own.queues.items()} if own else {},
             {name: queue.number for name, queue in own.queues.items()} if own else {},
             list(own.assumed.values()) if own else [],
-            own.columns.dealt if own else {},
+            own.columns.dealt if own else self.dealt,
             own.touched if own else {}, self.counts.saved(),
             list(own.nominations) if own else [],
             own.nominations.evicting if own else {}, own.nominations.rested if own else {},

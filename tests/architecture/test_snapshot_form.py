@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "632d8cb319ebfbce",
+    "versions": "dbce35312a633106",
     "reactors": "95cbffb7d91a329a",
     "admission": "329eb34f8ee67584",
 }

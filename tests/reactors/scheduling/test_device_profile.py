@@ -146,3 +146,49 @@ async def test_every_choice_of_devices_is_derived_again_also_from_snapshots():
     )
     assert (again.mismatches, again.same) == ((), len(at.facts(SchedulingPassed)))
     assert len(placed(at)) > 8
+
+
+async def test_what_was_given_is_known_after_scheduling_was_off_and_the_process_began_anew():
+    at = await scene(count=3)
+    await at.say(pod(at, "p", gpu=100), pod(at, "q", gpu=100), pod(at, "r", gpu=100))
+    mine = placed(at)
+    cards_of = {name: mine[name][1] for name in "pqr"}
+    await at.say(*(pod(at, name, "a", 2, gpu=100) for name in "pqr"))
+    await at.set_policy(POLICY, mode="off")
+    await at.tick(5)
+    [first] = [name for name in "pqr" if cards_of[name] == (0,)]
+    await at.say(f.pod_vanished(first, 50, at.at()))
+    events, never = at.transport.events, {"decides_on": lambda _: False}
+    replica = folded(at.new_runner(reactor).replica, events, [], cuts=[len(events) - 1], **never)
+    await at.set_policy(POLICY)
+    await at.say(pod(at, "s", gpu=50), pod(at, "t", gpu=60))
+
+    assert sorted(replica.states["scheduling"].saved().dealt) == sorted(set("pqr"))
+    assert placed(at)["s"] == ("a", (0,)) and "t" not in placed(at)
+
+
+@pytest.mark.parametrize("case", ["remade", "smaller", "ill"])
+async def test_a_pod_is_not_bound_to_devices_that_are_not_there_any_more(case):
+    at = await scene(count=2)
+    await at.say(pod(at, "held", gpu=100), pod(at, "p", gpu=100))
+    before = sorted(outstanding(at))
+    if case == "ill":
+        await at.say(
+            device_object("a", gpu(0, is_healthy=False), gpu(1, is_healthy=False), at=at.at())
+        )
+    else:
+        count = 1 if case == "smaller" else 2
+        offered = {
+            **cards(count),
+            f"{K}gpu": str(100 * count),
+            f"{K}gpu-memory-ratio": str(100 * count),
+        }
+        await at.say(f.node_vanished("a", 90, at.at(), uid="a"))
+        await at.say(f.node_observed("a", 91, at.at(), uid="another", allocatable=offered))
+    placements = Placements(at.runner.replica, Moves())
+    said = {
+        uid: placements.overtaken(placements.placement(uid)) for uid, _ in placements.decisions()
+    }
+
+    assert before == ["held", "p"]
+    assert set(said.values()) == {"devices_taken" if case == "ill" else "node_gone"}
