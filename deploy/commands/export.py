@@ -64,7 +64,7 @@ def export_events(
         if segment and following is not None:
             name, dot, rest = path.name.partition(".")
             target = path.with_name(f"{name}-{following.sequence:012d}{dot}{rest}")
-        with _whole(target, force) as file:
+        with whole(target, force) as file:
             following = _fill(file, following, found, segment, written)
         written.files.append(str(target))
     return written
@@ -85,8 +85,8 @@ def _fill(
 
 
 @contextmanager
-def _whole(path: Path, force: bool) -> Iterator[Any]:
-    """A file that is there whole or not at all."""
+def whole(path: Path, force: bool) -> Iterator[Any]:
+    """A file that is there whole or not at all. Raises SettingsError where it cannot be written, or is there already."""
     new = draft(path)
     there = SettingsError(f"{path} is there already: another name, or --force to write over it")
     if path.exists() and not force:
@@ -135,7 +135,7 @@ def export_parquet(connection: sa.Connection, path: Path, *, force: bool = False
     written = Written([str(path)])
     query = sa.select(held_segments).order_by(held_segments.c.uid, held_segments.c.start_s)
     result = connection.execute(query.execution_options(yield_per=READ))
-    with _whole(path, force) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
+    with whole(path, force) as file, pq.ParquetWriter(file, schema, compression="zstd") as writer:
         for part in result.partitions(READ):
             columns = [list(values) for values in zip(*part, strict=True)]
             writer.write_batch(

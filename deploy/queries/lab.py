@@ -2,23 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 from pydantic import ValidationError
 
+from bus.envelope import Event
 from bus.errors import EnvelopeError
+from bus.events.namespaces import NamespaceObserved
+from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.pods import PodObserved
 from bus.events.policies import Mode, PolicyChanged
+from bus.events.workloads import WorkloadObserved
 from deploy.errors import SettingsError
 from deploy.settings.file import read_settings_file
 from projections.quota_trees.queries import Select, archived
 from reactors.catalogue import REACTORS
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.settings import CullingSettings
-from reactors.culling.state import NAME
+from reactors.culling.state import NAME, CullingState
 from reactors.engine.snapshots import at
+from reactors.lab.pods import nobody
 from reactors.lab.rules import RULES, Rule
 from reactors.lab.trial import Lab, Played
 
@@ -97,9 +102,52 @@ class Recording:
             Tried(played, policy, modes) for played, policy in zip(lab.end(), policies, strict=True)
         ]
 
+    def history(self) -> Iterator[Event]:
+        """What culling reads of it: how all that exists was seen last before it, and its events."""
+        yield from self._opening()
+        reads = Lab(self._cluster, [self.policy], earlier=nobody, rules=RULES[:1]).reads
+        after, until = self._first, self._last
+        for part in archived(
+            self._select, self._cluster, reads, after=after, until=until, apart=False
+        ):
+            yield from part
+
+    def _opening(self) -> Iterator[Event]:
+        if self._known is None:
+            return
+        state, view = self._known.cluster_state, self._known.states[NAME]
+        assert isinstance(view, CullingState)
+        exists = {**state.pods, **state.workloads}
+        types = [one.wire_type for one in (PodObserved, WorkloadObserved, NamespaceObserved)]
+        newest: dict[tuple[str, str], Event] = {}
+        for part in archived(self._select, self._cluster, types, until=self._first, apart=False):
+            for event in part:
+                if event.type == NamespaceObserved.wire_type or event.key in exists:
+                    newest[event.type, event.key] = event
+        yield from sorted(newest.values(), key=lambda event: event.sequence)
+        for uid in view.notebooks:
+            yield from _looks(view, uid, self._cluster, self._first)
+
     def _newest(self, uid: str) -> PodObserved | None:
         """A pod as it last ran before."""
         return _newest(self._select, self._cluster, uid, self._first)
+
+
+def _looks(view: CullingState, uid: str, cluster: str, sequence: int) -> Iterator[Event]:
+    """All that is known of a notebook's activity, as looks at it."""
+    found: dict[int, list[Evidence]] = {}
+    for _, seen in view.activity[uid].sources:
+        if seen.ok is not None:
+            known = msgspec.structs.replace(seen.ok, active_us=seen.active_us)
+            found.setdefault(seen.ok_us, []).append(known)
+        if seen.failed is not None:
+            found.setdefault(seen.failed_us, []).append(seen.failed)
+    for at_us, evidence in sorted(found.items()):
+        fact = NotebookSampled(uid=uid, image=view.images.get(uid, ""), evidence=tuple(evidence))
+        event = fact.event(
+            cluster=cluster, key=uid, id=f"{uid}/{at_us}/known", source="lab", time_us=at_us
+        )
+        yield msgspec.structs.replace(event, sequence=sequence)
 
 
 class _Recorded(msgspec.Struct, frozen=True):

@@ -14,6 +14,10 @@ from bus.events.vocabulary import Fact
 Earlier = Callable[[str], PodObserved | None]
 
 
+def nobody(uid: str) -> None:
+    """Of a history that is whole."""
+
+
 class Pods:
     """Fed with the record, behind those who ask."""
 

@@ -198,6 +198,23 @@ COMMANDS: Mapping[str, Entry | Group] = {
         },
         default="run",
     ),
+    "capsule": Group(
+        "Capsules: a policy, a slice of history, and what is decided on it, in one file.",
+        {
+            "export": Entry(
+                "capsules",
+                "Write a capsule: a slice of history, a policy, and the decisions that follow.",
+            ),
+            "run": Entry(
+                "capsules",
+                "Decide a capsule's history again, and show what differs from what it expects.",
+            ),
+        },
+    ),
+    "test": Entry(
+        "capsules",
+        "Run all capsules of a folder: does this Bursar still decide what they expect.",
+    ),
     "pause": Entry(
         "reactors",
         "Stop every reactor at once.",
