@@ -43,6 +43,8 @@ class Diagnosis:
             "/apis/v1/plugins/Coscheduling/gangs": _gangs,
             "/apis/v1/plugins/ElasticQuota/quota/:name": _quota,
             "/apis/v1/plugins/ElasticQuota/quotas": _quotas,
+            "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName": _available_cpus,
+            "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/:nodeName": _cpu_topology,
         }
         self._services = {"GET": sorted(["/apis/v1/__services__", *answers])}
         self.routes = [
@@ -118,3 +120,20 @@ def _quota(replica: Replica, request: Request) -> tuple[Any, str]:
 
 def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
     return diagnosis.quotas(replica), ""
+
+
+def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
+    # Who computes with columns loads numpy, which only the scheduler needs.
+    from reactors.scheduling.cpus import telling
+
+    name = request.path_params["nodeName"]
+    found = telling.available(replica, name)
+    return found, "" if found is not None else f"CPUs of node {name}"
+
+
+def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
+    from reactors.scheduling.cpus import telling
+
+    name = request.path_params["nodeName"]
+    found = telling.topology(replica, name)
+    return found, "" if found is not None else f"CPUs of node {name}"

@@ -76,7 +76,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
             asked = self._policies(columns)[rows]
         found: dict[str, tuple[Bools, Bools]] = {}
         for place in np.flatnonzero(asked).tolist():
-            room = self._room(columns, int(at[place]))
+            room = self.room(columns, int(at[place]))
             why = refusal(ask, room)
             if why:
                 none = (np.zeros(at.size, np.bool_), np.zeros(at.size, np.bool_))
@@ -90,7 +90,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """How a node would have what the pod wants."""
-        ask, room = ask_of(cycle.pod, self.bind)[0], self._room(cycle.columns, row)
+        ask, room = ask_of(cycle.pod, self.bind)[0], self.room(cycle.columns, row)
         name, why = cycle.columns.names[row], impossible(ask, room)
         if ask.wish is not None and not room.topology.is_valid:
             return f"let Koordinator's node agent tell the CPUs of {name}: it has no NodeResourceTopology with them"
@@ -112,11 +112,11 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         at = np.arange(len(columns.nodes))[rows].tolist()
         if ask.wish is None:
             return np.zeros(len(at), np.int64)
-        return np.array([_score(ask, self._room(columns, row)) for row in at], np.int64)
+        return np.array([_score(ask, self.room(columns, row)) for row in at], np.int64)
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """The CPUs of a pod, and its parts of NUMA nodes. What it said itself that it had is taken from it."""
-        found = given(ask_of(cycle.pod, self.bind)[0], self._room(cycle.columns, row))[0]
+        found = given(ask_of(cycle.pod, self.bind)[0], self.room(cycle.columns, row))[0]
         return HeldCpus() if found is None and _claims(cycle.pod) else found
 
     def reserve(self, cycle: Cycle, row: int) -> str:
@@ -124,7 +124,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         own = [
             one for one in cycle.columns.placed_on(row) if one.pod.uid == cycle.pod.uid and one.cpus
         ]
-        return TAKEN if any(is_taken(one, self._room(cycle.columns, row)) for one in own) else ""
+        return TAKEN if any(is_taken(one, self.room(cycle.columns, row)) for one in own) else ""
 
     def unreserve(self, cycle: Cycle) -> None:
         """The columns give CPUs back with the pod."""
@@ -141,7 +141,8 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
             known.version = columns.version
         return known.has
 
-    def _room(self, columns: Columns, row: int) -> Room:
+    def room(self, columns: Columns, row: int) -> Room:
+        """What a node has of CPUs and NUMA nodes, and what its pods hold of it."""
         tables: dict[int, _Kept] = columns.tables.setdefault(self, {})
         known, changed_at = tables.get(row), int(columns.changed_at[row])
         if known is None or (known.layout, known.changed_at) != (columns.layout, changed_at):

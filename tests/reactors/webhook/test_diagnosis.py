@@ -9,6 +9,7 @@ from bus.waiting import beside
 from reactors.scheduling.settings import SchedulingPolicy
 from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.health import HealthApplication
+from tests.reactors.scheduling.binding_cpus import pod, scene, topology
 from tests.reactors.scheduling.governed import Governed
 from tests.reactors.scheduling.scene import Cluster
 from tests.reactors.webhook.asking import ask
@@ -77,3 +78,31 @@ async def test_a_long_value_is_refused_before_it_is_read_whole():
     answer = await asked(Diagnosis(lambda: None), "/debug/flags/s", "PUT", b"1" * 1000)
 
     assert answer.status == 413
+
+
+async def test_the_cpus_of_a_node_and_who_has_them():
+    at = await scene("a")
+    await at.say(pod(at, "p", 2), topology(at, "a", 2, reserved="7"))
+    await at.tick()
+    paths = [
+        f"/apis/v1/plugins/NodeNUMAResource/{one}"
+        for one in ("availableCPUs/a", "cpuTopologyOptions/a", "availableCPUs/b")
+    ]
+    answers = [await asked(Diagnosis(lambda: at.runner.replica), path) for path in paths]
+    free, layout, absent = (json.loads(one.body) for one in answers)
+    one = {"cpuID": 4, "coreID": 2, "nodeID": 1, "socketID": 0}
+
+    assert free["availableCPUs"] == "0-3,6"
+    assert free["allocated"] == {"4": one | {"refCount": 1}, "5": one | {"cpuID": 5, "refCount": 1}}
+    assert layout["cpuTopology"]["cpuDetails"]["4"] == one
+    assert (layout["cpuTopology"]["numNodes"], layout["reservedCPUs"]) == (2, "7")
+    assert (answers[2].status, absent) == (404, {"message": "cannot find CPUs of node b"})
+
+
+async def test_nothing_is_known_of_cpus_where_no_profile_asks_for_them():
+    cluster = Cluster()
+    await cluster.say(cluster.node("a"))
+    path = "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/a"
+    answer = await asked(Diagnosis(lambda: cluster.runner.replica), path)
+
+    assert answer.status == 404

@@ -192,7 +192,7 @@ def test_pods_that_others_bound_hold_what_they_say_and_pay_for():
         holding(0, "3"), holding(1, "4", numa_node_resources=(NumaShare(1, {"cpu": "999", "memory": "1Ei", "x": "-1"}),)),
     ):  # fmt: skip
         found.pod("other", "a", **fields)
-        seen.append(PLUGIN._room(found.columns, 0))
+        seen.append(PLUGIN.room(found.columns, 0))
         found.gone("other")
         found = world((POLICY, "BestEffort"))
     taken = [sorted(one.holders.times) for one in seen]
