@@ -7,6 +7,7 @@ segments, so every answer equals the sum over the accounts of the pods, to the u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import accumulate
 from typing import Any
 
 import sqlalchemy as sa
@@ -121,6 +122,28 @@ def spending(select: Select, cluster: str, quota: str, key: str, period: Period)
                 # What began before this hour and is open stands in the rows.
                 total += spend_of(piece, period)
     return total
+
+
+def hourly(select: Select, cluster: str, quota: str, key: str, from_s: int, to_s: int) -> list[int]:
+    """What is spent on ``key`` in each hour of [from_s, to_s), both whole hours, in unit·seconds; open segments until ``to_s``."""
+    name = account_of(key)
+    found = [0] * max(0, (to_s - from_s) // HOUR)
+    if name is None or not found:
+        return found
+    columns = budget_spends.c
+    query = sa.select(
+        columns.hour_s, columns.spent, columns.open_amount, columns.open_missed
+    ).where(
+        columns.cluster == cluster, columns.quota == quota, _is_paid_from(columns.account, name),
+        columns.hour_s < to_s, sa.or_(columns.hour_s >= from_s, columns.open_amount > 0),
+    )  # fmt: skip
+    rates = [0] * (len(found) + 1)
+    for hour_s, spent, amount, missed in select(query):
+        at = (hour_s - from_s) // HOUR
+        rates[max(at, 0)] += amount * HOUR
+        if at >= 0:
+            found[at] += spent - missed
+    return [one + rate for one, rate in zip(found, accumulate(rates), strict=False)]
 
 
 def _parts(period: Period) -> list[tuple[int, int]]:

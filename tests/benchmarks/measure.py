@@ -17,6 +17,7 @@ import os
 import statistics
 import time
 from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Any, NamedTuple
 
 Report = dict[str, Any]
@@ -151,16 +152,16 @@ def shown(report: Report) -> str:
     return "\n".join([*lines, *(f"  {note}" for note in report.get("notes", ()))])
 
 
-def main(run: Callable[[argparse.Namespace], Report], title: str, **options: int) -> int:
+def main(run: Callable[[argparse.Namespace], Report], title: str, **options: int | Path) -> int:
     """Run one benchmark from the command line and print it; exit status 1 when a goal is not met.
 
-    ``options`` are further integers it takes, with their defaults: ``events=20_000`` gives ``--events``.
+    ``options`` are further integers and files it takes, with their defaults: ``events=20_000`` gives ``--events``.
     """
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("-o", "--output", choices=("table", "json"), default="table")
     for name, default in options.items():
-        parser.add_argument(f"--{name.replace('_', '-')}", type=int, default=default)
+        parser.add_argument(f"--{name.replace('_', '-')}", type=type(default), default=default)
     args = parser.parse_args()
     report = run(args)
     print(json.dumps(report, indent=2) if args.output == "json" else shown(report))

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from projections.accounts import accounts
 from projections.attribution import attributed, names
 from projections.budgets import Period, Piece, committed
-from projections.budgets.queries import forecast, spends
+from projections.budgets.queries import forecast, hourly, spends
 from projections.budgets.rows import budget_spends
 from tests import factories as f
 from tests.projections.entries import entry
@@ -146,6 +146,20 @@ def test_spending_of_any_period_is_the_sum_over_the_accounts(world, random, one,
 
     expected = by_hand(store, quota, key, from_s, to_s)
     assert expected == spends(store.select, f.CLUSTER, quota, key, from_s, to_s)
+
+
+@given(
+    worlds(strange=True), st.integers(-30, 3), st.integers(0, 40),
+    st.sampled_from(("q", "k")), st.sampled_from(("limits.cpu", "requests.cpu.A4", "cpu")),
+)  # fmt: skip
+def test_what_each_hour_spent_is_the_spending_of_that_hour(world, first, count, quota, key):
+    store = folded(f.numbered(events_of(world)))
+    from_s = f.START_S - f.START_S % HOUR + first * HOUR
+    hours = range(from_s, from_s + count * HOUR, HOUR)
+    found = hourly(store.select, f.CLUSTER, quota, key, from_s, from_s + count * HOUR)
+
+    expected = [spends(store.select, f.CLUSTER, quota, key, one, one + HOUR) for one in hours]
+    assert found == expected
 
 
 def by_hand(store, quota, key, from_s, to_s):

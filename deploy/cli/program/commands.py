@@ -90,6 +90,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "budgets",
                 "What is left of each budget at the ledger's moment, in hours.",
             ),
+            "forecast": Entry(
+                "budget_forecast",
+                "When will each budget be used up? By the changes between past days, not by what runs at this moment.",
+            ),
             "credit": Entry(
                 "budgets",
                 "Give a quota more budget for one period, or take some back.",

@@ -1,0 +1,139 @@
+"""``bursar budget forecast``: when budgets will be used up, between which moments, and how far such forecasts were off."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Annotated, Any
+
+import sqlalchemy as sa
+import typer
+
+from deploy.cli import times
+from deploy.cli.filters import require
+from deploy.cli.notes.position import footer, standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.quotas.options import Cluster
+from deploy.cli.quotas.reading import hours_text
+from deploy.cli.rendering.answers import answer, field
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.words import duration, moment
+from deploy.runtime.ledgers import reading
+from projections.budgets.outlook import AHEAD_DAYS, LEAST_DAYS, looked_back, outlook
+from projections.budgets.queries import Select, hourly
+from projections.evidence import moments_s
+from projections.usage import HOUR
+
+#: So far the past is looked at.
+_PAST_S = 70 * 24 * HOUR
+_BUDGETS = (
+    "SELECT cluster, quota, key, remaining, start_at, end_s, end_at, exhausts_at FROM v1_budget"
+    " WHERE is_granted = 1 ORDER BY quota, key, cluster"
+)
+_FIELDS = (
+    "quota", "key", "remaining", "end_at", "exhausts_at", "earliest_at", "likely_at", "latest_at", "chance", "tried", "held",
+    "off_s", "straight_off_s", "cluster",
+)  # fmt: skip
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to ``budget``."""
+    command(app, "forecast", question=True)(forecast)
+
+
+def forecast(
+    asked: CommandContext,
+    quota: Annotated[
+        str | None, typer.Argument(metavar="[QUOTA]", help="Only the budgets of this quota.")
+    ] = None,
+    cluster: Cluster = None,
+) -> None:
+    """When will each budget be used up? By the changes between past days, not by what runs at this moment.
+
+    300 futures are drawn from the last four weeks. LIKELY is when half of them have nothing left; one in ten has nothing left
+    before EARLIEST, nine in ten by LATEST. CHANCE: of all those in which it happens before the period ends. OFF: by how much half
+    of the same forecasts of past weeks were wrong at most. It takes a week of spending.
+
+    \b
+    bursar budget forecast
+    bursar budget forecast research -o json
+    """
+    with reading(asked.place) as connection:
+        stands = standing(connection)
+        rows = [
+            dict(row._mapping)
+            for row in connection.execute(sa.text(_BUDGETS))
+            if quota in (None, row.quota) and cluster in (None, row.cluster)
+        ]
+        if quota is not None and not rows:
+            require(connection, {"quota": quota})
+        select: Select = partial(_select, connection)
+        now = moments_s(select)
+        for row in rows:
+            row |= _forecast(select, row, now.get(row["cluster"], 0))
+    notes = [
+        f"nothing is said of a budget that was spent on for less than {LEAST_DAYS} days",
+        *footer(stands.sequence, stands.observed_s),
+    ]
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
+
+
+def _select(connection: sa.Connection, query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+    return [tuple(row) for row in connection.execute(query)]
+
+
+def _forecast(select: Select, row: dict[str, Any], now_s: int) -> dict[str, Any]:
+    until_s = now_s - now_s % HOUR
+    spent = hourly(select, row["cluster"], row["quota"], row["key"], until_s - _PAST_S, until_s)
+    most = None if row["end_s"] is None else max(0, (row["end_s"] - until_s) // HOUR)
+    seed = f"{row['quota']}/{row['key']}/{until_s}"
+    found, past = outlook(spent, row["remaining"], most, seed), looked_back(spent, seed)
+    is_spent = row["remaining"] <= 0
+
+    def at(hours: int | None) -> str | None:
+        return None if hours is None or is_spent else times.stamp(until_s + hours * HOUR)
+
+    return {
+        "earliest_at": at(found.earliest) if found else None,
+        "likely_at": at(found.likely) if found else None,
+        "latest_at": at(found.latest) if found else None,
+        "chance": found.chance if found and not is_spent else None,
+        "tried": past.count if past else 0,
+        "held": past.held if past else 0,
+        "off_s": past.off * HOUR if past else None,
+        "straight_off_s": past.straight_off * HOUR if past else None,
+    }
+
+
+def _when(name: str) -> Column:
+    def cell(row: Row) -> Cell | None:
+        if row[name] is None and row["chance"] is not None:
+            bound = "before the end" if row["end_at"] else f"in {AHEAD_DAYS} days"
+            return Cell(f"not {bound}", "words")
+        found = moment(row[name])
+        # Of the ends of the interval the hour says nothing.
+        return found if name == "likely_at" or found is None else Cell(row[name][:10], "words")
+
+    return Column(name.removesuffix("_at").upper(), cell)
+
+
+_COLUMNS = (
+    field("QUOTA"),
+    field("KEY"),
+    Column("LEFT", lambda row: Cell(hours_text(row["key"], row["remaining"]), "figure"), drop=1),
+    _when("likely_at"),
+    _when("earliest_at"),
+    _when("latest_at"),
+    Column(
+        "CHANCE",
+        lambda row: (
+            None if row["chance"] is None else Cell(f"{row['chance'] / 10:.0f} %", "figure")
+        ),
+    ),
+    Column("OFF", lambda row: duration(row["off_s"]), drop=2),
+    field("AT-THIS-RATE", "exhausts_at", show=moment, wide=True),
+    Column("STRAIGHT-OFF", lambda row: duration(row["straight_off_s"]), wide=True),
+    Column("HELD", lambda row: Cell(f"{row['held']} of {row['tried']}", "figure"), wide=True),
+    field("ENDS", "end_at", show=moment, wide=True),
+    field("CLUSTER", wide=True),
+)

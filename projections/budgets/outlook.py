@@ -1,0 +1,122 @@
+"""When a budget will be used up: many futures, each of past days' changes. Pure.
+
+A future begins with the spending of the last 24 hours. Each further day spends as much as the one before and a change that is drawn
+from those between past days: twice as much, as a change seldom stands alone, and one time in four the other way, as growth seldom
+lasts. The same history gives the same futures. How far such forecasts were off is tried on the past itself.
+
+Source: docs/quotas.md ("When a budget will be used up").
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from random import Random
+
+import msgspec
+
+DAY = 24
+#: Days of which changes are drawn, and with fewer of which nothing is said.
+MOST_DAYS, LEAST_DAYS = 28, 7
+#: Futures that are tried, and how many days each goes on.
+FUTURES, AHEAD_DAYS = 300, 92
+#: Forecasts of the past that are compared with what came, and how many days ahead each looks.
+TRIES, TRIED_DAYS = 24, 7
+
+
+class Outlook(msgspec.Struct, frozen=True):
+    """In how many hours a budget is used up: in one of ten futures by the ``earliest``, in half of them by ``likely``, in nine of
+    ten by the ``latest``; None = not within the hours that were asked for. ``chance``: of a thousand futures those in which it is.
+    """
+
+    earliest: int | None
+    likely: int | None
+    latest: int | None
+    chance: int
+
+
+class Tested(msgspec.Struct, frozen=True):
+    """What became of forecasts that were made of the past.
+
+    ``off`` and ``straight_off``: hours by which half of them were wrong at most, and of straight lines from the last hour's
+    spending. ``held``: in how many of ``count`` the moment lay between earliest and latest.
+    """
+
+    count: int
+    off: int
+    straight_off: int
+    held: int
+
+
+def outlook(hours: Sequence[int], left: int, most_hours: int | None, seed: str) -> Outlook | None:
+    """When ``left`` will be spent. ``hours``: what each past hour spent, the newest last; None where they are too few.
+
+    ``most_hours``: the hours to the end of the period; None = it has none.
+    """
+    days = _days(hours)
+    if len(days) < LEAST_DAYS:
+        return None
+    bound = AHEAD_DAYS * DAY if most_hours is None else min(most_hours, AHEAD_DAYS * DAY)
+    found = sorted(_reached(days, max(0, left), seed))
+    reached = [min(one, bound + 1) for one in found]
+
+    def at(part: int) -> int | None:
+        one = reached[part * (FUTURES - 1) // 10]
+        return one if one <= bound else None
+
+    return Outlook(at(1), at(5), at(9), 1_000 * sum(one <= bound for one in reached) // FUTURES)
+
+
+def looked_back(hours: Sequence[int], seed: str) -> Tested | None:
+    """How forecasts of the past came out, each of what was used up so many days later; None where there is too little of it."""
+    ahead = TRIED_DAYS * DAY
+    first, last = LEAST_DAYS * DAY, len(hours) - ahead
+    if last <= first:
+        return None
+    off, straight, held = [], [], 0
+    for number in range(TRIES):
+        now = first + (last - first) * number // (TRIES - 1)
+        spent = sum(hours[now : now + ahead])
+        found = outlook(hours[:now], spent, None, f"{seed}/{now}") if spent else None
+        if found is None:
+            continue
+        likely = AHEAD_DAYS * DAY if found.likely is None else found.likely
+        rate = hours[now - 1]
+        line = min(-(-spent // rate), AHEAD_DAYS * DAY) if rate else AHEAD_DAYS * DAY
+        off.append(abs(likely - ahead))
+        straight.append(abs(line - ahead))
+        is_early = found.earliest is None or found.earliest > ahead
+        held += not is_early and (found.latest is None or found.latest >= ahead)
+    if not off:
+        return None
+    middle = len(off) // 2
+    return Tested(len(off), sorted(off)[middle], sorted(straight)[middle], held)
+
+
+def _days(hours: Sequence[int]) -> list[int]:
+    """The spending of whole days that end now, the newest last, from the first hour that spent anything."""
+    first = next((at for at, one in enumerate(hours) if one), len(hours))
+    count = min((len(hours) - first) // DAY, MOST_DAYS + 1)
+    begins = range(len(hours) - count * DAY, len(hours), DAY)
+    return [sum(hours[at : at + DAY]) for at in begins]
+
+
+def _reached(days: Sequence[int], left: int, seed: str) -> list[int]:
+    """By future: the hours until ``left`` is spent, more than all that are looked at where it is not."""
+    random = Random(seed)
+    changes = [2 * (later - earlier) for earlier, later in pairwise(days)]
+    # One in four goes the other way.
+    drawn = [*changes * 3, *(-one for one in changes)]
+    found = []
+    for _ in range(FUTURES):
+        level, spent = days[-1], 0
+        for day in range(AHEAD_DAYS):
+            level = max(0, level + drawn[random.randrange(len(drawn))])
+            if spent + level >= left:
+                part = -(-DAY * (left - spent) // level) if level else 0
+                found.append(day * DAY + part)
+                break
+            spent += level
+        else:
+            found.append(AHEAD_DAYS * DAY + 1)
+    return found
