@@ -29,7 +29,8 @@ TEAMS = (
 def path(item: Json) -> str:
     """Where an object lives in the API."""
     group = "api/v1" if item["apiVersion"] == "v1" else f"apis/{item['apiVersion']}"
-    plural = f"{item['kind'].lower()}s"
+    name = item["kind"].lower()
+    plural = f"{name}es" if name.endswith("s") else f"{name}s"
     metadata = item["metadata"]
     if "namespace" not in metadata:
         return f"/{group}/{plural}/{metadata['name']}"
@@ -78,15 +79,23 @@ def training(
     gpus: int,
     seconds: int,
     model: str = "",
+    claim: str = "",
     failing: bool = False,
 ) -> Json:
-    """A training job; its pods end by themselves after `seconds`, well or badly."""
+    """A training job; its pods end by themselves after `seconds`, well or badly.
+
+    With `claim`, a claim template's name, each pod has a device by claim, beside `gpus`.
+    """
     template = _template({"app": name}, "trainer", cpu="8", memory="64Gi", gpus=gpus)
     template["metadata"]["annotations"] = {
         "bursar.test/run-seconds": str(seconds),
         "bursar.test/exit-code": "1" if failing else "0",
     }
     template["spec"]["restartPolicy"] = "Never"
+    if claim:
+        source = {"name": "gpu", "resourceClaimTemplateName": claim}
+        template["spec"]["resourceClaims"] = [source]
+        template["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
     if model:
         template["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": model}
     spec = {
