@@ -25,6 +25,7 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
+from bus import strict
 from bus.clock import ServerClock, SystemClock
 from bus.errors import BursarError, MalformedJsonError
 from bus.kube import MANAGER
@@ -67,6 +68,15 @@ class _List(msgspec.Struct):
 
 
 _list_decoder = msgspec.json.Decoder(_List)
+#: Deeper than any object that is read: one that is cut there is refused as too deep, and the others of its list are read.
+_DEEPEST = 100
+
+
+def _listed(raw: bytes) -> _List:
+    try:
+        return _list_decoder.decode(raw)
+    except RecursionError:
+        return _list_decoder.decode(strict.shallow(raw, _DEEPEST))
 
 
 async def connect(
@@ -113,7 +123,7 @@ class KubeCluster:
         except BROKEN as error:
             raise unreachable(error, "list", path) from error
         try:
-            found = _list_decoder.decode(raw)
+            found = _listed(raw)
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             raise MalformedJsonError("the answer is no list", reason="readers disagree") from None
         return Page(

@@ -222,13 +222,21 @@ def identity(event: Event) -> tuple[str, str]:
     return uid, version
 
 
+def _skipping(decoder: msgspec.json.Decoder[T], raw: bytes) -> T:
+    """What ``decoder`` knows of ``raw``, whatever else is in there, however deep."""
+    try:
+        return decoder.decode(raw)
+    except RecursionError:
+        return decoder.decode(strict.shallow(raw))
+
+
 def uid_of(raw: bytes) -> str:
     """The uid of an object that could not be translated; "" where not even that can be read.
 
     Who is in a list exists, whether or not the rest of it is understood.
     """
     try:
-        uid = _uid_decoder.decode(raw).metadata.uid
+        uid = _skipping(_uid_decoder, raw).metadata.uid
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     return uid if usable(uid, LONGEST_ID) else ""
@@ -237,7 +245,7 @@ def uid_of(raw: bytes) -> str:
 def version_of(raw: bytes) -> tuple[str, str]:
     """The uid and the resourceVersion of an object of which nothing else is read; both "" where they cannot be."""
     try:
-        found = _version_decoder.decode(raw).metadata
+        found = _skipping(_version_decoder, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return "", ""
     both = found.uid, found.resource_version
@@ -249,7 +257,7 @@ def version_of(raw: bytes) -> tuple[str, str]:
 def called(raw: bytes) -> str:
     """``namespace/name`` of an object that could not be translated, for people; "" where not even that can be read."""
     try:
-        found = _name_decoder.decode(raw).metadata
+        found = _skipping(_name_decoder, raw).metadata
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
     parts = [part for part in (found.namespace, found.name) if part]

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from bus.errors import ClusterUnavailableError, MalformedJsonError, PermissionDeniedError
 from bus.kube.client import LONGEST_LINE, Access, connect, discover
+from bus.kube.watch import records
 from bus.kube.watch.contract import GoneError
 from tests.bus.kube.apiserver import PATH, Server
 
@@ -138,6 +139,18 @@ async def test_an_answer_that_is_no_list_is_said_to_be_none(server, body):
 
     with pytest.raises(MalformedJsonError):
         await server.cluster.page(PATH, limit=0)
+
+
+async def test_an_object_of_thousands_of_levels_hides_no_other_of_its_list(server):
+    """Custom resources may keep unknown fields: one object made every list of its kind unreadable."""
+    deep = b'{"metadata":{"uid":"d"},"spec":' + b'{"a":[' * 4000 + b"1" + b"]}" * 4000 + b"}"
+    body = b'{"metadata":{"resourceVersion":"7"},"items":[%s,{"metadata":{"uid":"b"}}]}' % deep
+    server.answers = [web.Response(body=body)]
+    page = await server.cluster.page(PATH, limit=0)
+
+    assert [records.uid_of(item) for item in page.items] == ["d", "b"]
+    with pytest.raises(MalformedJsonError, match="deep"):
+        records.decoded(page.items[0], object)
 
 
 async def test_proxies_of_the_environment_are_not_asked(server, monkeypatch):
