@@ -182,6 +182,8 @@ class PodGroupObserved(Fact, frozen=True, kw_only=True):
     queue: str = ""
     phase: str = ""
     owner: Owner | None = None
+    #: Koordinator's scheduler made it from the annotations of pods, which say more.
+    is_copy: bool = False
 
 
 class PodGroupVanished(Fact, frozen=True, kw_only=True):

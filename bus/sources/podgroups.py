@@ -14,7 +14,7 @@ import msgspec
 
 from bus.envelope import Event
 from bus.events.constraints import GangTerms
-from bus.events.pods import PodGroupObserved, PodGroupVanished
+from bus.events.pods import SIGS, PodGroupObserved, PodGroupVanished
 from bus.kube.watch import records
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import LONGEST_NAME, Metadata, Record
@@ -24,6 +24,8 @@ GROUP_LABELS = ("pod-group.scheduling.sigs.k8s.io", "scheduling.x-k8s.io/pod-gro
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 #: Koordinator's annotations begin so, of pods and of PodGroups.
 KOORDINATOR = "gang.scheduling.koordinator.sh/"
+#: On PodGroups that Koordinator's scheduler made from such annotations of pods.
+COPY = "PodGroupFromPodAnnotation"
 
 #: Longest number, mode or duration, and longest list of gangs, that is carried on.
 LONGEST_WORD = 64
@@ -119,6 +121,7 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             queue=spec.queue[:LONGEST_NAME],
             phase=status.phase[:LONGEST_WORD],
             owner=records.controller(metadata),
+            is_copy=kind == SIGS and noted.get(COPY) == "true",
         )
     return records.said(
         fact, record, key=fact.uid, uid=fact.uid, resource_version=fact.resource_version

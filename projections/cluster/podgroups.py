@@ -27,6 +27,8 @@ class PodGroup(msgspec.Struct, gc=False):
     phase: str
     owner: Owner | None
     topology: str
+    #: It was made from the annotations of pods, which say more.
+    is_copy: bool
     last_us: int = 0
     listed_us: int = 0
 
@@ -36,5 +38,5 @@ def pod_group(fact: PodGroupObserved, time_us: int, known: PodGroup | None) -> P
     return PodGroup(
         fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.least,
         fact.wait_seconds, fact.mode, fact.total, fact.groups, fact.is_cut, fact.queue, fact.phase, fact.owner,
-        fact.topology, time_us,
+        fact.topology, fact.is_copy, time_us,
     )  # fmt: skip

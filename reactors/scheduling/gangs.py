@@ -290,7 +290,7 @@ class Gangs:
         namespace, _, name = key.partition("/")
         for kind in _KINDS:
             row = self._cluster.pod_groups.get(self._cluster.named(kind, namespace, name))
-            if row is not None:
+            if row is not None and not row.is_copy:
                 return needs_of_group(row)
         gang = self.all.get(key)
         return gang.light if gang is not None else None

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "dbce35312a633106",
+    "versions": "0f2cdb74bcaac537",
     "reactors": "95cbffb7d91a329a",
     "admission": "329eb34f8ee67584",
 }

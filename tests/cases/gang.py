@@ -5,6 +5,7 @@ import pytest
 
 from bus.clock import SECOND_US
 from bus.sources.catalogue import POD_GROUPS, PODS
+from bus.sources.podgroups import COPY
 from projections.cluster.podgroups import PodGroup
 from reactors.scheduling import phases
 from reactors.scheduling.contract import Code, Cycle
@@ -30,7 +31,7 @@ PLUGIN = Coscheduling()
 def check(case):
     """What the operation gives is what the case says."""
     given, expect = case["given"], case["expect"]
-    if given["op"] not in OPERATIONS or given.get("marked_from_annotation"):
+    if given["op"] not in OPERATIONS:
         pytest.fail("not followed: see docs/scheduling.md, gangs", pytrace=False)
     found = OPERATIONS[given["op"]](given)
 
@@ -60,8 +61,17 @@ def parse_annotations(given):
     return {"gang": plain(needs_of(terms, given["default_timeout_s"] * SECOND_US))}
 
 
+def of_a_copy(metadata):
+    """What is known of a gang whose PodGroup Koordinator's scheduler made."""
+    found = {"metadata": metadata | {"annotations": {COPY: "true"}}, "spec": {"minMember": 1}}
+    world = World(POD_GROUPS[2].translate(record(found), POLICY))
+    return Gangs(world.state, lambda pod: True).needs("ns/g")
+
+
 def podgroup_event(given):
     metadata = {"uid": "g", "name": "g", "namespace": "ns", "resourceVersion": "1"}
+    if given.get("marked_from_annotation"):
+        return {"gang_created": of_a_copy(metadata) is not None}
     metadata["annotations"] = noted(given["annotations"])
     spec = {"minMember": given["min_member"], "scheduleTimeoutSeconds": given["timeout_s"]}
     world = World(POD_GROUPS[2].translate(record({"metadata": metadata, "spec": spec}), POLICY))

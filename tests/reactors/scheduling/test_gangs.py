@@ -145,6 +145,17 @@ async def test_pods_of_a_gang_that_is_not_strict_keep_their_room_until_enough_ha
     cluster.same()
 
 
+async def test_a_pod_group_that_koordinator_made_of_annotations_says_nothing_of_the_gang(cluster):
+    await cluster.say(cluster.group(least=8, is_copy=True))
+    await cluster.say(*cluster.light(8, mode="NonStrict", wait="100s"))
+    held = len(cluster.state.scheduler.assumed)
+    await cluster.say(cluster.group(least=8))
+
+    # A strict gang of eight has no room, so none of its pods has any.
+    assert (held, cluster.state.scheduler.gangs.is_strict("ns/g")) == (6, True)
+    cluster.same()
+
+
 async def test_room_is_held_for_no_longer_than_the_gang_says_and_then_left_as_long(cluster):
     await cluster.say(*cluster.light(8, mode="NonStrict", wait="100s"))
     await cluster.tick(60)
