@@ -10,6 +10,7 @@ import sqlalchemy as sa
 import typer
 
 from bus.clock import SECOND_US, format_stamp
+from bus.errors import TimestampError
 from deploy.cli.culling import Cluster, seconds_of, selecting
 from deploy.cli.notes.position import standing
 from deploy.cli.options import CommandContext, command
@@ -200,7 +201,11 @@ def _change(one: Change) -> dict[str, Any]:
 
 
 def _stamp(us: int | None) -> str | None:
-    return None if us is None else format_stamp(us)
+    try:
+        return None if us is None else format_stamp(us)
+    except TimestampError:
+        # What was imported may say any time.
+        return None
 
 
 _CHANGE_COLUMNS = (

@@ -15,7 +15,7 @@ import msgspec
 
 from bus.clock import SECOND_US
 from bus.envelope import Event
-from bus.errors import EnvelopeError
+from bus.errors import EnvelopeError, TimestampError
 from bus.events import VOCABULARY
 from bus.events.clock import ClockTicked
 from bus.events.decisions import Cull, Decision, EffectSettled
@@ -166,7 +166,7 @@ class Lab:
             except EnvelopeError:
                 continue
             for trial in trials:
-                with suppress(EnvelopeError):
+                with suppress(EnvelopeError, TimestampError):
                     trial.take(fact, event)
             self._pods.take(fact, event)
             self._sittings.take(fact, event)

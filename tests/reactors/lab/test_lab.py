@@ -40,7 +40,7 @@ def two_policies(rng):
 
 @pytest.mark.thorough
 def test_the_hours_of_the_other_policy_lie_in_the_interval_and_its_stops_are_those_of_its_live_run():
-    worlds = tries(5, 200)
+    worlds = tries(20, 200)
     inside = same = compared = 0
     for seed in range(worlds):
         rng = random.Random(seed)
