@@ -195,17 +195,6 @@ def score(
     return sum(found) // len(found) if found else 0
 
 
-def node_score(strategy: Strategy, parts: Mapping[str, Part], cards: Mapping[str, Sequence[Card]]) -> int:  # fmt: skip
-    """The sum of the scores of all kinds of devices that a pod requests."""
-    return sum(
-        score(
-            strategy, part.amounts, summed(one.total for one in cards.get(kind, ())),
-            summed(one.free for one in cards.get(kind, ())),
-        )
-        for kind, part in parts.items()
-    )  # fmt: skip
-
-
 def summed(several: Iterable[Amounts]) -> dict[str, int]:
     """The sum by name."""
     found: dict[str, int] = {}

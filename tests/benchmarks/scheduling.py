@@ -4,6 +4,7 @@
 
 Each pod is chosen a node, and counts there for those that follow. *plain* pods request cores and memory in twelve sizes. *zone*
 pods shall lie evenly over zones; *spread* pods have to, and shall lie evenly over nodes; *apart* pods keep away from their own app.
+*share* pods request parts of GPUs, in 300 sizes, on 1,000 nodes with eight cards each.
 *grown* is what the process takes more while five times as many plain pods come and go, once as many have done so before.
 """
 
@@ -28,7 +29,7 @@ from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
-from reactors.scheduling.plugins.catalogue import default_profile
+from reactors.scheduling.plugins.catalogue import default_profile, profile_of
 from tests.benchmarks import measure
 from tests.benchmarks.cluster_state import MIB, resident
 from tests.benchmarks.measure import Report
@@ -40,16 +41,24 @@ _SIZES = [
     for cpu in (100, 250, 500, 1000)
     for mib in (128, 512, 1024)
 ]
+_K = "koordinator.sh/gpu"
+_CARDS = {f"{_K}-core": "800", f"{_K}-memory-ratio": "800", f"{_K}-memory": "640Gi"}
+_SHARES = [
+    {"requests.cpu": 100, f"requests.{_K}-core": core, f"requests.{_K}-memory-ratio": ratio}
+    for core in range(5, 65, 2)
+    for ratio in range(5, 55, 5)
+]
 
 
-def cluster(nodes: int) -> ClusterState:
+def cluster(nodes: int, **offered: str) -> ClusterState:
     """Nodes in three zones."""
     state = ClusterState()
     for number in range(nodes):
         name = f"node-{number:05}"
         fact = NodeObserved(
             uid=name, name=name, resource_version="1", ready=True,
-            allocatable={"cpu": "32", "memory": "128Gi", "pods": "110"}, labels={ZONE: f"z{number % 3}", HOST: name},
+            allocatable={"cpu": "32", "memory": "128Gi", "pods": "110", **offered},
+            labels={ZONE: f"z{number % 3}", HOST: name},
         )  # fmt: skip
         state.take(fact, fact.event(cluster="c", key=name, id="", source="", time_us=0))
     return state
@@ -76,11 +85,12 @@ def pods(kind: str, count: int) -> Iterator[Pod]:
     """Waiting pods; those of one app are alike."""
     apps = [f"app-{number}" for number in range(KINDS)]
     known = {app: terms(kind, app) for app in apps}
+    sizes = _SHARES if kind == "share" else _SIZES
     for number in range(count):
         app, uid = apps[number % KINDS], f"{kind}-{number}"
         yield Pod(
             uid, "ns", uid, "1", number, "Pending", "", False, number, 0, "", None, {"app": app}, {},
-            _SIZES[number % len(_SIZES)], (0, 0), known[app],
+            sizes[number % len(sizes)], (0, 0), known[app],
         )  # fmt: skip
 
 
@@ -90,7 +100,7 @@ def placed(framework: Framework, kind: str, count: int) -> float:
     began = time.process_time()
     for pod in waiting:
         row = framework.choose(Cycle(pod, columns), pod.started_us).row
-        columns.place(pod, columns.names[row])
+        columns.place(pod, columns.names[row], framework.cards(Cycle(pod, columns), row))
     spent = time.process_time() - began
     for pod in waiting:
         columns.take_back(pod.uid)
@@ -115,6 +125,11 @@ def run(args: argparse.Namespace) -> Report:
         measure.verdict("plain pods a CPU second", rates["plain"], ">=", 2_000),
         measure.verdict("grown by five times the pods, MiB", grown[1:], "<=", 5),
     ]
+    shares = Framework(
+        profile_of("shares", {"DeviceShare": 5}, {}), Columns(cluster(1_000, **_CARDS))
+    )
+    shared = [placed(shares, "share", args.pods) for _ in range(args.rounds)]
+    goals.append(measure.verdict("pods with shares of GPUs a CPU second", shared, ">=", 300))
     notes = [
         f"{kind}: {sorted(found)[len(found) // 2]:,.0f} pods a CPU second"
         for kind, found in rates.items()

@@ -1,8 +1,11 @@
 """Runs `deviceshare` cases: what requests of devices mean, how they lie on cards, and which cards are chosen."""
 
+import numpy as np
 import pytest
 
 from reactors.scheduling import device_rules as rules
+from reactors.scheduling.device_rooms import NAMES as NAMES_OF
+from reactors.scheduling.device_rooms import DeviceColumns
 from reactors.scheduling.device_rules import Card, Part, Scope
 
 NAMES = {
@@ -87,12 +90,14 @@ def score_card(given):
 
 
 def score_node(given):
-    cards = {
-        kind: [Card(0, named(total), named(given["free_summed"].get(kind, {})))]
-        for kind, total in given["total_summed"].items()
-    }
-    parts = {kind: Part(named(one), 1, False) for kind, one in given["request"].items()}
-    return {"raw_score": rules.node_score(given["strategy"], parts, cards)}
+    found = 0
+    for kind, request in given["request"].items():
+        columns = DeviceColumns(1, NAMES_OF[kind])
+        free = given["free_summed"].get(kind, {})
+        columns.write(0, (Card(0, named(given["total_summed"].get(kind, {})), named(free)),))
+        part = Part(named(request), 1, False)
+        found += int(columns.scores(np.array([0]), part, given["strategy"])[0])
+    return {"raw_score": found}
 
 
 def scores_of(given):

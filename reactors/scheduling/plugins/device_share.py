@@ -18,13 +18,13 @@ from reactors.scheduling.allocations import allocated
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status, scaled
 from reactors.scheduling.device_boards import kept, parts_of
+from reactors.scheduling.device_rooms import rooms
 from reactors.scheduling.device_rules import (
     Part,
     Rules,
     Strategy,
     chosen,
     is_legal,
-    node_score,
     requested,
 )
 from reactors.scheduling.hints import Hint
@@ -54,18 +54,17 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes without the room on so many of their devices."""
-        parts, columns = parts_of(cycle.pod, self.rules), cycle.columns
-        at = np.arange(len(columns.nodes))[rows].tolist()
-        refused = []
-        for kind, part in parts.items():
-            lacking: Bools = np.array(
-                [not self._of(columns, row, kind, part) for row in at], np.bool_
-            )
+        columns, at = cycle.columns, np.arange(len(cycle.columns.nodes))[rows]
+        known, refused = rooms(columns, at), list[Refused]()
+        for kind, part in parts_of(cycle.pod, self.rules).items():
+            devices = known.kinds[kind]
+            lacking: Bools = devices.fitting(at, part) < part.count
+            if kind == "gpu" and not part.is_share:
+                for one in np.flatnonzero(known.honors[at] & ~lacking).tolist():
+                    lacking[one] = not self._of(columns, int(at[one]), kind, part)
             if lacking.any():
-                never = [
-                    len(kept(columns, row).board.total.get(kind, ())) < part.count for row in at
-                ]
-                refused.append(Refused(REASON.format(kind), lacking, lacking & np.array(never, np.bool_)))  # fmt: skip
+                never = devices.count[at] < part.count
+                refused.append(Refused(REASON.format(kind), lacking, lacking & never))
         return refused
 
     def distance(self, cycle: Cycle) -> int:
@@ -80,10 +79,11 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """How full the devices would be, over all kinds."""
-        parts, columns = parts_of(cycle.pod, self.rules), cycle.columns
-        at = np.arange(len(columns.nodes))[rows].tolist()
-        found = [node_score(self.strategy, parts, kept(columns, row).devices) for row in at]
-        return np.array(found, np.int64)
+        at = np.arange(len(cycle.columns.nodes))[rows]
+        known, found = rooms(cycle.columns, at), np.zeros(at.size, np.int64)
+        for kind, part in parts_of(cycle.pod, self.rules).items():
+            found += known.kinds[kind].scores(at, part, self.strategy)
+        return found
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """As parts of the best."""

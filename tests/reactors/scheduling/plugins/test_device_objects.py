@@ -1,14 +1,22 @@
 """DeviceShare by Device objects: cards that differ, that fall ill, and that are near each other."""
 
+from random import Random
+
+import numpy as np
 import pytest
 
 from bus.events.devices import NodeDevicesVanished
+from reactors.scheduling.device_boards import kept, parts_of
+from reactors.scheduling.device_rules import score, summed
 from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.plugins.device_share import DeviceShare
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
 from tests.reactors.scheduling.plugins.sharing import GIB, K, asking, cards, found, given, gpu, nic
 from tests.reactors.scheduling.worlds import World, reasons
+from tests.thorough import tries
+
+STRATEGIES = ("LeastAllocated", "MostAllocated")
 
 
 def test_cards_have_their_own_numbers_and_memory():
@@ -87,3 +95,44 @@ def test_device_objects_are_followed_where_a_profile_reads_them():
 
     assert follows(DeviceShare=1, LoadAware=0) == {"Device"}
     assert follows(LoadAware=2) == {"NodeMetric"} and follows(DeviceShare=0) == frozenset()
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(tries(12, 120)))
+def test_nodes_have_the_room_where_cards_are_found_and_score_as_their_cards_do(seed):
+    """By brute force over the cards of each node: some have other memory, some are ill, some boards give groups alone."""
+    dice, world, plugin = Random(seed), World(), DeviceShare(strategy=Random(seed).choice(STRATEGIES))  # fmt: skip
+    for number in range(6):
+        labels = {"node.koordinator.sh/gpu-partition-policy": "Honor"} if dice.random() < 0.3 else {}  # fmt: skip
+        world.node(f"n{number}", allocatable=cards(2), further_labels=labels)
+        sizes = [dice.choice((8, 15, 80)) for _ in range(dice.randrange(11))]
+        there = [gpu(n, gib=size, is_healthy=dice.random() < 0.8) for n, size in enumerate(sizes)]
+        nics = [nic(n, is_healthy=dice.random() < 0.8) for n in range(dice.randrange(3))]
+        table = dice.choice(("", '{"2":[{"minors":[0,1]},{"minors":[2,3]}],"1":[{"minors":[1]}]}'))
+        found(world, f"n{number}", *there, *nics, version=number + 1, partitions=table)
+    for step in range(40):
+        wanted = dice.choice((
+            {"gpu": dice.choice((30, 100, 200))}, {"gpu_memory": dice.randrange(1, 16 * GIB)},
+            {"gpu_core": 10, "gpu_memory": 7 * GIB + dice.randrange(99)},
+            {"gpu_core": 40, "gpu_memory_ratio": dice.randrange(1, 100)},
+            {"gpu": 50, "rdma": dice.choice((30, 100, 200))}, {"gpu.shared": 2, "gpu_memory_ratio": 60},
+        ))  # fmt: skip
+        cycle = world.cycle(f"p{step}", **asking(**wanted))
+        refused, kinds = reasons(plugin, cycle), parts_of(cycle.pod, "now")
+        for row, name in enumerate(world.columns.names):
+            free = kept(world.columns, row).devices
+            sums = {
+                kind: [summed(getattr(card, at) for card in free[kind]) for at in ("total", "free")]
+                for kind in kinds
+            }
+            numbers = plugin.cards(cycle, row)
+            is_found = len(numbers) == sum(part.count for part in kinds.values())
+            assert (name in refused) is not is_found
+            assert plugin.score(cycle, np.array([row]))[0] == sum(
+                score(plugin.strategy, part.amounts, *sums[kind]) for kind, part in kinds.items()
+            )
+        fits = [row for row, name in enumerate(world.columns.names) if name not in refused]
+        if fits and dice.random() < 0.8:
+            row = dice.choice(fits)
+            world.columns.place(cycle.pod, world.columns.names[row], plugin.cards(cycle, row))
+            assert plugin.reserve(cycle, row) == ""

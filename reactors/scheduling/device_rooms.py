@@ -1,0 +1,132 @@
+"""What is free of the devices of all nodes, as columns of integers: which nodes have the room of a pod, and how full they would be.
+
+It says of each node what :func:`reactors.scheduling.device_rules.chosen` says, but for boards that give certain groups of cards
+alone.
+
+Source: docs/scheduling.md, "Shared GPUs".
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from reactors.scheduling.columns import Bools, Columns, Ints
+from reactors.scheduling.device_boards import kept
+from reactors.scheduling.device_rules import (
+    CORE,
+    FPGA,
+    MEMORY,
+    NPU_CORE,
+    NPU_CPU,
+    NPU_DVPP,
+    RATIO,
+    RDMA,
+    SCORED,
+    WHOLE,
+    Card,
+    Part,
+    Strategy,
+)
+from reactors.scheduling.node_columns import MOST
+
+#: By kind: the amounts that a device has.
+NAMES = {
+    "gpu": (CORE, RATIO, MEMORY, NPU_CORE, NPU_CPU, NPU_DVPP),
+    "rdma": (RDMA,),
+    "fpga": (FPGA,),
+}
+#: Devices of a node that there is room for from the beginning.
+WIDTH = 8
+
+
+class DeviceColumns:
+    """The devices of one kind."""
+
+    def __init__(self, rows: int, names: tuple[str, ...]) -> None:
+        self.names = names
+        #: [nodes x devices x names]; 0 where there is no healthy device.
+        self.total: Ints = np.zeros((rows, WIDTH, len(names)), np.int64)
+        self.free: Ints = np.zeros((rows, WIDTH, len(names)), np.int64)
+        self.is_healthy: Bools = np.zeros((rows, WIDTH), np.bool_)
+        #: How many devices a node has, healthy or not.
+        self.count: Ints = np.zeros(rows, np.int64)
+
+    def write(self, row: int, cards: tuple[Card, ...]) -> None:
+        """What is left of the devices of a node."""
+        if len(cards) > self.total.shape[1]:
+            rows, width, names = self.total.shape
+            more = np.zeros((rows, len(cards) - width, names), np.int64)
+            self.total, self.free = np.hstack((self.total, more)), np.hstack((self.free, more))
+            self.is_healthy = np.hstack((self.is_healthy, np.zeros(more.shape[:2], np.bool_)))
+        self.total[row], self.free[row], self.is_healthy[row] = 0, 0, False
+        self.count[row] = len(cards)
+        for at, card in enumerate(cards):
+            self.is_healthy[row, at] = bool(card.total)
+            self.total[row, at] = [min(card.total.get(name, 0), MOST) for name in self.names]
+            self.free[row, at] = [min(card.free.get(name, 0), MOST) for name in self.names]
+
+    def fitting(self, at: npt.NDArray[np.intp], part: Part) -> Ints:
+        """On how many devices of each node a part is free."""
+        free, total = self.free[at], self.total[at]
+        fits = self.is_healthy[at]
+        for name, amount in part.amounts.items():
+            if name not in self.names:
+                return np.zeros(at.size, np.int64)
+            fits &= free[:, :, self.names.index(name)] >= min(amount, MOST)
+        if MEMORY in self.names:
+            memory, ratio = self.names.index(MEMORY), self.names.index(RATIO)
+            sizes = total[:, :, memory]
+            if RATIO in part.amounts and MEMORY not in part.amounts:
+                amount = min(part.amounts[RATIO], WHOLE)
+                fits &= free[:, :, memory] >= amount * sizes // WHOLE
+            elif MEMORY in part.amounts and RATIO not in part.amounts:
+                needed = min(part.amounts[MEMORY], MOST) / np.maximum(sizes, 1) * WHOLE
+                fits &= (free[:, :, ratio] >= needed.astype(np.int64)) | (sizes == 0)
+        counted: Ints = fits.sum(axis=1, dtype=np.int64)
+        return counted
+
+    def scores(self, at: npt.NDArray[np.intp], part: Part, strategy: Strategy) -> Ints:
+        """How full each node would be, 0 to 100, over the amounts that it has."""
+        wholes, lefts = self.total[at].sum(axis=1), self.free[at].sum(axis=1)
+        found, counted = np.zeros(at.size, np.int64), np.zeros(at.size, np.int64)
+        for name in SCORED:
+            if name not in self.names:
+                continue
+            whole, left = (one[:, self.names.index(name)] for one in (wholes, lefts))
+            asked = min(part.amounts.get(name, 0), MOST)
+            used = np.where(whole >= left, whole - left + asked, whole)
+            room = np.maximum(whole - used, 0) if strategy == "LeastAllocated" else np.minimum(used, whole)  # fmt: skip
+            found += room * 100 // np.maximum(whole, 1)
+            counted += whole > 0
+        return found // np.maximum(counted, 1)
+
+
+class Rooms:
+    """All kinds of devices, of the nodes of one layout of the columns."""
+
+    def __init__(self, columns: Columns) -> None:
+        rows = len(columns.nodes)
+        self.layout = columns.layout
+        self.kinds = {kind: DeviceColumns(rows, names) for kind, names in NAMES.items()}
+        #: Boards that give certain groups of cards and no others.
+        self.honors: Bools = np.zeros(rows, np.bool_)
+        self._written_at: Ints = np.full(rows, -1, np.int64)
+
+    def follow(self, columns: Columns, at: npt.NDArray[np.intp]) -> None:
+        """Read these rows again, where they changed."""
+        for row in at[self._written_at[at] != columns.changed_at[at]].tolist():
+            found = kept(columns, row)
+            for kind, cards in found.devices.items():
+                self.kinds[kind].write(row, tuple(cards))
+            self.honors[row] = found.board.honors
+            self._written_at[row] = columns.changed_at[row]
+
+
+def rooms(columns: Columns, at: npt.NDArray[np.intp]) -> Rooms:
+    """What is free of the devices of these rows, and of others as it was when they were asked about."""
+    known: Rooms | None = columns.tables.get("device_rooms")
+    if known is None or known.layout != columns.layout:
+        known = columns.tables["device_rooms"] = Rooms(columns)
+    known.follow(columns, at)
+    return known
