@@ -52,6 +52,8 @@ from bus.events.pods import (
     PodObserved,
     PodsListed,
     PodVanished,
+    ReservationObserved,
+    ReservationVanished,
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
@@ -102,6 +104,8 @@ _KINDS: dict[type[Fact], str] = {
     ScvVanished: "scvs",
     PodGroupObserved: "podgroups",
     PodGroupVanished: "podgroups",
+    ReservationObserved: "reservations",
+    ReservationVanished: "reservations",
     ClaimObserved: "persistentvolumeclaims",
     ClaimVanished: "persistentvolumeclaims",
     VolumeObserved: "persistentvolumes",

@@ -69,6 +69,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     devices.NodeDevicesVanished,
     pods.PodGroupObserved,
     pods.PodGroupVanished,
+    pods.ReservationObserved,
+    pods.ReservationVanished,
 )
 
 #: What people and Bursar said: reactors obey it, so it must be one's own.

@@ -1,12 +1,12 @@
-"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, the budgets that protect them, and the
-groups in which they start together.
+"""Facts about pods: seen, gone, the complete lists that close what disappeared unseen, the budgets that protect them, the
+groups in which they start together, and the Reservations that keep room of a node for them.
 
 Bodies hold what the API server wrote, by an allow-list: stamps as its own strings, quantities as its own strings, so
 that a replay with better rules needs no new observation. No environment, arguments, volumes or unlisted annotations.
 
 Source: Kubernetes API reference, core/v1 Pod, policy/v1 PodDisruptionBudget, scheduling.k8s.io PodGroup;
 kubernetes-sigs/scheduler-plugins, scheduling.sigs.k8s.io PodGroup; volcano-sh/volcano, scheduling.volcano.sh PodGroup;
-docs/architecture.md; docs/accounting.md.
+koordinator-sh/koordinator, scheduling.koordinator.sh Reservation; docs/architecture.md; docs/accounting.md; docs/scheduling.md.
 """
 
 from __future__ import annotations
@@ -194,6 +194,102 @@ class PodGroupVanished(Fact, frozen=True, kw_only=True):
     kind: str
     uid: str
     namespace: str
+    name: str
+    resource_version: str
+
+
+class OwnerObject(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """A pod that may use a reservation, or the controller of such pods. An empty text means any."""
+
+    namespace: str = ""
+    name: str = ""
+    uid: str = ""
+    kind: str = ""
+    api_version: str = ""
+    #: Of a controller: the flag that its owner reference must have; None = any.
+    controller: bool | None = None
+
+
+class ReservationOwner(msgspec.Struct, frozen=True, omit_defaults=True, rename="camel"):
+    """An entry of ``spec.owners``: all that it says must fit a pod."""
+
+    object: OwnerObject | None = None
+    controller: OwnerObject | None = None
+    label_selector: LabelSelector | None = None
+
+
+class ReservationCondition(msgspec.Struct, frozen=True, omit_defaults=True):
+    """An entry of ``status.conditions`` of a Reservation."""
+
+    type: str
+    is_true: bool = False
+    reason: str = ""
+    message: str = ""
+    #: lastTransitionTime and lastProbeTime.
+    changed: str | None = None
+    probed: str | None = None
+
+
+class ReservationObserved(Fact, frozen=True, kw_only=True):
+    """A Reservation was seen. Key: its uid."""
+
+    wire_type: ClassVar[str] = "reservation.observed"
+
+    uid: str
+    name: str
+    resource_version: str
+    created: str | None = None
+    deletion: str | None = None
+    team: str | None = None
+    user: str | None = None
+    #: The labels of the pod that stands for it: those of the template, and the reservation's own above them.
+    labels: dict[str, str] = {}
+    #: Whether there is a template at all, and the namespace, node, priority and priority class that it names.
+    has_template: bool = True
+    namespace: str = "default"
+    template_node: str = ""
+    priority: int | None = None
+    priority_class: str = ""
+    #: As in the fact of a pod.
+    resources: msgspec.Raw = msgspec.Raw(b"{}")
+    limits: dict[str, int] | None = None
+    constraints: msgspec.Raw = NO_CONSTRAINTS
+    owners: tuple[ReservationOwner, ...] = ()
+    #: Labels of pods that the owners' selectors name and that the source does not keep.
+    unkept_labels: tuple[str, ...] = ()
+    #: The owners are more than a fact carries: nobody is known to be one.
+    owners_cut: bool = False
+    #: A duration as Go writes it, and RFC 3339; None = not set.
+    ttl: str | None = None
+    expires: str | None = None
+    allocate_once: bool = True
+    pre_allocation: bool = False
+    unschedulable: bool = False
+    has_taints: bool = False
+    #: ``Aligned`` or ``Restricted``; "" = all that a pod asks for must be in the reservation.
+    allocate_policy: str = ""
+    #: The only resources that ``Restricted`` restricts; () = all that are reserved.
+    restricted: tuple[str, ...] = ()
+    #: The label ``scheduling.koordinator.sh/reservation-order``.
+    order: str = ""
+    phase: str = ""
+    #: status.nodeName.
+    node: str = ""
+    conditions: tuple[ReservationCondition, ...] = ()
+    #: What it has, and what its owners were given of it, as written in its status; None = not said.
+    allocatable: dict[str, str] | None = None
+    allocated: dict[str, str] | None = None
+    #: Uids of its current owners.
+    current_owners: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class ReservationVanished(Fact, frozen=True, kw_only=True):
+    """A Reservation was deleted. Key: its uid."""
+
+    wire_type: ClassVar[str] = "reservation.vanished"
+
+    uid: str
     name: str
     resource_version: str
 

@@ -24,6 +24,7 @@ from bus.sources import (
     pods,
     priorities,
     quotas,
+    reservations,
     scvs,
     storage_classes,
     volumes,
@@ -166,6 +167,16 @@ POD_GROUPS = (
     _pod_groups("scheduling.volcano.sh/v1beta1", VOLCANO),
 )
 
+#: Room that is kept for pods that come later.
+RESERVATIONS = Source(
+    "reservations",
+    "/apis/scheduling.koordinator.sh/v1alpha1/reservations",
+    reservations.translate,
+    list_fact=partial(ObjectsListed, kind="Reservation"),
+    kind="Reservation",
+    is_optional=True,
+)
+
 _DEVICES = "/apis/resource.k8s.io/v1"
 RESOURCE_CLAIMS = Source(
     "resourceclaims",
@@ -215,6 +226,7 @@ SOURCES = (
     NODE_TOPOLOGIES,
     SCVS,
     *POD_GROUPS,
+    RESERVATIONS,
     CLAIMS,
     VOLUMES,
     STORAGE_CLASSES,

@@ -163,13 +163,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     phase = (status.phase or "")[:LONGEST_PHASE]
     texts = kept_texts(metadata.labels, metadata.annotations, labels)
     finished, finished_cut = _finished(status) if phase in _FINISHED else ((), False)
-    resources, is_folded, resources_cut = _bounded(_resources(spec, status, infeasible))
+    resources, is_folded, resources_cut = bounded_resources(resources_of(spec, status, infeasible))
     group = spec.scheduling_group
     named_group = group.pod_group_name if group is not None else None
     gang = gang_terms(named_group, metadata.labels, metadata.annotations)
     cpus = cpu_terms(metadata.labels, metadata.annotations)
     constraints, constraints_cut = constraints_of(
-        spec, _host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang, cpus
+        spec, host_ports(spec), _images(spec), metadata.name, metadata.labels, labels, gang, cpus
     )
     owner = records.controller(metadata)
     exits, restarts = _exits(status) if owner and owner.kind in LAYOUTS else ({}, 0)
@@ -195,7 +195,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
         labels=texts.labels,
         annotations=texts.annotations,
         resources=resources,
-        limits=whole_limits(_limits(spec, status)),
+        limits=whole_limits(limits_of(spec, status)),
         constraints=constraints,
         exits=exits,
         restarts=restarts,
@@ -221,7 +221,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
     )
 
 
-def _host_ports(spec: Spec) -> Iterator[HostPort]:
+def host_ports(spec: Spec) -> Iterator[HostPort]:
     """Ports of containers and of sidecars, which run beside them."""
     for one in spec.containers or ():
         yield from one.ports or ()
@@ -267,7 +267,7 @@ def _exits(status: Status) -> tuple[dict[str, int], int]:
     return found, restarts
 
 
-def _bounded(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:
+def bounded_resources(resources: PodResources) -> tuple[msgspec.Raw, bool, bool]:
     """``resources`` as they are said, whether they had to be folded, and whether that was not enough."""
     whole = encoded_resources(resources)
     if len(bytes(whole)) <= LARGEST_RESOURCES:
@@ -302,7 +302,7 @@ def _order(name: str) -> tuple[int, str]:
     return (1 if is_device else 2 if name.startswith("hugepages-") else 3), name
 
 
-def _resources(spec: Spec, status: Status, infeasible: bool) -> PodResources:
+def resources_of(spec: Spec, status: Status, infeasible: bool) -> PodResources:
     """Everything that decides the charge. A container's status is found by its name."""
     pod = spec.resources.requests if spec.resources else None
     return PodResources(
@@ -336,7 +336,7 @@ def _container(container: Container, status: ContainerStatus | None) -> Containe
     )
 
 
-def _limits(spec: Spec, status: Status) -> PodResources:
+def limits_of(spec: Spec, status: Status) -> PodResources:
     """The limits in the place of requests; of a resize the larger of what is and what shall be."""
     return PodResources(
         containers=_limited(spec.containers, status.container_statuses),

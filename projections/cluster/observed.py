@@ -32,6 +32,8 @@ from bus.events.pods import (
     PodGroupVanished,
     PodObserved,
     PodVanished,
+    ReservationObserved,
+    ReservationVanished,
 )
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
@@ -58,9 +60,9 @@ from projections.cluster.devices import (
     Scv,
     scv,
 )
-from projections.cluster.disruptions import DisruptionBudget, disruption_budget
 from projections.cluster.loads import NodeLoad, NodeTopology, node_load, node_topology
-from projections.cluster.podgroups import pod_group
+from projections.cluster.pod_terms import DisruptionBudget, disruption_budget, pod_group
+from projections.cluster.reservations import Reservation, reservation
 from projections.cluster.rows import POD, Node, PriorityClass
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
 
@@ -85,6 +87,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     ResourceClaimObserved: (DeviceClaim.kind, devices.device_claim),
     ResourceSliceObserved: (DeviceSlice.kind, devices.device_slice),
     PodGroupObserved: ("", pod_group),
+    ReservationObserved: (Reservation.kind, reservation),
 }
 #: Of a deletion: the kind of what is gone, "" = as it says itself.
 VANISHED: dict[type[Fact], str] = {
@@ -107,4 +110,5 @@ VANISHED: dict[type[Fact], str] = {
     ResourceClaimVanished: DeviceClaim.kind,
     ResourceSliceVanished: DeviceSlice.kind,
     PodGroupVanished: "",
+    ReservationVanished: Reservation.kind,
 }

@@ -240,7 +240,7 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         intern(fact.node or ""), fact.deletion is not None, _us(fact.scheduled or fact.created, time_us),
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
         _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
-        _constraints(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
+        constraints_of(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
         devices=given_devices(fact.card_texts) if fact.card_texts else (), last_us=time_us,
     )  # fmt: skip
 
@@ -296,12 +296,12 @@ def demand_of(fact: PodState) -> dict[str, int]:
     Raises EnvelopeError where these are no resources.
     """
     limits = None if fact.limits is None else tuple(fact.limits.items())
-    return _demand(bytes(fact.resources), limits)
+    return demand_from(bytes(fact.resources), limits)
 
 
-# Most pods of a cluster are written alike, and are seen several times.
 @lru_cache(maxsize=8_192)
-def _demand(resources: bytes, limits: tuple[tuple[str, int], ...] | None) -> dict[str, int]:
+def demand_from(resources: bytes, limits: tuple[tuple[str, int], ...] | None) -> dict[str, int]:
+    """See :func:`demand_of`; kept, as most pods of a cluster are written alike and seen several times."""
     requests = _requests(resources)
     demand = {f"requests.{name}": amount for name, amount in requests.items()}
     for name, amount in requests.items():
@@ -340,9 +340,9 @@ def _at_least(one: ContainerResources) -> ContainerResources:
     return msgspec.structs.replace(one, requests=_LEAST | one.requests)
 
 
-# Pods of a workload have equal constraints.
 @lru_cache(maxsize=8_192)
-def _constraints(raw: bytes) -> PodConstraints | None:
+def constraints_of(raw: bytes) -> PodConstraints | None:
+    """The constraints of a fact, kept, as pods of a workload have equal ones. Raises EnvelopeError where they are none."""
     if not raw:
         return None
     try:

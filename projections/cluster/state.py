@@ -42,12 +42,12 @@ from projections.cluster.devices import (
     NodeDevices,
     Scv,
 )
-from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.index import Index
 from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.observed import OBSERVED, VANISHED
-from projections.cluster.podgroups import PodGroup
+from projections.cluster.pod_terms import DisruptionBudget, PodGroup
+from projections.cluster.reservations import Reservation
 from projections.cluster.rows import (
     POD,
     Namespace,
@@ -90,6 +90,7 @@ class SavedCluster(msgspec.Struct):
     _device_claims: SavedStore[DeviceClaim]
     _slices: SavedStore[DeviceSlice]
     _pod_groups: SavedStore[PodGroup]
+    _reservations: SavedStore[Reservation]
     cards_seen: dict[str, str]
     namespaces: dict[str, Namespace]
 
@@ -136,6 +137,7 @@ class ClusterState(Part):
         self._device_claims: ObjectStore[DeviceClaim] = ObjectStore(self._changes)
         self._slices: ObjectStore[DeviceSlice] = ObjectStore(self._changes)
         self._pod_groups: ObjectStore[PodGroup] = ObjectStore(self._changes)
+        self._reservations: ObjectStore[Reservation] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
@@ -143,7 +145,7 @@ class ClusterState(Part):
             DeviceClass.kind: self._device_classes, ClaimTemplate.kind: self._claim_templates,
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
             NodeDevices.kind: self._node_devices,
-            NodeTopology.kind: self._topologies,
+            NodeTopology.kind: self._topologies, Reservation.kind: self._reservations,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
@@ -164,6 +166,7 @@ class ClusterState(Part):
         self.device_claims = self._device_claims.rows
         self.slices = self._slices.rows
         self.pod_groups = self._pod_groups.rows
+        self.reservations = self._reservations.rows
         #: Classes of devices of which a claim was given cards, and the resource under which these count.
         self.cards_seen: dict[str, str] = {}
         self.claiming = Claiming(

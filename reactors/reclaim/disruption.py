@@ -14,7 +14,7 @@ from typing import Protocol, TypeVar
 import msgspec
 
 from bus.events.constraints import LabelSelector, is_empty, is_valid, selects, without
-from projections.cluster.disruptions import DisruptionBudget
+from projections.cluster.pod_terms import DisruptionBudget
 
 
 class Labelled(Protocol):

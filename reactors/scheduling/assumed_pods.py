@@ -25,6 +25,7 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
+from reactors.scheduling.reservations import Reservations
 from reactors.scheduling.state import Assumed, Dealt, Mark
 
 
@@ -49,6 +50,8 @@ class AssumedPods:
         }
         #: The gangs of pods that these queues hold or that have nodes.
         self.gangs = self.columns.gangs = Gangs(cluster, lambda pod: bool(self.profile_of(pod)))
+        #: None where no profile lets pods use them.
+        self.reservations: Reservations | None = None
         #: Pods for which others have to go.
         self.nominations = Nominations(cluster, self.columns)
         #: Whether passes look for such, and whether it is only recorded.
@@ -58,6 +61,9 @@ class AssumedPods:
         #: Pods with a node that nobody has confirmed yet, by uid, in the order of their passes.
         self.assumed: dict[str, Assumed] = {}
         self._cycles: dict[str, Cycle] = {}
+        if any(one.reads_reservations for one in self.frameworks.values()):
+            self.reservations = Reservations(cluster, self.columns, self.assumed)
+            self.columns.reservations = self.reservations
         #: Node, or claim with its namespace, to the newest event that changed it or its pods, but for pods that came as they
         #: were assumed.
         self.touched: dict[str, int] = {}
@@ -68,6 +74,13 @@ class AssumedPods:
             if framework.profile.takes(pod):
                 return name
         return next(iter(self.frameworks)) if self.is_shadow else ""
+
+    def pod(self, uid: str) -> Pod:
+        """A pod that exists, or the one that stands for a reservation. Raises KeyError where there is none."""
+        found = self._cluster.pods.get(uid)
+        if found is None and self.reservations is not None:
+            return self.reservations.stand_in(uid)
+        return self._cluster.pods[uid]
 
     def outstanding(self) -> Iterator[Assumed]:
         """The pods that are to be bound, or whose bind is not confirmed, the oldest first."""
@@ -80,7 +93,7 @@ class AssumedPods:
         row = self.columns.row_of.get(found.node)
         if row is None or self.columns.nodes[row].uid != found.node_uid:
             return "node_gone"
-        pod, framework = self._cluster.pods[found.uid], self.frameworks[found.profile]
+        pod, framework = self.pod(found.uid), self.frameworks[found.profile]
         others = framework.together(pod)
         if others is not None and others[0].missing(others[1], (), self.columns):
             return "gang_broken"
@@ -121,9 +134,7 @@ class AssumedPods:
         found = self.assumed.get(uid)
         if found is not None and found.passed == passed:
             self._forget(uid, at_us)
-            self.queues[found.profile].failed(
-                _queued(found, self._cluster.pods[uid]), reason, at_us
-            )
+            self.queues[found.profile].failed(_queued(found, self.pod(uid)), reason, at_us)
 
     def happened(self, hints: set[Hint], at_us: int, claims: Collection[ClaimKey] = ()) -> None:
         """Who may be helped by that is tried again."""
@@ -166,12 +177,12 @@ class AssumedPods:
 
     def _keep(self, found: Assumed) -> None:
         framework, columns = self.frameworks[found.profile], self.columns
-        cycle = Cycle(self._cluster.pods[found.uid], columns)
+        cycle = Cycle(self.pod(found.uid), columns)
+        self.assumed[found.uid], self._cycles[found.uid] = found, cycle
         framework.prepare(cycle)
         columns.place(cycle.pod, found.node, found.cards, found.cpus)
         if found.node in columns.row_of:
             framework.reserve(cycle, columns.row_of[found.node])
-        self.assumed[found.uid], self._cycles[found.uid] = found, cycle
         if not self.gangs.is_lost(found.uid):
             self.gangs.placed(found.uid, waits=bool(found.waits))
 
@@ -179,7 +190,7 @@ class AssumedPods:
         found = self.assumed.get(uid)
         if found is not None and found.waits:
             self._forget(uid, at_us)
-            one = _queued(found, self._cluster.pods[uid])
+            one = _queued(found, self.pod(uid))
             self.queues[found.profile].rejected(one, reason, at_us, at_us - found.at_us)
 
     def _forget(self, uid: str, at_us: int) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from projections.cluster import ClusterState
 from projections.cluster.devices import NodeDevices
-from projections.cluster.disruptions import DisruptionBudget
 from projections.cluster.loads import NodeLoad, NodeTopology
+from projections.cluster.pod_terms import DisruptionBudget
 from reactors.scheduling.node_columns import NodeColumns
 from reactors.scheduling.scvs import Cards, cards_of
 

@@ -224,6 +224,13 @@ class ReadsQuotas(Plugin, Protocol):
 
 
 @runtime_checkable
+class ReadsReservations(Plugin, Protocol):
+    """Reads ``columns.reservations``, which are kept while a profile has such a plugin."""
+
+    reads_reservations: ClassVar[bool]
+
+
+@runtime_checkable
 class PreFilter(Plugin, Protocol):
     """Looks at the pod before any node."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import platform
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -21,6 +21,7 @@ from reactors.scheduling.effectors.bind import Outcomes, Placement
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.claims import UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
+from reactors.scheduling.effectors.reservations import ReservationStatuses, writing
 from reactors.scheduling.queue import Place
 from reactors.scheduling.state import CONFIRMED_US, SchedulingState
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from projections.cluster import Pod
     from reactors.engine.adapters import Adapters, Effects
     from reactors.scheduling.passes import Scheduler
+    from reactors.scheduling.reservation_statuses import Wanted
 
 #: Between two looks at who waits.
 LOOK_SECONDS = 1.0
@@ -46,13 +48,17 @@ def effects(adapters: Adapters) -> Effects:
     notices = PodNotices(adapters.cluster, clock, instance=platform.node())
     binder = Binder(
         adapters.cluster, placements, partial(settle, adapters.transport, clock, replica.cluster),
-        lambda one: notices.bound(subject(one.profile, one.namespace, one.name, one.uid), one.node),
+        lambda one: told(notices, one),
     )  # fmt: skip
+    statuses = ReservationStatuses(adapters.cluster, clock)
     return Effects(
         {Evict.wire_type: EvictEffector(adapters.cluster)},
-        beside=(binder.run, partial(telling, notices), partial(watching, placements, notices)),
-        trouble=partial(trouble, binder, notices, placements),
-    )
+        beside=(
+            binder.run, partial(telling, notices), partial(watching, placements, notices),
+            partial(writing, statuses, placements.statuses),
+        ),
+        trouble=partial(trouble, binder, notices, placements, statuses),
+    )  # fmt: skip
 
 
 class Placements:
@@ -80,12 +86,37 @@ class Placements:
         """Where a pod shall go; None where nothing is outstanding of it."""
         scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
         found = scheduler.assumed.get(uid) if scheduler is not None else None
-        if found is None or pod is None or found.is_shadow or found.waits:
+        if scheduler is None or found is None or found.is_shadow or found.waits:
+            return None
+        rows = self._replica.cluster_state.reservations
+        if uid in rows:
+            return Placement(
+                "", rows[uid].name, uid, found.node, found.decision, profile=found.profile, passed=found.passed,
+                is_reservation=True, at_us=found.at_us,
+            )  # fmt: skip
+        if pod is None:
             return None
         return Placement(
             pod.namespace, pod.name, uid, found.node, found.decision, tuple(map(str, found.cards)),
             found.profile, found.passed, "" if found.cpus is None else msgspec.json.encode(found.cpus).decode(),
         )  # fmt: skip
+
+    def reserved(self, placement: Placement) -> Mapping[str, int]:
+        """What a reservation keeps, by resource."""
+        row = self._replica.cluster_state.reservations.get(placement.uid)
+        return row.reserved if row is not None else {}
+
+    def statuses(self) -> Iterator[Wanted]:
+        """The reservations whose statuses are to be written; none while nothing may be done."""
+        replica, scheduler = self._replica, self._state.scheduler
+        current = replica.policies.of(NAME)
+        if current is None or current.mode != "on" or replica.policies.is_paused or scheduler is None:  # fmt: skip
+            return iter(())
+        # What computes is there where something is placed.
+        from reactors.scheduling.reservation_statuses import wanted
+
+        state = replica.cluster_state
+        return wanted(scheduler, state.pods, state.reservations, self._state.at_us)
 
     def overtaken(self, placement: Placement) -> str:
         """Why a pod must not be bound as it was decided; "" = it may."""
@@ -130,7 +161,10 @@ class Placements:
             one.pod.uid: (self._told(scheduler, name, one.pod), one.reason)
             for name, queue in scheduler.queues.items()
             for one in queue
-            if one.reason and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
+            # A reservation is told in its own status.
+            if one.pod.uid in self._replica.cluster_state.pods
+            and one.reason
+            and not (one.place is Place.GATED and _has_gates(one.pod.constraints))
         }
 
     def late(self) -> list[str]:
@@ -147,7 +181,8 @@ class Placements:
         from reactors.scheduling.claims import bindable_us
 
         pods, at_us = self._replica.cluster_state.pods, self._state.at_us
-        late = [pods[one.uid] for one in scheduler.outstanding() if one.deadline_us <= at_us]
+        outstanding = [one for one in scheduler.outstanding() if one.uid in pods]
+        late = [pods[one.uid] for one in outstanding if one.deadline_us <= at_us]
         volumes = scheduler.columns.volumes
         # A pod whose volume is being made is not bound yet.
         return [
@@ -175,6 +210,13 @@ def _has_gates(constraints: object) -> bool:
 def subject(profile: str, namespace: str, name: str, uid: str) -> Subject:
     """A pod as it is told of; its scheduler is the profile that it names."""
     return Subject(namespace, name, uid, profile)
+
+
+def told(notices: PodNotices, placement: Placement) -> None:
+    """A pod was bound; a reservation is told in its own status."""
+    if not placement.is_reservation:
+        one = subject(placement.profile, placement.namespace, placement.name, placement.uid)
+        notices.bound(one, placement.node)
 
 
 async def watching(placements: Placements, notices: PodNotices) -> None:
@@ -219,7 +261,9 @@ async def settle(
     await transport.publish(events)
 
 
-def trouble(binder: Binder, notices: PodNotices, placements: Placements) -> Iterator[str]:
+def trouble(
+    binder: Binder, notices: PodNotices, placements: Placements, statuses: ReservationStatuses
+) -> Iterator[str]:
     """What keeps the scheduler from its work now, in sentences with the API server's words."""
     if binder.trouble:
         yield f"pods are not bound, and tried again: {binder.trouble}"
@@ -230,3 +274,5 @@ def trouble(binder: Binder, notices: PodNotices, placements: Placements) -> Iter
         )
     if notices.trouble:
         yield f"pods are not told why they wait: {notices.trouble}"
+    if statuses.trouble:
+        yield f"statuses of reservations are not written: {statuses.trouble}"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Collection, Hashable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 
 import msgspec
 import numpy as np
@@ -37,6 +38,7 @@ from reactors.scheduling.contract import (
     PreScore,
     QueueSort,
     ReadsQuotas,
+    ReadsReservations,
     Reserve,
     Score,
     Spares,
@@ -116,6 +118,8 @@ class Framework(Filtering):
         self._spares = [one for one in plugins if isinstance(one, Spares)]
         #: Whether a plugin reads what admission knows.
         self.reads_quotas = any(isinstance(one, ReadsQuotas) for one in plugins)
+        #: Whether a plugin lets pods use reservations.
+        self.reads_reservations = any(isinstance(one, ReadsReservations) for one in plugins)
         # A score that counts nothing is not asked for.
         self._scorers = [
             one for one in plugins if isinstance(one, Score) and self._weights[one.name]
@@ -187,12 +191,25 @@ class Framework(Filtering):
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards of a pod on its node, by the first plugin that has something to say of them."""
-        return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
+        with self._lifted(cycle):
+            return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
+
+    def refuses(self, cycle: Cycle, row: int) -> str:
+        """Why a node does not take a pod any more, nor the reservations there that it may use; "" = it does."""
+        with self._lifted(cycle):
+            return super().refuses(cycle, row)
+
+    def _lifted(self, cycle: Cycle) -> AbstractContextManager[None]:
+        known = self.columns.reservations
+        if known is None or not self.reads_reservations:
+            return nullcontext()
+        return known.lifted(cycle.pod)
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
-        found = (one.cpus(cycle, row) for one in self._cpus)
-        return next((one for one in found if one is not None), None)
+        with self._lifted(cycle):
+            found = (one.cpus(cycle, row) for one in self._cpus)
+            return next((one for one in found if one is not None), None)
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> dict[str, str]:
         """What is written on a pod in the write that gives it its node."""
@@ -201,6 +218,10 @@ class Framework(Filtering):
 
     def choose(self, cycle: Cycle, sequence: int) -> Choice:
         """The best node for a pod; of several that are equal one by a seed of the pod's uid and ``sequence``."""
+        with self._lifted(cycle):
+            return self._chosen(cycle, sequence)
+
+    def _chosen(self, cycle: Cycle, sequence: int) -> Choice:
         skipped, allowed, reason = self.pre_filter(cycle)
         if reason:
             return _nothing(reason)

@@ -23,7 +23,7 @@ from bus.events.constraints import GangTerms
 from bus.events.pods import NATIVE, PLUGINS, SIGS, VOLCANO
 from bus.sources.podgroups import LONGEST_WORD
 from projections.cluster import Change, ClusterState, Pod
-from projections.cluster.podgroups import PodGroup
+from projections.cluster.pod_terms import PodGroup
 from reactors.scheduling.columns import holds
 from reactors.scheduling.framework import LONGEST_WAIT_US
 from reactors.scheduling.state import WAIT_US, Needs, SavedGangs

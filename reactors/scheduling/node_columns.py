@@ -18,6 +18,7 @@ from reactors.scheduling.images import ImageSizes
 if TYPE_CHECKING:
     from reactors.scheduling.gangs import Gangs
     from reactors.scheduling.quota_state import QuotaState
+    from reactors.scheduling.reservations import Reservations
 
 Bools: TypeAlias = npt.NDArray[np.bool_]
 Ints: TypeAlias = npt.NDArray[np.int64]
@@ -56,6 +57,8 @@ class NodeColumns:
         self.quotas: QuotaState | None = None
         #: The gangs of pods; None where nobody keeps them.
         self.gangs: Gangs | None = None
+        #: The reservations; None where no plugin asks for them.
+        self.reservations: Reservations | None = None
         #: Uids of pods that are not counted now, for a trial.
         self.lifted: set[str] = set()
         #: The nodes among which a trial places a gang; None = all.

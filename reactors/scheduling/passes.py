@@ -12,6 +12,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 
 from __future__ import annotations
 
+from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
@@ -19,6 +20,7 @@ import msgspec
 from bus.events.constraints import HeldCpus
 from bus.events.decisions import EffectSettled, Nomination, Refusal
 from projections.cluster import Change, Pod
+from projections.cluster.reservations import Reservation, SavedReservations
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
@@ -29,15 +31,31 @@ from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
-from reactors.scheduling.state import Assumed, Mark, SavedArrivals, SavedGangs, Waiting
+from reactors.scheduling.reservations import WAITING
+from reactors.scheduling.state import (
+    Assumed,
+    Mark,
+    SavedArrivals,
+    SavedGangs,
+    Waiting,
+)
 
 
 class Scheduler(AssumedPods):
     """Places the pods that name one of ``profiles``; in shadow all pods, those of other schedulers by the first profile."""
 
-    def begin(self, at_us: int, gangs: SavedGangs | None = None) -> None:
-        """Queue whoever waits already. ``gangs``: what was known of them by another policy."""
+    def begin(
+        self,
+        at_us: int,
+        gangs: SavedGangs | None = None,
+        reservations: SavedReservations | None = None,
+    ) -> None:
+        """Queue whoever waits already. ``gangs`` and ``reservations``: what was known of them by another policy."""
         self.gangs.begin(gangs)
+        if self.reservations is not None:
+            self.reservations.begin(reservations)
+            for row in self._cluster.reservations.values():
+                self._reserved(row, at_us)
         for pod in self._cluster.pods.values():
             self._seen(pod, at_us)
 
@@ -54,6 +72,8 @@ class Scheduler(AssumedPods):
             for node in _touches(change, self.assumed, self.queues.values()):
                 self.touched[node] = sequence
         self.columns.follow(changes)
+        if self.reservations is not None and self.reservations.follow(changes):
+            hints.add(Hint.GONE)
         unlike = self.gangs.follow(changes)
         if any(change.kind == Node.kind for change in changes):
             if self.nominations.moved():
@@ -66,7 +86,9 @@ class Scheduler(AssumedPods):
             if isinstance(pod, Pod):
                 self.nominations.saw(pod)
                 self._seen(pod, at_us)
-            elif isinstance(change.before, Pod):
+            elif isinstance(pod, Reservation):
+                self._reserved(pod, at_us)
+            elif isinstance(change.before, Pod | Reservation):
                 self._left(change.uid, at_us)
         for uid in sorted(unlike):
             for queue in self.queues.values():
@@ -126,6 +148,10 @@ class Scheduler(AssumedPods):
         """End the shadows that nobody has bound, waits that took too long, and the nominations that nobody makes room for."""
         if self.nominations.elapse(at_us):
             self.happened({Hint.GONE}, at_us)
+        if self.reservations is not None and (over := self.reservations.elapse(at_us)):
+            for uid in over:
+                self._left(uid, at_us)
+            self.happened({Hint.GONE}, at_us)
         resting: dict[str, int] = {}
         for one in list(self.assumed.values()):
             if self.assumed.get(one.uid) is not one:
@@ -148,10 +174,15 @@ class Scheduler(AssumedPods):
         waiting: Mapping[str, Sequence[Waiting]],
         numbers: Mapping[str, int],
         assumed: Iterable[Assumed],
+        reservations: SavedReservations | None,
     ) -> None:
         """Become what was saved, in a new scheduler. Raises KeyError or ValueError where that is wrong."""
+        pods: Mapping[str, Pod] = self._cluster.pods
+        if self.reservations is not None:
+            self.reservations.begin(reservations)
+            pods = ChainMap(self._cluster.pods, self.reservations.stand_ins())
         for name, ones in waiting.items():
-            self.queues[name].restore(ones, numbers[name], self._cluster.pods)
+            self.queues[name].restore(ones, numbers[name], pods)
         for found in assumed:
             self._keep(found)
 
@@ -165,6 +196,10 @@ class Scheduler(AssumedPods):
         for one in assumed:
             if one.profile not in self.frameworks:
                 one = msgspec.structs.replace(one, profile=next(iter(self.frameworks)))
+            reads = self.frameworks[one.profile].reads_reservations
+            if one.uid not in self._cluster.pods and not reads:
+                # Nobody holds room for reservations any more.
+                continue
             for queue in self.queues.values():
                 queue.remove(one.uid)
             self._keep(one)
@@ -173,7 +208,7 @@ class Scheduler(AssumedPods):
 
     def _seen(self, pod: Pod, at_us: int) -> None:
         if holds(pod):
-            self._confirmed(pod, at_us)
+            self._confirmed(pod.uid, at_us)
         elif pod.is_ended or pod.is_terminating:
             self._left(pod.uid, at_us)
         elif pod.uid not in self.assumed:
@@ -181,13 +216,30 @@ class Scheduler(AssumedPods):
             if name:
                 self.queues[name].add(pod, pod.started_us, at_us)
 
-    def _confirmed(self, pod: Pod, at_us: int) -> None:
-        found = self.assumed.pop(pod.uid, None)
+    def _reserved(self, row: Reservation, at_us: int) -> None:
+        """A reservation is seen: it waits for a node as a pod does, has one, or is over."""
+        assert self.reservations is not None
+        if row.phase not in WAITING:
+            self._confirmed(row.uid, at_us)
+        elif not self.reservations.waits(row):
+            self._left(row.uid, at_us)
+        elif row.uid not in self.assumed:
+            pod = self.pod(row.uid)
+            name = self.profile_of(pod)
+            if name and self.frameworks[name].reads_reservations:
+                self.queues[name].add(pod, pod.started_us, at_us)
+
+    def saved_reservations(self) -> SavedReservations | None:
+        """What a snapshot holds of them; None where nobody asks for them."""
+        return self.reservations.saved() if self.reservations is not None else None
+
+    def _confirmed(self, uid: str, at_us: int) -> None:
+        found = self.assumed.pop(uid, None)
         if found is not None:
-            del self._cycles[pod.uid]
-        self._denominate(pod.uid, at_us)
+            del self._cycles[uid]
+        self._denominate(uid, at_us)
         for queue in self.queues.values():
-            queue.remove(pod.uid)
+            queue.remove(uid)
 
     def _left(self, uid: str, at_us: int) -> None:
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""
@@ -205,6 +257,8 @@ def _touches(
     for row in (change.before, change.after):
         if isinstance(row, Node):
             yield row.name
+        elif isinstance(row, Reservation) and row.node:
+            yield row.node
         elif isinstance(row, Claim):
             yield from _awaited([(row.namespace, row.name)], queues)
     before, after = change.before, change.after

@@ -34,6 +34,7 @@ from bus.events.decisions import BindSettled, EffectSettled, Evict, SchedulingPa
 from bus.events.policies import Mode, PauseChanged, PolicyChanged
 from bus.events.vocabulary import Fact
 from projections.cluster import ClusterState, Pod
+from projections.cluster.reservations import SavedReservations
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.admission.state import AdmissionState, SavedAdmission
@@ -206,6 +207,8 @@ class SavedScheduling(msgspec.Struct):
     quotas: SavedAdmission | None
     #: None where nothing is scheduled.
     gangs: SavedGangs | None
+    #: None where no plugin asks for them.
+    reservations: SavedReservations | None
 
 
 class SchedulingState(Part):
@@ -315,6 +318,7 @@ class SchedulingState(Part):
         dealt = self.dealt if self.scheduler is None else self.scheduler.columns.dealt
         self.dealt = {uid: one for uid, one in dealt.items() if uid in self._cluster.pods}
         gangs = None if self.scheduler is None else self.scheduler.gangs.saved()
+        reservations = None if self.scheduler is None else self.scheduler.saved_reservations()
         self.policy, self.policy_digest = (
             msgspec.json.encode(fact.policy, order="sorted"),
             fact.digest,
@@ -329,7 +333,7 @@ class SchedulingState(Part):
                 self.quotas = self._load_quotas(self._cluster, self._trees)
                 self.quotas.begin(cluster)
             self.scheduler.columns.quotas, self.scheduler.columns.at_us = self.quotas, self.at_us
-            self.scheduler.begin(self.at_us, gangs)
+            self.scheduler.begin(self.at_us, gangs, reservations)
             self.scheduler.adopt(kept)
         else:
             self.quotas = None
@@ -352,6 +356,7 @@ class SchedulingState(Part):
             own.columns.arrivals.saved() if own and own.columns.arrivals else None,
             self.quotas.seen.saved() if self.quotas else None,
             own.gangs.saved() if own else None,
+            own.saved_reservations() if own else None,
         )  # fmt: skip
 
     def restore(self, saved: SavedScheduling) -> None:
@@ -366,7 +371,7 @@ class SchedulingState(Part):
             own = self.scheduler = self._made(policy, saved.dealt)
             own.columns.quotas, own.columns.at_us = self.quotas, self.at_us
             own.gangs.begin(saved.gangs)
-            own.restore(saved.waiting, saved.numbers, saved.assumed)
+            own.restore(saved.waiting, saved.numbers, saved.assumed, saved.reservations)
             own.touched.update(saved.touched)
             own.nominations.restore(saved.nominated, saved.evicting, saved.rested)
             own.recall(saved.arrivals)

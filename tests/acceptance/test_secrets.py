@@ -290,6 +290,21 @@ def thing(secret, kind, number):
     if kind in ("resourceclaims", "resourceclaimtemplates", "resourceslices", "deviceclasses"):
         return {**found, **devices(secret, kind)}
     template = {"metadata": metadata(secret, kind, number), "spec": pod_spec(secret)}
+    if kind == "reservations":
+        owner = {
+            "object": {"name": "p", "fieldPath": secret(), secret(): secret()},
+            secret(): secret.some(),
+        }
+        condition = {"type": "Ready", "status": "True", "reason": "Available", secret(): secret()}
+        status = {
+            "phase": "Available",
+            "nodeName": "n",
+            "conditions": [condition],
+            secret(): secret.some(),
+        }
+        asked = {**template, "spec": template["spec"] | placing(secret)}
+        spec = {"template": asked, "owners": [owner], "ttl": "1h", secret(): secret.some()}
+        return {**found, "spec": spec, "status": status}
     spec = {"template": template, "jobTemplate": {"spec": {"template": template}}}
     if kind in ("tfjobs", "pytorchjobs"):
         replicas = {"Worker": {"replicas": 2, "template": template, secret(): secret()}}

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "0f2cdb74bcaac537",
-    "reactors": "95cbffb7d91a329a",
-    "admission": "329eb34f8ee67584",
+    "versions": "58c2fa075f8e638c",
+    "reactors": "2fe3843fcc0dbe0c",
+    "admission": "26075cf50951e8f0",
 }
 
 ADVICE = """

@@ -6,7 +6,7 @@ import pytest
 from bus.clock import SECOND_US
 from bus.sources.catalogue import POD_GROUPS, PODS
 from bus.sources.podgroups import COPY
-from projections.cluster.podgroups import PodGroup
+from projections.cluster.pod_terms import PodGroup
 from reactors.scheduling import phases
 from reactors.scheduling.contract import Code, Cycle
 from reactors.scheduling.gangs import Gangs, needs_of, needs_of_group

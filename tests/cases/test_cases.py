@@ -25,6 +25,7 @@ from tests.cases import (
     openb_ledger,
     openb_small_bind,
     pod_accounting,
+    reservation,
     scheduler_diagnosis,
     yoda_score,
 )
@@ -43,6 +44,7 @@ CHECKS: dict[str, Callable[[dict[str, Any]], None]] = {
     "gang": gang.check,
     "loadaware_score": loadaware_score.check,
     "openb_small_bind": openb_small_bind.check,
+    "reservation": reservation.check,
     "scheduler_diagnosis": scheduler_diagnosis.check,
     "tfjob_reconcile": jobs.check,
     "yoda_score": yoda_score.check,

@@ -19,16 +19,22 @@ import yaml
 
 from bus.clock import SystemClock
 from bus.errors import ClusterUnavailableError, NotFoundError
+from bus.events import VOCABULARY
 from bus.events.decisions import Cull, Restore, Warn, Withdraw
+from bus.events.vocabulary import read
 from bus.kube.client import Access, connect
 from bus.kube.client.refusals import resource_at
 from bus.kube.crds.quotas import PATH as QUOTAS
 from bus.kube.kinds import GOVERNED
 from bus.kube.watch.contract import NotInstalledError
+from bus.kube.watch.labels import LabelPolicy
+from bus.sources.catalogue import RESERVATIONS as RESERVATION_SOURCE
 from bus.sources.catalogue import SOURCES
 from bus.sources.training import LAYOUTS
 from deploy.runtime.proving import Prover
 from deploy.settings.admission import AdmissionSettings
+from projections.cluster import ClusterState
+from projections.cluster.reservations import Status as ReservationStatus
 from projections.quota_trees import Tree
 from projections.quota_trees.elastic import Figures
 from reactors.culling.effectors import CullEffector
@@ -38,9 +44,13 @@ from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
 from reactors.jobs.effectors.run import JobEffector
-from reactors.scheduling.effectors.bind import Placement, bind
+from reactors.scheduling import reservation_rules
+from reactors.scheduling.effectors.bind import RESERVATIONS, Placement, bind
 from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject
+from reactors.scheduling.effectors.reservations import ReservationStatuses
+from reactors.scheduling.effectors.reserve import reserve
+from reactors.scheduling.reservation_statuses import Wanted
 from reactors.webhook.registration import (
     MUTATING_PATH,
     PATH,
@@ -48,6 +58,7 @@ from reactors.webhook.registration import (
     configuration,
     mutating_configuration,
 )
+from tests.bus.sources.records import record
 from tests.cluster import notebooks, test_cull, test_evict, training
 from tests.cluster.api import MERGE, Api, ApiError, eventually
 from tests.deploy.manifests import ACTING, OBJECTS, ROLES, granted
@@ -145,7 +156,10 @@ async def tell(plane, cluster):
 
 
 RAN = {kind: ["done"] * 5 for kind in LAYOUTS}
-SCHEDULED = (["bound", "bound", "selected"], {"written": 2})
+KEPT = ("Available", "node-1", {"cpu": 4000})
+SCHEDULED = (
+    ["bound", "bound", "selected", "bound", "bound", KEPT, "Failed", [], ""], {"written": 2},
+)  # fmt: skip
 QUOTA = {
     "apiVersion": "bursar.io/v1alpha1",
     "kind": "BizGroupResourceQuota",
@@ -191,7 +205,34 @@ async def schedule(plane, cluster):
     )
     notices.waits({names[1][1]: waits})
     await notices.work()
+    outcomes += await keep_reservations(plane, cluster)
     return outcomes, notices.counts
+
+
+async def keep_reservations(plane, cluster):
+    """What the scheduler does with a reservation: gives it a node, twice, says that the node is lost, and deletes it at last."""
+    body = {
+        "apiVersion": "scheduling.koordinator.sh/v1alpha1",
+        "kind": "Reservation",
+        "metadata": {"name": "web"},
+        "spec": {},
+    }
+    uid = plane.api.request("POST", RESERVATIONS, body)["metadata"]["uid"]
+    placed = Placement("", "web", uid, "node-1", "d" * 32, is_reservation=True)
+    outcomes = [(await reserve(cluster, placed, {"cpu": 4000})).outcome for _ in range(2)]
+    found = plane.api.request("GET", f"{RESERVATIONS}/web")
+    state = ClusterState()
+    seen = RESERVATION_SOURCE.translate(record(found), LabelPolicy())
+    state.take(read(seen, VOCABULARY), seen)
+    row = state.reservations[uid]
+    seen = (row.phase, row.node, row.allocatable)
+    status = reservation_rules.expired(ReservationStatus(row.phase, row.node, row.allocatable))
+    writer = ReservationStatuses(cluster, SystemClock())
+    await writer.write([Wanted(row, status, "node-1")])
+    phase = plane.api.request("GET", f"{RESERVATIONS}/web")["status"]["phase"]
+    await ReservationStatuses(cluster, SystemClock()).write([Wanted(row, None)])
+    left = [one["metadata"]["name"] for one in plane.api.request("GET", RESERVATIONS)["items"]]
+    return [*outcomes, seen, phase, left, writer.trouble]
 
 
 async def run_jobs(plane, cluster):

@@ -96,6 +96,9 @@ def test_scheduling_may_look_bind_and_tell_and_nothing_else():
     events = ("events.events.k8s.io", "create")
     wanted = {("pods", "get"), ("pods/binding", "create"), ("pods/status", "patch"), events}
     wanted.add(("persistentvolumeclaims", "patch"))
+    of_reservations = "reservations.scheduling.koordinator.sh"
+    wanted |= {(of_reservations, "get"), (of_reservations, "delete"), ("nodes", "get")}
+    wanted.add(("reservations.scheduling.koordinator.sh/status", "patch"))
 
     assert granted("bursar-scheduler") == wanted
 

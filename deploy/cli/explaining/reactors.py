@@ -19,7 +19,6 @@ from bus.events.decisions import (
     RestoreAsked,
 )
 from deploy.cli.quotas.finding import Found
-from deploy.runtime.blocked import blocked
 from projections.pod_runs.shape import pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.engine.reasons import explained
@@ -63,6 +62,9 @@ def held_back(
 ) -> Iterator[dict[str, Any]]:
     """One step for each action that is due now about the object of this name, and is not done: what holds it, until when."""
     pods = _pods(select, cluster, objects)
+    # What is held back takes the whole state of the reactors, of which most questions ask nothing.
+    from deploy.runtime.blocked import blocked
+
     for one in blocked(select, cluster, now_us):
         decision, target = one.decision, one.decision.target
         if decision.key in pods or _is_meant(decision, name):

@@ -31,6 +31,7 @@ Json = dict[str, Any]
 DECISION = "bursar.io/decision"
 DEVICES = "bursar.io/devices"
 CPUS = "scheduling.koordinator.sh/resource-status"
+RESERVATIONS = "/apis/scheduling.koordinator.sh/v1alpha1/reservations"
 
 TOO_MANY = 429
 #: Longest words of the API server that are kept.
@@ -61,6 +62,9 @@ class Placement(msgspec.Struct, frozen=True):
     passed: int = 0
     #: What it gets of the node's CPUs and NUMA nodes, as Koordinator's node agent reads it; "" = nobody says.
     cpus: str = ""
+    #: It is a reservation, and no pod; its time is that of the decision.
+    is_reservation: bool = False
+    at_us: int = 0
 
 
 class Outcomes(msgspec.Struct, frozen=True):
@@ -125,9 +129,12 @@ async def seen(cluster: Bindings, placement: Placement, otherwise: Outcomes) -> 
     Raises nothing that an API server can cause.
     """
     path = f"/api/v1/namespaces/{placement.namespace}/pods/{placement.name}"
+    part = "spec"
+    if placement.is_reservation:
+        path, part = f"{RESERVATIONS}/{placement.name}", "status"
     try:
         pod = await cluster.get(path)
-        metadata, node = pod["metadata"], pod.get("spec", {}).get("nodeName", "")
+        metadata, node = pod["metadata"], pod.get(part, {}).get("nodeName", "")
         uid, ends = metadata["uid"], "deletionTimestamp" in metadata
     except NotFoundError as error:
         return Outcomes("gone", error.message[:LONGEST])

@@ -22,6 +22,7 @@ from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
 from reactors.scheduling.effectors.bind import Bindings, Outcomes, Placement, bind, seen
 from reactors.scheduling.effectors.claims import Claims, ClaimSelector, UnboundClaim
+from reactors.scheduling.effectors.reserve import ReservationWrites, reserve
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16
@@ -43,7 +44,7 @@ MOST_SAID = 200
 _log = logging.getLogger(__name__)
 
 
-class BindingsAndClaims(Bindings, Claims, Protocol):
+class BindingsAndClaims(Bindings, Claims, ReservationWrites, Protocol):
     """What the binder needs of a cluster."""
 
 
@@ -77,6 +78,10 @@ class Outstanding(Protocol):
 
     def claims(self, placement: Placement) -> Sequence[UnboundClaim]:
         """The claims of the pod that have to be bound before it is, as they were seen last."""
+        ...
+
+    def reserved(self, placement: Placement) -> Mapping[str, int]:
+        """What a reservation keeps, by resource."""
         ...
 
 
@@ -178,8 +183,12 @@ class Binder:
             if claims:
                 await self._select(placement, claims)
                 continue
-            further = self._outstanding.annotations(placement)
-            found = await bind(self._cluster, placement, further)
+            if placement.is_reservation:
+                amounts = self._outstanding.reserved(placement)
+                found = await reserve(self._cluster, placement, amounts)
+            else:
+                further = self._outstanding.annotations(placement)
+                found = await bind(self._cluster, placement, further)
             if found.outcome == "refused":
                 self.counts["refused"] += 1
                 self._against[placement.uid] = (placement, found.message)

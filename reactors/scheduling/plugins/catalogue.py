@@ -26,6 +26,7 @@ from reactors.scheduling.plugins.node_volume_limits import NodeVolumeLimits
 from reactors.scheduling.plugins.pod_affinity import InterPodAffinity
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.quota import Quota
+from reactors.scheduling.plugins.reservation import Reservation
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
 from reactors.scheduling.plugins.scheduling_gates import SchedulingGates
 from reactors.scheduling.plugins.taint_toleration import TaintToleration
@@ -66,6 +67,7 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (LoadAware, 0),
     (NodeNUMAResource, 0),
     (Quota, 0),
+    (Reservation, 0),
 )
 
 

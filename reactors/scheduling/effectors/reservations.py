@@ -1,0 +1,120 @@
+"""ADAPTER: writes the statuses of reservations where they say something else than the scheduler knows.
+
+Each on the condition of the version that was seen, at a bounded rate, and of one that no node takes once a minute at most. A
+reservation is said to be lost with its node only where the API server has no such node.
+
+Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from bus.clock import SECOND_US, Clock
+from bus.errors import (
+    ClusterUnavailableError,
+    ConflictError,
+    MalformedJsonError,
+    NotFoundError,
+    PermissionDeniedError,
+    RequestRefusedError,
+)
+from reactors.admission.rate import Buckets, Rate
+from reactors.scheduling.effectors.bind import RESERVATIONS, Json
+from reactors.scheduling.effectors.reserve import ReservationWrites, conditions, texts
+
+if TYPE_CHECKING:
+    from reactors.scheduling.reservation_statuses import Wanted
+
+#: Writes of all reservations together.
+ALL = Rate(per_second=10, burst=50)
+#: Between two writes to one version of a reservation that were no success, and between two reasons why no node takes it.
+AGAIN_US = 10 * SECOND_US
+APART_US = 60 * SECOND_US
+LOOK_SECONDS = 1.0
+
+
+class StatusWrites(ReservationWrites, Protocol):
+    """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
+
+    async def delete(self, path: str, *, uid: str) -> Json:
+        """Delete the object at ``path`` if it still has this uid."""
+        ...
+
+
+class ReservationStatuses:
+    """Writes what it is given. One for a cluster, in the process that binds."""
+
+    def __init__(self, cluster: StatusWrites, clock: Clock) -> None:
+        #: Why the API server takes none, in its words; "" while it does.
+        self.trouble = ""
+        self._cluster, self._clock = cluster, clock
+        #: By reservation: before this nothing is written to it.
+        self._after_us: dict[str, int] = {}
+        self._all = Buckets(ALL)
+
+    async def write(self, wanted: Iterable[Wanted]) -> None:
+        """Write what is due and within the rate. Raises ClusterUnavailableError."""
+        found = list(wanted)
+        uids = {one.row.uid for one in found}
+        now_us = self._clock.now_us()
+        self._after_us = {uid: at for uid, at in self._after_us.items() if uid in uids or at > now_us}  # fmt: skip
+        for one in found:
+            uid = one.row.uid
+            if now_us < self._after_us.get(uid, 0):
+                continue
+            if not self._all.takes("", now_us):
+                return
+            is_told = one.status is not None and one.status.phase == one.row.phase == "Pending"
+            self._after_us[uid] = now_us + (APART_US if is_told else AGAIN_US)
+            await self._tried(one)
+
+    async def _tried(self, one: Wanted) -> None:
+        path = f"{RESERVATIONS}/{one.row.name}"
+        try:
+            if one.status is None:
+                await self._cluster.delete(path, uid=one.row.uid)
+            elif not one.lost or await self._is_lost(one.lost):
+                await self._cluster.merge(f"{path}/status", self._body(one))
+            self.trouble = ""
+        except (NotFoundError, ConflictError, MalformedJsonError):
+            # It is another meanwhile, or gone: what is seen next decides.
+            return
+        except (PermissionDeniedError, RequestRefusedError) as error:
+            self.trouble = str(error)
+
+    async def _is_lost(self, node: str) -> bool:
+        try:
+            await self._cluster.get(f"/api/v1/nodes/{node}")
+        except NotFoundError:
+            return True
+        return False
+
+    def _body(self, one: Wanted) -> dict[str, Any]:
+        assert one.status is not None
+        known = {(c.type, c.is_true): c for c in one.row.conditions}
+        told = [known.get((c.type, c.is_true), c) for c in one.status.conditions]
+        told = [
+            type(new)(new.type, new.is_true, new.reason, new.message, old.changed, old.probed)
+            for new, old in zip(one.status.conditions, told, strict=True)
+        ]
+        return {
+            "metadata": {"resourceVersion": one.row.version},
+            "status": {
+                "phase": one.status.phase, "allocated": texts(one.status.allocated),
+                "currentOwners": [{"namespace": pod.namespace, "name": pod.name, "uid": pod.uid} for pod in one.owners],
+                "conditions": conditions(told, self._clock.now_us()),
+            },
+        }  # fmt: skip
+
+
+async def writing(statuses: ReservationStatuses, look: Callable[[], Iterable[Wanted]]) -> None:
+    """Write for ever."""
+    while True:
+        try:
+            await statuses.write(look())
+        except ClusterUnavailableError as error:
+            await asyncio.sleep(error.delay_seconds)
+        await asyncio.sleep(LOOK_SECONDS)

@@ -1,0 +1,199 @@
+"""Reservation: pods that a reservation is meant for land in it, and nobody else in its room.
+
+A pod that may use a reservation need not. Where it does, all that the policy of the reservation says has to be left in it, and of
+the node what the pod takes beside it. It uses one reservation.
+
+Source: koordinator-sh/koordinator, pkg/scheduler/plugins/reservation; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from projections.cluster.reservations import Reservation as Row
+from projections.cluster.reservations import requested
+from reactors.scheduling import reservation_rules as rules
+from reactors.scheduling.columns import Columns, Ints, Rows
+from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.hints import Hint
+from reactors.scheduling.reservations import Reservations
+
+REASON = "node(s) no reservation(s) with room for the pod"
+ELSEWHERE = "node(s) reservation names another node"
+TAKEN = "the room of its reservation was taken meanwhile"
+#: On a pod that uses a reservation: the name and the uid of that.
+ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
+#: The score of the node whose reservation comes first by its label.
+FIRST = 1000
+
+Amounts = Mapping[str, int]
+
+
+class Reservation(msgspec.Struct, frozen=True):
+    """Asks what is known of reservations; where nobody keeps that, as for a file that is checked, there are none."""
+
+    name: ClassVar[str] = "Reservation"
+    is_local: ClassVar[bool] = False
+    reads_reservations: ClassVar[bool] = True
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
+
+    def pre_filter(self, cycle: Cycle) -> Status | None:
+        """The reservations that the pod may use, by row; for a reservation the node that it names."""
+        own = cycle.columns.reservations
+        cycle.data.pop(self.name, None)
+        if own is None:
+            return SKIP
+        if rules.RESERVATION_NODE in cycle.pod.annotations and own.is_stand_in(cycle.pod.uid):
+            return None
+        found: dict[int, list[Row]] = {}
+        for one in own.matched(cycle.pod):
+            row = cycle.columns.row_of.get(own.status(one.uid).node)
+            if row is not None:
+                found.setdefault(row, []).append(one)
+        if not found:
+            return SKIP
+        cycle.data[self.name] = found
+        return None
+
+    def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
+        """Nodes that take the pod neither beside the reservations that were lifted nor in one of them."""
+        columns, own = cycle.columns, cycle.columns.reservations
+        if own is None:
+            return ()
+        at = np.arange(len(columns.nodes))[rows]
+        if own.is_stand_in(cycle.pod.uid):
+            named = cycle.pod.annotations.get(rules.RESERVATION_NODE, "")
+            others = np.array([columns.names[row] != named for row in at.tolist()], np.bool_)
+            return [Refused(ELSEWHERE, others, others)] if named and others.any() else ()
+        refused = np.zeros(at.size, np.bool_)
+        for row in self._matched(cycle):
+            here = np.flatnonzero(at == row)
+            if here.size and not self._room(cycle, own, row).takes:
+                refused[here] = True
+        return [Refused(REASON, refused)] if refused.any() else ()
+
+    def distance(self, cycle: Cycle) -> int:
+        """The same for every node."""
+        return ONE_CHANGE
+
+    def remedy(self, cycle: Cycle, row: int) -> str:
+        """Room in a reservation, or beside it."""
+        return f"free room of node {cycle.columns.names[row]}, or of a reservation there that is for the pod"
+
+    def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
+        """Only pods that may use a reservation are scored."""
+        return None if self._matched(cycle) else SKIP
+
+    def score(self, cycle: Cycle, rows: Rows) -> Ints:
+        """How full the reservation would be that the pod uses; most where it comes first by its label."""
+        columns, own = cycle.columns, cycle.columns.reservations
+        assert own is not None
+        at = np.arange(len(columns.nodes))[rows]
+        used = {
+            row: found
+            for row in sorted(self._matched(cycle))
+            if (found := self._room(cycle, own, row).best) is not None
+        }
+        first = rules.preferred((one.uid, str(one.order)) for one in used.values())
+        scores = np.zeros(at.size, np.int64)
+        for row, one in used.items():
+            scores[at == row] = FIRST if one.uid == first else _score(cycle, own, one)
+        return scores
+
+    def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
+        """As parts of the best."""
+        return scaled(scores)
+
+    def reserve(self, cycle: Cycle, row: int) -> str:
+        """A reservation holds its room; a pod that uses one is given its part, which the reservation holds no more."""
+        own, columns, pod = cycle.columns.reservations, cycle.columns, cycle.pod
+        if own is None or own.given(pod.uid):
+            return ""
+        if own.is_stand_in(pod.uid):
+            own.hold(pod.uid, columns.names[row])
+            return ""
+        if row not in self._matched(cycle):
+            return ""
+        room = self._room(cycle, own, row)
+        if room.best is not None:
+            own.give(pod, room.best.uid)
+        return "" if room.takes else TAKEN
+
+    def unreserve(self, cycle: Cycle) -> None:
+        """The reservation holds again what it gave."""
+        own = cycle.columns.reservations
+        if own is not None:
+            own.give_back(cycle.pod.uid)
+
+    def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
+        """The reservation that the pod uses."""
+        own = cycle.columns.reservations
+        used = own.used(cycle.pod.uid) if own is not None else None
+        if used is None:
+            return {}
+        return {ALLOCATED: msgspec.json.encode({"name": used.name, "uid": used.uid}).decode()}
+
+    def _matched(self, cycle: Cycle) -> dict[int, list[Row]]:
+        found: dict[int, list[Row]] = cycle.data.get(self.name, {})
+        return found
+
+    def _room(self, cycle: Cycle, own: Reservations, row: int) -> _Room:
+        """What of a node is there for a pod, whether it is counted there already, and whether reservations are lifted."""
+        columns, request = cycle.columns, requested(cycle.pod.demand)
+        here = self._matched(cycle)[row]
+        held: dict[str, int] = {}
+        for one in here:
+            status = own.status(one.uid)
+            for name, amount in rules.left(status.allocatable, status.allocated).items():
+                held[name] = held.get(name, 0) + amount
+        lifted = [one for one in here if one.uid in columns.lifted]
+        is_counted = columns.counted(cycle.pod.uid) is not None
+        slots = int(columns.most_pods[row] - columns.pods[row]) - len(lifted) + is_counted
+        free = {name: self._free(columns, row, name) for name in request.keys() | held.keys()}
+        for one in lifted:
+            status = own.status(one.uid)
+            for name, amount in rules.left(status.allocatable, status.allocated).items():
+                free[name] -= amount
+        if is_counted:
+            for name, amount in request.items():
+                free[name] += amount
+        # Of what no reservation holds another plugin has seen to it that there is enough.
+        beside = {name: amount for name, amount in request.items() if held.get(name)}
+        fits = slots > 0 and all(amount <= free[name] for name, amount in beside.items())
+        usable = []
+        for one in here:
+            status = own.status(one.uid)
+            rest = rules.from_node(
+                one.allocate_policy, one.restricted, request, status.allocatable, status.allocated
+            )
+            if rest is not None and slots + one.allocate_once > 0:
+                if all(amount <= free[name] for name, amount in rest.items() if name in beside):
+                    usable.append(one)
+        first = rules.preferred((one.uid, str(one.order)) for one in usable)
+        best = min(
+            usable,
+            key=lambda one: (one.uid != first, -_score(cycle, own, one), one.uid),
+            default=None,
+        )
+        return _Room(fits or best is not None, best)
+
+    def _free(self, columns: Columns, row: int, name: str) -> int:
+        at = columns.resources.get(name)
+        # What no node offers has no column.
+        return int(columns.free[row, at]) if at is not None else 0
+
+
+class _Room(msgspec.Struct, frozen=True):
+    """Whether a node takes a pod, and the reservation that it uses there; None = it uses none."""
+
+    takes: bool
+    best: Row | None
+
+
+def _score(cycle: Cycle, own: Reservations, row: Row) -> int:
+    status = own.status(row.uid)
+    return rules.score(requested(cycle.pod.demand), status.allocatable, status.allocated)

@@ -1,0 +1,257 @@
+"""Koordinator's rules of Reservations: who may use one, which pod fits into it, which one is taken, and how its status goes on.
+
+Pure. Amounts are by resource, cpu in milli and all others whole.
+
+A reservation is for pods that one of its owners means; of an owner all parts have to fit. What a pod takes of it goes by its
+policy: by default all that the pod asks for has to be left in the reservation; ``Aligned`` takes first what is left there and the
+rest from the node; ``Restricted`` takes what is reserved from the reservation alone, and all else from the node.
+
+Source: koordinator-sh/koordinator, "Resource Reservation", pkg/scheduler/plugins/reservation; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.constraints import LabelSelector, is_valid, keys_of, selects
+from bus.events.pods import OwnerObject, ReservationCondition, ReservationOwner
+from projections.cluster.reservations import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    SUCCEEDED,
+    Amounts,
+    Status,
+    order_of,
+)
+
+#: Reasons of the conditions Scheduled and Ready.
+SCHEDULED, UNSCHEDULABLE, EXPIRED = "Scheduled", "Unschedulable", "Expired"
+#: One that is over, expired or used up, is deleted after so long.
+KEPT_US = 24 * 3600 * SECOND_US
+#: Annotations of the pod that stands for a reservation.
+RESERVE_POD = "scheduling.koordinator.sh/reserve-pod"
+RESERVATION_NAME = "scheduling.koordinator.sh/reservation-name"
+RESERVATION_NODE = "scheduling.koordinator.sh/reservation-node"
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """An owner reference of a pod; ``controller`` None = it has no such flag."""
+
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+    api_version: str = ""
+    controller: bool | None = None
+
+
+class Applicant(msgspec.Struct, frozen=True):
+    """What of a pod decides whose reservations it may use."""
+
+    namespace: str
+    name: str
+    uid: str = ""
+    api_version: str = "v1"
+    labels: Mapping[str, str] = {}
+    references: tuple[Reference, ...] = ()
+
+
+def invalid(has_template: bool, owners: int, has_ttl: bool, has_expires: bool) -> str:
+    """Why a reservation is none, a token; "" = it is one."""
+    if not has_template:
+        return "missing_template"
+    if not owners:
+        return "missing_owners"
+    return "" if has_ttl or has_expires else "missing_ttl_or_expires"
+
+
+def owns(
+    owners: Iterable[ReservationOwner], pod: Applicant, unkept: frozenset[str] = frozenset()
+) -> bool:
+    """Whether a pod is meant by one of the owners. Selectors that name a label of ``unkept``, which nobody knows, mean no pod."""
+    return any(
+        _is_object(one.object, pod)
+        and _is_controlled(one.controller, pod)
+        and _is_selected(one.label_selector, pod, unkept)
+        for one in owners
+    )
+
+
+def _is_object(named: OwnerObject | None, pod: Applicant) -> bool:
+    # Its kind is not looked at: only pods are compared.
+    return named is None or (
+        _fits(named.uid, pod.uid)
+        and _fits(named.name, pod.name)
+        and _fits(named.namespace, pod.namespace)
+        and _fits(named.api_version, pod.api_version)
+    )
+
+
+def _is_controlled(named: OwnerObject | None, pod: Applicant) -> bool:
+    if named is None:
+        return True
+    return _fits(named.namespace, pod.namespace) and any(
+        named.controller in (None, one.controller)
+        and _fits(named.uid, one.uid)
+        and _fits(named.name, one.name)
+        and _fits(named.kind, one.kind)
+        and _fits(named.api_version, one.api_version)
+        for one in pod.references
+    )
+
+
+def _is_selected(selector: LabelSelector | None, pod: Applicant, unkept: frozenset[str]) -> bool:
+    if selector is None:
+        return True
+    return not keys_of(selector) & unkept and is_valid(selector) and selects(selector, pod.labels)
+
+
+def _fits(wanted: str, text: str) -> bool:
+    return not wanted or wanted == text
+
+
+def left(reserved: Amounts, allocated: Amounts) -> dict[str, int]:
+    """What nobody has of a reservation."""
+    return {name: max(0, amount - allocated.get(name, 0)) for name, amount in reserved.items()}
+
+
+def fits(request: Amounts, reserved: Amounts, allocated: Amounts) -> bool:
+    """Whether all that a pod asks for is left in a reservation; of what is not reserved nothing is."""
+    free = left(reserved, allocated)
+    return all(amount <= free.get(name, 0) for name, amount in request.items())
+
+
+def from_node(
+    policy: str, restricted: Iterable[str], request: Amounts, reserved: Amounts, allocated: Amounts
+) -> dict[str, int] | None:
+    """What a pod that uses a reservation takes of the node beside it; None where it must not use it."""
+    free = left(reserved, allocated)
+    if policy == "Aligned":
+        return {
+            name: amount - taken
+            for name, amount in request.items()
+            if (taken := min(amount, free.get(name, 0))) < amount
+        }
+    if policy != "Restricted":
+        return {} if fits(request, reserved, allocated) else None
+    bound = set(restricted) & reserved.keys() or reserved.keys()
+    if any(request.get(name, 0) > free[name] for name in bound):
+        return None
+    return {
+        name: amount - min(amount, free.get(name, 0))
+        for name, amount in request.items()
+        if name not in bound and amount > free.get(name, 0)
+    }
+
+
+def score(request: Amounts, reserved: Amounts, allocated: Amounts) -> int:
+    """How full a reservation would be with a pod, 0 to 100: the mean over what is reserved, in integers."""
+    kept = {name: amount for name, amount in reserved.items() if amount}
+    if not kept:
+        return 0
+    found = sum(
+        100 * (request.get(name, 0) + allocated.get(name, 0)) // amount
+        for name, amount in kept.items()
+    )
+    return min(100, found // len(kept))
+
+
+def preferred(orders: Iterable[tuple[str, str]]) -> str | None:
+    """Of (name, text of its label) the name with the smallest order; None where no label is an order."""
+    known = [(order, name) for name, text in orders if (order := order_of(text))]
+    return min(known)[1] if known else None
+
+
+def is_kept_too_long(
+    phase: str, conditions: Iterable[ReservationCondition], changed_us: int, now_us: int
+) -> bool:
+    """Whether an object that is over is deleted: for a day it tells what became of it. ``changed_us``: since when it is over."""
+    reasons = {one.reason for one in conditions}
+    is_expired = phase == FAILED and EXPIRED in reasons
+    is_used_up = phase == SUCCEEDED and SUCCEEDED in reasons
+    return (is_expired or is_used_up) and now_us - changed_us > KEPT_US
+
+
+def scheduled(status: Status, node: str, reserved: Amounts) -> Status:
+    """It got a node."""
+    return _with(
+        msgspec.structs.replace(
+            status, phase=AVAILABLE, node=node, allocatable=reserved, allocated=dict.fromkeys(reserved, 0)
+        ),
+        ReservationCondition(SCHEDULED, True, SCHEDULED),
+        _ready(),
+    )  # fmt: skip
+
+
+def unschedulable(status: Status, message: str) -> Status:
+    """No node takes it. Nothing where it has one already."""
+    if any(one.type == SCHEDULED and one.is_true for one in status.conditions):
+        return status
+    pending = msgspec.structs.replace(status, phase=status.phase or PENDING)
+    return _with(pending, ReservationCondition(SCHEDULED, False, UNSCHEDULABLE, message))
+
+
+def allocated(status: Status, uid: str, request: Amounts, *, once: bool) -> Status:
+    """A pod was given its part. Said twice it counts once."""
+    if uid in status.owners:
+        return status
+    given = {
+        name: status.allocated.get(name, 0) + request.get(name, 0)
+        for name in (status.allocatable or status.allocated or request)
+    }
+    found = msgspec.structs.replace(status, allocated=given, owners=(*status.owners, uid))
+    return used_up(found) if once else found
+
+
+def used_up(status: Status) -> Status:
+    """It was for one use, and had it."""
+    over = msgspec.structs.replace(status, phase=SUCCEEDED)
+    return _with(over, ReservationCondition("Ready", False, SUCCEEDED))
+
+
+def unreserved(status: Status, uid: str, request: Amounts) -> Status:
+    """A pod was not bound after all: it gives back, also where it had used up the reservation."""
+    found = _returned(status, uid, request)
+    if status.phase != SUCCEEDED:
+        return found
+    return _with(msgspec.structs.replace(found, phase=AVAILABLE), _ready())
+
+
+def owner_gone(status: Status, uid: str, request: Amounts) -> Status:
+    """A pod that has a part is gone: it gives back while the reservation is there for others."""
+    return _returned(status, uid, request) if status.phase == AVAILABLE else status
+
+
+def expired(status: Status) -> Status:
+    """Its time is over, or its node is gone, whatever its phase was."""
+    failed = msgspec.structs.replace(status, phase=FAILED)
+    return _with(failed, ReservationCondition("Ready", False, EXPIRED))
+
+
+def _returned(status: Status, uid: str, request: Amounts) -> Status:
+    if uid not in status.owners:
+        return status
+    given = {
+        name: max(0, amount - request.get(name, 0)) for name, amount in status.allocated.items()
+    }
+    owners = tuple(one for one in status.owners if one != uid)
+    return msgspec.structs.replace(status, allocated=given, owners=owners)
+
+
+def _ready() -> ReservationCondition:
+    return ReservationCondition("Ready", True, AVAILABLE)
+
+
+def _with(status: Status, *conditions: ReservationCondition) -> Status:
+    """A status with these conditions in the place of others of their types."""
+    found = {one.type: one for one in status.conditions} | {one.type: one for one in conditions}
+    return msgspec.structs.replace(status, conditions=tuple(found.values()))
+
+
+def reserve_annotations(name: str, node: str) -> dict[str, str]:
+    """What the pod that stands for a reservation is noted with; its node is no node of its own yet."""
+    found = {RESERVE_POD: "true", RESERVATION_NAME: name}
+    return found | {RESERVATION_NODE: node} if node else found

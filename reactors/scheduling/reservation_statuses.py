@@ -1,0 +1,99 @@
+"""What the statuses of reservations should say, by what the scheduler knows. Pure.
+
+Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from bus.clock import parse_stamp
+from bus.errors import TimestampError
+from projections.cluster import Pod
+from projections.cluster.reservations import FAILED, SUCCEEDED, Amounts, Reservation, Status
+from reactors.scheduling import reservation_rules as rules
+from reactors.scheduling.passes import Scheduler
+from reactors.scheduling.reservations import WAITING, Reservations
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """What the status of a reservation should be; ``status`` None = the reservation is over for so long that it goes.
+
+    ``lost``: the node that has to be gone for this.
+    """
+
+    row: Reservation
+    status: Status | None
+    lost: str = ""
+    #: The owners that exist.
+    owners: tuple[Pod, ...] = ()
+
+
+def wanted(
+    scheduler: Scheduler, pods: Mapping[str, Pod], rows: Mapping[str, Reservation], at_us: int
+) -> Iterator[Wanted]:
+    """Of every reservation that says something else, what it should say."""
+    known = scheduler.reservations
+    for uid, row in rows.items() if known is not None else ():
+        assert known is not None
+        if row.is_terminating:
+            continue
+        if rules.is_kept_too_long(row.phase, row.conditions, _over_since_us(row), at_us):
+            yield Wanted(row, None)
+            continue
+        seen = Status(row.phase, row.node, row.allocatable, row.allocated, row.current_owners, row.conditions)  # fmt: skip
+        found, lost = _status(scheduler, known, pods, seen, uid)
+        if _differ(found, seen):
+            owners = tuple(pods[pod] for pod in found.owners if pod in pods)
+            yield Wanted(row, found, lost, owners)
+
+
+def _status(
+    scheduler: Scheduler, known: Reservations, pods: Mapping[str, Pod], seen: Status, uid: str
+) -> tuple[Status, str]:
+    own = known.status(uid)
+    if seen.phase in (SUCCEEDED, FAILED):
+        return seen, ""
+    if own.phase == FAILED:
+        return rules.expired(seen), ""
+    if seen.phase in WAITING:
+        for queue in scheduler.queues.values():
+            one = queue.get(uid)
+            if one is not None and one.reason:
+                return rules.unschedulable(seen, one.reason), ""
+        return seen, ""
+    if seen.node and seen.node not in scheduler.columns.row_of:
+        return rules.expired(seen), seen.node
+    if any(pod in pods and not pods[pod].node for pod in own.owners):
+        # Who is not bound yet may still give back.
+        return seen, ""
+    given = {**dict.fromkeys(own.allocatable, 0), **own.allocated}
+    found = msgspec.structs.replace(seen, allocated=given, owners=own.owners)
+    if own.phase == SUCCEEDED:
+        return rules.used_up(found), ""
+    return found, ""
+
+
+def _differ(one: Status, other: Status) -> bool:
+    ours, theirs = ({(c.type, c.is_true, c.reason, c.message) for c in s.conditions} for s in (one, other))  # fmt: skip
+    return (
+        one.phase != other.phase
+        or set(one.owners) != set(other.owners)
+        or _some(one.allocated) != _some(other.allocated)
+        or ours != theirs
+    )
+
+
+def _some(amounts: Amounts) -> dict[str, int]:
+    return {name: amount for name, amount in amounts.items() if amount}
+
+
+def _over_since_us(row: Reservation) -> int:
+    """Since when a reservation is over, as its condition says, else since it was seen so."""
+    stamps = [one.changed or one.probed for one in row.conditions if one.type == "Ready"]
+    try:
+        return max((parse_stamp(one) for one in stamps if one), default=row.seen_us)
+    except TimestampError:
+        return row.seen_us

@@ -1,0 +1,315 @@
+"""The Reservations that the scheduler knows: which hold room, and which pod was given what of them. Pure but for its state.
+
+Room is held by a pod that stands for the reservation on its node and requests what nobody has of it, so that every plugin that
+looks at room finds less. It is more important than any pod, has no labels, ports or volumes, and is nobody's victim. While a pod is
+placed that may use reservations, their rooms are lifted.
+
+Which pods were given a part follows from the passes, and from the owners that the status names. What is kept of a reservation has
+no conditions, so that a trial that gives and takes back leaves no trace.
+
+Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+import msgspec
+
+from projections.cluster import Change, ClusterState, Pod
+from projections.cluster.reservations import (
+    AVAILABLE,
+    FAILED,
+    PENDING,
+    SUCCEEDED,
+    Amounts,
+    Given,
+    Reservation,
+    SavedReservations,
+    Status,
+    is_active,
+    is_over,
+    requested,
+)
+from reactors.scheduling import reservation_rules as rules
+from reactors.scheduling.columns import Columns, holds
+from reactors.scheduling.state import Assumed
+
+#: The priority of a pod that holds room: nobody is more important.
+HIGHEST = 2**31 - 1
+#: Phases of a reservation that has no node yet.
+WAITING = ("", PENDING)
+
+
+class Reservations:
+    """The reservations of one cluster, over its columns. ``assumed``: who has a node ahead of the history."""
+
+    def __init__(
+        self, cluster: ClusterState, columns: Columns, assumed: Mapping[str, Assumed]
+    ) -> None:
+        self._cluster, self._columns, self._assumed = cluster, columns, assumed
+        #: Without conditions, and amounts of 0 left out.
+        self._statuses: dict[str, Status] = {}
+        #: By pod.
+        self._given: dict[str, Given] = {}
+        #: Which reservation names a pod as its owner.
+        self._named: dict[str, str] = {}
+        self._open: list[str] | None = None
+        #: The newest tick: times that end are told by ticks.
+        self._ticked_us = 0
+
+    def begin(self, saved: SavedReservations | None = None) -> None:
+        """Know what exists, and what was known by a snapshot or by another policy."""
+        rows = self._cluster.reservations
+        if saved is not None:
+            self._ticked_us, self._statuses = saved.ticked_us, dict(saved.statuses)
+            self._given = dict(saved.given)
+        for uid in sorted(rows):
+            for owner in rows[uid].current_owners:
+                self._named[owner] = uid
+            if uid in self._statuses:
+                self._hold(uid)
+            else:
+                self._saw(rows[uid])
+
+    def saved(self) -> SavedReservations:
+        """What a snapshot holds."""
+        return SavedReservations(dict(sorted(self._statuses.items())), self._given, self._ticked_us)
+
+    # what is folded
+
+    def follow(self, changes: Iterable[Change]) -> bool:
+        """The cluster changed; whether there is other room now than before."""
+        has_moved = False
+        for change in changes:
+            before, after = change.before, change.after
+            if isinstance(after, Reservation):
+                self._saw(after)
+                has_moved = True
+            elif isinstance(before, Reservation):
+                self._end(before)
+                has_moved = True
+            elif isinstance(after, Pod) and holds(after):
+                is_new = not isinstance(before, Pod) or not before.node
+                has_moved |= self._bound(after) and is_new
+            elif isinstance(before, Pod) and holds(before):
+                has_moved |= self._gone(before)
+        return has_moved
+
+    def elapse(self, at_us: int) -> list[str]:
+        """The reservations whose time is over from now on. Their room is free."""
+        self._ticked_us = at_us
+        found = []
+        for uid, row in self._cluster.reservations.items():
+            status = self._statuses[uid]
+            if self._is_over(row) and status.phase not in (SUCCEEDED, FAILED):
+                self._set(uid, rules.expired(status))
+                found.append(uid)
+        return found
+
+    def give(self, pod: Pod, uid: str) -> None:
+        """A pod that has no node yet uses a reservation from now on."""
+        row = self._cluster.reservations[uid]
+        self._given[pod.uid] = Given(uid, requested(pod.demand))
+        self._set(uid, self._allocated(row, self._statuses[uid], pod.uid))
+
+    def give_back(self, pod: str) -> None:
+        """A pod is not bound after all."""
+        given = self._given.pop(pod, None)
+        status = self._statuses.get(given.reservation) if given is not None else None
+        if given is not None and status is not None and pod in status.owners:
+            self._set(given.reservation, rules.unreserved(status, pod, given.request))
+
+    def hold(self, uid: str, node: str) -> None:
+        """A pass gives a reservation a node."""
+        row = self._cluster.reservations[uid]
+        self._columns.place(_held(row, node, row.reserved), node)
+
+    @contextmanager
+    def lifted(self, pod: Pod) -> Iterator[None]:
+        """Meanwhile the reservations that a pod may use hold no room."""
+        found = [row.uid for row in self.matched(pod) if self._columns.counted(row.uid) is not None]
+        for uid in found:
+            self._columns.lift(uid)
+        try:
+            yield
+        finally:
+            for uid in found:
+                self._columns.put_back(uid)
+
+    # questions
+
+    def matched(self, pod: Pod) -> list[Reservation]:
+        """The reservations with room on a node whose owners mean a pod, in the order of uids."""
+        if self._open is None:
+            self._open = [uid for uid in sorted(self._statuses) if self._is_open(uid)]
+        # Who has a node uses what it was given, and nothing that came later.
+        if not self._open or pod.uid in self._assumed or self.is_stand_in(pod.uid):
+            return []
+        owner = pod.owner
+        applicant = rules.Applicant(
+            pod.namespace, pod.name, pod.uid, labels=pod.labels,
+            references=() if owner is None else (rules.Reference(owner.kind, owner.name, owner.uid, "", True),),
+        )  # fmt: skip
+        rows = map(self._cluster.reservations.__getitem__, self._open)
+        return [
+            row for row in rows if rules.owns(row.owners, applicant, frozenset(row.unkept_labels))
+        ]
+
+    def status(self, uid: str) -> Status:
+        """What a reservation has and gave, without conditions."""
+        return self._statuses[uid]
+
+    def given(self, pod: str) -> str:
+        """The reservation that a pod uses; "" = none."""
+        found = self._given.get(pod)
+        return found.reservation if found is not None else ""
+
+    def used(self, pod: str) -> Reservation | None:
+        """The reservation that a pod uses; None = none."""
+        return self._cluster.reservations.get(self.given(pod))
+
+    def is_stand_in(self, uid: str) -> bool:
+        """Whether this is a reservation, and no pod."""
+        return uid in self._cluster.reservations
+
+    def waits(self, row: Reservation) -> bool:
+        """Whether a reservation may get a node."""
+        status = self._statuses[row.uid]
+        return not status.node and status.phase in WAITING and _is_valid(row)
+
+    def stand_in(self, uid: str) -> Pod:
+        """The pod that waits in the place of a reservation. Raises KeyError where there is no such reservation."""
+        row = self._cluster.reservations[uid]
+        found = self._cluster.priority_class(row.priority_class) if row.priority_class else None
+        return _stand_in(row, found.value if found is not None else 0)
+
+    def stand_ins(self) -> dict[str, Pod]:
+        """All of them."""
+        return {uid: self.stand_in(uid) for uid in self._cluster.reservations}
+
+    def _saw(self, row: Reservation) -> None:
+        uid, before = row.uid, self._statuses.get(row.uid)
+        known = before.owners if before is not None else ()
+        for owner in row.current_owners:
+            self._named[owner] = uid
+        status = Status(row.phase, row.node, row.reserved)
+        for pod in (*known, *row.current_owners):
+            found = self._cluster.pods.get(pod)
+            if found is not None and holds(found) and found.node == row.node:
+                self._own(found, row)
+            if self.given(pod) == uid:
+                status = self._allocated(row, status, pod)
+        is_used_up = before is not None and before.phase == SUCCEEDED and before.node == row.node
+        if not is_active(row.phase, row.node):
+            # Its owners go on as pods like all others.
+            status = Status(row.phase, row.node)
+        elif is_used_up and row.allocate_once:
+            status = msgspec.structs.replace(status, phase=SUCCEEDED)
+        self._set(uid, rules.expired(status) if self._is_over(row) else status)
+
+    def _bound(self, pod: Pod) -> bool:
+        """A pod is seen on a node: it uses what it was given there, and what names it as its owner. Whether there is other room."""
+        uid = self.given(pod.uid)
+        if uid and self._statuses[uid].node != pod.node:
+            self.give_back(pod.uid)
+            uid = ""
+        if uid and self._statuses[uid].phase == SUCCEEDED:
+            self._hold(uid)
+            return True
+        row = self._cluster.reservations.get(self._named.get(pod.uid, ""))
+        if not uid and row is not None and is_active(row.phase, row.node) and row.node == pod.node:
+            self._own(pod, row)
+            self._set(row.uid, self._allocated(row, self._statuses[row.uid], pod.uid))
+            return True
+        return False
+
+    def _own(self, pod: Pod, row: Reservation) -> None:
+        """The status of a reservation names a pod as its owner, or it was one before."""
+        given = self._given.get(pod.uid)
+        if given is None or given.reservation != row.uid:
+            if given is not None:
+                self.give_back(pod.uid)
+            self._given[pod.uid] = Given(row.uid, requested(pod.demand))
+
+    def _gone(self, pod: Pod) -> bool:
+        given = self._given.pop(pod.uid, None)
+        if given is None:
+            return False
+        status = self._statuses[given.reservation]
+        self._set(given.reservation, rules.owner_gone(status, pod.uid, given.request))
+        return True
+
+    def _end(self, row: Reservation) -> None:
+        del self._statuses[row.uid]
+        for pod in [pod for pod, one in self._given.items() if one.reservation == row.uid]:
+            del self._given[pod]
+        for owner in row.current_owners:
+            if self._named.get(owner) == row.uid:
+                del self._named[owner]
+        self._open = None
+        self._columns.take_back(row.uid)
+
+    def _allocated(self, row: Reservation, status: Status, pod: str) -> Status:
+        request = self._given[pod].request
+        return rules.allocated(status, pod, request, once=row.allocate_once)
+
+    def _set(self, uid: str, status: Status) -> None:
+        allocated = {name: amount for name, amount in status.allocated.items() if amount}
+        self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
+        self._open = None
+        self._hold(uid)
+
+    def _hold(self, uid: str) -> None:
+        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        if is_active(status.phase, status.node) or self._may_return(row, status):
+            left = rules.left(status.allocatable, status.allocated)
+            self._columns.place(_held(row, status.node, left), status.node)
+        elif uid in self._assumed and status.phase in WAITING:
+            self.hold(uid, self._assumed[uid].node)
+        else:
+            self._columns.take_back(uid)
+
+    def _may_return(self, row: Reservation, status: Status) -> bool:
+        """Whether its single use is by a pod that is not bound yet, and may be another's again."""
+        pods = (self._cluster.pods.get(pod) for pod in status.owners)
+        is_used_up = status.phase == SUCCEEDED and is_active(row.phase, row.node)
+        return is_used_up and any(pod is not None and not pod.node for pod in pods)
+
+    def _is_open(self, uid: str) -> bool:
+        row, status = self._cluster.reservations[uid], self._statuses[uid]
+        is_there = status.phase == AVAILABLE and bool(status.node)
+        return is_there and _is_valid(row) and not row.is_closed
+
+    def _is_over(self, row: Reservation) -> bool:
+        return is_over(row.phase, self._ticked_us, row.created_us, row.ttl_us, row.expires_us)
+
+
+def _stand_in(row: Reservation, usual: int) -> Pod:
+    """The pod that waits in the place of a reservation; ``usual`` is its priority where the template says none."""
+    terms = row.constraints
+    if terms is not None:
+        terms = msgspec.structs.replace(
+            terms, gang=None, never_preempts=True, claims=(), ephemeral_claims=()
+        )
+    return Pod(
+        row.uid, row.pod_namespace, row.name, row.version, row.seen_us, "Pending", "", False, row.created_us,
+        usual if row.priority is None else row.priority, row.team, None, row.labels,
+        rules.reserve_annotations(row.name, row.template_node), row.demand, constraints=terms,
+    )  # fmt: skip
+
+
+def _held(row: Reservation, node: str, amounts: Amounts) -> Pod:
+    """The pod that holds room on a node."""
+    demand = {f"requests.{name}": amount for name, amount in amounts.items()}
+    return Pod(
+        row.uid, "", row.name, row.version, row.seen_us, "Pending", node, False, row.created_us, HIGHEST, "", None, {}, {}, demand
+    )  # fmt: skip
+
+
+def _is_valid(row: Reservation) -> bool:
+    # Owners that are more than a fact carries are there; nobody is known to be one.
+    owners = len(row.owners) + row.owners_cut
+    has_times = (row.ttl_us is not None, row.expires_us is not None)
+    return not row.is_terminating and not rules.invalid(row.has_template, owners, *has_times)

@@ -1,0 +1,195 @@
+"""Statuses of reservations are written as the scheduler knows them, once, and never over what is newer."""
+
+import asyncio
+from functools import partial
+
+import pytest
+
+from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError, PermissionDeniedError
+from bus.events.pods import ReservationCondition
+from bus.waiting import Moves
+from reactors.scheduling.effectors.bind import RESERVATIONS, Placement
+from reactors.scheduling.effectors.binder import Binder
+from reactors.scheduling.effectors.reservations import ReservationStatuses
+from reactors.scheduling.effectors.reserve import reserve
+from reactors.scheduling.effects import Placements, settle
+from tests import factories as f
+from tests.reactors.scheduling.reserving import reserving
+
+AMOUNTS = {"cpu": 4000, "nvidia.com/gpu": 2}
+
+
+class Server:
+    """One reservation as the API server has it; errors come first."""
+
+    def __init__(self, **status):
+        metadata = {"name": "web", "uid": "web", "resourceVersion": "7"}
+        self.found = {"metadata": metadata, "spec": {}, "status": status}
+        self.errors, self.bodies, self.deleted, self.nodes, self.bound = [], [], [], {"n0"}, []
+
+    async def get(self, path):
+        if "/nodes/" in path:
+            if path.rpartition("/")[2] not in self.nodes:
+                raise NotFoundError(message="no such node")
+            return {}
+        assert path == f"{RESERVATIONS}/web"
+        return self.found
+
+    async def merge(self, path, body):
+        assert path == f"{RESERVATIONS}/web/status"
+        if self.errors:
+            raise self.errors.pop(0)
+        if body["metadata"]["resourceVersion"] != self.found["metadata"]["resourceVersion"]:
+            raise ConflictError(message="it is another")
+        self.bodies.append(body)
+        self.found["status"].update(body["status"])
+        self.found["metadata"]["resourceVersion"] = str(len(self.bodies) + 7)
+        return self.found
+
+    async def delete(self, path, *, uid):
+        self.deleted.append((path, uid))
+        return {}
+
+    async def bind(self, namespace, pod, *, uid, node, annotations):
+        self.bound.append((pod, node, annotations))
+
+
+def placement(**fields):
+    said = {"namespace": "", "name": "web", "uid": "web", "node": "n0", "decision": "d"} | fields
+    return Placement(**said, is_reservation=True, at_us=10**15)
+
+
+async def test_a_reservation_gets_its_node_in_one_write():
+    server = Server()
+
+    assert (await reserve(server, placement(), AMOUNTS)).outcome == "bound"
+    status = server.bodies[0]["status"]
+    assert (status["phase"], status["nodeName"]) == ("Available", "n0")
+    assert status["allocatable"] == {"cpu": "4", "nvidia.com/gpu": "2"}
+    assert [(one["type"], one["status"]) for one in status["conditions"]] == [
+        ("Scheduled", "True"),
+        ("Ready", "True"),
+    ]
+    # Whoever asks again finds it done.
+    assert (await reserve(server, placement(), AMOUNTS)).outcome == "bound"
+    assert (await reserve(server, placement(node="n1"), AMOUNTS)).outcome == "elsewhere"
+    assert len(server.bodies) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "outcome"),
+    [
+        (lambda s: s.found["metadata"].update(uid="other"), "gone"),
+        (lambda s: s.found["metadata"].update(deletionTimestamp="now"), "gone"),
+        (lambda s: s.found["status"].update(phase="Failed"), "gone"),
+        (lambda s: s.errors.append(ConflictError(message="newer")), "later"),
+        (lambda s: s.errors.append(PermissionDeniedError(message="no right")), "denied"),
+        (lambda s: s.errors.append(ClusterUnavailableError(reason="away")), "later"),
+        (lambda s: s.found.update(status=["a", "list"]), "later"),
+        (lambda s: s.found.pop("metadata"), "later"),
+    ],
+)
+async def test_a_reservation_that_is_another_or_an_answer_that_is_none_gets_no_node(
+    change, outcome
+):
+    server = Server()
+    change(server)
+
+    assert (await reserve(server, placement(), AMOUNTS)).outcome == outcome
+    assert server.bodies == []
+
+
+def statuses(at):
+    return {one.row.name: one for one in Placements(at.runner.replica, Moves()).statuses()}
+
+
+async def test_what_bound_pods_have_is_written_and_what_was_written_is_not():
+    at = await reserving()
+    await at.say(at.reservation("web", 6, "n0", allocated={"cpu": "0"}), at.owner("a", "web", 4))
+    # Who is not bound yet may still give back.
+    assert statuses(at) == {}
+    await at.say(at.seen("a", "web", 4))
+    found = statuses(at)["web"].status
+    assert (found.allocated, found.owners, found.phase) == ({"cpu": 4000}, ("a",), "Available")
+
+    await at.say(at.again("web", allocated={"cpu": "4"}, current_owners=("a",)))
+    assert statuses(at) == {}
+    await at.say(at.gone("a"))
+    assert statuses(at)["web"].status.owners == ()
+
+
+async def test_what_is_used_once_expired_or_lost_is_written():
+    at = await reserving(2)
+    await at.say(at.reservation("once", 2, "n0", allocate_once=True), at.owner("a", "once", 1))
+    await at.say(at.seen("a", "once", 1), at.reservation("short", 1, "n0", ttl="20s"))
+    await at.say(at.reservation("lost", 1, "n1"), at.node_gone("n1"), at.reservation("never", 100))
+    await at.tick(30)
+    found = statuses(at)
+
+    assert {name: one.status.phase for name, one in found.items()} == {
+        "once": "Succeeded", "short": "Failed", "lost": "Failed", "never": "Pending",
+    }  # fmt: skip
+    assert [one.lost for one in found.values()] == ["", "", "n1", ""]
+    assert found["never"].status.conditions[0].message.startswith("0/1 nodes are available")
+    assert [one.uid for one in found["once"].owners] == ["a"]
+
+
+async def test_nothing_is_written_in_shadow_or_while_all_is_paused():
+    at = await reserving(mode="shadow")
+    await at.say(at.reservation("short", 1, "n0", ttl="20s"))
+    await at.tick(30)
+
+    assert statuses(at) == {}
+
+
+async def test_a_node_that_the_api_server_has_is_not_lost():
+    at = await reserving()
+    await at.say(at.reservation("web", 2, "n7"))
+    server = Server()
+    server.nodes.add("n7")
+    server.found["metadata"]["resourceVersion"] = at.told["web"].resource_version
+    await ReservationStatuses(server, at.clock).write(statuses(at).values())
+    assert server.bodies == []
+
+    server.nodes.clear()
+    await ReservationStatuses(server, at.clock).write(statuses(at).values())
+    assert server.bodies[0]["status"]["phase"] == "Failed"
+
+
+async def test_a_reservation_that_is_over_for_a_day_is_deleted():
+    at = await reserving()
+    condition = ReservationCondition("Ready", False, "Expired", "", f.stamp(at.at()))
+    await at.say(at.reservation("old", phase="Failed", conditions=(condition,)))
+    await at.tick(3600)
+    assert statuses(at) == {}
+    await at.tick(24 * 3600)
+    server = Server()
+    await ReservationStatuses(server, at.clock).write(statuses(at).values())
+
+    assert server.deleted == [(f"{RESERVATIONS}/old", "old")]
+
+
+@pytest.mark.simulated
+async def test_the_binder_gives_reservations_their_nodes_and_names_them_on_pods():
+    at = await reserving()
+    await at.say(at.reservation("web", 4))
+    server = Server()
+    say = partial(settle, at.transport, at.clock, at.cluster)
+    binder = Binder(server, Placements(at.runner.replica, Moves()), say, lambda one: None)
+    running = asyncio.create_task(binder.run())
+    await asyncio.sleep(2)
+    assert server.found["status"]["nodeName"] == "n0"
+
+    await at.say(
+        at.again("web", node="n0", phase="Available", allocatable={"cpu": "4"}),
+        at.owner("a", "web", 2),
+    )
+    await asyncio.sleep(3)
+    running.cancel()
+
+    (pod, node, annotations) = server.bound[0]
+    assert (pod, node) == ("a", "n0")
+    assert (
+        annotations["scheduling.koordinator.sh/reservation-allocated"]
+        == '{"name":"web","uid":"web"}'
+    )
