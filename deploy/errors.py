@@ -55,6 +55,15 @@ class LedgerBusyError(PermanentError):
     holder: str = ""
 
 
+class LostLockError(PermanentError):
+    """Another process may do by now what this one does, since the database ended the session that held the lock.
+
+    End, and begin again: nothing more was written meanwhile. Field: `reason`.
+    """
+
+    reason: str = ""
+
+
 class ConfinedError(PermanentError):
     """A limit ended the work.
 

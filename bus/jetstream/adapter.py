@@ -5,13 +5,13 @@ Source: `bus.transport` (the contract), `bus.streams` (what the stream must prom
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from bus.clock import parse_stamp
-from bus.envelope import Event
+from bus.envelope import Event, key_token
 from bus.errors import BusUnavailableError, HistoryDivergedError
 from bus.jetstream import wire
 from bus.jetstream.connection import ApiError, Connection, Credentials
@@ -26,6 +26,11 @@ _NOT_FOUND = 10059
 _NAME_IN_USE = 10058
 _NO_MESSAGE = 10037
 _NANO = 1_000_000_000
+
+#: Where answers come, and what processes say to each other.
+INBOX_PREFIX = "_INBOX_bursar"
+#: Of a word that another process says; what is longer is cut.
+LONGEST_WORD = 256
 
 
 class _State(msgspec.Struct):
@@ -70,7 +75,7 @@ class JetStream:
         *,
         credentials: Credentials = None,
         name: str = "bursar",
-        inbox_prefix: str = "_INBOX_bursar",
+        inbox_prefix: str = INBOX_PREFIX,
         create: bool = True,
         connect_seconds: float = 10.0,
         ack_seconds: float = 5.0,
@@ -176,6 +181,22 @@ class JetStream:
         got = msgspec.json.decode(answer, type=_Got).message
         event = wire.read(got.subject.encode(), got.hdrs, got.data, sequence)
         return wire.bounded(event, parse_stamp(got.time))
+
+    async def tell(self, topic: str, word: str) -> None:
+        """Say a word to the other processes of this history that hear ``topic`` now; it is in no history."""
+        await self._connection.tell(self._subject(topic), word.encode())
+
+    async def hear(self, topic: str, take: Callable[[str], None]) -> None:
+        """Have ``take`` called with each word of ``topic`` until this transport is closed. It must be short and not raise."""
+
+        def heard(body: bytes) -> None:
+            take(body[:LONGEST_WORD].decode("ascii", "replace"))
+
+        await self._connection.hear(self._subject(topic), heard)
+
+    def _subject(self, topic: str) -> str:
+        """Below the inboxes, the only subjects to which this user needs leave to subscribe."""
+        return f"{INBOX_PREFIX}.{self.stream.name}.{key_token(topic)}"
 
     async def guard(self, *monitor_urls: str) -> list[GuardLine]:
         """What is and what is not safe about this bus, one line per property.

@@ -197,6 +197,17 @@ class Connection:
         self._client.raw[number(subscription)] = take
         return Inbox(self._client, subscription, prefix.encode())
 
+    async def hear(self, subject: str, take: Callable[[bytes], None]) -> Inbox:
+        """Have ``take`` called with the body of each message that somebody says under ``subject``; see :meth:`listen`."""
+        subscription = await heeded(self._client.subscribe(subject, future=asyncio.Future()))
+        self._client.raw[number(subscription)] = lambda subject, reply, body, headers: take(body)
+        return Inbox(self._client, subscription, subject.encode())
+
+    async def tell(self, subject: str, body: bytes) -> None:
+        """Say something to whoever hears ``subject`` now. It is not stored, and nobody may be there."""
+        head = f"PUB {subject} {len(body)}\r\n".encode()
+        await self.send(head + body + b"\r\n")
+
     async def send(self, commands: bytes) -> None:
         """Write finished protocol commands in one piece, waiting while the socket's buffer is full.
 

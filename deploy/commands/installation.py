@@ -1,7 +1,8 @@
 """What is applied to a cluster for a size, a mode and what Bursar may do: the objects of ``deploy/manifests``, put together.
 
-Each object is in one file. A part names files, and what its pods are told besides: variables, and Secrets as files. Nothing
-that is secret stands in an object or in a variable. Pure but for reading the files of this package.
+Each object is in one file; where `bursar up` is divided, `pods/part.yaml` is read for each of its processes. A part of an
+installation names files, and what its pods are told besides: variables, and Secrets as files. Nothing that is secret stands in an
+object or in a variable. Pure but for reading the files of this package.
 
 Source: docs/install.md.
 """
@@ -31,9 +32,9 @@ class Size(StrEnum):
 
     #: One pod, with the bundled nats-server and SQLite on a volume.
     SMALL = "small"
-    #: Your own NATS and PostgreSQL; reviews are answered by two pods.
+    #: Your own NATS and PostgreSQL; who watches, writes the ledger, acts and answers reviews are pods of their own.
     STANDARD = "standard"
-    #: The same with three nodes of NATS and three pods for reviews.
+    #: The same with three nodes of NATS, one more of each pod in reserve, and three for reviews.
     LARGE = "large"
 
 
@@ -71,10 +72,20 @@ class Part:
 _REVIEWS = (
     "crds/bursar.io.yaml", "rbac/status.yaml", "rbac/registrar.yaml", "rbac/fields.yaml", "service.yaml",
 )  # fmt: skip
+#: Command to what its process is for, where `bursar up` is divided.
+_PROCESSES = {
+    "watch": "Following the cluster: what happens there is written into the history",
+    "ledger": "Writing the ledger from the history; it knows no cluster and has no token",
+    "act": "Keeping the quotas, registering the webhook, deciding and acting",
+}
+_DIVIDED = tuple(f"pods/part.yaml {name}" for name in _PROCESSES)
 _SIZES = {
     Size.SMALL: Part(("pods/small.yaml",)),
-    Size.STANDARD: Part(("pods/up.yaml",)),
-    Size.LARGE: Part(("pods/up.yaml",), {"BURSAR_BUS__REPLICAS": "3"}),
+    Size.STANDARD: Part(_DIVIDED),
+    Size.LARGE: Part(
+        (*_DIVIDED, *(f"pods/reserve.yaml {name}" for name in _PROCESSES)),
+        {"BURSAR_BUS__REPLICAS": "3"},
+    ),
 }
 _MODES = {
     Mode.WATCH: Part(),
@@ -146,13 +157,13 @@ def installation(
     files = ["pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml"]
     files += [file for part in parts for file in part.files]
     # Rights before the pods that need them.
-    files = sorted(dict.fromkeys(files), key=lambda file: file in _PODS)
+    files = sorted(dict.fromkeys(files), key=lambda file: file.partition(" ")[0] in _PODS)
     found: dict[tuple[str, str, str], Installed] = {}
     for file in files:
-        text = (FOLDER / file).read_text("utf-8")
+        text, purpose = _read(file)
         for one in yaml.safe_load_all(text):
             # The first says all: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
-            found.setdefault(identity(one), Installed(one, _purpose(text)))
+            found.setdefault(identity(one), Installed(one, purpose))
     for one in found.values():
         if "template" in one.object.get("spec", {}):
             _tell(one.object, parts, size, is_acting=bool(acts))
@@ -160,7 +171,18 @@ def installation(
     return list(found.values())
 
 
-_PODS = {"pods/small.yaml", "pods/up.yaml", "pods/webhook.yaml"}
+_PODS = {"pods/small.yaml", "pods/part.yaml", "pods/webhook.yaml"}
+
+
+def _read(file: str) -> tuple[str, str]:
+    """The text of a file, for a process where one is named after it, and what it is for."""
+    name, _, process = file.partition(" ")
+    text = (FOLDER / name).read_text("utf-8")
+    if not process:
+        return text, _purpose(text)
+    made = text.replace("bursar-part", f"bursar-{process}")
+    made = made.replace("[bursar, part]", f"[bursar, {process}]")
+    return made, _PROCESSES[process] if name in _PODS else _purpose(text)
 
 
 def identity(one: Json) -> tuple[str, str, str]:
@@ -169,23 +191,36 @@ def identity(one: Json) -> tuple[str, str, str]:
     return one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+#: Which sections' variables the processes have that need not all; who watches follows more where a reactor wants it.
+_TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": ()}
+
+
+def _is_told(command: str, name: str) -> bool:
+    section = name.removeprefix("BURSAR_").partition("__")[0]
+    return section != "ADMISSION" if command == "watch" else section in _TOLD[command]
+
+
 def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool) -> None:
     """Tell the pods of a workload what the parts say."""
     spec = workload["spec"]["template"]["spec"]
     [container] = spec["containers"]
-    follows = workload["kind"] == "StatefulSet"
+    command = container["command"][1]
     environment, secrets = dict[str, str](), dict[str, str]()
     for part in parts:
         environment |= part.environment
         secrets |= part.secrets
-    if follows and "bursar-webhook-tls" in secrets:
+    if size is Size.LARGE:
+        workload["spec"]["replicas"] = 3 if command == "webhook" else 2
+    if command in ("up", "act") and "bursar-webhook-tls" in secrets:
         environment["BURSAR_ADMISSION__SERVES"] = "false"
-    if not follows:
-        kept = ("BURSAR_ADMISSION__", "BURSAR_BUS__")
-        environment = {k: v for k, v in environment.items() if k.startswith(kept)}
-        workload["spec"]["replicas"] = 3 if size is Size.LARGE else 2
-    elif is_acting:
+    if command in ("up", "act") and is_acting:
         spec["serviceAccountName"] = "bursar-actor"
+    if command in _TOLD:
+        environment = {k: v for k, v in environment.items() if _is_told(command, k)}
+    if command in ("watch", "ledger"):
+        secrets = {}
+    if command == "ledger":
+        spec["automountServiceAccountToken"] = False
     container["env"] += [{"name": name, "value": value} for name, value in environment.items()]
     for secret, folder in secrets.items():
         path = f"{MOUNTED}/{folder}"

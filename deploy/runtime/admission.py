@@ -83,10 +83,12 @@ async def admitting(
     ledger: Store | None = None,
     signer: Signer | None = None,
     diagnosis: Diagnosis | None = None,
+    shows: Figures | None = None,
 ) -> AsyncIterator[Admission]:
     """The admission side of one process as the settings have it, with its webhook unless they only watch.
 
     ``more`` is asked at each scrape, so what is added to it later is shown, too. ``prover`` proves that reviews arrive.
+    ``shows`` gets the metrics where the process has a port of health already; None: they are shown on one of its own.
     ``ledger`` and ``signer``: see :func:`reactors.admitting.following`. ``diagnosis`` is told beside health, where the settings
     want it.
     Raises SettingsError where reviews would be enforced that anybody can forge, and UnprovenWebhookError where none arrives.
@@ -116,14 +118,16 @@ async def admitting(
                     is_shadow=wanted.mode == "shadow", more=more if more is not None else (),
                     client_ca=wanted.client_ca, health=health, prover=prover,
                     answers=wanted.serves or not keeps,
-                    diagnosis=diagnosis if wanted.answers_diagnosis else None,
+                    diagnosis=diagnosis if wanted.answers_diagnosis else None, shows=shows,
                 )
             )  # fmt: skip
             if keeps and cluster is not None:
                 await stack.enter_async_context(_recording(admission, cluster, clock, wanted.mode))
+        elif shows is not None:
+            shows.append(partial(_figures, admission, clock, more or ()))
         elif wanted.health_port is not None:
             await stack.enter_async_context(
-                _shown(partial(_figures, admission, clock, more or ()), servers(wanted)[1])
+                shown(partial(_figures, admission, clock, more or ()), servers(wanted)[1])
             )
         yield admission
 
@@ -208,13 +212,14 @@ async def serving(
     prover: Prover | None = None,
     answers: bool = True,
     diagnosis: Diagnosis | None = None,
+    shows: Figures | None = None,
 ) -> AsyncIterator[WebhookServer]:
     """Serve reviews while the body runs, and keep the API server's registration current.
 
     ``is_shadow``: decide and record, and refuse nothing. ``cluster`` None: another process registers it. ``client_ca``:
     answer only clients of these authorities. ``health``: where health and figures are; None = nowhere. ``prover``: begin
     when it is proven that reviews arrive. ``answers`` off: other processes do, and this one registers them. ``diagnosis``:
-    what else the port of health answers.
+    what else the port of health answers. ``shows`` gets the metrics instead of that port.
     """
     handler = proving(shadowed(admission.handler) if is_shadow else admission.handler)
     failure = failing(admission, is_shadow=is_shadow)
@@ -240,10 +245,12 @@ async def serving(
     rotation = Rotation(certificates, trust, client_ca)
     server = WebhookServer(application, settings, rotation.begin())
     async with AsyncExitStack() as stack:
-        if health is not None:
+        if shows is not None:
+            shows.append(metrics)
+        elif health is not None:
             routes = diagnosis.routes if diagnosis is not None else ()
             await stack.enter_async_context(
-                _shown(metrics, health, lambda: not application.draining, routes)
+                shown(metrics, health, lambda: not application.draining, routes)
             )
         if answers:
             await server.start()
@@ -266,7 +273,7 @@ def _figures(
 
 
 @asynccontextmanager
-async def _shown(
+async def shown(
     metrics: Callable[[], Iterable[Metric]],
     settings: ServerSettings,
     ready: Callable[[], bool] = lambda: True,

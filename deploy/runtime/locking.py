@@ -1,35 +1,105 @@
-"""One writer for one ledger: a lock that ends with the process that holds it.
+"""One process for each part of an installation, as one writer for one ledger: a lock that ends with the process that holds it.
 
 SQLite: a locked file beside the database, which names its holder. PostgreSQL: an advisory lock of a session, so that two
-machines cannot write one ledger either.
+machines cannot write one ledger either. PostgreSQL ends the session of a machine that is silent for 25 seconds. A process that was
+paused keeps its session, as its kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on.
 
-Source: docs/wrong-input.md.
+Source: docs/wrong-input.md; PostgreSQL, "Explicit Locking" and ``tcp_keepalives_idle``.
 """
 
 from __future__ import annotations
 
+import asyncio
 import fcntl
 import hashlib
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
 
 from bus import private_files
-from deploy.errors import LedgerBusyError
+from bus.waiting import beside
+from deploy.errors import LedgerBusyError, LostLockError
+
+#: The parts of an installation that one process does at a time: writing the ledger; deciding and acting.
+LEDGER, ACTING = "ledger writer", "acting"
+
+#: Between two attempts to get what another process holds, and between two looks whether a lock is still held.
+WAIT_SECONDS = 1.0
+LOOK_SECONDS = 2.0
+#: For so long a lock is taken to be held after a look.
+CONFIRMED_SECONDS = 5.0
+#: When PostgreSQL ends the session of a machine that does not answer: idle + interval * count seconds.
+_SILENCE = {"idle": 10, "interval": 5, "count": 3}
+
+
+class HeldLock:
+    """A lock that this process holds, and since when that is certain."""
+
+    def __init__(
+        self, look: Callable[[], object], clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        """``look`` raises SQLAlchemyError where the lock is lost."""
+        self._look, self._clock = look, clock
+        self._known = clock()
+
+    async def confirm(self) -> None:
+        """Return where the lock was held within :data:`CONFIRMED_SECONDS`, also after a pause. Raises LostLockError."""
+        if self._clock() - self._known > CONFIRMED_SECONDS:
+            await self.look()
+
+    async def look(self) -> None:
+        """Look whether the lock is held. Raises LostLockError."""
+        began = self._clock()
+        try:
+            await asyncio.to_thread(self._look)
+        except sa.exc.SQLAlchemyError as error:
+            raise LostLockError(reason=type(error).__name__) from error
+        self._known = began
+
+    async def run(self) -> None:
+        """Look again and again, until cancelled. Raises LostLockError."""
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            await self.look()
+
+
+@asynccontextmanager
+async def in_turn(
+    url: str, engine: sa.Engine, purpose: str, part: str, tell: Callable[[str], None]
+) -> AsyncIterator[HeldLock]:
+    """Hold a part while the body runs; wait for it while another process has it. LostLockError ends the body where it is lost."""
+    with ExitStack() as stack:
+        waits = False
+        while True:
+            try:
+                found = stack.enter_context(writer_lock(url, engine, purpose, part))
+                break
+            except LedgerBusyError as error:
+                if not waits:
+                    tell(f"waiting in reserve: {error.holder} does this")
+                waits = True
+            await asyncio.sleep(WAIT_SECONDS)
+        async with beside(found.run()):
+            yield found
 
 
 @contextmanager
-def writer_lock(url: str, engine: sa.Engine, purpose: str) -> Iterator[None]:
-    """Hold the ledger for one writer. Raises LedgerBusyError at once where another has it."""
+def writer_lock(
+    url: str, engine: sa.Engine, purpose: str, part: str = LEDGER
+) -> Iterator[HeldLock]:
+    """Hold a part of an installation for one process. Raises LedgerBusyError at once where another has it."""
     if engine.dialect.name == "sqlite":
-        with _file_lock(Path(f"{sa.make_url(url).database}.lock"), purpose):
-            yield
+        name = "lock" if part == LEDGER else f"{part}.lock"
+        with _file_lock(Path(f"{sa.make_url(url).database}.{name}"), purpose):
+            # The kernel lets it go with the process, and not before.
+            yield HeldLock(lambda: None)
     else:
-        with _session_lock(engine, url):
-            yield
+        with _session_lock(engine, url, part) as look:
+            yield HeldLock(look)
 
 
 @contextmanager
@@ -52,11 +122,16 @@ def _file_lock(path: Path, purpose: str) -> Iterator[None]:
 
 
 @contextmanager
-def _session_lock(engine: sa.Engine, url: str) -> Iterator[None]:
-    key = int.from_bytes(hashlib.sha256(b"bursar ledger writer").digest()[:8], "big", signed=True)
+def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[], object]]:
+    """Gives what asks the session that holds the lock."""
+    digest = hashlib.sha256(f"bursar {part}".encode()).digest()
+    key = int.from_bytes(digest[:8], "big", signed=True)
     with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        for name, value in _SILENCE.items():
+            connection.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
         if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
             database = sa.make_url(url).database
             raise LedgerBusyError(holder=f"a session of the database {database!r}")
-        yield
-        connection.scalar(sa.select(sa.func.pg_advisory_unlock(key)))
+        yield lambda: connection.scalar(sa.select(1))
+        if not connection.invalidated:
+            connection.scalar(sa.select(sa.func.pg_advisory_unlock(key)))

@@ -22,6 +22,7 @@ import msgspec
 from bus.clock import ServerClock, SystemClock
 from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
+from bus.kube.client import KubeCluster
 from bus.kube.watch.contract import ReflectorState
 from bus.private_files import replace
 from bus.sources.events import read_lines
@@ -34,10 +35,11 @@ from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledgers import ledger
+from deploy.runtime.locking import ACTING, writer_lock
 from deploy.runtime.proving import Proof, Prover
 from deploy.runtime.reactors import acting, remembered, stored
 from deploy.runtime.source_metrics import source_metrics
-from deploy.runtime.watch import Following, following, states
+from deploy.runtime.watch import following, states
 from deploy.settings.addresses import default_data
 from deploy.settings.admission import told_of
 from deploy.settings.load import cluster_access
@@ -120,7 +122,7 @@ async def serve(
         settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
             with keeper(settings, store, opened.shared, "up") as keeping:
-                async with beside(keeping.run()), beside(_guarded(opened)):
+                async with beside(keeping.run()), beside(guarded(opened)):
                     await _work(settings, screen, progress, store, opened, keeping, once, recording)
 
 
@@ -137,7 +139,7 @@ async def _work(
     progress.guard = opened.guard
     screen.tell(f"bus {opened.url}, ledger in {settings.data}")
     screen.tell(keeping.signer)
-    async with beside(_shown(screen, progress, opened, keeping)), _written(settings, progress):
+    async with beside(_shown(screen, progress, opened, keeping)), written(settings, progress):
         progress.stage = "catching up"
         head = await opened.transport.head()
         await reach(keeping, head.last_sequence)
@@ -145,6 +147,7 @@ async def _work(
             access = None if recording else cluster_access(settings)
             if access is not None:
                 _refuse_recorded(settings)
+                stack.enter_context(writer_lock(settings.ledger_url, store.engine, "up", ACTING))
                 progress.cluster = access.kubeconfig or "the service account of this pod"
                 screen.tell(f"following the cluster of {progress.cluster}")
                 replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
@@ -157,17 +160,23 @@ async def _work(
                 trees = None
                 if settings.admission.mode != "off":
                     trees = await stack.enter_async_context(
-                        _keeping(settings, opened, store, followed, more, progress)
+                        keeping_quotas(
+                            settings,
+                            opened,
+                            store,
+                            followed.cluster,
+                            followed.relist,
+                            more,
+                            progress,
+                        )
                     )
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(
-                    _acting(settings, opened, store, followed, trees, more, progress, replica)
+                    deciding(
+                        settings, opened, store, followed.cluster, trees, more, progress, replica
+                    )
                 )
-                for reactor in REACTORS:
-                    if (wanted := settings.wanted.get(reactor.name)) is not None:
-                        told = settings.section(reactor).told(wanted[0])
-                        if told:
-                            screen.tell(f"{reactor.activity} is {told}")
+                tell_of_reactors(settings, screen)
                 progress.stage = "following"
                 _write_state(settings, progress)
                 if once:
@@ -186,22 +195,25 @@ async def _work(
 
 
 @asynccontextmanager
-async def _keeping(
+async def keeping_quotas(
     settings: Settings,
     opened: Bus,
     store: Store,
-    followed: Following,
+    cluster: KubeCluster,
+    relist: Callable[[str], None],
     more: Figures,
     progress: Progress,
+    shows: Figures | None = None,
 ) -> AsyncIterator[QuotaTrees | None]:
     """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
 
-    ``more`` is shown among the webhook's metrics.
+    ``relist`` asks for a complete list of a kind. ``more`` is shown among the webhook's metrics.
+    ``shows``: see :func:`deploy.runtime.admission.admitting`.
     """
     wanted = settings.admission
     prover = None
     if wanted.mode in ("shadow", "enforce"):
-        prover = Prover(followed.cluster, wanted, SystemClock())
+        prover = Prover(cluster, wanted, SystemClock())
         progress.proof = prover.proof
     diagnosis = Diagnosis(lambda: progress.replica)
     async with AsyncExitStack() as stack:
@@ -209,8 +221,9 @@ async def _keeping(
             await stack.enter_async_context(beside(diagnosis.follow(opened.shared)))
         admission = await stack.enter_async_context(
             admitting(
-                settings, opened.shared, followed.cluster, keeps=True, relist=followed.relist, more=more,
+                settings, opened.shared, cluster, keeps=True, relist=relist, more=more,
                 prover=prover, ledger=store, signer=Signer(settings.signing_key), diagnosis=diagnosis,
+                shows=shows,
             )
         )  # fmt: skip
         progress.releasing = admission.releasing
@@ -218,18 +231,18 @@ async def _keeping(
 
 
 @asynccontextmanager
-async def _acting(
+async def deciding(
     settings: Settings,
     opened: Bus,
     store: Store,
-    followed: Following,
+    cluster: KubeCluster,
     trees: QuotaTrees | None,
     more: Figures,
     progress: Progress,
     replica: Replica,
 ) -> AsyncIterator[None]:
     """Decide on what is known of the cluster that is followed, and act."""
-    cluster, sections = followed.cluster, {one.name: settings.section(one) for one in REACTORS}
+    sections = {one.name: settings.section(one) for one in REACTORS}
     async with acting(
         opened.shared, cluster, settings.wanted,
         name=settings.cluster.name, clock=cluster.clock, sections=sections, trees=trees,
@@ -239,6 +252,15 @@ async def _acting(
         more.append(partial(figures, runner.replica))
         progress.replica, progress.troubles = runner.replica, runner.troubles
         yield
+
+
+def tell_of_reactors(settings: Settings, screen: Screen) -> None:
+    """What the settings want of each reactor."""
+    for reactor in REACTORS:
+        if (wanted := settings.wanted.get(reactor.name)) is not None:
+            told = settings.section(reactor).told(wanted[0])
+            if told:
+                screen.tell(f"{reactor.activity} is {told}")
 
 
 def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
@@ -314,7 +336,7 @@ async def _listed(progress: Progress) -> None:
     await reached(moved, 0, "the first lists of the cluster")
 
 
-async def _guarded(opened: Bus) -> None:
+async def guarded(opened: Bus) -> None:
     """Check the bus again and again; what became unsafe ends us (P3)."""
     while True:
         await asyncio.sleep(GUARD_SECONDS)
@@ -333,7 +355,7 @@ async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Ledge
 
 
 @asynccontextmanager
-async def _written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
+async def written(settings: Settings, progress: Progress) -> AsyncIterator[None]:
     """Keep the sources' state in a file, for ``bursar status`` of another process."""
 
     async def write() -> None:

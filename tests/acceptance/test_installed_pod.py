@@ -235,7 +235,7 @@ def test_it_goes_from_reading_to_refusing_and_survives_a_kill(installation):
 async def test_standard_answers_reviews_apart_on_servers_of_ones_own(
     installation, postgres_url, tmp_path
 ):
-    """`bursar up` and `bursar webhook`, each with its own Secrets: one bus, one PostgreSQL, and no token for who answers."""
+    """Each process with its own Secrets: one bus, one PostgreSQL, and no token for who answers and who writes the ledger."""
     url = "bursar-webhook.bursar-system.svc"
     pem = client_certificate(tmp_path / "serving.pem", url).read_text()
     async with EmbeddedServer(tmp_path / "nats") as nats:
@@ -261,7 +261,9 @@ async def test_standard_answers_reviews_apart_on_servers_of_ones_own(
 
 def standard(installation):
     with (
-        installation.pod("statefulset/bursar-up"),
+        installation.pod("statefulset/bursar-ledger", BURSAR_ADMISSION__HEALTH_PORT="9446"),
+        installation.pod("statefulset/bursar-watch", BURSAR_ADMISSION__HEALTH_PORT="9447"),
+        installation.pod("statefulset/bursar-act"),
         installation.pod("deployment/bursar-webhook", BURSAR_ADMISSION__HEALTH_PORT="9445"),
     ):
         installation.until(lambda: answers("http://127.0.0.1:9445/readyz"))

@@ -43,9 +43,11 @@ def test_every_variable_is_a_setting_and_every_command_is_one(
         [container] = pod(workload)["containers"]
         ports = {one["name"]: one["containerPort"] for one in container["ports"]}
         settings.admission.require_authenticated()
+        program, command = container["command"]
 
-        assert container["command"][0] == "bursar" and container["command"][1] in COMMANDS
-        assert settings.admission.mode == mode
+        assert program == "bursar" and command in COMMANDS
+        # Who watches and who writes the ledger are asked nothing.
+        assert command in ("watch", "ledger") or settings.admission.mode == mode
         assert ports["health"] == settings.admission.health_port
         assert ports.get("reviews", settings.admission.port) == settings.admission.port
         assert (workload["kind"] == "StatefulSet") <= settings.data.is_relative_to("/data")
@@ -145,16 +147,48 @@ def test_a_floor_needs_who_starts_what_it_holds_back(capsys):
     ]
 
 
-def test_who_only_answers_reviews_has_no_token_of_the_cluster():
-    up, webhook = sorted(
-        workloads(Size.STANDARD, Mode.ENFORCE, ALL_ACTS), key=lambda o: -len(o["kind"])
-    )
+def by_command(*arguments):
+    return {pod(one)["containers"][0]["command"][1]: one for one in workloads(*arguments)}
 
-    assert pod(webhook)["automountServiceAccountToken"] is False
-    assert environment(up)["BURSAR_ADMISSION__SERVES"] == "false"
-    assert not [name for name in environment(webhook) if "CULLING" in name]
-    assert webhook["spec"]["replicas"] == 2
-    assert workloads(Size.LARGE, Mode.ENFORCE)[1]["spec"]["replicas"] == 3
+
+def test_each_process_has_the_rights_and_secrets_of_its_own_part():
+    made = by_command(Size.STANDARD, Mode.ENFORCE, ALL_ACTS)
+    tokens = {
+        name: pod(one)["serviceAccountName"]
+        for name, one in made.items()
+        if pod(one).get("automountServiceAccountToken", True)
+    }
+    secrets = {
+        name: {o["secret"]["secretName"] for o in pod(one)["volumes"] if "secret" in o}
+        for name, one in made.items()
+    }
+    told = {name: set(environment(one)) for name, one in made.items()}
+
+    assert tokens == {"watch": "bursar", "act": "bursar-actor"}
+    reviews = {"bursar-clients", "bursar-webhook-tls"}
+    assert secrets == {
+        "watch": {"bursar-settings"},
+        "ledger": {"bursar-settings"},
+        "act": {"bursar-settings", *reviews},
+        "webhook": {"bursar-webhook-settings", *reviews},
+    }
+    assert environment(made["act"])["BURSAR_ADMISSION__SERVES"] == "false"
+    assert "BURSAR_CULLING__MODE" in told["act"] & told["watch"]
+    assert "BURSAR_CULLING__MODE" not in told["webhook"] | told["ledger"]
+
+
+def test_a_large_installation_has_each_process_twice_and_drains_one_at_a_time():
+    made = by_command(Size.LARGE, Mode.ENFORCE)
+    budgets = [o for o in objects(Size.LARGE, Mode.ENFORCE) if o["kind"] == "PodDisruptionBudget"]
+
+    found = {name: one["spec"]["replicas"] for name, one in made.items()}
+    assert found == {"watch": 2, "ledger": 2, "act": 2, "webhook": 3}
+    assert {o["metadata"]["name"] for o in budgets} == {f"bursar-{name}" for name in found}
+    for one in made.values():
+        [spread] = pod(one)["topologySpreadConstraints"]
+        selector = spread["labelSelector"]["matchLabels"].items()
+        assert selector <= one["spec"]["template"]["metadata"]["labels"].items()
+        assert environment(one)["BURSAR_BUS__REPLICAS"] == "3"
 
 
 def test_each_object_says_what_it_is_for():

@@ -25,7 +25,7 @@ async def test_e14_a_bus_that_becomes_unsafe_is_noticed_within_a_minute_and_ends
     opened = types.SimpleNamespace(transport=Bus(), monitor_urls=())
     async with asyncio.timeout(5):
         with pytest.raises(UnsafeBusError, match="max_msgs"):
-            await service._guarded(opened)
+            await service.guarded(opened)
 
     assert within <= 60
     assert next(answers, None) is None

@@ -17,7 +17,7 @@ Source: Kubernetes API concepts, "Server-side apply", "Delete options", "API-ini
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
@@ -100,6 +100,8 @@ class KubeCluster:
         self._connections = Connections(api, credentials)
         #: The API server's, by its answers to lists and watches.
         self.clock = clock
+        #: Returns when this process may still write. It may raise, and then nothing is sent.
+        self.fence: Callable[[], Awaitable[None]] | None = None
 
     async def close(self) -> None:
         """Let go of all connections. Closing twice is fine."""
@@ -294,6 +296,8 @@ class KubeCluster:
         content_type: str = "application/json",
         is_one_of_many: bool = False,
     ) -> Json:
+        if self.fence is not None and method != "GET":
+            await self.fence()
         if is_one_of_many and self._connections.is_direct:
             return await self._posted(verb, path, query or [], body)
         try:

@@ -36,6 +36,18 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "webhook",
         "Answer admission reviews in one more process.",
     ),
+    "watch": Entry(
+        "apart",
+        "Follow the cluster, and do nothing else.",
+    ),
+    "ledger": Entry(
+        "apart",
+        "Write the ledger, and do nothing else.",
+    ),
+    "act": Entry(
+        "apart",
+        "Keep the quotas, decide and act.",
+    ),
     "status": Entry(
         "status",
         "How far the ledger is, what is parked, and how safe the bus is.",

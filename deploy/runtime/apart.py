@@ -1,0 +1,188 @@
+"""The parts of ``bursar up``, each a process of its own: who watches the cluster, who writes the ledger, who decides and acts.
+
+They share a bus and a ledger, and nothing else. Any number may watch: two lose nothing and double nothing. One process writes the
+ledger and one acts: further ones of each are in reserve, and take over when it ends (:mod:`deploy.runtime.locking`). Whoever
+acts and was paused or cut off writes nothing to the cluster before it is certain that no other acts (:class:`HeldLock`).
+
+Source: docs/install.md; docs/architecture.md.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+
+from bus import embedded
+from bus.kube import client
+from bus.private_files import own_folder
+from bus.waiting import beside
+from deploy.errors import AbsentLedgerError, OlderLedgerError, SettingsError
+from deploy.runtime.admission import Figures, servers, shown
+from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bus, reach
+from deploy.runtime.ledgers import ledger, reader
+from deploy.runtime.locking import ACTING, LEDGER, in_turn
+from deploy.runtime.reactors import stored
+from deploy.runtime.service import (
+    Progress,
+    Screen,
+    deciding,
+    guarded,
+    keeping_quotas,
+    tell_of_reactors,
+    written,
+)
+from deploy.runtime.source_metrics import source_metrics
+from deploy.runtime.watch import following
+from deploy.settings.admission import told_of
+from deploy.settings.load import cluster_access
+from deploy.settings.shape import Settings
+from projections.engine.heads import Signer
+from projections.engine.store import Store, engine
+
+#: Between two looks for a ledger that another process makes.
+ABSENT_SECONDS = 1.0
+
+
+async def write_ledger(settings: Settings, screen: Screen) -> None:
+    """Write the ledger until cancelled, in turn with other processes that do."""
+    async with _bus(settings, "ledger") as opened, _healthy(settings):
+        with ledger(settings) as store:
+            async with in_turn(settings.ledger_url, store.engine, "ledger", LEDGER, screen.tell):
+                writer = OwnLedgerWriter(settings, store, opened.shared)
+                screen.tell(writer.signer)
+                async with beside(writer.run()), beside(guarded(opened)):
+                    screen.tell(f"writing the ledger from event {writer.sequence:,} on")
+                    await asyncio.Event().wait()
+
+
+async def watch_cluster(settings: Settings, screen: Screen) -> None:
+    """Follow the cluster until cancelled, beside any other process that does."""
+    access = _access(settings)
+    figures: Figures = []
+    async with _bus(settings, "watch") as opened, _healthy(settings, figures):
+        async with _existing(settings, screen, is_read_only=True) as store:
+            await _caught_up(store, opened, screen)
+            replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
+            async with (
+                following(settings, access, opened.transport, store, replica.cluster_state) as followed,
+                beside(guarded(opened)),
+            ):  # fmt: skip
+                figures.append(partial(source_metrics, followed.states))
+                await opened.transport.hear(_topic(settings), followed.relist)
+                progress = Progress(stage="following", sources=followed.states)
+                async with written(settings, progress):
+                    screen.tell(f"following {len(followed.states)} kinds of objects")
+                    await asyncio.Event().wait()
+
+
+async def act(settings: Settings, screen: Screen) -> None:
+    """Keep the quotas, decide and act until cancelled, in turn with other processes that do."""
+    access = _access(settings)
+    settings.admission.require_authenticated()
+    shown_here: Figures | None = None if settings.admission.health_port is None else []
+    async with AsyncExitStack() as stack:
+        opened = await stack.enter_async_context(_bus(settings, "act"))
+        await stack.enter_async_context(_healthy(settings, shown_here))
+        store = await stack.enter_async_context(_existing(settings, screen))
+        lock = await stack.enter_async_context(
+            in_turn(settings.ledger_url, store.engine, "act", ACTING, screen.tell)
+        )
+        await _caught_up(store, opened, screen)
+        replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
+        cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
+        stack.push_async_callback(cluster.close)
+        cluster.fence = lock.confirm
+        await stack.enter_async_context(beside(guarded(opened)))
+        asked = asyncio.Queue[str]()
+        await stack.enter_async_context(beside(_asking(opened, _topic(settings), asked)))
+        more: Figures = []
+        progress = Progress(stage="following", guard=opened.guard)
+        screen.tell(f"admission is {told_of(settings.admission)}")
+        trees = None
+        if settings.admission.mode != "off":
+            keeping = keeping_quotas(
+                settings, opened, store, cluster, asked.put_nowait, more, progress, shown_here
+            )
+            trees = await stack.enter_async_context(keeping)
+        await stack.enter_async_context(
+            deciding(settings, opened, store, cluster, trees, more, progress, replica)
+        )
+        tell_of_reactors(settings, screen)
+        await stack.enter_async_context(written(settings, progress))
+        screen.tell("acting")
+        await asyncio.Event().wait()
+
+
+async def _asking(opened: Bus, topic: str, asked: asyncio.Queue[str]) -> None:
+    """Tell whoever watches of which kinds a complete list is waited for."""
+    while True:
+        await opened.transport.tell(topic, await asked.get())
+
+
+def _topic(settings: Settings) -> str:
+    return f"relist-{settings.cluster.name}"
+
+
+@asynccontextmanager
+async def _bus(settings: Settings, part: str) -> AsyncIterator[Bus]:
+    """A bus that does not end with this process. Raises SettingsError where it would."""
+    if settings.bus.is_embedded and embedded.running(settings.data) is None:
+        raise SettingsError(
+            f"`bursar {part}` needs a bus of its own (--bus nats://…): the bundled one is a part of `bursar up`"
+        )
+    async with bus(settings) as opened:
+        yield opened
+
+
+@asynccontextmanager
+async def _existing(
+    settings: Settings, screen: Screen, *, is_read_only: bool = False
+) -> AsyncIterator[Store]:
+    """The ledger of another process; waits until it was made and is of this version. Raises LedgerNewerError."""
+    waits = False
+    while True:
+        try:
+            (await asyncio.to_thread(reader, settings)).dispose()
+            break
+        except (AbsentLedgerError, OlderLedgerError) as error:
+            if not waits:
+                screen.tell(f"waiting for `bursar ledger`: {error}")
+            waits = True
+        await asyncio.sleep(ABSENT_SECONDS)
+    own_folder(settings.data)
+    made = engine(settings.ledger_url, read_only=is_read_only)
+    try:
+        yield Store(made)
+    finally:
+        made.dispose()
+
+
+async def _caught_up(store: Store, opened: Bus, screen: Screen) -> None:
+    """Return when the ledger holds what was said so far. Raises StalledError where nobody writes it for a minute."""
+    head = await opened.transport.head()
+    writer = OtherLedgerWriter(store, "`bursar ledger`")
+    screen.tell(f"bus {opened.url}; waiting for event {head.last_sequence:,} in the ledger")
+    async with beside(writer.run()):
+        await reach(writer, head.last_sequence)
+
+
+def _access(settings: Settings) -> client.Access:
+    access = cluster_access(settings)
+    if access is None:
+        raise SettingsError("no cluster found: no kubeconfig and no service account")
+    return access
+
+
+@asynccontextmanager
+async def _healthy(settings: Settings, figures: Figures | None = None) -> AsyncIterator[None]:
+    """Answer probes where the settings name a port."""
+    if settings.admission.health_port is None:
+        yield
+        return
+    parts: Figures = figures if figures is not None else []
+    async with shown(
+        lambda: (one for part in parts for one in part()), servers(settings.admission)[1]
+    ):
+        yield

@@ -1,0 +1,180 @@
+"""Parts of `bursar up` as processes of their own: one does each, another takes over, and who lost its turn writes nothing more."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+import sqlalchemy as sa
+
+from bus.embedded import EmbeddedServer
+from bus.errors import ClusterUnavailableError
+from bus.jetstream import JetStream
+from bus.kube.client import Access, connect
+from bus.streams import history
+from deploy.cli.program.program import run_command
+from deploy.errors import LedgerBusyError, LostLockError
+from deploy.runtime import locking
+from deploy.runtime.locking import ACTING, LEDGER, HeldLock, in_turn, writer_lock
+from projections.engine.store import engine
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(locking, "WAIT_SECONDS", 0.01)
+    monkeypatch.setattr(locking, "LOOK_SECONDS", 0.01)
+
+
+@pytest.fixture
+def places(request, tmp_path):
+    """Two engines of one ledger, as two processes have them, and its URL."""
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    if request.param == "postgresql":
+        url = request.getfixturevalue("postgres_url")
+    made = [engine(url), engine(url)]
+    yield url, *made
+    for one in made:
+        one.dispose()
+
+
+both = pytest.mark.parametrize(
+    "places", ["sqlite", pytest.param("postgresql", marks=pytest.mark.postgres)], indirect=True
+)
+
+
+@both
+async def test_a_second_process_is_in_reserve_and_goes_on_when_the_first_has_ended(places, quick):
+    url, first, second = places
+    told, order, waits = [], [], asyncio.Event()
+
+    def tell(text):
+        told.append(text)
+        waits.set()
+
+    async def after():
+        async with in_turn(url, second, "act", ACTING, tell):
+            order.append("second")
+
+    async with asyncio.timeout(10), asyncio.TaskGroup() as tasks:
+        async with in_turn(url, first, "act", ACTING, told.append):
+            tasks.create_task(after())
+            await waits.wait()
+            order.append("first")
+
+    assert order == ["first", "second"]
+    assert len(told) == 1 and told[0].startswith("waiting in reserve: ")
+
+
+@both
+def test_one_process_may_write_the_ledger_while_another_one_acts(places):
+    url, first, second = places
+    with writer_lock(url, first, "ledger", LEDGER), writer_lock(url, second, "act", ACTING):
+        for part, other in ((LEDGER, second), (ACTING, first)):
+            with pytest.raises(LedgerBusyError), writer_lock(url, other, "up", part):
+                pass
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("places", ["postgresql"], indirect=True)
+async def test_who_lost_its_session_ends_and_the_next_takes_over(places, quick):
+    """PostgreSQL ends the session of a machine that is silent; here an administrator does."""
+    url, first, second = places
+    async with asyncio.timeout(10), AsyncExitStack() as stack:
+        with pytest.raises(BaseExceptionGroup) as caught:
+            async with in_turn(url, first, "act", ACTING, print):
+                with second.connect() as connection:
+                    found = (
+                        "SELECT pg_terminate_backend(pid) FROM pg_locks WHERE locktype = 'advisory'"
+                    )
+                    connection.execute(sa.text(found))
+                await stack.enter_async_context(in_turn(url, second, "act", ACTING, print))
+                await asyncio.Event().wait()
+        assert caught.group_contains(LostLockError)
+
+
+class Looks:
+    """A clock, and a look at a lock."""
+
+    def __init__(self, *, is_lost=False):
+        self.seconds, self.number, self.is_lost = 0.0, 0, is_lost
+
+    def __call__(self):
+        self.number += 1
+        if self.is_lost:
+            raise sa.exc.OperationalError("select 1", {}, Exception("gone"))
+
+    def clock(self):
+        return self.seconds
+
+
+async def test_after_a_pause_it_looks_before_it_goes_on():
+    looks = Looks()
+    lock = HeldLock(looks, looks.clock)
+    for seconds in (1, 4, 6, 7, 60):
+        looks.seconds = seconds
+        await lock.confirm()
+
+    assert looks.number == 2
+
+
+def kubeconfig(folder):
+    """Of a cluster that does not answer."""
+    path = folder / "kubeconfig"
+    path.write_text(
+        "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}],"
+        " users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
+    )
+    return path
+
+
+async def test_nothing_is_sent_to_the_cluster_once_the_lock_is_lost(tmp_path):
+    """Neither a patch nor an eviction; what only reads is asked all the same."""
+    looks = Looks(is_lost=True)
+    lock = HeldLock(looks, looks.clock)
+    cluster = await connect(Access(str(kubeconfig(tmp_path))))
+    cluster.fence, looks.seconds = lock.confirm, 60
+    writes = (
+        lambda: cluster.patch("/apis/batch/v1/namespaces/a/jobs/b", []),
+        lambda: cluster.evict("a", "b", uid="u"),
+        lambda: cluster.bind("a", "b", uid="u", node="n", annotations={}),
+        lambda: cluster.delete("/api/v1/namespaces/a/pods/b", uid="u"),
+    )
+    try:
+        for write in writes:
+            with pytest.raises(LostLockError):
+                await write()
+        with pytest.raises(ClusterUnavailableError):
+            await cluster.get("/api/v1/namespaces/a/pods/b")
+    finally:
+        await cluster.close()
+    assert looks.number == len(writes)
+
+
+@pytest.mark.nats
+async def test_a_word_reaches_the_other_processes_and_no_history(tmp_path):
+    async with EmbeddedServer(tmp_path) as server, AsyncExitStack() as stack:
+        transports = []
+        for _ in range(3):
+            found = await JetStream.connect(
+                server.url, history(replicas=1), credentials=server.credentials
+            )
+            stack.push_async_callback(found.close)
+            transports.append(found)
+        heard, other = asyncio.Queue(), []
+        await transports[0].hear("relist-a > b", heard.put_nowait)
+        await transports[1].hear("relist-c", other.append)
+        await transports[2].head()
+        await transports[2].tell("relist-a > b", "Job")
+        await transports[2].tell("relist-a > b", "é" * 1000)
+        async with asyncio.timeout(5):
+            assert await heard.get() == "Job"
+            assert len(await heard.get()) == 256
+        assert other == []
+        assert (await transports[0].head()).last_sequence == 0
+
+
+@pytest.mark.parametrize("part", ["watch", "ledger", "act"])
+def test_a_part_needs_a_bus_that_does_not_end_with_it(part, tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig(tmp_path)))
+
+    assert run_command(["--data", str(tmp_path / "data"), part]) == 2
+    assert f"`bursar {part}` needs a bus of its own" in capsys.readouterr().err
