@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -68,6 +69,12 @@ def manifests(
     act: ActOption = [],  # noqa: B006
     floor: FloorOption = False,
     image: ImageOption = "",
+    chart: Annotated[
+        Path | None,
+        typer.Option(
+            "--chart", help="Write a Helm chart of all sizes and modes into a new folder."
+        ),
+    ] = None,
 ) -> None:
     """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
 
@@ -80,7 +87,13 @@ def manifests(
     bursar manifests --mode shadow | kubectl apply -f -
     bursar manifests --mode enforce --act culling --act queues --floor | kubectl apply -f -
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
+    bursar manifests --chart charts/bursar
     """
+    if chart is not None:
+        if (size, mode, act, floor, image) != (Size.SMALL, Mode.WATCH, [], False, ""):
+            raise SettingsError("--chart has every size and mode: say them to Helm, as values")
+        _write_chart(chart)
+        return
     from deploy.cli.rendering.output import as_json
     from deploy.cli.rendering.yaml_text import as_yaml
 
@@ -89,6 +102,22 @@ def manifests(
         print(as_json({"apiVersion": "v1", "kind": "List", "items": found}))
     else:
         sys.stdout.write("---\n".join(map(as_yaml, found)))
+
+
+def _write_chart(folder: Path) -> None:
+    from importlib import metadata
+
+    from deploy.commands.chart import chart
+
+    if folder.exists() and any(folder.iterdir()):
+        raise SettingsError(f"{folder}: not empty")
+    for name, text in chart(metadata.version("bursar")).items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, "utf-8")
+    say(
+        f"a chart in {folder}: helm install bursar {folder} --namespace bursar-system --create-namespace"
+    )
 
 
 def install(

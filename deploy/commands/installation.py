@@ -9,9 +9,11 @@ Source: docs/install.md.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -79,7 +81,7 @@ _PROCESSES = {
     "act": "Keeping the quotas, registering the webhook, deciding and acting",
 }
 _DIVIDED = tuple(f"pods/part.yaml {name}" for name in _PROCESSES)
-_SIZES = {
+SIZES = {
     Size.SMALL: Part(("pods/small.yaml",)),
     Size.STANDARD: Part(_DIVIDED),
     Size.LARGE: Part(
@@ -87,7 +89,7 @@ _SIZES = {
         {"BURSAR_BUS__REPLICAS": "3"},
     ),
 }
-_MODES = {
+MODES = {
     Mode.WATCH: Part(),
     Mode.SHADOW: Part(_REVIEWS, {"BURSAR_ADMISSION__MODE": "shadow"}),
     Mode.ENFORCE: Part(
@@ -100,7 +102,7 @@ _MODES = {
         {"bursar-clients": "clients"},
     ),
 }
-_ACTS = {
+ACTS = {
     Act.CULLING: Part(("rbac/culler.yaml", "rbac/fields.yaml"), {"BURSAR_CULLING__MODE": "on"}),
     Act.EVICTIONS: Part(("rbac/evictor.yaml", "flow.yaml"), {"BURSAR_EVICTIONS__MODE": "on"}),
     Act.QUEUES: Part(("rbac/queue.yaml", "rbac/fields.yaml")),
@@ -111,9 +113,9 @@ _ACTS = {
     Act.JOBS: Part(("training/jobs.yaml", "rbac/fields.yaml"), {"BURSAR_JOBS__MODE": "on"}),
 }
 #: What holds while no webhook answers.
-_FLOOR = Part(("floor.yaml",))
+FLOOR = Part(("floor.yaml",))
 #: Reviews are answered by pods of their own.
-_APART = Part(
+APART = Part(
     ("pods/webhook.yaml",),
     {
         "BURSAR_ADMISSION__CERTIFICATE": f"{MOUNTED}/tls/tls.crt",
@@ -130,6 +132,10 @@ class Installed:
 
     object: Json
     purpose: str
+
+
+#: Files of every installation.
+ALWAYS = ("pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml")
 
 
 def installation(
@@ -149,19 +155,19 @@ def installation(
             "--floor needs --act queues: what it holds back is started by Bursar alone"
         )
     reviews = mode is not Mode.WATCH
-    parts = [_SIZES[size], _MODES[mode], *(_ACTS[act] for act in acts)]
+    parts = [SIZES[size], MODES[mode], *(ACTS[act] for act in acts)]
     if reviews and size is not Size.SMALL:
-        parts.append(_APART)
+        parts.append(APART)
     if floor:
-        parts.append(_FLOOR)
-    files = ["pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml"]
+        parts.append(FLOOR)
+    files = [*ALWAYS]
     files += [file for part in parts for file in part.files]
     # Rights before the pods that need them.
-    files = sorted(dict.fromkeys(files), key=lambda file: file.partition(" ")[0] in _PODS)
+    files = sorted(dict.fromkeys(files), key=lambda file: file.partition(" ")[0] in PODS)
     found: dict[tuple[str, str, str], Installed] = {}
     for file in files:
-        text, purpose = _read(file)
-        for one in yaml.safe_load_all(text):
+        text, purpose = read(file)
+        for one in copy.deepcopy(_parsed(text)):
             # The first says all: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
             found.setdefault(identity(one), Installed(one, purpose))
     for one in found.values():
@@ -171,10 +177,16 @@ def installation(
     return list(found.values())
 
 
-_PODS = {"pods/small.yaml", "pods/part.yaml", "pods/webhook.yaml"}
+PODS = {"pods/small.yaml", "pods/part.yaml", "pods/webhook.yaml"}
 
 
-def _read(file: str) -> tuple[str, str]:
+@cache
+def _parsed(text: str) -> tuple[Json, ...]:
+    return tuple(yaml.safe_load_all(text))
+
+
+@cache
+def read(file: str) -> tuple[str, str]:
     """The text of a file, for a process where one is named after it, and what it is for."""
     name, _, process = file.partition(" ")
     text = (FOLDER / name).read_text("utf-8")
@@ -182,7 +194,7 @@ def _read(file: str) -> tuple[str, str]:
         return text, _purpose(text)
     made = text.replace("bursar-part", f"bursar-{process}")
     made = made.replace("[bursar, part]", f"[bursar, {process}]")
-    return made, _PROCESSES[process] if name in _PODS else _purpose(text)
+    return made, _PROCESSES[process] if name in PODS else _purpose(text)
 
 
 def identity(one: Json) -> tuple[str, str, str]:
@@ -191,11 +203,16 @@ def identity(one: Json) -> tuple[str, str, str]:
     return one["kind"], metadata.get("namespace", ""), metadata["name"]
 
 
+#: Who is asked no reviews: it has none of the Secrets for them.
+UNASKED = ("watch", "ledger")
 #: Which sections' variables the processes have that need not all; who watches follows more where a reactor wants it.
 _TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": ()}
 
 
-def _is_told(command: str, name: str) -> bool:
+def is_told(command: str, name: str) -> bool:
+    """Whether the process of a command gets a variable of an installation."""
+    if command not in _TOLD:
+        return True
     section = name.removeprefix("BURSAR_").partition("__")[0]
     return section != "ADMISSION" if command == "watch" else section in _TOLD[command]
 
@@ -215,9 +232,8 @@ def _tell(workload: Json, parts: Iterable[Part], size: Size, *, is_acting: bool)
         environment["BURSAR_ADMISSION__SERVES"] = "false"
     if command in ("up", "act") and is_acting:
         spec["serviceAccountName"] = "bursar-actor"
-    if command in _TOLD:
-        environment = {k: v for k, v in environment.items() if _is_told(command, k)}
-    if command in ("watch", "ledger"):
+    environment = {k: v for k, v in environment.items() if is_told(command, k)}
+    if command in UNASKED:
         secrets = {}
     if command == "ledger":
         spec["automountServiceAccountToken"] = False

@@ -34,7 +34,7 @@ class Parts:
 
     def __init__(self, plane, folder, postgres_url, nats):
         self.plane, self.folder, self.postgres_url, self.nats = plane, folder, postgres_url, nats
-        self.port, self.running = free_port(), {}
+        self.running = {}
         for file in ("crds/bursar.io.yaml", "rbac"):
             plane.kubectl("apply", "-f", str(MANIFESTS / file))
 
@@ -47,12 +47,14 @@ class Parts:
     def start(self, name, command, account=""):
         """A part of an account; one of none knows no cluster."""
         user, password = self.nats.credentials
+        # Of who answers reviews: the one that acts, which registers itself.
+        port = free_port()
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.folder), "BURSAR_DATA": str(self.folder / name),
             "BURSAR_BUS__URL": self.nats.url.replace("//", f"//{user}:{password}@"), "BURSAR_LEDGER__URL": self.postgres_url,
             "BURSAR_BUS__MONITOR_URLS": json.dumps([self.nats.monitor_url]),
-            "BURSAR_ADMISSION__MODE": "enforce", "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": str(self.port),
-            "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{self.port}", "BURSAR_ADMISSION__HEALTH_PORT": "0",
+            "BURSAR_ADMISSION__MODE": "enforce", "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": str(port),
+            "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{port}", "BURSAR_ADMISSION__HEALTH_PORT": "0",
         }  # fmt: skip
         if account:
             environment["KUBECONFIG"] = str(self._kubeconfig(account))

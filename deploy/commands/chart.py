@@ -1,0 +1,209 @@
+"""The objects of every installation as a Helm chart: sizes, modes and acts are values. Pure.
+
+It is made of the same files and parts as :mod:`deploy.commands.installation`, and renders to the same objects, but for two
+things: the namespace is Helm's, and kinds of Bursar outlive an uninstall, as quotas would go with them. Templates use ``if``,
+``eq``, ``ne``, ``has``, ``and``, ``or``, ``quote`` and values, and nothing else.
+
+Source: Helm, "Charts" and "Schema Files".
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import yaml
+
+from deploy.cli.rendering.yaml_text import as_yaml
+from deploy.commands.installation import (
+    ACTS,
+    ALWAYS,
+    APART,
+    FLOOR,
+    MODES,
+    MOUNTED,
+    NAMESPACE,
+    PODS,
+    SIZES,
+    UNASKED,
+    Act,
+    Json,
+    Mode,
+    Part,
+    Size,
+    identity,
+    is_told,
+    read,
+)
+
+_APART = 'and (ne .Values.size "small") (ne .Values.mode "watch")'
+#: Each part, and when it belongs to an installation.
+_CONDITIONS: tuple[tuple[str, Part], ...] = (
+    ("", Part(ALWAYS)),
+    *((f'eq .Values.size "{size}"', part) for size, part in SIZES.items()),
+    *((f'eq .Values.mode "{mode}"', part) for mode, part in MODES.items()),
+    *((f'has "{act}" .Values.act', part) for act, part in sorted(ACTS.items())),
+    (_APART, APART),
+    (".Values.floor", FLOOR),
+)
+_DOC = "# Written by `bursar manifests --chart`; put your own over it by values, or by a kustomization of what it renders.\n"
+
+
+def chart(version: str) -> dict[str, str]:
+    """The files of a chart for a version of Bursar, by their path in its folder."""
+    files = {
+        "Chart.yaml": as_yaml({
+            "apiVersion": "v2", "name": "bursar", "description": "An event-sourced control plane for quotas, usage and budgets.",
+            "type": "application", "version": version, "appVersion": version, "kubeVersion": ">=1.30.0-0",
+        }),
+        "values.yaml": _DOC + as_yaml(_values(version)),
+        "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
+    }  # fmt: skip
+    seen: set[tuple[str, str, str]] = set()
+    for file, condition in _files().items():
+        text, _ = read(file)
+        made = [_keeping(one) for one in yaml.safe_load_all(text) if not _is_given(one, seen)]
+        body = "---\n".join(_template(one) if file.partition(" ")[0] in PODS else as_yaml(one) for one in made)  # fmt: skip
+        name = file.replace("/", "-").replace(".yaml ", "-").removesuffix(".yaml")
+        files[f"templates/{name}.yaml"] = _if(condition, body)
+    return files
+
+
+def _values(version: str) -> Json:
+    image = f"bursar:{version}"
+    return {"size": str(Size.SMALL), "mode": str(Mode.WATCH), "act": [], "floor": False, "image": image}  # fmt: skip
+
+
+def _schema() -> Json:
+    """What values may be, and what does not go together."""
+    holds = {"contains": {"const": str(Act.QUEUES)}}
+    return {
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["size", "mode", "act", "floor", "image"],
+        "properties": {
+            "size": {"enum": [str(one) for one in Size]},
+            "mode": {"enum": [str(one) for one in Mode]},
+            "act": {"type": "array", "uniqueItems": True, "items": {"enum": [str(one) for one in Act]}},
+            "floor": {"type": "boolean"},
+            "image": {"type": "string", "pattern": "^[a-z0-9][A-Za-z0-9._:/@-]{0,511}$"},
+            # What Helm adds to the values of a subchart.
+            "global": {"type": "object"},
+        },
+        "allOf": [
+            {"if": {"properties": {"act": holds}}, "then": {"properties": {"mode": {"const": str(Mode.ENFORCE)}}}},
+            {"if": {"properties": {"floor": {"const": True}}}, "then": {"properties": {"act": holds}}},
+        ],
+    }  # fmt: skip
+
+
+def _files() -> dict[str, str]:
+    """Each file, and when it belongs to an installation."""
+    found: dict[str, list[str]] = {}
+    for condition, part in _CONDITIONS:
+        for file in part.files:
+            found.setdefault(file, []).append(condition)
+    return {file: _any(conditions) for file, conditions in found.items()}
+
+
+def _any(conditions: list[str]) -> str:
+    if "" in conditions or len(conditions) == 1:
+        return "" if "" in conditions else conditions[0]
+    return "or " + " ".join(f"({one})" for one in conditions)
+
+
+def _if(condition: str, body: str) -> str:
+    return f"{{{{- if {condition} }}}}\n{body}{{{{- end }}}}\n" if condition else body
+
+
+def _is_given(one: Json, seen: set[tuple[str, str, str]]) -> bool:
+    """Whether Helm makes it, or an earlier file does."""
+    name = identity(one)
+    is_double = name in seen
+    seen.add(name)
+    return is_double or name == ("Namespace", "", NAMESPACE)
+
+
+def _keeping(one: Json) -> Json:
+    if one["kind"] == "CustomResourceDefinition":
+        notes = one["metadata"].setdefault("annotations", {})
+        notes["helm.sh/resource-policy"] = "keep"
+    return one
+
+
+def _template(one: Json) -> str:
+    """An object whose pods are told what the values say."""
+    if "template" not in one.get("spec", {}):
+        return as_yaml(one)
+    spec = one["spec"]["template"]["spec"]
+    [container] = spec["containers"]
+    command = container["command"][1]
+    marks = _Marks()
+    container["image"] = marks.value("{{ .Values.image | quote }}")
+    if command in ("up", "act"):
+        spec["serviceAccountName"] = marks.value(
+            "{{ if .Values.act }}bursar-actor{{ else }}bursar{{ end }}"
+        )
+    if command == "ledger":
+        spec["automountServiceAccountToken"] = False
+    if (many := {"up": 0, "webhook": 3}.get(command, 2)) > 0:
+        few = one["spec"]["replicas"]
+        one["spec"]["replicas"] = marks.value(
+            f'{{{{ if eq .Values.size "large" }}}}{many}{{{{ else }}}}{few}{{{{ end }}}}'
+        )
+    for condition, part in _CONDITIONS:
+        told = {name: value for name, value in part.environment.items() if is_told(command, name)}
+        if part is APART and command in ("up", "act"):
+            told["BURSAR_ADMISSION__SERVES"] = "false"
+        container["env"] += marks.items(
+            condition, [{"name": k, "value": v} for k, v in told.items()]
+        )
+        secrets = {} if command in UNASKED else part.secrets
+        container["volumeMounts"] += marks.items(
+            condition,
+            [
+                {"name": folder, "mountPath": f"{MOUNTED}/{folder}", "readOnly": True}
+                for folder in secrets.values()
+            ],
+        )
+        spec["volumes"] += marks.items(
+            condition, [{"name": v, "secret": {"secretName": k}} for k, v in secrets.items()]
+        )
+    return marks.written(as_yaml(one))
+
+
+class _Marks:
+    """Words in an object that stand for pieces of a template."""
+
+    def __init__(self) -> None:
+        self._values: dict[str, str] = {}
+        self._items: dict[str, tuple[str, list[Json]]] = {}
+
+    def value(self, template: str) -> str:
+        """Stands for a value."""
+        mark = f"mark-{len(self._values)}-value"
+        self._values[mark] = template
+        return mark
+
+    def items(self, condition: str, items: list[Json]) -> list[Any]:
+        """Stands for items of a list that are there where ``condition`` holds."""
+        if not items:
+            return []
+        mark = f"mark-{len(self._items)}-items"
+        self._items[mark] = (condition, items)
+        return [mark]
+
+    def written(self, text: str) -> str:
+        """The text with the pieces in place of the words."""
+        for mark, template in self._values.items():
+            text = text.replace(mark, template)
+        return "".join(self._line(line) for line in text.splitlines(keepends=True))
+
+    def _line(self, line: str) -> str:
+        indent, dash, word = line.rstrip("\n").partition("- ")
+        if not dash or word not in self._items:
+            return line
+        condition, items = self._items[word]
+        inner = "".join(f"{indent}{one}" for one in as_yaml(items).splitlines(keepends=True))
+        return _if(condition, inner)
