@@ -170,10 +170,10 @@ def installation(
         for one in copy.deepcopy(_parsed(text)):
             # The first says all: the namespace of `reader.yaml` is that of `pods/namespace.yaml` without its labels.
             found.setdefault(identity(one), Installed(one, purpose))
-    for one in found.values():
-        if "template" in one.object.get("spec", {}):
-            _tell(one.object, parts, size, is_acting=bool(acts))
-            one.object["spec"]["template"]["spec"]["containers"][0]["image"] = image
+    for made in found.values():
+        if "template" in made.object.get("spec", {}):
+            _tell(made.object, parts, size, is_acting=bool(acts))
+            made.object["spec"]["template"]["spec"]["containers"][0]["image"] = image
     return list(found.values())
 
 

@@ -233,6 +233,7 @@ async def serving(
         if prover is not None:
             yield from prover.metrics()
         yield from server.metrics()
+        yield from rotation.metrics()
         yield from _figures(admission, clock, more)
 
     async def trust(bundle: bytes) -> None:
@@ -258,6 +259,7 @@ async def serving(
         await stack.enter_async_context(beside(rotation.run()))
         if prover is not None:
             prover.registration = lambda: rotation.problem
+            prover.ends = lambda: rotation.ends
             await prover.begin()
             await stack.enter_async_context(beside(prover.run()))
         yield server

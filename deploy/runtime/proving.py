@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from bus.clock import Clock
+from bus.clock import SECOND_US, Clock, format_stamp
 from bus.errors import (
     BursarError,
     ClusterUnavailableError,
@@ -53,6 +53,8 @@ class Proof(msgspec.Struct):
     proven_us: int = 0
     #: Why none arrives now; "" = all is well, or not asked yet.
     problem: str = ""
+    #: When the first of its certificates ends; 0 = not known.
+    ends_us: int = 0
 
 
 class Prover:
@@ -65,6 +67,8 @@ class Prover:
         self.proof = Proof(wanted.mode, wanted.address)
         #: What keeps the webhook from being registered, as whoever registers it knows; "" = nothing.
         self.registration: Callable[[], str] = str
+        #: When each of its certificates ends, by file.
+        self.ends: Callable[[], Mapping[str, int]] = dict
 
     async def begin(self, seconds: float = START_SECONDS) -> None:
         """In ``enforce``, return when a review arrived. Raises UnprovenWebhookError where none does.
@@ -93,13 +97,24 @@ class Prover:
 
     async def prove(self) -> bool:
         """Ask once; whether the review arrived."""
-        problem = await self._problem()
+        problem = self._expired() or await self._problem()
         if problem and problem != self.proof.problem:
             _log.warning("no review arrives at %s: %s", self.proof.address, problem)
         self.proof.problem = problem
         if not problem:
             self.proof.proven_us = self._clock.now_us()
         return not problem
+
+    def _expired(self) -> str:
+        """Which certificate has ended. An API server that shows it to nobody may still keep an old connection open."""
+        ends = self.ends()
+        self.proof.ends_us = min(ends.values(), default=0)
+        self._is_away = False
+        for file, us in ends.items():
+            if us <= self._clock.now_us():
+                stamp = format_stamp(us // SECOND_US * SECOND_US)
+                return f"the certificate of {file} ended at {stamp}; a new file is used without a restart"
+        return ""
 
     async def _problem(self) -> str:
         self._is_away = False

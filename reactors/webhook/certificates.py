@@ -295,6 +295,16 @@ def _write(path: Path, content: bytes) -> None:
     os.replace(fresh, path)
 
 
+def ends_us(path: Path) -> list[int]:
+    """When the certificates of a file end, soonest first; nothing where that cannot be read. Raises CertificateError."""
+    try:
+        found = x509.load_pem_x509_certificates(_content(path))
+        return sorted(_us(one.not_valid_after_utc) for one in found)
+    except ValueError:
+        # Who serves it judges whether it can be used.
+        return []
+
+
 def content_digest(*paths: Path) -> bytes:
     """SHA-256 of these files. Raises CertificateError."""
     return hashlib.sha256(b"\0".join(_content(path) for path in paths)).digest()

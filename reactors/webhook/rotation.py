@@ -10,11 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from bus.clock import SECOND_US
 from bus.errors import BursarError
-from reactors.webhook.certificates import Certificates, content_digest
+from bus.metrics import Metric, Sample
+from reactors.webhook.certificates import Certificates, content_digest, ends_us
 from reactors.webhook.tls import RotatingContext, server_context
 
 LOOK_SECONDS = 10.0
@@ -39,6 +41,8 @@ class Rotation:
         self._tls: RotatingContext | None = None
         #: Why the API server could not be told, or the new certificate not be used; "" = all is well.
         self.problem = ""
+        #: When what is served ends, by its file: the certificate, and the authorities of clients.
+        self.ends: dict[str, int] = {}
 
     def begin(self) -> RotatingContext:
         """What the server has to listen with. Makes the first certificate; asks nothing of the API server.
@@ -48,6 +52,7 @@ class Rotation:
         self._certificates.renew()
         self._served = self._digest()
         self._tls = RotatingContext(self._context(), self._context())
+        self.ends = self._ends()
         return self._tls
 
     async def run(self) -> None:
@@ -85,13 +90,26 @@ class Rotation:
         digest = self._digest()
         if digest != self._served:
             self._tls.use(self._context())
-            self._served = digest
+            self._served, self.ends = digest, self._ends()
             _log.info("the webhook serves another certificate")
 
     def _context(self) -> ssl.SSLContext:
         return server_context(
             self._certificates.certificate, self._certificates.key, self._client_ca
         )
+
+    def metrics(self) -> Iterator[Metric]:
+        """When certificates end."""
+        meaning = "When what the webhook serves, and the authorities of its clients, end: seconds since 1970."
+        samples = [Sample(us // SECOND_US, {"file": file}) for file, us in self.ends.items()]
+        yield Metric("bursar_webhook_certificate_end_seconds", "gauge", meaning, samples)
+
+    def _ends(self) -> dict[str, int]:
+        # A chain ends with its first certificate; one authority of clients that has not ended is enough.
+        found = {str(self._certificates.certificate): ends_us(self._certificates.certificate)[:1]}
+        if self._client_ca is not None:
+            found[str(self._client_ca)] = ends_us(self._client_ca)[-1:]
+        return {file: us for file, ends in found.items() for us in ends}
 
     def _digest(self) -> bytes:
         return self._certificates.digest() + (

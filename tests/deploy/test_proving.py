@@ -128,6 +128,34 @@ async def test_status_says_when_reviews_stop_to_arrive():
     assert [enforces_nothing(one) for one in (well, lost, None)] == [False, True, False]
 
 
+async def test_a_certificate_that_has_ended_is_the_problem_until_a_new_one_is_used():
+    """The API server would only say that a request passed without a review, or that calling failed."""
+    import msgspec
+
+    found = prover()
+    now_us = found._clock.now_us()
+    found.ends = lambda: {"/etc/tls.crt": now_us + 60_000_000, "/etc/ca.crt": now_us + 1}
+    assert await found.prove()
+    line = admission_line(msgspec.to_builtins(found.proof))
+    found.ends = lambda: {"/etc/tls.crt": now_us, "/etc/ca.crt": now_us + 1}
+    with pytest.raises(UnprovenWebhookError, match=r"certificate of /etc/tls.crt ended at 1970"):
+        await prover_of(found.ends).begin(seconds=0)
+    assert not await found.prove()
+    ended = msgspec.to_builtins(found.proof)
+    found.ends = lambda: {"/etc/tls.crt": now_us + 1}
+
+    assert "its certificates end at 1970" in line
+    assert "the certificate of /etc/tls.crt ended at 1970" in admission_line(ended)
+    assert enforces_nothing(ended)
+    assert await found.prove()
+
+
+def prover_of(ends):
+    found = prover()
+    found.ends = ends
+    return found
+
+
 PROBE = proof.probe("0123456789abcdef")
 NO_PROBES = {
     "no dry run": {"dryRun": False},

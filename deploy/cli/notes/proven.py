@@ -23,4 +23,8 @@ def admission_line(admission: dict[str, Any] | None) -> str:
         return f"{mode}, but no review arrives at {where} {since}: {admission['problem']} (docs/webhook.md)"
     if not proven_us:
         return f"{mode}, and it is not proven yet that reviews arrive at {where}"
-    return f"{mode}; reviews arrive at {where}, proven at {times.stamp(proven_us // SECOND_US)}"
+    ends_us = admission.get("ends_us", 0)
+    ends = f"; its certificates end at {times.stamp(ends_us // SECOND_US)}" if ends_us else ""
+    return (
+        f"{mode}; reviews arrive at {where}, proven at {times.stamp(proven_us // SECOND_US)}{ends}"
+    )

@@ -1,6 +1,7 @@
 """The webhook on a real port: TLS, keep-alive, rotation without a failed request, an orderly end."""
 
 import asyncio
+import ssl
 from contextlib import suppress
 
 import pytest
@@ -9,7 +10,8 @@ from cryptography import x509
 
 from bus.errors import ClusterUnavailableError
 from reactors.webhook import Answer, server
-from reactors.webhook.certificates import SETTLE_SECONDS
+from reactors.webhook.certificates import SETTLE_SECONDS, GivenCertificates
+from reactors.webhook.rotation import Rotation
 from reactors.webhook.server import ListenError, ServerSettings, WebhookServer
 from tests.benchmarks.reviews import Client, closed_loop, create, fixed_rate
 from tests.reactors.webhook.reviews import application
@@ -85,6 +87,51 @@ async def test_a_changed_file_that_cannot_be_used_leaves_the_certificate_as_it_w
         await webhook.rotation.turn()
 
         assert webhook.rotation.problem == ""
+
+
+async def test_a_secret_that_is_exchanged_is_served_without_a_restart(tmp_path):
+    """As the kubelet does it: the file is a link through a link, of which the second is exchanged."""
+    before, after = (client_certificate(tmp_path / f"{name}.pem") for name in "ab")
+    for version, file in (("1", before), ("2", after)):
+        (tmp_path / version).mkdir()
+        (tmp_path / version / "tls.pem").write_bytes(file.read_bytes())
+    (tmp_path / "data").symlink_to("1")
+    (tmp_path / "tls.pem").symlink_to("data/tls.pem")
+    given = GivenCertificates(tmp_path / "tls.pem", tmp_path / "tls.pem", tmp_path / "tls.pem")
+
+    async def trust(bundle):
+        pass
+
+    rotation = Rotation(given, trust)
+    listening = WebhookServer(application(), ServerSettings("127.0.0.1", 0), rotation.begin())
+    await listening.start()
+    try:
+        shown = [await shown_at(listening.port)]
+        (tmp_path / "new").symlink_to("2")
+        (tmp_path / "new").rename(tmp_path / "data")
+        await rotation.turn()
+        shown.append(await shown_at(listening.port))
+        [metric] = rotation.metrics()
+    finally:
+        await listening.stop()
+
+    files = [x509.load_pem_x509_certificate(file.read_bytes()) for file in (before, after)]
+    assert shown == files
+    ends = int(files[1].not_valid_after_utc.timestamp())
+    assert rotation.ends == {str(tmp_path / "tls.pem"): ends * 1_000_000}
+    assert [(one.value, one.labels) for one in metric.samples] == [
+        (ends, {"file": str(tmp_path / "tls.pem")})
+    ]
+
+
+async def shown_at(port):
+    """The certificate that a new connection is shown, whoever made it."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    _, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
+    shown = writer.get_extra_info("ssl_object").getpeercert(binary_form=True)
+    writer.close()
+    return x509.load_der_x509_certificate(shown)
 
 
 @pytest.fixture
