@@ -21,6 +21,7 @@ from bus.waiting import beside
 from deploy.errors import AbsentLedgerError, OlderLedgerError, SettingsError
 from deploy.runtime.admission import Figures, servers, shown
 from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bus, reach
+from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger, reader
 from deploy.runtime.locking import ACTING, LEDGER, in_turn
 from deploy.runtime.reactors import stored
@@ -47,12 +48,14 @@ ABSENT_SECONDS = 1.0
 
 async def write_ledger(settings: Settings, screen: Screen) -> None:
     """Write the ledger until cancelled, in turn with other processes that do."""
-    async with _bus(settings, "ledger") as opened, _healthy(settings):
+    figures: Figures = []
+    async with _bus(settings, "ledger") as opened, _healthy(settings, figures):
         with ledger(settings) as store:
             async with in_turn(settings.ledger_url, store.engine, "ledger", LEDGER, screen.tell):
                 writer = OwnLedgerWriter(settings, store, opened.shared)
                 screen.tell(writer.signer)
-                async with beside(writer.run()), beside(guarded(opened)):
+                figures.append(metrics := LedgerMetrics(store, writer))
+                async with beside(writer.run()), beside(guarded(opened)), beside(metrics.run()):
                     screen.tell(f"writing the ledger from event {writer.sequence:,} on")
                     await asyncio.Event().wait()
 

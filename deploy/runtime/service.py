@@ -34,6 +34,7 @@ from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
+from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger
 from deploy.runtime.locking import ACTING, writer_lock
 from deploy.runtime.proving import Proof, Prover
@@ -156,7 +157,9 @@ async def _work(
                 )
                 progress.sources = followed.states
                 screen.tell(f"admission is {told_of(settings.admission)}")
-                more: Figures = [partial(source_metrics, followed.states)]
+                metrics = LedgerMetrics(store, keeping)
+                await stack.enter_async_context(beside(metrics.run()))
+                more: Figures = [partial(source_metrics, followed.states), metrics]
                 trees = None
                 if settings.admission.mode != "off":
                     trees = await stack.enter_async_context(

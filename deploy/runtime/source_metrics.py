@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
+from bus.clock import SECOND_US
 from bus.kube.watch.contract import ReflectorState
 from bus.metrics import Metric, Sample, seconds_text
 
@@ -24,6 +25,24 @@ def source_metrics(states: Mapping[str, ReflectorState]) -> Iterator[Metric]:
         "gauge",
         "Objects of the newest list whose records were refused: they are in no row. 0 is right.",
         [Sample(state.unread_count, {"source": name}) for name, state in sorted(states.items())],
+    )
+    yield Metric(
+        "bursar_source_heard_timestamp_seconds",
+        "gauge",
+        "When the API server last said something of this source: seconds since 1970; 0 = not yet.",
+        [
+            Sample(state.heard_us // SECOND_US, {"source": name})
+            for name, state in sorted(states.items())
+        ],
+    )
+    yield Metric(
+        "bursar_source_trouble",
+        "gauge",
+        "1 while something keeps a source from following its objects: `bursar status` says what.",
+        [
+            Sample(int(bool(state.trouble)), {"source": name})
+            for name, state in sorted(states.items())
+        ],
     )
 
 

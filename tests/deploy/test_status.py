@@ -139,12 +139,17 @@ def test_an_offset_of_the_clock_above_two_seconds_is_shown(tmp_path, capsys):
     assert "API server's" not in status(data, capsys)[1]
 
 
-def test_offset_and_unread_objects_are_metrics():
-    states = {"pods": ReflectorState(offset_us=-3_500_000, unread_count=2)}
+def test_offset_unread_objects_and_trouble_are_metrics():
+    state = ReflectorState(
+        offset_us=-3_500_000, unread_count=2, heard_us=9_500_000, trouble="no right"
+    )
+    states = {"pods": state}
 
     assert scraped(source_metrics(states)) == {
         'bursar_source_clock_offset_seconds{source="pods"}': -3.5,
         'bursar_source_unread_objects{source="pods"}': 2,
+        'bursar_source_heard_timestamp_seconds{source="pods"}': 9,
+        'bursar_source_trouble{source="pods"}': 1,
     }
 
 

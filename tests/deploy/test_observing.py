@@ -1,0 +1,164 @@
+"""Alerts and the dashboard: every query is one of the product's own metrics, and each alert fires when it shall, and not else."""
+
+import json
+from collections import defaultdict
+
+import pytest
+import yaml
+
+from bus.kube.watch.contract import ReflectorState
+from bus.memory import MemoryTransport
+from bus.metrics import exposition
+from deploy.commands.installation import FOLDER
+from deploy.runtime.admission import admitting
+from deploy.runtime.ledger_metrics import LedgerMetrics
+from deploy.runtime.proving import Prover
+from deploy.runtime.reactors import acting
+from deploy.runtime.source_metrics import source_metrics
+from deploy.settings.shape import Settings
+from projections.engine.store import Store, engine
+from reactors.engine.figures import figures
+from tests import factories as f
+from tests.deploy.promql import Query
+from tests.scenario import Clock
+
+ALERTS = yaml.safe_load((FOLDER / "observe" / "alerts.yaml").read_text())
+RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["rules"]}
+DASHBOARD = json.loads((FOLDER / "observe" / "dashboard.json").read_text())
+QUERIES = [rule["expr"] for rule in RULES.values()]
+QUERIES += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+class Cluster:
+    """Takes everything."""
+
+    def __getattr__(self, name):
+        async def asked(*_, **__):
+            return {}
+
+        return asked
+
+
+@pytest.fixture
+async def product(tmp_path):
+    """The metrics of a process that does all, by name."""
+    settings = Settings(
+        data=tmp_path / "data",
+        admission={"mode": "shadow", "host": "127.0.0.1", "port": 0},
+        scheduling={"mode": "shadow"},
+        jobs={"mode": "shadow"},
+    )
+    store = Store(engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    transport, shows = MemoryTransport(), []
+    quota = f.quota_observed("q", 1, 0, hard={"limits.cpu": 4000}, cluster="default")
+    await transport.publish([quota])
+    more = [
+        lambda: source_metrics({"pods": ReflectorState()}),
+        lambda: figures(runner.replica),
+        LedgerMetrics(store, type("Writer", (), {"sequence": 7})()),
+    ]
+    prover = Prover(Cluster(), settings.admission, Clock(0))
+    async with (
+        acting(transport, Cluster(), settings.wanted, name="default") as runner,
+        admitting(
+            settings, transport, Cluster(), keeps=True, more=more, prover=prover, shows=shows
+        ),
+    ):
+        found = [metric for part in shows for metric in part()]
+        text = "".join(exposition(found))
+        yield {one.name: (one.kind, list(one.samples)) for one in found}, text
+    store.engine.dispose()
+
+
+async def test_every_query_is_about_metrics_of_the_product(product):
+    known, text = product
+    for expr in QUERIES:
+        for name, is_counted, labels in Query(expr).used:
+            plain = name.removesuffix("_bucket")
+            kind, samples = known[plain]
+            has = {label for one in samples for label in one.labels}
+            assert kind in ("counter", "histogram") or not is_counted, expr
+            assert (kind == "histogram") == (name != plain), expr
+            assert not samples or labels <= has, (expr, has)
+            assert f"# TYPE {plain}" in text
+
+
+#: Alert: samples with which it fires, and others with which it does not. Counters: one value a minute.
+NOW = 1_000_000
+CASES = {
+    "BursarNoReviews": ({"bursar_admission_reviews_arrive": 0}, {"bursar_admission_reviews_arrive": 1}),
+    "BursarCertificateEnds": (
+        {
+            'bursar_webhook_certificate_end_seconds{file="a"}': NOW + 9e6,
+            'bursar_webhook_certificate_end_seconds{file="b"}': NOW + 60,
+        },
+        {'bursar_webhook_certificate_end_seconds{file="a"}': NOW + 604_801},
+    ),
+    "BursarReviewsFail": (
+        {"bursar_admission_failed_total": [0, 0, 1], "bursar_admission_late_total": [2, 2, 2]},
+        {"bursar_admission_failed_total": [9, 9, 9], "bursar_admission_late_total": [2, 2, 2]},
+    ),
+    "BursarReviewsSlow": (
+        {'bursar_admission_seconds_bucket{le="0.5"}': [0, 0, 90], 'bursar_admission_seconds_bucket{le="2.5"}': [0, 0, 100]},
+        {'bursar_admission_seconds_bucket{le="0.5"}': [0, 0, 100], 'bursar_admission_seconds_bucket{le="2.5"}': [0, 0, 100]},
+    ),
+    "BursarSourceTrouble": (
+        {'bursar_source_trouble{source="pods"}': 0, 'bursar_source_trouble{source="nodes"}': 1},
+        {'bursar_source_trouble{source="pods"}': 0},
+    ),
+    "BursarSourceSilent": (
+        {'bursar_source_heard_timestamp_seconds{source="pods"}': NOW - 901},
+        {
+            'bursar_source_heard_timestamp_seconds{source="pods"}': NOW - 60,
+            # A kind that is not installed.
+            'bursar_source_heard_timestamp_seconds{source="jobsets"}': 0,
+        },
+    ),
+    "BursarLedgerLags": (
+        {"bursar_admission_history_sequence": 20_000, "bursar_ledger_sequence": 9_000},
+        {"bursar_admission_history_sequence": 20_000, "bursar_ledger_sequence": 19_000},
+    ),
+    "BursarEventsParked": (
+        {"bursar_ledger_parked_events": 1, "bursar_admission_parked_total": 0},
+        {"bursar_ledger_parked_events": 0, "bursar_admission_parked_total": 0},
+    ),
+    "BursarUngoverned": (
+        {'bursar_quota_ungoverned{quota="q",key="limits.cpu"}': 0, 'bursar_quota_ungoverned{quota="q",key="limits.memory"}': 1},
+        {'bursar_quota_ungoverned{quota="q",key="limits.cpu"}': 0},
+    ),
+    "BursarBudgetNearlySpent": (
+        {'bursar_budget_spent{quota="q",key="k"}': 90, 'bursar_budget_limit{quota="q",key="k"}': 100},
+        {'bursar_budget_spent{quota="q",key="k"}': 0, 'bursar_budget_limit{quota="q",key="k"}': 0},
+    ),
+    "BursarEffectsWait": ({"bursar_effects_outstanding": 1001}, {"bursar_effects_outstanding": 10}),
+    "BursarPaused": ({"bursar_reactors_paused": 1}, {"bursar_reactors_paused": 0}),
+}  # fmt: skip
+
+
+def samples(written):
+    """As a query reads them: the newest value is of now."""
+    found = defaultdict(dict)
+    for one, values in written.items():
+        name, _, labels = one.rstrip("}").partition("{")
+        pairs = frozenset(tuple(each.replace('"', "").split("=")) for each in labels.split(",") if each)  # fmt: skip
+        values = values if isinstance(values, list) else [values]
+        times = (NOW - 60 * back for back in range(len(values) - 1, -1, -1))
+        found[name][pairs] = [*zip(times, values, strict=True)]
+    return found
+
+
+@pytest.mark.parametrize("alert", RULES)
+def test_an_alert_fires_where_it_shall_and_nowhere_else(alert):
+    query = Query(RULES[alert]["expr"])
+    fires, rests = (bool(query.run(samples(one), NOW)) for one in CASES[alert])
+
+    assert (fires, rests) == (True, False)
+    assert {"summary", "runbook"} == RULES[alert]["annotations"].keys()
+    assert not query.run({}, NOW), "an alert about metrics that are not there"
+
+
+def test_panels_stand_beside_each_other_and_have_names_of_their_own():
+    places = [tuple(one["gridPos"].values()) for one in DASHBOARD["panels"]]
+
+    assert len(set(places)) == len({one["title"] for one in DASHBOARD["panels"]}) == len(places)
+    assert len({one["id"] for one in DASHBOARD["panels"]}) == len(places)
