@@ -142,7 +142,6 @@ def story(parts):
     assert "may do by now" in parts.log("one")
     create("last")
     parts.until(lambda: started("last"))
-    parts.until(lambda: relisted(parts))
 
     patched = [json.loads(line) for line in record.read_text().splitlines()]
     names = sorted(
@@ -165,9 +164,3 @@ def create_waiting(api, name, parts):
     time.sleep(3)
     assert "acting" not in parts.log("two")
     assert api.request("GET", f"{JOBS}/{name}")["spec"]["suspend"]
-
-
-def relisted(parts):
-    """Who acts asked who watches for a list, and got it."""
-    found = json.loads((parts.folder / "watch" / "up.json").read_text())
-    return any("settle" in source["relists"] for source in found["sources"].values())

@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import AsyncExitStack
+from types import SimpleNamespace
 
 import pytest
 import sqlalchemy as sa
@@ -11,10 +12,14 @@ from bus.errors import ClusterUnavailableError
 from bus.jetstream import JetStream
 from bus.kube.client import Access, connect
 from bus.streams import history
+from bus.waiting import beside
 from deploy.cli.program.program import run_command
 from deploy.errors import LedgerBusyError, LostLockError
 from deploy.runtime import locking
+from deploy.runtime.apart import _asking
 from deploy.runtime.locking import ACTING, LEDGER, HeldLock, in_turn, writer_lock
+from deploy.runtime.watch import Following
+from projections.cluster import POD
 from projections.engine.store import engine
 
 
@@ -170,6 +175,29 @@ async def test_a_word_reaches_the_other_processes_and_no_history(tmp_path):
             assert len(await heard.get()) == 256
         assert other == []
         assert (await transports[0].head()).last_sequence == 0
+
+
+@pytest.mark.nats
+async def test_who_watches_lists_what_who_acts_waits_for(tmp_path):
+    """Another word, of whomever, asks for nothing."""
+    listed = asyncio.Queue()
+    reflectors = {"pods": SimpleNamespace(relist=listed.put_nowait)}
+    async with EmbeddedServer(tmp_path) as server, AsyncExitStack() as stack:
+        watching, acting = [
+            await JetStream.connect(server.url, history(replicas=1), credentials=server.credentials)
+            for _ in range(2)
+        ]
+        stack.push_async_callback(watching.close)
+        stack.push_async_callback(acting.close)
+        await watching.hear("relist-c", Following(None, {}, reflectors).relist)
+        await watching.head()
+        asked = asyncio.Queue()
+        for word in ("Job", "\0", "x" * 9999, POD):
+            asked.put_nowait(word)
+        async with beside(_asking(SimpleNamespace(transport=acting), "relist-c", asked)):
+            async with asyncio.timeout(5):
+                assert await listed.get() == "settle"
+        assert listed.empty()
 
 
 @pytest.mark.parametrize("part", ["watch", "ledger", "act"])
