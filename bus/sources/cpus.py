@@ -29,6 +29,8 @@ SPEC = "scheduling.koordinator.sh/resource-spec"
 NUMA_SPEC = "scheduling.koordinator.sh/numa-topology-spec"
 STATUS = "scheduling.koordinator.sh/resource-status"
 
+_SAYING = frozenset({SPEC, NUMA_SPEC, STATUS})
+
 TOPOLOGY = "node.koordinator.sh/cpu-topology"
 KUBELET = "kubelet.koordinator.sh/cpu-manager-policy"
 ALLOCATED = "node.koordinator.sh/pod-cpu-allocs"
@@ -154,8 +156,9 @@ def cpu_terms(
     labels: Mapping[str, str] | None, annotations: Mapping[str, str] | None
 ) -> CpuTerms | None:
     """What a pod says of CPUs and NUMA nodes; None = nothing."""
-    noted = annotations or {}
-    qos = (labels or {}).get(QOS, "")
+    noted, qos = annotations or {}, (labels or {}).get(QOS, "")
+    if not qos and _SAYING.isdisjoint(noted):
+        return None
     spec = _decoded(noted.get(SPEC), Spec) or Spec()
     numa = _decoded(noted.get(NUMA_SPEC), NumaSpec) or NumaSpec()
     found = CpuTerms(

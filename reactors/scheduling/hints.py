@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from enum import Enum
 
+from bus.events.constraints import HeldCpus
 from projections.cluster import Change, Pod
 from projections.cluster.devices import NodeDevices, Scv
 from projections.cluster.loads import NodeLoad, NodeTopology
@@ -27,6 +28,8 @@ class Hint(Enum):
     VOLUME = "a volume"
     #: What a node really uses was measured, or is no more.
     LOAD = "a node's load"
+    #: How a node's CPUs lie, or which of them nobody gets, is told otherwise.
+    CPUS = "a node's CPUs"
     #: A journal of quotas has another entry, or it is known better to which workload and quota pods belong.
     QUOTA = "its quota"
 
@@ -48,7 +51,12 @@ def hints_of(change: Change) -> Iterator[Hint]:
         yield Hint.LOAD
         return
     said = before if after is None else after
-    if isinstance(after, Scv) or isinstance(said, NodeDevices | NodeTopology):
+    if isinstance(said, NodeTopology):
+        # Node agents write the object anew whenever a pod starts.
+        if _layout(before) != _layout(after):
+            yield Hint.CPUS
+        return
+    if isinstance(after, Scv) or isinstance(said, NodeDevices):
         yield Hint.NODE
         return
     held = before if isinstance(before, Pod) and _holds(before) else None
@@ -70,8 +78,21 @@ def _offer(node: Node) -> tuple[object, ...]:
     )  # fmt: skip
 
 
+def _layout(row: object) -> tuple[object, ...]:
+    if not isinstance(row, NodeTopology):
+        return ()
+    return row.cpus, row.reserved, row.held, row.full_only, row.policy, row.zones
+
+
+def _cpus(pod: Pod) -> HeldCpus | None:
+    found = pod.constraints.cpus if pod.constraints is not None else None
+    return found.holds if found is not None else None
+
+
 def _shrank(before: Pod, after: Pod) -> bool:
     """Whether a pod ends, holds less than before, or lies elsewhere."""
     if before.node != after.node or before.is_terminating != after.is_terminating:
+        return True
+    if _cpus(before) != _cpus(after):
         return True
     return any(after.demand.get(name, 0) < amount for name, amount in before.demand.items())

@@ -41,6 +41,8 @@ class Diagnosis:
             "/apis/v1/nodes/:nodeName": _node,
             "/apis/v1/plugins/Coscheduling/gang/:namespace/:name": _gang,
             "/apis/v1/plugins/Coscheduling/gangs": _gangs,
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries": _devices_of_all,
+            "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries/:name": _devices,
             "/apis/v1/plugins/ElasticQuota/quota/:name": _quota,
             "/apis/v1/plugins/ElasticQuota/quotas": _quotas,
             "/apis/v1/plugins/NodeNUMAResource/availableCPUs/:nodeName": _available_cpus,
@@ -137,3 +139,17 @@ def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
     name = request.path_params["nodeName"]
     found = telling.topology(replica, name)
     return found, "" if found is not None else f"CPUs of node {name}"
+
+
+def _devices(replica: Replica, request: Request) -> tuple[Any, str]:
+    from reactors.scheduling import device_telling
+
+    name = request.path_params["name"]
+    found = device_telling.summary(replica, name)
+    return found, "" if found is not None else f"devices of node {name}"
+
+
+def _devices_of_all(replica: Replica, request: Request) -> tuple[Any, str]:
+    from reactors.scheduling import device_telling
+
+    return device_telling.summaries(replica), ""

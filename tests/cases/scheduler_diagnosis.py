@@ -1,7 +1,4 @@
-"""Runs `scheduler_diagnosis` cases: the table of scores, and the paths on the port of health.
-
-Cases of a plugin without paths (DeviceShare) are left out.
-"""
+"""Runs `scheduler_diagnosis` cases: the table of scores, and the paths on the port of health."""
 
 import asyncio
 import json

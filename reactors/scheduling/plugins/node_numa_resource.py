@@ -47,7 +47,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
 
     name: ClassVar[str] = "NodeNUMAResource"
     is_local: ClassVar[bool] = True
-    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.GONE})
+    helped_by: ClassVar[frozenset[Hint]] = frozenset({Hint.NODE, Hint.CPUS, Hint.GONE})
 
     bind: Bind = "FullPCPUs"
     strategy: Strategy = "MostAllocated"

@@ -6,11 +6,12 @@ import logging
 import pytest
 
 from bus.waiting import beside
-from reactors.scheduling.settings import SchedulingPolicy
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.health import HealthApplication
 from tests.reactors.scheduling.binding_cpus import pod, scene, topology
 from tests.reactors.scheduling.governed import Governed
+from tests.reactors.scheduling.plugins.sharing import K, asking, cards
 from tests.reactors.scheduling.scene import Cluster
 from tests.reactors.webhook.asking import ask
 from tests.scenario import settled
@@ -99,10 +100,30 @@ async def test_the_cpus_of_a_node_and_who_has_them():
     assert (answers[2].status, absent) == (404, {"message": "cannot find CPUs of node b"})
 
 
-async def test_nothing_is_known_of_cpus_where_no_profile_asks_for_them():
+async def test_the_devices_of_nodes_and_who_has_them():
+    cluster, core = Cluster(), f"{K}gpu-core"
+    policy = SchedulingPolicy(profiles=(SchedulingProfile(weights={"DeviceShare": 1}),))
+    await cluster.say(cluster.node("a", allocatable=cards(2)), cluster.node("b"))
+    await cluster.set_policy(policy)
+    await cluster.say(cluster.pod("p", **asking(gpu_core=30, gpu_memory=2**30)))
+    await cluster.tick()
+    diagnosis, path = Diagnosis(lambda: cluster.runner.replica), "/apis/v1/plugins/DeviceShare/nodeDeviceSummaries"  # fmt: skip
+    every, one, none = [await asked(diagnosis, path + end) for end in ("", "/a", "/b")]
+    found = json.loads(one.body)
+
+    assert json.loads(every.body) == {"a": found}
+    assert found["allocateSet"]["gpu"]["ns/p"]["0"][core] == 30
+    assert [found[f"device{part}"][core] for part in ("Total", "Free", "Used")] == [200, 170, 30]
+    assert found["deviceFreeDetail"]["gpu"]["0"][core] == 70
+    assert (none.status, json.loads(none.body)["message"]) == (404, "cannot find devices of node b")
+
+
+@pytest.mark.parametrize(
+    "path", ["NodeNUMAResource/cpuTopologyOptions/a", "DeviceShare/nodeDeviceSummaries/a"]
+)
+async def test_nothing_is_known_of_parts_of_nodes_where_no_profile_asks_for_them(path):
     cluster = Cluster()
     await cluster.say(cluster.node("a"))
-    path = "/apis/v1/plugins/NodeNUMAResource/cpuTopologyOptions/a"
-    answer = await asked(Diagnosis(lambda: cluster.runner.replica), path)
+    answer = await asked(Diagnosis(lambda: cluster.runner.replica), f"/apis/v1/plugins/{path}")
 
     assert answer.status == 404

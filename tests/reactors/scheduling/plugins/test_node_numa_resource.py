@@ -27,6 +27,7 @@ from reactors.scheduling.cpus.wishes import (  # fmt: skip
 )
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.plugins.node_numa_resource import TAKEN, NodeNUMAResource
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
@@ -260,6 +261,18 @@ def test_the_fuller_or_the_emptier_node_is_better(strategy, label, best):
     assert max(got, key=got.get) == best
     assert all(0 <= one <= 100 for one in got.values())
     assert scores(plugin, found.cycle(**wanting(5)))["b"] in range(1, 51)
+
+
+def test_who_waits_for_cpus_is_woken_by_news_of_them_and_not_by_every_word_of_an_agent():
+    found, hints = world(), []
+    found.listeners.append(lambda changes: hints.extend(o for c in changes for o in hints_of(c)))
+    for fields in ({}, {"held": "0"}, {"held": "0"}, {"gone": True}):
+        topology(found, **fields)
+    found.pod("other", "a", **wanting(2, "", holds=HeldCpus("0-1")))
+    found.pod("other", "a", **wanting(2, "", holds=HeldCpus("0")))
+
+    assert hints == [Hint.CPUS, Hint.CPUS, Hint.PLACED, Hint.GONE]
+    assert set(hints) - {Hint.PLACED} <= PLUGIN.helped_by
 
 
 def test_what_would_place_a_pod_is_said():
