@@ -71,7 +71,7 @@ def why(
         str,
         typer.Argument(
             metavar="NAME",
-            help="A workload (NAMESPACE/NAME or uid), a decision's id, a quota, or gang/NAMESPACE/NAME.",
+            help="A workload (NAMESPACE/NAME or uid), a decision's id, a quota, gang/NAMESPACE/NAME, or reservation/NAME.",
         ),
     ],
     cluster: Cluster = None,
@@ -91,6 +91,7 @@ def why(
     bursar why admission/0b6c7d3e-7f21-4a1e-9c55-3f2a1d0c9b11/42
     bursar why research
     bursar why gang/vision/train-7
+    bursar why reservation/inference
     """
     with reading(asked.place) as connection:
         stands = standing(connection)
@@ -123,9 +124,10 @@ def why(
 
             steps += disruptions.steps(select, cluster, (o for o in objects if o.kind == "Pod"))
         if bind_decisions.of(select, cluster, name, pods, 1):
-            from deploy.cli.explaining import placing
+            from deploy.cli.explaining import placing, reservations
 
             steps += placing.decided(connection, select, cluster, name, pods)
+            steps += reservations.used(select, cluster, pods, stands.sequence, now_us)
         waiting = {one.uid for one in objects if one.waits}
         if waiting:
             from deploy.cli.explaining import placing
@@ -135,6 +137,10 @@ def why(
             from deploy.cli.explaining import gangs
 
             steps += gangs.steps(select, cluster, name, stands.sequence, now_us)
+        if name.startswith("reservation/"):
+            from deploy.cli.explaining import reservations
+
+            steps += reservations.steps(select, cluster, name, stands.sequence, now_us)
         if not steps and not objects:
             raise absent("workload, pod, quota or decision", name, names(connection, cluster))
     if not steps:

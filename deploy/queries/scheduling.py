@@ -60,7 +60,7 @@ def queued(replica: Replica, name: str, *, sequence: int, at_us: int) -> list[Wa
         scheduler.begin(at_us)
     found = [
         Waits(
-            state.pods[one.uid],
+            scheduler.pod(one.uid),
             "assumed",
             one.node,
             f"waits for {', '.join(one.waits)}" if one.waits else "",
@@ -136,6 +136,9 @@ def explained_pods(
     assert isinstance(own, SchedulingState)
     found = [state.pods[uid] for uid in sorted(uids) if uid in state.pods]
     if own.scheduler is not None:
+        if own.scheduler.reservations is not None:
+            uids = sorted(uid for uid in uids if uid in state.reservations)
+            found += map(own.scheduler.pod, uids)
         for pod in found:
             profile = own.scheduler.profile_of(pod)
             one = own.scheduler.queues[profile].get(pod.uid) if profile else None

@@ -121,6 +121,8 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
     known = replica.states[SCHEDULING]
     assert isinstance(known, SchedulingState)
     scheduler, pods = known.scheduler, replica.cluster_state.pods
+    if scheduler is not None and scheduler.reservations is not None:
+        pods = {**scheduler.reservations.stand_ins(), **pods}
     if scheduler is None or fact.profile not in scheduler.frameworks or one.pod.uid not in pods:
         raise AbsentObjectError(f"at event {fact.after:,} the pod did not wait for this scheduler")
     parts = [

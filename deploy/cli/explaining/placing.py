@@ -9,6 +9,7 @@ import sqlalchemy as sa
 
 from bus.clock import format_stamp
 from bus.events.constraints import HeldCpus
+from deploy.cli.explaining.reservations import withheld
 from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select
@@ -74,7 +75,9 @@ def steps(
     """One step for each of these pods that waits for Bursar to place it."""
     replica = known(select, cluster)
     for pod, found, queued in explained_pods(replica, uids, SCHEDULER, sequence):
-        making = _makes_room(nomination(replica, pod.uid))
+        making = [*_makes_room(nomination(replica, pod.uid))]
+        if not found.node:
+            making += withheld(replica, pod)
         # Of a pod that fits by itself the others of its gang may not.
         last = [queued.reason] if found.node and queued is not None and queued.reason else []
         yield {
