@@ -41,7 +41,8 @@ def devices(
 ) -> None:
     """Card by card who holds which part by a claim and since when, what is reserved, and what is idle.
 
-    The cards are those that ResourceSlices show or claims have, and those that KAI shares out. RESERVED: a claim has it and no
+    The cards are those that ResourceSlices show or claims have, those that KAI shares out, and those that pods were given by
+    Koordinator's rules (DeviceShare). RESERVED: a claim has it and no
     pod holds it. UNKNOWN: nobody saw when a pod that held it ended. PLUGIN: so many a node's device plugin offers; nobody says
     which pod has which, but `bursar acct --node` how many. `v1_device_usage` has the cards of slices by day.
 

@@ -12,6 +12,9 @@ from bus.errors import QuantityError
 from projections.devices.shared_cards import HAMI_NODE, VOLCANO_NODE, registered, shared
 from projections.devices.sizes import WHOLE
 
+#: Hundredths of cards.
+PERCENT = frozenset({"koordinator.sh/gpu", "kubernetes.io/gpu"})
+
 
 def vendor(domain: str) -> str:
     """The vendor of a driver (``gpu.nvidia.com``) or of a resource's domain (``nvidia.com``)."""
@@ -26,6 +29,7 @@ def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str
     )
     if cards:
         found["nvidia"] = WHOLE * cards
+    percent = 0
     for name, text in allocatable.items():
         domain, _, resource = name.partition("/")
         if vendor(domain) == "nvidia" and cards:
@@ -34,10 +38,16 @@ def offered(allocatable: Mapping[str, str], node: Mapping[str, str]) -> dict[str
             count = observed_quantity(text) // NANO
         except QuantityError:
             continue
+        if name in PERCENT:
+            # Koordinator says the cards of another vendor once more, in hundredths.
+            percent = max(percent, count)
+            continue
         parts = shared({name: count}, {}, node)
         milli = sum(part.gpu_milli for part in parts.parts)
         if not parts.replaced and resource == "gpu":
             milli = WHOLE * count
         if milli > 0:
             found[vendor(domain)] = found.get(vendor(domain), 0) + milli
+    if percent and not found:
+        found[vendor("koordinator.sh")] = percent * WHOLE // 100
     return found

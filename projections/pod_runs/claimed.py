@@ -98,8 +98,8 @@ class ClaimedPods:
         return self._book.given(_span(pod, start_s, end_s))
 
     def moved(self, pod: Pod) -> None:
-        """The run of a pod changed: so may what is reserved of its claims."""
-        if not self._index.is_empty:
+        """The run of a pod changed: so may what is reserved of its claims, and what it holds of cards that it names."""
+        if pod.cards or not self._index.is_empty:
             self._cards.pod_changed(pod.uid)
 
     def relabelled(self, row: Node | Namespace, since: int) -> None:

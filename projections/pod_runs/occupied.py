@@ -24,6 +24,7 @@ from projections.devices.shape import card_segments, claim_cards
 from projections.engine.changes import Columns
 from projections.engine.contract import Key
 from projections.engine.rows import Rows
+from projections.pod_runs.dealt_cards import DealtCards
 from projections.pod_runs.derive import UNASSIGNED
 from projections.pod_runs.groups import CardGroups
 from projections.pod_runs.memory import PodMemory
@@ -74,6 +75,7 @@ class OccupiedCards:
         self._pods = pods
         self._around = around
         self.groups = CardGroups(index, pods, around)
+        self._dealt = DealtCards(pods)
         self._claims: set[str] = set()
         self._moved: set[str] = set()
         #: (query, cluster) → name → the second from which something changed.
@@ -104,6 +106,8 @@ class OccupiedCards:
         """Uids of which the rows are written anew, and rows. The next batch begins."""
         changed = self._changed()
         uids, rows = self.groups.changes()
+        dealt, more = self._dealt.changes()
+        uids, rows = [*uids, *dealt], [*rows, *more]
         if not changed:
             return uids, {card_segments: rows} if rows else {}
         occupants: dict[str, Occupant] = {}
@@ -148,6 +152,7 @@ class OccupiedCards:
         for row in rows:
             found |= self._of_pod(row)
             self.groups.pod_changed(row.pod)
+            self._dealt.pod_changed(row.pod)
         for (query, cluster), names in relabelled.items():
             found |= self._had(query, cluster, names)
         for uid in found:

@@ -41,14 +41,20 @@ _CLAIMS = View(
 
 _SEGMENTS = View(
     "v1_device_segments",
-    "One row for each interval in which a pod held a part of a card by a claim, or nobody held what a claim has of one.",
+    "One row for each interval in which a pod held a part of a card by a claim or by Koordinator's rules,"
+    " or nobody held what a claim has of one.",
     (
         CLUSTER,
         is_(
             "card",
-            "The card: its driver, its pool, and its device, or the set of counters that its parts share.",
+            "The card: its driver, its pool, and its device, or the set of counters that its parts share;"
+            " `koordinator`, its node and its number where Koordinator's rules gave it.",
         ),
-        is_("device", "The device that the claim was given; empty for a card that KAI shares out."),
+        is_(
+            "device",
+            "The device that the claim was given, or the uuid that Koordinator's annotation names;"
+            " empty for a card that KAI shares out.",
+        ),
         is_("node", "The node of the card; empty for none."),
         is_("model", "Its model; NULL where none is known."),
         is_(
@@ -59,9 +65,9 @@ _SEGMENTS = View(
         NAMESPACE,
         is_(
             "claim",
-            "The claim's name; of a card that KAI shares out that of the pod that reserves it.",
+            "The claim's name; of a card that KAI shares out that of the pod that reserves it; empty for one of Koordinator.",
         ),
-        is_("claim_uid", "Its uid.", "uid"),
+        is_("claim_uid", "Its uid; of a card of Koordinator the pod's.", "uid"),
         is_("pod_uid", "The pod that holds it; empty for nobody."),
         is_(
             "team",
@@ -118,7 +124,7 @@ def _milli_s(kind: str) -> str:
 
 _USAGE = View(
     "v1_device_usage",
-    "One row for each card that a ResourceSlice showed or a claim was given, and day (UTC):"
+    "One row for each card that a ResourceSlice showed, a claim was given or Koordinator's rules gave, and day (UTC):"
     " held, reserved, unknown and idle make up its supply.",
     (
         is_("day_s", "The first second of the day."),

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bus.events.devices import ALLOCATED
 from tests import factories as given
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.projections.claimed import card, claim_observed, slice_observed
@@ -20,6 +21,20 @@ EVENTS = [
     given.node_observed("plain", allocatable={"nvidia.com/gpu": "4", "cpu": "8"}),
     *given.pods_listed(["p"], "9", 100),
 ]  # fmt: skip
+
+DEALT = {
+    ALLOCATED: '{"gpu":[{"minor":3,"id":"GPU-3","resources":{"koordinator.sh/gpu-memory":"8Gi"}}]}'
+}
+
+
+def test_a_card_that_koordinators_rules_gave_is_shown(capsys, tmp_path):
+    half = given.requesting({"koordinator.sh/gpu": "50"})
+    events = [
+        given.pod_observed("p", resources=half, card_texts=DEALT, at=10, created=1, namespace="ns", team="blue"),
+        *given.pods_listed(["p"], "9", 100),
+    ]  # fmt: skip
+
+    assert asked(capsys, make_ledger(tmp_path, events)) == [("gpu-3", "held", 500, "p", "blue")]
 
 
 @pytest.fixture(scope="module")

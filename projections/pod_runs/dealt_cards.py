@@ -1,0 +1,121 @@
+"""Which cards a pod holds parts of that Koordinator's rules gave it: its annotation names them.
+
+How much of them it is follows from its requests, divided evenly, as Koordinator gives the same part of each card. The annotation
+can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and makes the part no smaller.
+
+Source: docs/devices.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from bus import strict
+from bus.amounts import NANO, observed_quantity
+from bus.errors import MalformedJsonError, QuantityError
+from bus.events.devices import ALLOCATED, MOST_MINORS
+from projections import timelines
+from projections.devices.cards import HELD
+from projections.devices.held import card_facts
+from projections.devices.requested import CardFacts
+from projections.devices.shared_cards import MOST_MIB, RESERVING
+from projections.devices.sizes import WHOLE
+from projections.engine.changes import Columns
+from projections.pod_runs.memory import PodMemory
+from projections.pod_runs.shape import Pod, PodRun, Segment
+
+#: What the cards of a node are called, with the node's name and a card's number behind it.
+POOL = "koordinator"
+#: Requests by which a pod may have several cards, and those by which it has a part of one.
+_SHARED = "koordinator.sh/gpu.shared"
+_PARTS = ("koordinator.sh/gpu-memory", "kubernetes.io/gpu-memory")
+#: Longest uuid of a card that is kept.
+LONGEST_ID = 80
+_MIB = 2**20 * NANO
+
+_facts = msgspec.json.Decoder(CardFacts).decode
+
+
+class _Given(msgspec.Struct):
+    minor: int
+    id: str = ""
+    resources: dict[str, str] = {}
+
+
+class DealtCards:
+    """The held rows of such cards."""
+
+    def __init__(self, pods: PodMemory) -> None:
+        self._pods = pods
+        self._changed: set[str] = set()
+
+    def pod_changed(self, pod: Pod) -> None:
+        """A pod's run changed: so may what it holds of its cards."""
+        if pod.namespace != RESERVING and any(ALLOCATED in said for _, _, said in pod.cards):
+            self._changed.add(pod.uid)
+
+    def changes(self) -> tuple[list[str], list[Columns]]:
+        """Uids of which the rows are written anew, and rows."""
+        changed, self._changed = sorted(self._changed), set()
+        found = [row for uid in changed if (row := self._pods.get(uid)) is not None]
+        return changed, [columns for row in found for columns in _held(row)]
+
+
+def _held(row: PodRun) -> Iterator[Columns]:
+    facts, pod = card_facts(row.pod), row.pod
+    for segment in row.run.segments:
+        # What was said first holds from the start.
+        later = (s for s, _ in facts[1:] if s > segment.start_s and _is_before(s, segment.end_s))
+        cuts = [segment.start_s, *sorted(set(later))]
+        for from_s, to_s in zip(cuts, [*cuts[1:], segment.end_s], strict=True):
+            said = timelines.at(facts, from_s)
+            parts = _parts(_facts(said), segment) if said else []
+            for number, (one, milli, memory) in enumerate(parts):
+                yield (
+                    pod.uid, number, f"{POOL}/{segment.node}/gpu-{one.minor}", HELD, pod.uid, from_s, to_s, from_s,
+                    pod.cluster, pod.namespace, "", one.id[:LONGEST_ID], segment.node, segment.model, "", milli, memory, 0,
+                    row.run_sequence,
+                )  # fmt: skip
+
+
+def _is_before(second: int, end_s: int | None) -> bool:
+    return end_s is None or second < end_s
+
+
+def _parts(known: CardFacts, segment: Segment) -> list[tuple[_Given, int, int]]:
+    """Cards with thousandths and MiB; none where the annotation does not fit what the pod requests."""
+    found = _read(known.texts.get(ALLOCATED, ""))
+    held = segment.gpu_milli
+    most = max(-(-held // WHOLE), known.requests.get(_SHARED, 0), 1)
+    if not found or len(found) > most or held > WHOLE * len(found):
+        return []
+    if held:
+        milli = [held // len(found) + (n < held % len(found)) for n in range(len(found))]
+    elif any(known.requests.get(name) for name in _PARTS):
+        # Memory alone was requested: what part of its card that is the annotation says.
+        milli = [min(10 * _amount(one, "gpu-memory-ratio", NANO), WHOLE) for one in found]
+    else:
+        return []
+    sizes = [min(_amount(one, "gpu-memory", _MIB), MOST_MIB) for one in found]
+    return list(zip(found, milli, sizes, strict=True))
+
+
+def _read(text: str) -> list[_Given]:
+    """The cards that a text names, each once; none where nobody can read it."""
+    raw = text.encode()
+    try:
+        said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
+    except (MalformedJsonError, msgspec.ValidationError):
+        return []
+    found = {one.minor: one for one in said.get("gpu", ()) if 0 <= one.minor < MOST_MINORS}
+    return [found[minor] for minor in sorted(found)]
+
+
+def _amount(one: _Given, name: str, unit: int) -> int:
+    text = one.resources.get(f"koordinator.sh/{name}", "0")
+    try:
+        return max(observed_quantity(text) // unit, 0)
+    except QuantityError:
+        return 0
