@@ -178,6 +178,11 @@ class ControlPlane:
         if self._temporary:
             shutil.rmtree(self.folder, ignore_errors=True)
 
+    @property
+    def apiserver_pid(self) -> int:
+        """The process to kill from elsewhere; `kill_apiserver` then finds it gone."""
+        return self._processes["kube-apiserver"].pid
+
     def kill_apiserver(self) -> None:
         """SIGKILL: open watches break in the middle, requests in flight get no answer."""
         self._processes.stop("kube-apiserver", kill=True)

@@ -35,6 +35,12 @@ def data(tmp_path_factory):
     events += [pod(0, 0), pod(1, HOUR), pod(2, 0)]
     events += [pod(2, 0, 2, HOUR, phase="Succeeded", finished=(HOUR,))]
     events += [f.pod_observed("p", 1, 0, name="web", node="a", cpu="1")]
+    above, owner = Owner("TrainJob", "tune", "t"), Owner("JobSet", "tune", "s")
+    events += [
+        f.workload_observed("s", 1, 0, kind="JobSet", name="tune", owner=above),
+        f.workload_observed("k", 1, 0, kind="Job", name="tune-node-0", owner=owner),
+        f.pod_observed("n", 1, 0, name="tune-node-0-0", node="a", cpu="3", owner=Owner("Job", "tune-node-0", "k")),
+    ]  # fmt: skip
     folder = tmp_path_factory.mktemp("restarts")
     return make_ledger(folder, [*events, f.node_observed("a", 99, 2 * HOUR)])
 
@@ -57,6 +63,11 @@ def test_of_one_pod_it_is_what_that_pod_held(capsys, data):
 
     assert list(found) == ["restart"]
     assert found["restart"].endswith(": 2.0 core-hours, 4.0 GPU-hours")
+
+
+@pytest.mark.parametrize("name", ["ns/tune", "ns/tune-node-0-0"])
+def test_a_train_job_is_its_jobset(capsys, data, name):
+    assert told(capsys, data, name)["restart"].endswith(": 6.0 core-hours")
 
 
 def test_of_a_pod_of_no_training_job_nothing_is_told(capsys, data):

@@ -130,9 +130,10 @@ def left(reports: list[Report], now_s: int) -> str:
         return f"{text}; how long the others take is known once it says more"
     seconds = (last_us - first_us) * (total - done) // ((done - begun) * SECOND_US)
     ends_us = last_us + seconds * SECOND_US
-    per_hour = (done - begun) * 3600 * SECOND_US // (last_us - first_us)
+    per_day = (done - begun) * 86_400 * SECOND_US // (last_us - first_us)
     said_at = format_stamp(last_us // SECOND_US * SECOND_US)
-    rate = f"at {per_hour:,} steps an hour, as of {said_at}"
+    pace = f"{per_day // 24:,} steps an hour" if per_day >= 24 else f"{per_day:,} steps a day"
+    rate = f"at {pace}, as of {said_at}"
     if seconds > _LONGEST_S:
         return f"{text}; {rate}: years"
     late = " (which is past)" if ends_us < now_s * SECOND_US else ""

@@ -3,6 +3,7 @@
 import pytest
 
 from bus.events.pods import Owner
+from projections import reports
 from tests import factories as f
 from tests.projections.attempts import lived, pod
 from tests.projections.engine.archives import fill, sequenced
@@ -36,6 +37,20 @@ def test_hours_of_attempts_and_of_jobs_are_those_of_the_pods_to_the_integer(ask)
     (jobs,) = ask(f"SELECT {sums} FROM v1_jobs")
 
     assert dict(pods) == dict(attempts) == dict(jobs)
+
+
+def test_a_report_of_attempts_has_what_the_view_has(ask, store):
+    columns = "SUM(cpu_milli_s) AS cpu, SUM(gpu_milli_s) AS gpu"
+    viewed = ask(f"SELECT job, attempt, cause, {columns} FROM v1_attempts GROUP BY 1, 2, 3")
+    question = reports.Question(by=("job", "attempt", "cause"), as_of_s=f.START_S + 9_000)
+    with store.engine.connect() as connection:
+        rows = reports.report(connection, question)
+    told = {one.key: (one.sums.cpu_milli_s, one.sums.gpu_milli_s) for one in rows if one.key[0]}
+
+    assert told == {
+        (one["job"], one["attempt"], one["cause"] or None): (one["cpu"], one["gpu"])
+        for one in viewed
+    }
 
 
 def test_a_job_says_what_its_restarts_cost(ask):
