@@ -24,6 +24,7 @@ from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from reactors.lab.outcome import Amount, Change, Group, Outcome
+    from reactors.lab.quotas import QuotaOutcome
 
 Start = Annotated[
     str | None,
@@ -147,7 +148,7 @@ def _group(one: Group, group: str, within_us: int) -> dict[str, Any]:
     return row | amounts(one)
 
 
-def amounts(one: Group, *, is_sure: bool = True) -> dict[str, int | None]:
+def amounts(one: Group | QuotaOutcome, *, is_sure: bool = True) -> dict[str, int | None]:
     """What is saved, as exact integers; without the interval where not all rules were asked."""
     found: dict[str, int | None] = {}
     for name in AMOUNTS:

@@ -6,7 +6,7 @@ Source: docs/lab.md.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -15,7 +15,6 @@ from bus.events.decisions import Cull, Decision
 from reactors.culling.policy import CullingPolicy
 from reactors.lab.rules import RULES
 from reactors.lab.trial import Decided, Played
-from reactors.lab.world import Span
 
 #: Two decisions no further apart are at the same time: an effect of the one before took until the next tick.
 SAME_US = 20 * SECOND_US
@@ -45,6 +44,25 @@ class Change(msgspec.Struct, frozen=True):
     def is_stop(self) -> bool:
         """Whether a notebook is stopped."""
         return self.verb == Cull.wire_type
+
+
+class Differs(Protocol):
+    """A time that is on record and not under trial, or the other way round: see :class:`reactors.lab.world.Span`."""
+
+    @property
+    def is_saved(self) -> bool:
+        """On record alone."""
+
+    @property
+    def from_us(self) -> int:
+        """When it began."""
+
+    @property
+    def until_us(self) -> int:
+        """When it ended."""
+
+
+D = TypeVar("D", bound=Differs)
 
 
 class Amount(msgspec.Struct, frozen=True):
@@ -115,8 +133,8 @@ def outcome(
             removed=removed,
             moved=moved,
             false_culls=sum(map(is_false, stops)),
-            cpu_milli_s=_amount(spans, lambda span: span.cpu_milli, unsure_us),
-            gpu_milli_s=_amount(spans, lambda span: span.gpu_milli, unsure_us),
+            cpu_milli_s=amount(spans, lambda span: span.cpu_milli, unsure_us),
+            gpu_milli_s=amount(spans, lambda span: span.gpu_milli, unsure_us),
         )
 
     names = {one.notebook[1] if by == "namespace" else one.team for one in changes}
@@ -127,9 +145,7 @@ def outcome(
     return Outcome(changes, groups, group("", lambda namespace, team: True))
 
 
-def _amount(
-    spans: Sequence[Iterable[Span]], milli: Callable[[Span], int], unsure_us: int
-) -> Amount:
+def amount(spans: Sequence[Iterable[D]], milli: Callable[[D], int], unsure_us: int = 0) -> Amount:
     """The interval over all rules. A span that has no length has the same end on record and under trial, and is sure."""
     found = []
     for of_rule in spans:

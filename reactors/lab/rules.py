@@ -23,8 +23,8 @@ from projections import activity
 #: ``later``: a notebook that runs on is not used until its owner started it again on record, and one that is stopped is
 #: started again at its next activity on record. ``median``: as later, but one that runs on is first used as long as its
 #: class is in one run. ``never``: what was stopped would have been ended by its owner just then, and what is stopped is
-#: not started again.
-Rule = Literal["later", "median", "never"]
+#: not started again. ``longest``, of quotas alone: what is let in runs as long as any of its quota did.
+Rule = Literal["later", "median", "never", "longest"]
 #: The first says what is likely.
 RULES: tuple[Rule, ...] = ("later", "median", "never")
 

@@ -211,6 +211,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "lab_suggest",
                 "Try a grid of idle limits and warnings on what was recorded, and show which no other one beats.",
             ),
+            "quotas": Entry(
+                "lab_quotas",
+                "Who would have been let in, refused, or have waited, had quotas had other limits.",
+            ),
         },
         default="run",
     ),
