@@ -50,8 +50,10 @@ async def write_ledger(settings: Settings, screen: Screen) -> None:
     """Write the ledger until cancelled, in turn with other processes that do."""
     figures: Figures = []
     async with _bus(settings, "ledger") as opened, _healthy(settings, figures):
-        with ledger(settings) as store:
-            async with in_turn(settings.ledger_url, store.engine, "ledger", LEDGER, screen.tell):
+        made = engine(settings.ledger_url)
+        # In turn, so that a newer version changes no schema that an older one still writes.
+        async with in_turn(settings.ledger_url, made, "ledger", LEDGER, screen.tell):
+            with ledger(settings) as store:
                 writer = OwnLedgerWriter(settings, store, opened.shared)
                 screen.tell(writer.signer)
                 figures.append(metrics := LedgerMetrics(store, writer))

@@ -32,8 +32,12 @@ WAIT_SECONDS = 1.0
 LOOK_SECONDS = 2.0
 #: For so long a lock is taken to be held after a look.
 CONFIRMED_SECONDS = 5.0
-#: When PostgreSQL ends the session of a machine that does not answer: idle + interval * count seconds.
+#: When PostgreSQL ends the session of a machine that does not answer, and the machine one of a server that does not: after
+#: idle + interval * count seconds.
 _SILENCE = {"idle": 10, "interval": 5, "count": 3}
+_OPTIONS = {
+    "tcp_user_timeout": 20_000, "keepalives": 1, **{f"keepalives_{name}": value for name, value in _SILENCE.items()},
+}  # fmt: skip
 
 
 class HeldLock:
@@ -45,6 +49,8 @@ class HeldLock:
         """``look`` raises SQLAlchemyError where the lock is lost."""
         self._look, self._clock = look, clock
         self._known = clock()
+        #: A session answers one at a time.
+        self._looking = asyncio.Lock()
 
     async def confirm(self) -> None:
         """Return where the lock was held within :data:`CONFIRMED_SECONDS`, also after a pause. Raises LostLockError."""
@@ -53,12 +59,13 @@ class HeldLock:
 
     async def look(self) -> None:
         """Look whether the lock is held. Raises LostLockError."""
-        began = self._clock()
-        try:
-            await asyncio.to_thread(self._look)
-        except sa.exc.SQLAlchemyError as error:
-            raise LostLockError(reason=type(error).__name__) from error
-        self._known = began
+        async with self._looking:
+            began = self._clock()
+            try:
+                await asyncio.to_thread(self._look)
+            except sa.exc.SQLAlchemyError as error:
+                raise LostLockError(reason=type(error).__name__) from error
+            self._known = began
 
     async def run(self) -> None:
         """Look again and again, until cancelled. Raises LostLockError."""
@@ -126,7 +133,8 @@ def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[
     """Gives what asks the session that holds the lock."""
     digest = hashlib.sha256(f"bursar {part}".encode()).digest()
     key = int.from_bytes(digest[:8], "big", signed=True)
-    with engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+    alone = sa.create_engine(engine.url, poolclass=sa.NullPool, connect_args=_OPTIONS)
+    with alone.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
         for name, value in _SILENCE.items():
             connection.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
         if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):

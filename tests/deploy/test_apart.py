@@ -1,7 +1,8 @@
 """Parts of `bursar up` as processes of their own: one does each, another takes over, and who lost its turn writes nothing more."""
 
 import asyncio
-from contextlib import AsyncExitStack
+import threading
+from contextlib import AsyncExitStack, suppress
 from types import SimpleNamespace
 
 import pytest
@@ -109,6 +110,22 @@ class Looks:
 
     def clock(self):
         return self.seconds
+
+
+async def test_two_who_ask_at_once_are_answered_one_after_the_other():
+    """A session of a database takes one question at a time."""
+    meeting, met = threading.Barrier(2), []
+
+    def look():
+        with suppress(threading.BrokenBarrierError):
+            met.append(meeting.wait(0.05))
+
+    looks = Looks()
+    lock = HeldLock(look, looks.clock)
+    looks.seconds = 60
+    await asyncio.gather(lock.confirm(), lock.look())
+
+    assert met == []
 
 
 async def test_after_a_pause_it_looks_before_it_goes_on():
