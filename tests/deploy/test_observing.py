@@ -5,6 +5,7 @@ from collections import defaultdict
 
 import pytest
 import yaml
+from prometheus_client.parser import text_string_to_metric_families
 
 from bus.kube.watch.contract import ReflectorState
 from bus.memory import MemoryTransport
@@ -81,6 +82,23 @@ async def test_every_query_is_about_metrics_of_the_product(product):
             assert (kind == "histogram") == (name != plain), expr
             assert not samples or labels <= has, (expr, has)
             assert f"# TYPE {plain}" in text
+
+
+async def test_every_query_is_answered_by_what_the_product_shows(product):
+    """Two scrapes, a minute apart. What is there always has an answer: figures of the process, reviews, the ledger."""
+    _, text = product
+    scraped = defaultdict(dict)
+    for family in text_string_to_metric_families(text):
+        for one in family.samples:
+            points = [(NOW - 60, one.value), (NOW, one.value)]
+            scraped[one.name][frozenset(one.labels.items())] = points
+    answers = {expr: Query(expr).run(scraped, NOW) for expr in QUERIES}
+    shown = {expr for expr, answer in answers.items() if answer}
+
+    assert "sum by (allowed) (rate(bursar_admission_reviews_total[5m]))" in shown
+    assert "max(bursar_admission_history_sequence) - max(bursar_ledger_sequence)" in shown
+    assert "max by (quota, key) (bursar_quota_used / bursar_quota_hard)" in shown
+    assert not shown & {rule["expr"] for name, rule in RULES.items() if name != "BursarNoReviews"}
 
 
 #: Alert: samples with which it fires, and others with which it does not. Counters: one value a minute.
