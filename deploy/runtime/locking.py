@@ -26,6 +26,10 @@ from deploy.errors import LedgerBusyError, LostLockError
 
 #: The parts of an installation that one process does at a time: writing the ledger; deciding and acting.
 LEDGER, ACTING = "ledger writer", "acting"
+_SAID = {
+    LEDGER: "Another process writes this ledger",
+    ACTING: "Another process decides and acts by this ledger",
+}
 
 #: Between two attempts to get what another process holds, and between two looks whether a lock is still held.
 WAIT_SECONDS = 1.0
@@ -51,19 +55,24 @@ class HeldLock:
         self._known = clock()
         #: A session answers one at a time.
         self._looking = asyncio.Lock()
+        #: Once lost it stays so: a database that is back makes a new session without a word, which has no lock.
+        self._is_lost = False
 
     async def confirm(self) -> None:
         """Return where the lock was held within :data:`CONFIRMED_SECONDS`, also after a pause. Raises LostLockError."""
-        if self._clock() - self._known > CONFIRMED_SECONDS:
+        if self._is_lost or self._clock() - self._known > CONFIRMED_SECONDS:
             await self.look()
 
     async def look(self) -> None:
         """Look whether the lock is held. Raises LostLockError."""
         async with self._looking:
+            if self._is_lost:
+                raise LostLockError(reason="it was lost before")
             began = self._clock()
             try:
                 await asyncio.to_thread(self._look)
             except sa.exc.SQLAlchemyError as error:
+                self._is_lost = True
                 raise LostLockError(reason=type(error).__name__) from error
             self._known = began
 
@@ -101,7 +110,7 @@ def writer_lock(
     """Hold a part of an installation for one process. Raises LedgerBusyError at once where another has it."""
     if engine.dialect.name == "sqlite":
         name = "lock" if part == LEDGER else f"{part}.lock"
-        with _file_lock(Path(f"{sa.make_url(url).database}.{name}"), purpose):
+        with _file_lock(Path(f"{sa.make_url(url).database}.{name}"), purpose, part):
             # The kernel lets it go with the process, and not before.
             yield HeldLock(lambda: None)
     else:
@@ -110,7 +119,7 @@ def writer_lock(
 
 
 @contextmanager
-def _file_lock(path: Path, purpose: str) -> Iterator[None]:
+def _file_lock(path: Path, purpose: str, part: str) -> Iterator[None]:
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     descriptor = private_files.descriptor(path)
     try:
@@ -118,7 +127,7 @@ def _file_lock(path: Path, purpose: str) -> Iterator[None]:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 128, 0).decode("ascii", "replace").strip()
-            raise LedgerBusyError(holder=holder or "unknown") from None
+            raise LedgerBusyError(_SAID[part], holder=holder or "unknown") from None
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"bursar {purpose}, process {os.getpid()}".encode(), 0)
         yield
@@ -139,7 +148,7 @@ def _session_lock(engine: sa.Engine, url: str, part: str) -> Iterator[Callable[[
             connection.exec_driver_sql(f"SET tcp_keepalives_{name} = {value}")
         if not connection.scalar(sa.select(sa.func.pg_try_advisory_lock(key))):
             database = sa.make_url(url).database
-            raise LedgerBusyError(holder=f"a session of the database {database!r}")
+            raise LedgerBusyError(_SAID[part], holder=f"a session of the database {database!r}")
         yield lambda: connection.scalar(sa.select(1))
         if not connection.invalidated:
             connection.scalar(sa.select(sa.func.pg_advisory_unlock(key)))

@@ -75,7 +75,8 @@ def test_one_process_may_write_the_ledger_while_another_one_acts(places):
     url, first, second = places
     with writer_lock(url, first, "ledger", LEDGER), writer_lock(url, second, "act", ACTING):
         for part, other in ((LEDGER, second), (ACTING, first)):
-            with pytest.raises(LedgerBusyError), writer_lock(url, other, "up", part):
+            words = "decides and acts" if part == ACTING else "writes this ledger"
+            with pytest.raises(LedgerBusyError, match=words), writer_lock(url, other, "up", part):
                 pass
 
 
@@ -138,6 +139,18 @@ async def test_after_a_pause_it_looks_before_it_goes_on():
     assert looks.number == 2
 
 
+async def test_what_is_lost_stays_lost_though_the_database_is_back():
+    """Its driver connects anew by itself, to a session that holds nothing."""
+    looks = Looks(is_lost=True)
+    lock = HeldLock(looks, looks.clock)
+    with pytest.raises(LostLockError):
+        await lock.look()
+    looks.is_lost = False
+    for ask in (lock.confirm, lock.look):
+        with pytest.raises(LostLockError):
+            await ask()
+
+
 def kubeconfig(folder):
     """Of a cluster that does not answer."""
     path = folder / "kubeconfig"
@@ -168,7 +181,7 @@ async def test_nothing_is_sent_to_the_cluster_once_the_lock_is_lost(tmp_path):
             await cluster.get("/api/v1/namespaces/a/pods/b")
     finally:
         await cluster.close()
-    assert looks.number == len(writes)
+    assert looks.number == 1
 
 
 @pytest.mark.nats
@@ -184,7 +197,9 @@ async def test_a_word_reaches_the_other_processes_and_no_history(tmp_path):
         heard, other = asyncio.Queue(), []
         await transports[0].hear("relist-a > b", heard.put_nowait)
         await transports[1].hear("relist-c", other.append)
-        await transports[2].head()
+        for one in transports:
+            # The server has answered, so it knows who hears what.
+            await one.head()
         await transports[2].tell("relist-a > b", "Job")
         await transports[2].tell("relist-a > b", "é" * 1000)
         async with asyncio.timeout(5):
