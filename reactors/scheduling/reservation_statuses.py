@@ -5,7 +5,7 @@ Source: koordinator-sh/koordinator, "Resource Reservation"; docs/scheduling.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -16,6 +16,11 @@ from projections.cluster.reservations import FAILED, SUCCEEDED, Amounts, Reserva
 from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.reservations import WAITING, Reservations
+
+#: Letters of a message, and owners, that a fact of a reservation has at most (:mod:`bus.sources.reservations`): with more, what was
+#: written would never be what is seen.
+LONGEST_MESSAGE = 256
+MOST_OWNERS = 32
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -62,7 +67,7 @@ def _status(
         for queue in scheduler.queues.values():
             one = queue.get(uid)
             if one is not None and one.reason:
-                return rules.unschedulable(seen, one.reason), ""
+                return rules.unschedulable(seen, one.reason[:LONGEST_MESSAGE]), ""
         return seen, ""
     if seen.node and seen.node not in scheduler.columns.row_of:
         return rules.expired(seen), seen.node
@@ -80,10 +85,17 @@ def _differ(one: Status, other: Status) -> bool:
     ours, theirs = ({(c.type, c.is_true, c.reason, c.message) for c in s.conditions} for s in (one, other))  # fmt: skip
     return (
         one.phase != other.phase
-        or set(one.owners) != set(other.owners)
+        or not _are_owners(one.owners, other.owners)
         or _some(one.allocated) != _some(other.allocated)
         or ours != theirs
     )
+
+
+def _are_owners(owners: Sequence[str], told: Sequence[str]) -> bool:
+    """Whether these owners are told; a fact has no more than a few of them."""
+    if len(told) >= MOST_OWNERS:
+        return set(told) <= set(owners)
+    return set(told) == set(owners)
 
 
 def _some(amounts: Amounts) -> dict[str, int]:

@@ -56,6 +56,8 @@ class Reservations:
         #: Which reservation names a pod as its owner.
         self._named: dict[str, str] = {}
         self._open: list[str] | None = None
+        #: The last pod that was asked about, and its answer.
+        self._matched: tuple[Pod, list[Reservation]] | None = None
         #: The newest tick: times that end are told by ticks.
         self._ticked_us = 0
 
@@ -144,18 +146,23 @@ class Reservations:
         """The reservations with room on a node whose owners mean a pod, in the order of uids."""
         if self._open is None:
             self._open = [uid for uid in sorted(self._statuses) if self._is_open(uid)]
+            self._matched = None
         # Who has a node uses what it was given, and nothing that came later.
         if not self._open or pod.uid in self._assumed or self.is_stand_in(pod.uid):
             return []
+        if self._matched is not None and self._matched[0] is pod:
+            return self._matched[1]
         owner = pod.owner
         applicant = rules.Applicant(
             pod.namespace, pod.name, pod.uid, labels=pod.labels,
             references=() if owner is None else (rules.Reference(owner.kind, owner.name, owner.uid, "", True),),
         )  # fmt: skip
         rows = map(self._cluster.reservations.__getitem__, self._open)
-        return [
+        found = [
             row for row in rows if rules.owns(row.owners, applicant, frozenset(row.unkept_labels))
         ]
+        self._matched = (pod, found)
+        return found
 
     def status(self, uid: str) -> Status:
         """What a reservation has and gave, without conditions."""

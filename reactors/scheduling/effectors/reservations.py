@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
+from urllib.parse import quote
 
 from bus.clock import SECOND_US, Clock
 from bus.errors import (
@@ -87,7 +88,7 @@ class ReservationStatuses:
 
     async def _is_lost(self, node: str) -> bool:
         try:
-            await self._cluster.get(f"/api/v1/nodes/{node}")
+            await self._cluster.get(f"/api/v1/nodes/{quote(node, safe='')}")
         except NotFoundError:
             return True
         return False

@@ -193,3 +193,32 @@ async def test_the_binder_gives_reservations_their_nodes_and_names_them_on_pods(
         annotations["scheduling.koordinator.sh/reservation-allocated"]
         == '{"name":"web","uid":"web"}'
     )
+
+
+async def test_what_a_fact_cannot_carry_is_not_written_for_ever():
+    """More owners than a fact names, and a message longer than it has."""
+    at = await reserving()
+    many = [f"p{number}" for number in range(40)]
+    await at.say(
+        at.node("n0", allocatable={"cpu": "90", "pods": "200"}), at.reservation("web", 50, "n0")
+    )
+    await at.say(*(at.owner(uid, "web", 1, node="n0") for uid in many))
+    await at.say(at.again("web", current_owners=tuple(many)), at.reservation("x" * 90, 1000))
+    assert len(at.reservations.status("web").owners) == 40
+    cut = {"current_owners": tuple(many[:32]), "allocated": {"cpu": "40"}}
+    await at.say(at.again("web", **cut))
+    assert "web" not in statuses(at)
+
+    long = statuses(at)["x" * 90].status.conditions
+    assert len(long[0].message) <= 256
+
+
+async def test_a_node_that_somebody_made_up_is_asked_for_as_one_name():
+    at = await reserving()
+    await at.say(at.reservation("web", 2, "../../secrets/x"))
+    server = Server()
+    asked, get = [], server.get
+    server.get = lambda path: asked.append(path) or get(path)
+    await ReservationStatuses(server, at.clock).write(statuses(at).values())
+
+    assert asked == ["/api/v1/nodes/..%2F..%2Fsecrets%2Fx"]

@@ -1,5 +1,9 @@
 """Reservations are scheduled like pods and hold their room, and pods that they are meant for land in it."""
 
+import pytest
+
+from bus.events.constraints import LabelSelector
+from bus.events.pods import ReservationOwner
 from tests.reactors.engine.restoring import folded, known
 from tests.reactors.scheduling.reserving import reserving
 from tests.reactors.scheduling.scene import fresh, same
@@ -152,3 +156,40 @@ async def test_a_snapshot_has_what_was_given():
     await at.tick(15)
 
     assert restoring(at) == known(at.runner.replica)
+
+
+HOSTILE = {
+    "huge amounts": {"allocatable": {"cpu": "9" * 30, "memory": "1e40", "x/y": "-5"}},
+    "amounts that are none": {"allocatable": {"cpu": "NaN", "": "", "memory": "[]"}},
+    "a duration that is none": {"ttl": "9" * 64},
+    "a duration below 0": {"ttl": "-1h"},
+    "a huge duration": {"ttl": "999999999999h999999999999h"},
+    "times that are none": {"expires": "tomorrow", "created": "never"},
+    "an order that is none": {"order": "-" + "9" * 40},
+    "a node that is none": {"node": "no/such\nnode", "phase": "Available"},
+    "a phase that is none": {"phase": "Waiting", "node": "n0"},
+    "owners that name themselves": {"current_owners": ("web", "web", "n0")},
+    "restricted to nothing": {"allocate_policy": "Restricted", "restricted": ("no/such",)},
+    "a policy that is none": {"allocate_policy": "\u202e"},
+    "selectors that are none": {
+        "owners": (ReservationOwner(label_selector=LabelSelector(match_labels={"": ""})),)
+    },
+    "no owners": {"owners": (), "owners_cut": True},
+    "everybody": {"owners": (ReservationOwner(),)},
+    "a huge priority": {"priority": 2**31 - 1, "node": "", "phase": ""},
+}
+
+
+@pytest.mark.parametrize("said", HOSTILE.values(), ids=HOSTILE)
+async def test_whatever_a_reservation_says_ends_nothing(said):
+    at = await reserving()
+    await at.say(at.reservation("web", 2, **{"node": "n0"} | said))
+    await at.say(
+        at.owner("a", "web", 1), at.owner("b", "other", 1), at.owner("c", "web", 1, node="n0")
+    )
+    await at.tick(15)
+    await at.say(at.again("web", **said), at.gone("c"), at.no_reservation("web"))
+    await at.tick(15)
+
+    assert restoring(at) == known(at.runner.replica)
+    assert same(at)
