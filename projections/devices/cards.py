@@ -112,8 +112,8 @@ def _allocated(use: Use) -> tuple[int, int]:
 
 
 def _reserved(use: Use, pods: Iterable[Span]) -> list[tuple[int, int]]:
-    """When nobody holds it, and nobody may have: longer than clocks differ."""
-    busy = [(pod.start_s or 0, _last(pod)) for pod in pods]
+    """When nobody holds it, and nobody may have: longer than clocks differ. A pod of less than a second holds in none."""
+    busy = [(a, b) for pod in pods if (a := pod.start_s or 0) < (b := _last(pod))]
     return [(a, b) for a, b in _without(*_allocated(use), busy) if b - a > GRACE_S]
 
 

@@ -300,7 +300,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=10,
+    version=11,
     tables=(
         pod_runs,
         held_segments,

@@ -170,7 +170,7 @@ def test_texts_are_ordered_by_their_bytes(made):
 
 BEFORE = MODEL.version
 for now, then in (
-    ("pod_runs=10", "pod_runs=6"),
+    ("pod_runs=11", "pod_runs=6"),
     (",resource_claims=1,device_supply=2,resource_slices=1", ""),
     (",card_supply=1", ""),
     ("nodes=2", "nodes=1"),

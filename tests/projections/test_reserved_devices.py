@@ -141,6 +141,21 @@ def test_a_claim_is_reserved_while_no_pod_holds_it_and_for_whom():
     ]
 
 
+@pytest.mark.parametrize("ended", [3, 20, 89])
+def test_a_pod_of_less_than_a_second_divides_no_reserved_time(ended):
+    """It was cut in two, and a second at its edge counted for nobody."""
+    events = [
+        SLICE,
+        claim_observed("g", "gpu-0", stamp=2, at=2),
+        given.pod_observed("p", claims=("g",), at=ended, created=1, scheduled=ended),
+        given.pod_vanished("p", claims=("g",), at=ended, created=1, scheduled=ended),
+        claim_observed("g", version=2, at=90),
+    ]
+
+    found = [(row[3], row[5] - given.START_S, row[6] - given.START_S) for row in rows(events)]
+    assert found == [("reserved", 2, 90)]
+
+
 @pytest.mark.parametrize("batch", [1, 2, 4, 1000])
 def test_for_whom_a_claim_is_reserved_does_not_depend_on_batches(batch):
     """Of two changes of a namespace in one batch, what the first one changed was not written."""
