@@ -61,10 +61,7 @@ K = TypeVar("K")
 
 
 class Placed(msgspec.Struct, frozen=True, gc=False):
-    """A pod on a node, and the cards that it holds where a decision named them, or (``is_said``) its annotation.
-
-    CPUs where it is ahead of the history.
-    """
+    """A pod on a node, and the cards and CPUs that a decision gave it; cards by its annotation (``is_said``) where none did."""
 
     pod: Pod
     node: str
@@ -201,7 +198,7 @@ class Columns(ClusterColumns):
                 found = self._seen(after) if isinstance(after, Pod) and holds(after) else None
                 if found is not None or change.after is None:
                     self._ahead.pop(change.uid, None)
-                    if found is None or not found.cards:
+                    if found is None or not (found.cards or found.cpus):
                         self.dealt.pop(change.uid, None)
                 self._replace(change.uid, found or self._ahead.get(change.uid))
             elif change.kind in volumes.KINDS:
@@ -226,8 +223,8 @@ class Columns(ClusterColumns):
         """Count a pod on a node from now on, ahead of the history, until it is seen there, gone or taken back."""
         self.version += 1
         placed = self._ahead[pod.uid] = Placed(pod, node, on, cpus)
-        if on:
-            self.dealt[pod.uid] = Dealt(node, on)
+        if on or cpus is not None:
+            self.dealt[pod.uid] = Dealt(node, on, cpus=cpus)
         self._replace(pod.uid, placed)
 
     def take_back(self, uid: str) -> None:
@@ -236,18 +233,20 @@ class Columns(ClusterColumns):
         self._ahead.pop(uid, None)
         pod = self._cluster.pods.get(uid)
         found = self._seen(pod) if pod is not None and holds(pod) else None
-        if found is None or not found.cards:
+        if found is None or not (found.cards or found.cpus):
             self.dealt.pop(uid, None)
         self._replace(uid, found)
 
     def _seen(self, pod: Pod) -> Placed:
         dealt = self.dealt.get(pod.uid)
-        if (dealt is None or dealt.node != pod.node) and pod.devices and holds(pod):
+        here = dealt if dealt is not None and dealt.node == pod.node else None
+        if (here is None or not here.cards) and pod.devices and holds(pod):
             # What the annotation said first counts: later words could be meant to free a card.
-            dealt = self.dealt[pod.uid] = Dealt(pod.node, pod.devices, is_said=True)
-        if dealt is None or dealt.node != pod.node:
+            cpus = here.cpus if here is not None else None
+            here = self.dealt[pod.uid] = Dealt(pod.node, pod.devices, is_said=True, cpus=cpus)
+        if here is None:
             return Placed(pod, pod.node)
-        return Placed(pod, pod.node, dealt.cards, is_said=dealt.is_said)
+        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said)
 
     def placed_on(self, row: int) -> list[Placed]:
         """The pods that are counted on a node with their cards, in no order."""

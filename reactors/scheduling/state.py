@@ -77,11 +77,15 @@ class SavedGangs(msgspec.Struct):
 
 
 class Dealt(msgspec.Struct, frozen=True, gc=False):
-    """The cards of a node that a decision gave to a pod; ``is_said``: its annotation alone says so, which tenants may write."""
+    """The cards and CPUs of a node that a decision gave to a pod.
+
+    ``is_said``: of the cards its annotation alone says so, which tenants may write.
+    """
 
     node: str
     cards: tuple[int, ...]
     is_said: bool = False
+    cpus: HeldCpus | None = None
 
 
 class Assumed(msgspec.Struct):

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "58c2fa075f8e638c",
+    "versions": "912a9c9d9b7d6262",
     "reactors": "2fe3843fcc0dbe0c",
     "admission": "26075cf50951e8f0",
 }

@@ -1,7 +1,8 @@
 """What a node has of CPUs and NUMA nodes, and what its pods hold of it. Pure.
 
 A pod that is bound holds what its annotation says as it stands in the cluster, whoever wrote it, but never more than the pod
-requests: tenants write annotations. One that is placed ahead of the history holds what its decision says.
+requests: tenants write annotations. It also holds what a decision gave it, whatever its annotation says later: who changes the
+annotation back has the node's agent pin the pod there again.
 """
 
 from __future__ import annotations
@@ -112,9 +113,17 @@ def room_of(
 
 
 def held_by(placed: Placed, topology: Topology) -> Held:
-    """What a pod on a node holds, as much as it requests at most, the CPUs of the lowest numbers."""
-    pod = placed.pod
-    held = terms_of(pod).holds if pod.node else placed.cpus
+    """What a pod on a node holds: by its decision and, once it is bound, by its annotation."""
+    own = _held(placed.pod, placed.cpus, topology)
+    said = terms_of(placed.pod).holds if placed.pod.node else None
+    if said is None or said == placed.cpus:
+        return own
+    more = _held(placed.pod, said, topology)
+    return Held(own.cpus | more.cpus, own.amounts or more.amounts)
+
+
+def _held(pod: Pod, held: HeldCpus | None, topology: Topology) -> Held:
+    """As much as it requests at most, the CPUs of the lowest numbers."""
     if held is None or held == HeldCpus():
         return Held()
     left = requests_of(pod)

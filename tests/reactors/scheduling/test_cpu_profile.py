@@ -12,7 +12,7 @@ from reactors.scheduling.effects import Placements
 from reactors.scheduling.reactor import reactor
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known, restored
-from tests.reactors.scheduling.binding_cpus import OFFERED, pod, scene, topology
+from tests.reactors.scheduling.binding_cpus import OFFERED, POLICY, pod, scene, topology
 from tests.thorough import tries
 
 
@@ -22,6 +22,10 @@ def state(at):
 
 def outstanding(at):
     return list(state(at).outstanding)
+
+
+def test_a_profile_with_it_follows_how_cpus_lie():
+    assert POLICY.follows == {"NodeResourceTopology"}
 
 
 async def test_the_cpus_stand_in_the_decision_and_in_the_binding():
@@ -82,6 +86,10 @@ async def test_cpus_are_never_shared_through_kills_refusals_and_deletes_of_nodes
             await at.say(f.node_vanished(node, 10 + 2 * step, at.at(), uid=f"{node}"))
             bound = {uid: one for uid, one in bound.items() if one[0] != node}
             await at.say(f.node_observed(node, 11 + 2 * step, at.at(), uid=f"{node}{step}", allocatable=OFFERED))  # fmt: skip
+        elif does == 8 and bound:
+            # Its owner changes what it says that it has.
+            uid, says = dice.choice(sorted(bound)), dice.choice((None, HeldCpus("0-3")))
+            await at.say(pod(at, uid, sizes[uid], 3 + step, bound[uid][0], says))
         await at.tick(dice.choice((5, 60)))
         ahead = [(one.node, one.cpus) for one in outstanding(at)]
         for node in "ab":

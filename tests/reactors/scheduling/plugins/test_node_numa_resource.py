@@ -203,6 +203,21 @@ def test_pods_that_others_bound_hold_what_they_say_and_pay_for():
     assert left == [[2000, 4000], [3000, 4000], [4000, 4000], [3000, 4000], [4000, 4000], [4000, 4000], [4000, 3000]]  # fmt: skip
 
 
+@pytest.mark.parametrize("says", [None, HeldCpus("4-5"), HeldCpus("6")])
+def test_what_a_decision_gave_is_held_whatever_the_annotation_says_later(says):
+    found = world()
+    given(found, "p", **wanting())
+    found.pod("p", "a", **wanting(holds=HeldCpus("0-1")))
+    as_it_was = PLUGIN.room(found.columns, 0).free
+    found.pod("p", "a", **wanting(holds=says))
+    cpus = parsed(says.cpuset) if says else set()
+
+    assert as_it_was == set(range(2, 8))
+    assert PLUGIN.room(found.columns, 0).free == as_it_was - cpus
+    found.gone("p")
+    assert len(PLUGIN.room(found.columns, 0).free) == 8 and not found.columns.dealt
+
+
 def test_what_a_waiting_pod_says_that_it_has_is_taken_from_it():
     found = world()
     forged = HeldCpus("0-7")
