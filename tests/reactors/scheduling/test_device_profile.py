@@ -104,8 +104,10 @@ async def test_what_a_tenant_claims_frees_no_card(texts):
     at = await scene()
     await at.say(pod(at, "ours", gpu=100))
     await at.say(pod(at, "ours", "a", 2, gpu=100))
-    await at.say(pod(at, "theirs", "a", texts=texts, gpu=100))
-    await at.say(pod(at, "p", gpu=10))
+    # By its name it is before ours.
+    await at.say(pod(at, "a", "a", texts=texts, gpu=100))
+    # The sums of the node have room by these names.
+    await at.say(pod(at, "p", gpu_core=10, gpu_memory=1))
 
     assert placed(at) == {"ours": ("a", (0,))}
 
