@@ -182,6 +182,8 @@ async def _ask(settings: LedgerPlace, view: BusView) -> None:
 
 def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     row = dict(row)
+    # Who acts apart follows no source itself.
+    acts = row["sources"] or row["admission"] is not None
     row["clock"] = row["clock"] or clock_offset(row["sources"])
     row["evidence"] = [
         f"{name} until {seen['observed']}"
@@ -210,7 +212,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
     # Without a cluster that is followed nothing acts, so nothing is held back either.
     idle = f"nothing acts here: `{hint('evictions')}` and `{hint('notebooks')}` say what is due"
     row["blocked"] = [_blocked(one) for one in row["blocked"]] or (
-        "nothing is held back" if row["sources"] else idle
+        "nothing is held back" if acts else idle
     )
     row["sources"] = [
         _source(name, state) for name, state in row["sources"].items()

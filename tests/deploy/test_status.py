@@ -207,6 +207,24 @@ def test_status_says_what_a_running_process_holds_back_and_until_when(tmp_path, 
     assert f"ns/nb-0, and 2 more: {sentence}" in " ".join(capsys.readouterr().out.split())
 
 
+def test_status_beside_bursar_act_says_that_something_acts_and_which_certificate_has_ended(
+    tmp_path, capsys
+):
+    """It follows no source itself: `bursar watch` does."""
+    data = make_ledger(tmp_path)
+    proof = {"mode": "enforce", "address": "https://a:1", "proven_us": 1, "problem": "", "ends_us": said.us(60)}  # fmt: skip
+    told = {"pid": os.getpid(), "sources": {}, "blocked": [], "admission": proof}
+    (data / "up.json").write_text(json.dumps(told))
+    code, well = status(data, capsys)
+    told["admission"] = proof | {"problem": "the certificate of /etc/tls.crt ended at noon"}
+    (data / "up.json").write_text(json.dumps(told))
+    ended, said_of = status(data, capsys)
+
+    assert (code, ended) == (0, Exit.UNHEALTHY)
+    assert "nothing is held back" in well and "its certificates end at 2026" in well
+    assert "the certificate of /etc/tls.crt ended" in " ".join(said_of.split())
+
+
 def test_status_of_what_follows_no_cluster_says_that_nothing_acts(tmp_path, capsys):
     bursar("status", "--data", make_ledger(tmp_path))
     said = " ".join(capsys.readouterr().out.split())
