@@ -31,18 +31,16 @@ def fitting(domains: Ints, kinds: Sequence[Alike], spare: int, *, is_spread: boo
     with the most; of equal ones that of the first node. Kinds are looked at one by one, so together they may not fit.
     """
     size = int(domains.max(initial=0)) + 1
-    holds_all, holds_enough = np.ones(size, np.bool_), np.ones(size, np.bool_)
-    total = np.zeros(size, np.int64)
+    lacking, total = np.zeros(size, np.int64), np.zeros(size, np.int64)
     for one in kinds:
         room = np.zeros(size, np.int64)
         np.add.at(room, domains, one.room)
-        holds_all &= room >= one.count
-        holds_enough &= room >= one.count - spare
+        lacking += np.maximum(one.count - room, 0)
         total += room
     there, first = np.unique(domains, return_index=True)
     ranked = sorted(
-        (not holds_all[number], -total[number] if is_spread else total[number], row, number)
+        (lacking[number] > 0, -total[number] if is_spread else total[number], row, number)
         for number, row in zip(there.tolist(), first.tolist(), strict=True)
-        if number and holds_enough[number]
+        if number and lacking[number] <= spare
     )
     return [domains == number for *_, number in ranked]

@@ -295,8 +295,11 @@ class Framework(Filtering):
 
     def kind(self, cycle: Cycle) -> Hashable:
         """What all filters read of a pod: with equal kinds the same nodes are refused."""
-        pod = cycle.pod
-        return (pod.priority, pod.namespace, tuple(sorted(pod.labels.items())), self._key(cycle))
+        return (*self.likeness(cycle), tuple(sorted(cycle.pod.labels.items())))
+
+    def likeness(self, cycle: Cycle) -> tuple[Hashable, ...]:
+        """The same but for its labels, of which each pod of a job may have its own."""
+        return (cycle.pod.priority, cycle.pod.namespace, self._key(cycle))
 
     def _key(self, cycle: Cycle) -> Hashable:
         pod = cycle.pod

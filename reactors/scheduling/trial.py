@@ -28,6 +28,8 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.queue import Place, Queued
 
+#: Kinds of pods of a gang for which the room of domains is summed.
+MOST_KINDS = 32
 #: After so many searches for victims a pass ends.
 MOST_SEARCHES = 4
 
@@ -325,11 +327,10 @@ def _tried_all(
 
 
 def _alike(columns: Columns, members: Sequence[Member]) -> list[Alike]:
-    """Members by what filters read of them."""
+    """Members by what filters read of them, but for their labels; at most so many kinds, as each takes a look at all nodes."""
     kinds: dict[Hashable, list[Member]] = {}
     for name, framework, one in members:
-        kind = name, framework.kind(Cycle(one.pod, columns))
+        kind = name, framework.likeness(Cycle(one.pod, columns))
         kinds.setdefault(kind, []).append((name, framework, one))
-    return [
-        Alike(len(ones), ones[0][1].room(Cycle(ones[0][2].pod, columns))) for ones in kinds.values()
-    ]
+    most = sorted(kinds.values(), key=len, reverse=True)[:MOST_KINDS]
+    return [Alike(len(ones), ones[0][1].room(Cycle(ones[0][2].pod, columns))) for ones in most]

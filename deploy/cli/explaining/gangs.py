@@ -45,7 +45,7 @@ def steps(
 
 
 def _phase(state: ClusterState, gangs: Gangs, key: str) -> Iterator[str]:
-    """The phase that Koordinator's controller would write."""
+    """The phase that Koordinator's controller would write of what exists now; one that was complete was Scheduled once."""
     needs = gangs.needs(key)
     if needs is None or needs.least is None:
         return
@@ -56,8 +56,9 @@ def _phase(state: ClusterState, gangs: Gangs, key: str) -> Iterator[str]:
         and one.constraints.gang is not None
         and f"{one.namespace}/{one.constraints.gang.name}" == key
     ]
+    begun = phases.SCHEDULED if key in gangs.all and gangs.all[key].is_complete else ""
     bound = sum(bool(one.node) for one in pods)
-    yield f"phase {phases.settled('', needs.least, [one.phase for one in pods], bound)}"
+    yield f"phase {phases.settled(begun, needs.least, [one.phase for one in pods], bound)}"
 
 
 def _step(gang: Gang) -> str:

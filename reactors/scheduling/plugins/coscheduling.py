@@ -20,6 +20,7 @@ from projections.cluster import Pod
 from reactors.scheduling.columns import Bools, Columns
 from reactors.scheduling.contract import Alike, Code, Cycle, Permission, Status
 from reactors.scheduling.domains import fitting, numbers
+from reactors.scheduling.gangs import Gang
 
 #: Domains that a pass tries for a gang.
 MOST_TRIED = 8
@@ -64,13 +65,8 @@ class Coscheduling(msgspec.Struct, frozen=True):
         if columns.domain is not None:
             return Status(Code.SUCCESS, nodes=columns.domain)
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
-        needs = gangs.needs(gang.key) if gangs is not None and gang is not None else None
-        if gang is None or needs is None or not needs.topology:
-            return None
-        label = columns.label(needs.topology)
-        placed = columns.counted(min(gang.bound or gang.assumed, default=""))
-        row = columns.row_of.get(placed.node, -1) if placed is not None else -1
-        return Status(Code.SUCCESS, nodes=label == label[row] if row >= 0 else label > 0)
+        must = self._must(gang.key, columns) if gang is not None else ""
+        return Status(Code.SUCCESS, nodes=_home(gang, must, columns)) if gang and must else None
 
     def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
         """Whether one of these gangs gets nodes of a domain."""
@@ -95,6 +91,8 @@ class Coscheduling(msgspec.Struct, frozen=True):
         found: list[Bools | None] = []
         for level in (*reversed(self.topology), *((must,) if must else ())):
             by = numbers(columns, (must, level))
+            if must:
+                by[~_home(gang, must, columns)] = 0
             found += fitting(by, alike, spare, is_spread=self.strategy == "spread")
         del found[MOST_TRIED:]
         if not must:
@@ -134,3 +132,16 @@ class Coscheduling(msgspec.Struct, frozen=True):
         if gangs is None or gang is None or not gangs.is_strict(gang.key):
             return ()
         return gangs.waiting((gang.key,))
+
+
+def _home(gang: Gang, key: str, columns: Columns) -> Bools:
+    """The nodes on which pods of a gang may be that are all in one domain: where one of them is, else all of any domain."""
+    label = columns.label(key)
+    placed = ((uid, columns.counted(uid)) for uid in gang.pods)
+    found = (
+        (uid, label[columns.row_of[one.node]])
+        for uid, one in placed
+        if one and one.node in columns.row_of
+    )
+    _, value = min((one for one in found if one[1]), default=("", 0))
+    return label == value if value else label > 0

@@ -16,11 +16,15 @@ class Ganging(Cluster):
         await self.set_policy(SchedulingPolicy(), mode)
         await self.say(*(self.node(f"n{number}") for number in range(nodes)))
 
-    def of(self, uid, gang="g", node=None, *, namespace="ns", scheduler="bursar", **terms):
+    def of(
+        self, uid, gang="g", node=None, *, namespace="ns", scheduler="bursar", labels=None, **terms
+    ):
         """A pod of a gang; ``terms`` are those of a light one."""
         named = {"name": gang} | ({"isLight": True} | terms if terms else {})
         raw = msgspec.Raw(msgspec.json.encode({"schedulerName": scheduler, "gang": named}))
-        return self.pod(uid, node, constraints=raw, namespace=namespace, cpu="2")
+        return self.pod(
+            uid, node, constraints=raw, namespace=namespace, cpu="2", labels=labels or {}
+        )
 
     def light(self, number, least=None, gang="g", **terms):
         terms = {"least": str(number if least is None else least)} | terms

@@ -5,6 +5,7 @@ from random import Random
 import msgspec
 import pytest
 
+from bus.events.pods import NATIVE
 from reactors.scheduling.plugins.coscheduling import MOST_TRIED
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests.reactors.scheduling.ganging import Ganging
@@ -135,6 +136,52 @@ async def test_a_label_that_no_node_has_lets_only_its_own_gang_wait(key):
     await cluster.say(*gang(cluster, 2, topology=key), *gang(cluster, 2, "h"))
 
     assert {uid[0] for uid in cluster.outstanding()} == {"h"}
+
+
+async def test_pods_with_labels_of_their_own_are_alike():
+    """As those of an Indexed Job: nine racks with room for two pods, one with room for the gang."""
+    cluster = await Racks().begin("abcdefghijj", "x" * 11)
+    pods = gang(cluster, 4, topology=RACK)[:1] + [
+        cluster.of(f"g{at}", labels={"batch.kubernetes.io/job-completion-index": str(at)})
+        for at in range(4)
+    ]
+    await cluster.say(*pods)
+
+    assert len(cluster.outstanding()) == 4 and cluster.domains() == {"j"}
+    cluster.same()
+
+
+async def test_pods_beyond_what_a_gang_needs_do_not_take_the_others_to_a_second_domain():
+    cluster = await Racks().begin("abb", "xxx")
+    running = [cluster.of("g0", node="n0"), cluster.of("other", "-", "n0", scheduler="x")]
+    waiting = [cluster.of(f"g{at}") for at in (1, 2, 3)]
+    await cluster.say(*running, cluster.group(least=3, topology=RACK), *waiting)
+
+    assert cluster.outstanding() == {}
+    assert f"no {RACK} has room" in cluster.reason("g1")
+
+
+@pytest.mark.parametrize("least", [None, 1])
+async def test_pods_that_are_placed_one_by_one_follow_the_first_one_also_within_a_pass(least):
+    cluster = await Racks().begin("aabb", "xxxx")
+    mode = {} if least is None else {"mode": "NonStrict"}
+    await cluster.say(
+        cluster.group(least=least, topology=RACK, kind=NATIVE, **mode), *(cluster.of(f"g{at}") for at in range(6))
+    )  # fmt: skip
+    await cluster.tick()
+
+    assert len(cluster.outstanding()) == 4 and len(cluster.domains()) == 1
+    cluster.same()
+
+
+async def test_a_member_on_a_node_without_the_label_says_nothing_of_the_domain():
+    cluster = await Racks().begin("-aa", "xxx")
+    running = [cluster.of("g0", node="n0"), cluster.of("g1", node="gone")]
+    await cluster.say(
+        cluster.group(least=2, topology=RACK), *running, *(cluster.of(f"l{at}") for at in range(2))
+    )
+
+    assert len(cluster.outstanding()) == 2 and cluster.domains() == {"a"}
 
 
 @pytest.mark.parametrize("seed", range(12))
