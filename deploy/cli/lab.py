@@ -69,11 +69,11 @@ def register(app: typer.Typer) -> None:
 def run(
     asked: CommandContext,
     policy: Annotated[
-        Path,
+        list[Path],
         typer.Option(
             "--policy",
             metavar="FILE",
-            help="The policy to try: a settings file with a section culling.",
+            help="The policy to try: a settings file with a section culling; again to compare several.",
         ),
     ],
     start: Start = None,
@@ -99,34 +99,46 @@ def run(
     bursar lab --policy two-hours.yaml --from 30d
     bursar lab --policy two-hours.yaml --by team --svg saved.svg
     bursar lab --policy two-hours.yaml --decisions -o csv
+    bursar lab --policy one-hour.yaml --policy two-hours.yaml
     """
     from deploy.queries.lab import Recording, proposed
     from reactors.lab.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
-    wanted = proposed(policy)
+    if len(policy) > 1 and (decisions or svg is not None):
+        raise typer.BadParameter("--decisions and --svg are about one", param_hint="--policy")
+    wanted = [proposed(path) for path in policy]
     with reading(asked.place) as connection:
         first, last = between(connection, start, end)
         name = cluster or asked.place.cluster
         recording = Recording(selecting(connection), name, first, last)
-        (found,) = recording.tried([wanted.culling], wanted.mode)
-    made = outcome(
-        found.played, by=by.value, within_us=within_us, unsure_us=unsure_us(found.policy)
-    )
+        found = recording.tried([(one.culling, one.mode) for one in wanted])
+    made = [
+        outcome(one.played, by=by.value, within_us=within_us, unsure_us=unsure_us(one.policy))
+        for one in found
+    ]
+    modes = ", ".join(found[0].modes) or "off"
+    notes = [f"events {first + 1:,} to {last:,}; on record culling was {modes}"]
     if svg is not None:
-        _draw(svg, made, by)
-    notes = [
-        f"events {first + 1:,} to {last:,}; on record culling was {', '.join(found.modes) or 'off'}",
+        _draw(svg, made[0], by)
+    if decisions:
+        rows = [_change(one) for one in made[0].changes if one.kind != "same"]
+        answer(asked, rows, fields=_CHANGES, columns=_CHANGE_COLUMNS, notes=notes)
+        return
+    notes += [
         "CHANGED: + added, - removed, ~ moved in time; FALSE: used again within " + within,
         "saved: likely, and from least to most; below 0 = spent. The rules are in docs/lab.md",
-    ]  # fmt: skip
-    if decisions:
-        rows = [_change(one) for one in made.changes if one.kind != "same"]
-        answer(asked, rows, fields=_CHANGES, columns=_CHANGE_COLUMNS, notes=notes[:1])
+    ]
+    if len(policy) > 1:
+        rows = [
+            _group(one.total, "policy", within_us) | {"name": str(path)}
+            for one, path in zip(made, policy, strict=True)
+        ]
+        answer(asked, rows, fields=_GROUPS, columns=_group_columns("policy"), notes=notes)
         return
-    rows = [_group(one, by.value, within_us) for one in made.groups]
-    rows.append(_group(made.total, "total", within_us))
-    answer(asked, rows, fields=_GROUPS, columns=_group_columns(by), notes=notes)
+    rows = [_group(one, by.value, within_us) for one in made[0].groups]
+    rows.append(_group(made[0].total, "total", within_us))
+    answer(asked, rows, fields=_GROUPS, columns=_group_columns(by.value), notes=notes)
 
 
 def between(connection: sa.Connection, start: str | None, end: str | None) -> tuple[int, int]:
@@ -158,9 +170,9 @@ def amounts(one: Group | QuotaOutcome, *, is_sure: bool = True) -> dict[str, int
     return found
 
 
-def _group_columns(by: By) -> tuple[Column, ...]:
+def _group_columns(by: str) -> tuple[Column, ...]:
     return (
-        Column(by.value.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
+        Column(by.upper(), lambda row: row["name"] or ("all" if row["group"] == "total" else None)),
         Column("STOPS", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
         Column("CHANGED", _changed, drop=2),
         Column("FALSE", lambda row: row["false_culls"], is_figure=True),

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from bus.clock import SECOND_US
+from bus.events.policies import Mode
 from deploy.cli.culling import Cluster, seconds_of, selecting
 from deploy.cli.lab import EXACT, End, Start, Within, amounts, between, hours
 from deploy.cli.options import CommandContext, command
@@ -81,8 +82,8 @@ def suggest(
         name = cluster or asked.place.cluster
         recording = Recording(selecting(connection), name, first, last)
         base = recording.policy if policy is None else proposed(policy).culling
-        policies = [
-            base.model_copy(update={"idle_seconds": limit, "warning_seconds": before})
+        policies: list[tuple[Any, Mode]] = [
+            (base.model_copy(update={"idle_seconds": limit, "warning_seconds": before}), "on")
             for limit, before in grid
         ]
 

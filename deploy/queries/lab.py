@@ -81,31 +81,35 @@ class Recording:
         return self._recorded[-1].policy if self._recorded else CullingPolicy()
 
     def tried(
-        self, policies: Sequence[CullingPolicy], mode: Mode = "on", rules: Sequence[Rule] = RULES
+        self, policies: Sequence[tuple[CullingPolicy, Mode]], rules: Sequence[Rule] = RULES
     ) -> list[Tried]:
-        """Policies on the recording, in one reading of it."""
+        """Policies on the recording, each in a mode, in one reading of it."""
         select, cluster = self._select, self._cluster
         # Nobody looked more often than it is on record.
         seconds = max((one.policy.check_period_seconds for one in self._recorded), default=1)
-        policies = [
-            one.model_copy(update={"check_period_seconds": max(one.check_period_seconds, seconds)})
-            for one in policies
+        tried = [
+            (
+                one.model_copy(
+                    update={"check_period_seconds": max(one.check_period_seconds, seconds)}
+                ),
+                mode,
+            )
+            for one, mode in policies
         ]
-        lab = Lab(
-            cluster, policies, mode=mode, earlier=self._newest, known=self._known, rules=rules
-        )
+        lab = Lab(cluster, tried, earlier=self._newest, known=self._known, rules=rules)
         after, until = self._first, self._last
         for part in archived(select, cluster, lab.reads, after=after, until=until, apart=False):
             lab.play(part)
         modes = tuple(dict.fromkeys(one.mode for one in self._recorded))
         return [
-            Tried(played, policy, modes) for played, policy in zip(lab.end(), policies, strict=True)
+            Tried(played, policy, modes)
+            for played, (policy, _) in zip(lab.end(), tried, strict=True)
         ]
 
     def history(self) -> Iterator[Event]:
         """What culling reads of it: how all that exists was seen last before it, and its events."""
         yield from self._opening()
-        reads = Lab(self._cluster, [self.policy], earlier=nobody, rules=RULES[:1]).reads
+        reads = Lab(self._cluster, [(self.policy, "on")], earlier=nobody, rules=RULES[:1]).reads
         after, until = self._first, self._last
         for part in archived(
             self._select, self._cluster, reads, after=after, until=until, apart=False

@@ -61,7 +61,7 @@ def capsule(cluster: str, policy: CullingPolicy, history: Iterable[Event]) -> It
     """The events of a capsule. Reads ``history`` once."""
     fact = policy_changed(NAME, "on", policy, author=SOURCE)
     yield fact.event(cluster=cluster, key=NAME, id=f"{SOURCE}/policy", source=SOURCE, time_us=0)
-    lab = Lab(cluster, [policy], earlier=nobody, rules=RULES[:1])
+    lab = Lab(cluster, [(policy, "on")], earlier=nobody, rules=RULES[:1])
     for event in history:
         lab.play([event])
         yield event
@@ -80,7 +80,7 @@ def ran(events: Iterable[Event], policy: CullingPolicy | None = None) -> Ran:
         own = CullingPolicy.model_validate(PolicyChanged.read(first).policy)
     except (EnvelopeError, ValidationError):
         raise BursarError("the capsule's policy cannot be read") from None
-    lab = Lab(first.cluster, [policy or own], earlier=nobody, rules=RULES[:1])
+    lab = Lab(first.cluster, [(policy or own, "on")], earlier=nobody, rules=RULES[:1])
     expected: list[Line] = []
     count = 0
     for event in rest:

@@ -15,7 +15,9 @@ Source: docs/lab.md; docs/quotas.md.
 
 from __future__ import annotations
 
+import bisect
 import heapq
+import itertools
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -41,8 +43,8 @@ Limits = Mapping[str, Mapping[str, int]]
 Workload = tuple[str, str, str, str]
 #: The first says what is likely.
 QUOTA_RULES: tuple[Rule, ...] = (*RULES, "longest")
-#: Most workloads of one tree that are asked for again when something is given back.
-MOST_WAITING = 200
+#: Most workloads of one quota that are asked for again when something is given back.
+MOST_WAITING = 10
 
 
 class Entry(msgspec.Struct, frozen=True):
@@ -112,10 +114,14 @@ class Lives:
                         spans.append(found.until_us - found.from_us)
         for spans in self._ended.values():
             spans.sort()
+        for lives in self._named.values():
+            lives.sort(key=lambda one: one.from_us)
 
     def later(self, workload: Workload, at_us: int) -> Life | None:
         """The next life of a workload of this name."""
-        return next((one for one in self._named.get(workload, ()) if one.from_us >= at_us), None)
+        lives = self._named.get(workload, [])
+        place = bisect.bisect_left(lives, at_us, key=lambda one: one.from_us)
+        return lives[place] if place < len(lives) else None
 
     def usual_us(self, quota: str, rule: Rule) -> int:
         """How long half of a quota's workloads ran at most, or all of them; 0 where none ended."""
@@ -134,10 +140,11 @@ class TreeTrial:
         self._out: set[tuple[str, str]] = set()
         #: (quota, uid) of what ran earlier under trial.
         self._moved: set[tuple[str, str]] = set()
-        #: Workloads that were let in, and their uid; when each of them ends.
-        self._let_in: dict[Workload, str] = {}
-        self._ends: list[tuple[int, str, str]] = []
-        self._waiting: dict[tuple[str, str], tuple[Entry, Changed]] = {}
+        #: Workloads that were let in; when each of them ends, with quota and uid.
+        self._let_in: set[Workload] = set()
+        self._ends: list[tuple[int, str, str, Workload]] = []
+        #: By quota and uid: who was refused and asks again.
+        self._waiting: dict[str, dict[str, tuple[Entry, Changed]]] = {}
         self._changed: list[Changed] = []
         self._held: list[Held] = []
         self._answers: dict[str, list[int]] = {}
@@ -150,7 +157,7 @@ class TreeTrial:
         self._end_lives(event)
         if isinstance(fact, QuotaDeclared) and self._is_tried:
             self._apply(self._with_limits(fact), event)
-            self._ask_again(event)
+            self._ask_again(fact.quota, event)
         elif isinstance(fact, AdmissionReleased) and self._is_tried:
             self._released(fact, event)
         elif isinstance(fact, AdmissionDecided) and self._is_tried:
@@ -220,7 +227,7 @@ class TreeTrial:
             self._leave_out(fact)
             changed = self._change("refused", fact, event)
             if self._rule != "never":
-                self._waiting[place] = (entry, changed)
+                self._waiting.setdefault(fact.quota, {})[fact.uid] = (entry, changed)
 
     def _again(self, fact: AdmissionDecided, at_us: int) -> AdmissionDecided:
         found = decided_again(TreeOverlay(self._tree), fact, at_us)
@@ -240,7 +247,7 @@ class TreeTrial:
         else:
             # Of a quota where nothing ended yet nobody knows: it runs to the end.
             self._run(fact, again, event, self._lives.usual_us(fact.quota, self._rule))
-        self._let_in[_workload(fact)] = fact.uid
+        self._let_in.add(_workload(fact))
 
     def _run(
         self, fact: AdmissionDecided, again: AdmissionDecided, event: Event, runs_us: int
@@ -249,7 +256,7 @@ class TreeTrial:
         self._apply(again, event)
         until_us = event.time_us + runs_us if runs_us else 0
         if until_us:
-            heapq.heappush(self._ends, (until_us, fact.quota, fact.uid))
+            heapq.heappush(self._ends, (until_us, fact.quota, fact.uid, _workload(fact)))
         self._hold(fact, event.time_us, until_us, is_saved=False)
 
     def _leave_out(self, fact: AdmissionDecided) -> None:
@@ -281,29 +288,31 @@ class TreeTrial:
             left.append(msgspec.structs.replace(one, charge={k: n for k, n in charge.items() if n}))
         if left:
             self._apply(msgspec.structs.replace(fact, releases=tuple(left)), event)
-        self._ask_again(event)
+        for quota in sorted({one.quota for one in left}):
+            self._ask_again(quota, event)
 
     def _end_lives(self, event: Event) -> None:
         while self._ends and self._ends[0][0] <= event.time_us:
-            at_us, quota, uid = heapq.heappop(self._ends)
+            at_us, quota, uid, workload = heapq.heappop(self._ends)
             self._apply(
                 AdmissionReleased(number=0, releases=(Release(quota, uid, "tried"),)), event
             )
-            self._let_in = {named: one for named, one in self._let_in.items() if one != uid}
-            self._ask_again(msgspec.structs.replace(event, time_us=at_us))
+            self._let_in.discard(workload)
+            self._ask_again(quota, msgspec.structs.replace(event, time_us=at_us))
 
-    def _ask_again(self, event: Event) -> None:
-        """Ask again for what was refused under trial, the oldest first."""
-        for place, (entry, changed) in list(self._waiting.items())[:MOST_WAITING]:
+    def _ask_again(self, quota: str, event: Event) -> None:
+        """Ask again for what was refused under trial in a quota, the oldest first: it has room only of its own."""
+        waiting = self._waiting.get(quota, {})
+        for uid, (entry, changed) in list(itertools.islice(waiting.items(), MOST_WAITING)):
             fact = entry.fact
             assert isinstance(fact, AdmissionDecided)
             again = self._again(fact, event.time_us)
             if again.verdict == "refused":
                 continue
-            del self._waiting[place]
+            del waiting[uid]
             changed.kind, changed.waited_us = "waited", event.time_us - changed.at_us
             self._answers[fact.quota][1] += 1
-            life = self._lives.of[place]
+            life = self._lives.of[quota, uid]
             self._run(fact, again, event, life.until_us - life.from_us if life.until_us else 0)
 
     def _apply(self, fact: Fact, event: Event) -> None:

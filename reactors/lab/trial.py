@@ -128,15 +128,14 @@ class Trial:
 class Lab:
     """Policies on the record, each under every rule. All of them are given the same events, which are read once.
 
-    ``known``: what the reactors knew before the first event; ``mode`` off: nothing is decided.
+    ``known``: what the reactors knew before the first event. Of a policy whose mode is off nothing is decided.
     """
 
     def __init__(
         self,
         cluster: str,
-        policies: Sequence[CullingPolicy],
+        policies: Sequence[tuple[CullingPolicy, Mode]],
         *,
-        mode: Mode = "on",
         earlier: Earlier,
         known: Replica | None = None,
         rules: Sequence[Rule] = RULES,
@@ -148,7 +147,7 @@ class Lab:
                 Trial(cluster, rule, mode, policy, self._pods, self._sittings, saved)
                 for rule in rules
             ]
-            for policy in policies
+            for policy, mode in policies
         ]
         self._last_us = 0
 

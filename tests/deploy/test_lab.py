@@ -108,3 +108,18 @@ def test_suggest_shows_the_grid_and_which_policies_no_other_one_beats(capsys, da
     assert all(len(line) <= 80 for line in capsys.readouterr().out.splitlines())
     assert bursar("lab", *asks, *(w for n in range(99) for w in ("--idle", f"{n}m"))) == Exit.USAGE
     assert "more than 60" in capsys.readouterr().err
+
+
+def test_several_policies_are_compared_in_one_table(capsys, data, strict, tmp_path):
+    off = tmp_path / "off.yaml"
+    off.write_text("culling: {mode: off}")
+    rows = json.loads(lab(capsys, data, "--policy", strict, "--policy", off, "-o", "json").out)
+
+    alone = json.loads(lab(capsys, data, "--policy", strict, "-o", "json").out)[-1]
+    assert [(row["group"], row["name"], row["tried"]) for row in rows] == [
+        ("policy", str(strict), 3),
+        ("policy", str(off), 0),
+    ]
+    assert alone["gpu_milli_s"] == rows[0]["gpu_milli_s"]
+    both = ("--policy", strict, "--policy", off, "--decisions")
+    assert "are about one" in lab(capsys, data, *both, code=Exit.USAGE).err

@@ -134,7 +134,7 @@ def test_shadow_mode_on_record_stopped_nobody_and_off_under_trial_stops_nobody()
     shadow, on = World(users, rules, "shadow").run(END), World(users, rules).run(END)
 
     assert of(shadow.events, rules).total.gpu_milli_s.likely == (END - 1_980) * 1_000
-    lab = trial.Lab("c", [rules], mode="off", earlier=lambda uid: None)
+    lab = trial.Lab("c", [(rules, "off")], earlier=lambda uid: None)
     lab.play(on.events)
     likely = lab.end()[0][0]
     assert [(s.is_saved, seconds(s.from_us), seconds(s.until_us)) for s in likely.spans] == [

@@ -174,7 +174,7 @@ def played(events, policy, known=None, rules=None):
     from reactors.lab.trial import Lab
 
     more = {} if rules is None else {"rules": rules}
-    lab = Lab(CLUSTER, [policy], earlier=lambda uid: None, known=known, **more)
+    lab = Lab(CLUSTER, [(policy, "on")], earlier=lambda uid: None, known=known, **more)
     lab.play(events)
     return lab.end()[0]
 
