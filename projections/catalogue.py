@@ -12,6 +12,7 @@ from projections import (
     namespaces,
     nodes,
     quotas,
+    reservations,
     usage,
     waits,
     workloads,
@@ -47,6 +48,7 @@ _PROJECTIONS = (
     claims.projection,
     supply.projection,
     slices.projection,
+    reservations.projection,
 )
 
 #: The current budgets go first: an observation at which they cannot be reckoned changes nothing else.

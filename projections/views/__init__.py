@@ -21,6 +21,7 @@ from projections.views.devices import DEVICES
 from projections.views.history import HISTORY, LEDGER
 from projections.views.jobs import JOBS
 from projections.views.quotas import QUOTAS
+from projections.views.reservations import RESERVATIONS
 from projections.views.rows import ROWS
 from projections.views.shape import Column, View
 from projections.views.usage import USAGE
@@ -32,6 +33,7 @@ VIEWS = (
     *USAGE,
     *ROWS,
     *DEVICES,
+    *RESERVATIONS,
     *QUOTAS,
     *ADMISSIONS,
     *BUDGETS,

@@ -173,6 +173,7 @@ for now, then in (
     ("pod_runs=11", "pod_runs=6"),
     (",resource_claims=1,device_supply=2,resource_slices=1", ""),
     (",card_supply=1", ""),
+    (",reservations=1", ""),
     ("nodes=2", "nodes=1"),
     (",own_charges=1", ""),
     (",bind_decisions=2", ""),

@@ -11,6 +11,7 @@ from bus.events.budgets import BudgetCredited
 from bus.events.decisions import BindSettled, FailedBind
 from bus.events.notebooks import Evidence, NotebookSampled
 from bus.events.observations import SourceHeard
+from bus.events.pods import ReservationObserved
 from projections.catalogue import METADATA, MODEL
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.replay import compare, discard, rebuild
@@ -47,7 +48,12 @@ def everything():
         reason="fits", owner="cron",
     )  # fmt: skip
     bind = BindSettled(failed=(FailedBind("bound", 3, "refused", "HTTP 422", "pass/3"),))
+    kept = ReservationObserved(
+        uid="kept", name="kept", resource_version="9", team="red", user="ann", node="n", phase="Available",
+        allocatable={"cpu": "2", "nvidia.com/gpu": "1"}, allocated={"cpu": "1"},
+    )  # fmt: skip
     extra = [
+        given.said(kept, key="kept", id="kept/9", at=9),
         given.said(bind, key="bursar", id="bind.settled/1", at=8),
         given.said(own, key="biz/alone", id="decided/own", at=8),
         *given.pods_listed(["bound"], "9", 900),
