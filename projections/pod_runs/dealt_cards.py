@@ -41,7 +41,7 @@ _facts = msgspec.json.Decoder(CardFacts).decode
 class _Given(msgspec.Struct):
     minor: int
     id: str = ""
-    resources: dict[str, str] = {}
+    resources: dict[str, str | int] = {}
 
 
 class DealtCards:
@@ -114,7 +114,7 @@ def _read(text: str) -> list[_Given]:
 
 
 def _amount(one: _Given, name: str, unit: int) -> int:
-    text = one.resources.get(f"koordinator.sh/{name}", "0")
+    text = str(one.resources.get(f"koordinator.sh/{name}", 0))
     try:
         return max(observed_quantity(text) // unit, 0)
     except QuantityError:

@@ -20,7 +20,7 @@ GIB = 1024
 
 
 def saying(*minors, ratio=50, gib=8, **more):
-    amounts = {f"{K}gpu-memory": f"{gib}Gi", f"{K}gpu-memory-ratio": str(ratio)}
+    amounts = {f"{K}gpu-memory": f"{gib}Gi", f"{K}gpu-memory-ratio": ratio}
     entries = [{"minor": minor, "id": f"GPU-{minor}", "resources": amounts} for minor in minors]
     return {ALLOCATED: json.dumps({"gpu": entries, "rdma": [{"minor": 3}]} | more)}
 
