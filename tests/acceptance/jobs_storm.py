@@ -1,5 +1,6 @@
 """A storm of training jobs: scripts of what befalls their pods, and `bursar up`, its bus and the API server killed meanwhile."""
 
+import http.client
 import os
 import queue
 import signal
@@ -92,7 +93,7 @@ class Up:
         command = [sys.executable, "-m", "tests.acceptance.killed_up", self.armed]
         with (self.folder / "up.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [*command, "up", "--data", self.folder / "data"],
+                [*command, "up", "--debug", "--data", self.folder / "data"],
                 env=self.environment, stdout=log, stderr=log, start_new_session=True,
             )  # fmt: skip
 
@@ -203,7 +204,7 @@ class Storm:
                     return {}
                 if error.status < 500 and error.status != 429:
                     raise
-            except OSError:
+            except (OSError, http.client.HTTPException):
                 pass
             time.sleep(0.2)
         raise AssertionError(f"the API server does not answer {request}")
