@@ -102,7 +102,13 @@ class Requests:
             body=body,
             auth_settings=["BearerToken"],
         )
-        answer = await self._api.call_api(*request, _request_timeout=timeout)
+        try:
+            answer = await self._api.call_api(*request, _request_timeout=timeout)
+        except RuntimeError as error:
+            # What uvloop raises where a connection is gone, or its number is taken for another's, as after a server's death.
+            if "Transport" not in str(error):
+                raise
+            raise ConnectionResetError(str(error)) from error
         response: aiohttp.ClientResponse = answer.response
         return response
 

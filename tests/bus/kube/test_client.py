@@ -2,6 +2,8 @@
 no credential.
 """
 
+import asyncio
+
 import pytest
 from aiohttp import web
 
@@ -114,6 +116,26 @@ async def test_a_status_has_its_own_error(server, response, error):
 
     if response["status"] == 429:
         assert caught.value.delay_seconds == 7.0
+
+
+@pytest.mark.parametrize(
+    ("said", "error"),
+    [
+        ("File descriptor 9 is used by transport <TCPTransport closed=False>", ClusterUnavailableError),
+        ("unable to perform operation on <TCPTransport closed=True>; the handler is closed", ClusterUnavailableError),
+        ("a fault of ours", RuntimeError),
+    ],
+    ids=["taken", "closed", "another"],
+)  # fmt: skip
+async def test_a_connection_that_the_loop_has_lost_may_be_tried_again(
+    server, monkeypatch, said, error
+):
+    async def lost(*_):
+        raise RuntimeError(said)
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "sock_connect", lost)
+    with pytest.raises(error):
+        await server.cluster.get(PATH)
 
 
 async def test_a_renewed_token_is_read_after_a_refusal(server):
