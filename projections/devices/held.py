@@ -66,15 +66,16 @@ class Held(NamedTuple):
 
 
 def card_facts(pod: PodCards) -> list[tuple[int, str]]:
-    """(second from which it holds, :class:`CardFacts` as JSON), oldest first; "" where an amount says all."""
+    """(second from which it holds, :class:`CardFacts` as JSON), oldest first; "" where an amount says all.
+
+    As with amounts, what was observed before the pod had a node holds for no second.
+    """
     if not pod.cards:
         return []
     said = {(version, time_us): one for version, time_us, one in pod.cards}
+    bound = tuple(one for one in pod.history if one[2][6] is not None)
     return timelines.changes(
-        tuple(
-            (version, time_us, said.get((version, time_us), ""))
-            for version, time_us, _ in pod.history
-        )
+        tuple((version, time_us, said.get((version, time_us), "")) for version, time_us, _ in bound)
     )
 
 

@@ -54,6 +54,19 @@ def test_a_pod_holds_cards_of_two_models():
     assert entries(play(TWO)) == [(Entry("A100", 1000, 81920), Entry("H100", 1000, 81920))]
 
 
+def test_what_a_claim_gives_of_a_request_is_not_counted_before_its_bind_was_observed_either():
+    """Who watches was away, or late: that a claim gives the card was first observed after the pod's start."""
+    gpu = {"gpu": 1, "claims": ("g",), "created": 1}
+    events = [
+        slice_observed(card("gpu-0", "H100")),
+        given.pod_observed(version=1, at=2, node=None, **gpu),
+        claim_observed("g", "gpu-0", stamp=4, at=4),
+        given.pod_observed(version=5, at=30, scheduled=10, claimed=("nvidia.com/gpu",), **gpu),
+    ]
+
+    assert entries(play(events)) == [(Entry("H100", 1000, 81920),)]
+
+
 @pytest.mark.parametrize("events", [TWO, OPEN], ids=["ended", "open"])
 def test_cards_of_two_models_count_in_each_and_all_else_in_the_first(events, tmp_path):
     store = play(events, store=ledger(f"sqlite:///{tmp_path}/ledger.db"))
