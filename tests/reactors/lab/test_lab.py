@@ -72,6 +72,7 @@ def test_the_policy_on_record_changes_nothing():
     assert (0, 0, 0) == tuple(getattr(made.total.gpu_milli_s, n) for n in ("low", "likely", "high"))
 
 
+@pytest.mark.thorough
 def test_only_ticks_at_which_something_may_be_due_are_decided_and_nothing_is_missed(monkeypatch):
     for seed in range(tries(2, 40)):
         rng = random.Random(seed)
