@@ -102,7 +102,7 @@ def kept(columns: Columns, row: int) -> Kept:
     board = known.board if known is not None else None
     if board is None or board.node is not node or board.said is not said:
         board = board_of(node, said)
-    used, named = _used(board, columns.placed_on(row))
+    used, named, claimed = _used(board, columns.placed_on(row))
     whole = {
         (kind, card.minor): card.total for kind, cards in board.total.items() for card in cards
     }
@@ -115,6 +115,8 @@ def kept(columns: Columns, row: int) -> Kept:
         for uid, ats in named.items()
         if not full.isdisjoint(ats) or not whole.keys() >= set(ats)
     )
+    for at, amounts in claimed.items():
+        used[at] = summed((used.get(at, {}), amounts))
     devices = {kind: _left(cards, kind, used) for kind, cards in board.total.items()}
     found = tables[row] = Kept(columns.layout, changed_at, board, devices, over)
     return found
@@ -122,9 +124,13 @@ def kept(columns: Columns, row: int) -> Kept:
 
 def _used(
     board: Board, placed: Sequence[Placed]
-) -> tuple[dict[At, dict[str, int]], dict[str, list[At]]]:
-    """What pods hold of each device, and by uid the devices of those whose devices are named."""
+) -> tuple[dict[At, dict[str, int]], dict[str, list[At]], dict[At, dict[str, int]]]:
+    """What pods hold of each device, by uid the devices that decisions named, and what pods claim that others seem to hold.
+
+    Who claims what others hold may be right, as a pod that was decided may never come. So it counts there, and elsewhere too.
+    """
     used: dict[At, dict[str, int]] = {}
+    claimed: dict[At, dict[str, int]] = {}
     named: dict[str, list[At]] = {}
     total = board.total
     there = {kind: {card.minor for card in cards} for kind, cards in total.items()}
@@ -140,6 +146,10 @@ def _used(
                 is_named = all(minor in there[kind] for minor in minors)
             elif is_named:
                 is_named = _have_room(_left(total[kind], kind, used), minors, part)
+                for minor in () if is_named else minors:
+                    size = memory.get(minor, 0) if kind == "gpu" else 0
+                    amounts = filled(part.amounts, size)
+                    claimed[kind, minor] = summed((claimed.get((kind, minor), {}), amounts))
             if not is_named:
                 left = _left(total[kind], kind, used)
                 minors = list(chosen(part, left))
@@ -151,7 +161,7 @@ def _used(
                 at = (kind, minor)
                 size = memory.get(minor, 0) if kind == "gpu" else 0
                 used[at] = summed((used.get(at, {}), filled(part.amounts, size)))
-    return used, named
+    return used, named, claimed
 
 
 def _trust(one: Placed) -> tuple[bool, bool, int, str]:

@@ -181,4 +181,4 @@ async def test_parts_of_a_card_are_never_more_than_the_card(seed):
             assert core <= 100 and memory <= SIZE * GIB
         await world.at.tick(2)
         world.follow()
-    assert len(world.asks) > 20
+    assert len(world.asks) > 10
