@@ -191,23 +191,23 @@ class Framework(Filtering):
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The cards of a pod on its node, by the first plugin that has something to say of them."""
-        with self._lifted(cycle):
+        with self._lifted(cycle, row):
             return next((found for one in self._cards if (found := one.cards(cycle, row))), ())
 
     def refuses(self, cycle: Cycle, row: int) -> str:
         """Why a node does not take a pod any more, nor the reservations there that it may use; "" = it does."""
-        with self._lifted(cycle):
+        with self._lifted(cycle, row):
             return super().refuses(cycle, row)
 
-    def _lifted(self, cycle: Cycle) -> AbstractContextManager[None]:
+    def _lifted(self, cycle: Cycle, row: int = -1) -> AbstractContextManager[None]:
         known = self.columns.reservations
         if known is None or not self.reads_reservations:
             return nullcontext()
-        return known.lifted(cycle.pod)
+        return known.lifted(cycle.pod, self.columns.names[row] if row >= 0 else "")
 
     def cpus(self, cycle: Cycle, row: int) -> HeldCpus | None:
         """The CPUs of a pod on its node, by the first plugin that has something to say of them."""
-        with self._lifted(cycle):
+        with self._lifted(cycle, row):
             found = (one.cpus(cycle, row) for one in self._cpus)
             return next((one for one in found if one is not None), None)
 

@@ -57,7 +57,7 @@ class Reservations:
         self._named: dict[str, str] = {}
         self._open: list[str] | None = None
         #: The last pod that was asked about, and its answer.
-        self._matched: tuple[Pod, list[Reservation]] | None = None
+        self._usable: tuple[Pod, list[Reservation]] | None = None
         #: The newest tick: times that end are told by ticks.
         self._ticked_us = 0
 
@@ -129,9 +129,13 @@ class Reservations:
         self._columns.place(_held(row, node, row.reserved), node)
 
     @contextmanager
-    def lifted(self, pod: Pod) -> Iterator[None]:
-        """Meanwhile the reservations that a pod may use hold no room."""
-        found = [row.uid for row in self.matched(pod) if self._columns.counted(row.uid) is not None]
+    def lifted(self, pod: Pod, node: str = "") -> Iterator[None]:
+        """Meanwhile the reservations that have room for a pod hold none; ``node``: those alone that are on it."""
+        found = [
+            row.uid
+            for row in self.usable(pod)
+            if (kept := self._columns.counted(row.uid)) is not None and node in ("", kept.node)
+        ]
         for uid in found:
             self._columns.lift(uid)
         try:
@@ -146,23 +150,25 @@ class Reservations:
         """The reservations with room on a node whose owners mean a pod, in the order of uids."""
         if self._open is None:
             self._open = [uid for uid in sorted(self._statuses) if self._is_open(uid)]
-            self._matched = None
+            self._usable = None
         # Who has a node uses what it was given, and nothing that came later.
         if not self._open or pod.uid in self._assumed or self.is_stand_in(pod.uid):
             return []
-        if self._matched is not None and self._matched[0] is pod:
-            return self._matched[1]
-        owner = pod.owner
-        applicant = rules.Applicant(
-            pod.namespace, pod.name, pod.uid, labels=pod.labels,
-            references=() if owner is None else (rules.Reference(owner.kind, owner.name, owner.uid, "", True),),
-        )  # fmt: skip
+        applicant = _applicant(pod)
         rows = map(self._cluster.reservations.__getitem__, self._open)
-        found = [
-            row for row in rows if rules.owns(row.owners, applicant, frozenset(row.unkept_labels))
-        ]
-        self._matched = (pod, found)
-        return found
+        return [one for one in rows if _is_meant(one, applicant)]
+
+    def usable(self, pod: Pod) -> list[Reservation]:
+        """Those of them with enough left for it, by their policies."""
+        if pod.uid in self._assumed:
+            return []
+        if self._open is None or self._usable is None or self._usable[0] is not pod:
+            request = requested(pod.demand)
+            found = [
+                row for row in self.matched(pod) if _fits(row, self._statuses[row.uid], request)
+            ]
+            self._usable = (pod, found)
+        return self._usable[1]
 
     def status(self, uid: str) -> Status:
         """What a reservation has and gave, without conditions."""
@@ -270,19 +276,13 @@ class Reservations:
 
     def _hold(self, uid: str) -> None:
         row, status = self._cluster.reservations[uid], self._statuses[uid]
-        if is_active(status.phase, status.node) or self._may_return(row, status):
+        if is_active(status.phase, status.node) or _may_return(row, status, self._cluster.pods):
             left = rules.left(status.allocatable, status.allocated)
             self._columns.place(_held(row, status.node, left), status.node)
         elif uid in self._assumed and status.phase in WAITING:
             self.hold(uid, self._assumed[uid].node)
         else:
             self._columns.take_back(uid)
-
-    def _may_return(self, row: Reservation, status: Status) -> bool:
-        """Whether its single use is by a pod that is not bound yet, and may be another's again."""
-        pods = (self._cluster.pods.get(pod) for pod in status.owners)
-        is_used_up = status.phase == SUCCEEDED and is_active(row.phase, row.node)
-        return is_used_up and any(pod is not None and not pod.node for pod in pods)
 
     def _is_open(self, uid: str) -> bool:
         row, status = self._cluster.reservations[uid], self._statuses[uid]
@@ -291,6 +291,29 @@ class Reservations:
 
     def _is_over(self, row: Reservation) -> bool:
         return is_over(row.phase, self._ticked_us, row.created_us, row.ttl_us, row.expires_us)
+
+
+def _applicant(pod: Pod) -> rules.Applicant:
+    owner = pod.owner
+    found = () if owner is None else (rules.Reference(owner.kind, owner.name, owner.uid, "", True),)
+    return rules.Applicant(pod.namespace, pod.name, pod.uid, labels=pod.labels, references=found)
+
+
+def _is_meant(row: Reservation, pod: rules.Applicant) -> bool:
+    return rules.owns(row.owners, pod, frozenset(row.unkept_labels))
+
+
+def _fits(row: Reservation, status: Status, request: Amounts) -> bool:
+    """Whether a pod may use what is left of a reservation, by its policy."""
+    has, gave = status.allocatable, status.allocated
+    return rules.from_node(row.allocate_policy, row.restricted, request, has, gave) is not None
+
+
+def _may_return(row: Reservation, status: Status, known: Mapping[str, Pod]) -> bool:
+    """Whether its single use is by a pod that is not bound yet, and may be another's again."""
+    is_used_up = status.phase == SUCCEEDED and is_active(row.phase, row.node)
+    pods = (known.get(pod) for pod in status.owners)
+    return is_used_up and any(pod is not None and not pod.node for pod in pods)
 
 
 def _stand_in(row: Reservation, usual: int) -> Pod:

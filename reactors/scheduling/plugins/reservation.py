@@ -32,6 +32,9 @@ FIRST = 1000
 
 Amounts = Mapping[str, int]
 
+#: Where a cycle has what the filter found of each node.
+_ROOMS = "Reservation/rooms"
+
 
 class Reservation(msgspec.Struct, frozen=True):
     """Asks what is known of reservations; where nobody keeps that, as for a file that is checked, there are none."""
@@ -50,7 +53,7 @@ class Reservation(msgspec.Struct, frozen=True):
         if rules.RESERVATION_NODE in cycle.pod.annotations and own.is_stand_in(cycle.pod.uid):
             return None
         found: dict[int, list[Row]] = {}
-        for one in own.matched(cycle.pod):
+        for one in own.usable(cycle.pod):
             row = cycle.columns.row_of.get(own.status(one.uid).node)
             if row is not None:
                 found.setdefault(row, []).append(one)
@@ -70,10 +73,13 @@ class Reservation(msgspec.Struct, frozen=True):
             others = np.array([columns.names[row] != named for row in at.tolist()], np.bool_)
             return [Refused(ELSEWHERE, others, others)] if named and others.any() else ()
         refused = np.zeros(at.size, np.bool_)
-        for row in self._matched(cycle):
-            here = np.flatnonzero(at == row)
-            if here.size and not self._room(cycle, own, row).takes:
-                refused[here] = True
+        rooms: dict[int, _Room] = {}
+        matched = self._matched(cycle)
+        for place, row in enumerate(at.tolist()) if matched else ():
+            if row in matched:
+                rooms[row] = self._room(cycle, own, row)
+                refused[place] = not rooms[row].takes
+        cycle.data[_ROOMS] = rooms
         return [Refused(REASON, refused)] if refused.any() else ()
 
     def distance(self, cycle: Cycle) -> int:
@@ -93,15 +99,15 @@ class Reservation(msgspec.Struct, frozen=True):
         columns, own = cycle.columns, cycle.columns.reservations
         assert own is not None
         at = np.arange(len(columns.nodes))[rows]
-        used = {
-            row: found
-            for row in sorted(self._matched(cycle))
-            if (found := self._room(cycle, own, row).best) is not None
-        }
+        # They are those of the filter, which was asked about each of these nodes.
+        rooms: dict[int, _Room] = cycle.data[_ROOMS]
+        used = {row: one.best for row, one in sorted(rooms.items()) if one.best is not None}
         first = rules.preferred((one.uid, str(one.order)) for one in used.values())
         scores = np.zeros(at.size, np.int64)
-        for row, one in used.items():
-            scores[at == row] = FIRST if one.uid == first else _score(cycle, own, one)
+        for place, row in enumerate(at.tolist()):
+            if row in used:
+                one = used[row]
+                scores[place] = FIRST if one.uid == first else _score(cycle, own, one)
         return scores
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
