@@ -56,7 +56,11 @@ def hints_of(change: Change) -> Iterator[Hint]:
         if _layout(before) != _layout(after):
             yield Hint.CPUS
         return
-    if isinstance(after, Scv) or isinstance(said, NodeDevices):
+    if isinstance(said, NodeDevices):
+        if _found(before) != _found(after):
+            yield Hint.NODE
+        return
+    if isinstance(after, Scv):
         yield Hint.NODE
         return
     held = before if isinstance(before, Pod) and _holds(before) else None
@@ -82,6 +86,10 @@ def _layout(row: object) -> tuple[object, ...]:
     if not isinstance(row, NodeTopology):
         return ()
     return row.cpus, row.reserved, row.held, row.full_only, row.policy, row.zones
+
+
+def _found(row: object) -> tuple[object, ...]:
+    return (row.devices, row.partitions) if isinstance(row, NodeDevices) else ()
 
 
 def _cpus(pod: Pod) -> HeldCpus | None:
