@@ -113,7 +113,11 @@ class _Reconciliation:
 
     def clean_up(self) -> None:
         """A finished job."""
-        self._remove("finished", self.job.spec.clean_pod_policy or "None")
+        if self._is_over_limits():
+            # As when it failed: what was not deleted then would run for ever.
+            self._remove("limit_reached", "All")
+        else:
+            self._remove("finished", self.job.spec.clean_pod_policy or "None")
         self._end_group()
         self._expire()
         left_us = ttl_left_us(self.job.spec.ttl_s, self.draft.status.completion_us, self.at_us)
@@ -158,6 +162,16 @@ class _Reconciliation:
             if self.found.group.is_held:
                 return
         self._replicas()
+
+    def _is_over_limits(self) -> bool:
+        """Whether a job that ended did so by its limits. The operator does not ask."""
+        status = self.job.status
+        if self.rules.is_v1 or not status.is_true("Failed") or status.completion_us is None:
+            return False
+        left_us = deadline_left_us(self.job, status.completion_us)
+        return (left_us is not None and left_us <= 0) or is_past_backoff(
+            self.job, self.pods, self.seen, self.rules
+        )
 
     def _fail(self) -> None:
         self.found.events.append(f"Normal {self.job.kind}Failed")
