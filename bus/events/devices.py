@@ -231,14 +231,14 @@ class _Given(msgspec.Struct):
     minor: int
 
 
-def given_devices(texts: Mapping[str, str]) -> tuple[int, ...]:
-    """The devices that a pod was given by Koordinator, as its annotation says: numbers. () where nobody can read it.
+def given_devices(texts: Mapping[str, str]) -> tuple[int, ...] | None:
+    """The devices that a pod was given by Koordinator, as its annotation says: numbers. () where nobody can read it; None = absent.
 
     Whoever may write pods may write the annotation.
     """
-    raw = texts[ALLOCATED].encode() if ALLOCATED in texts else b""
-    if not raw:
-        return ()
+    if ALLOCATED not in texts:
+        return None
+    raw = texts[ALLOCATED].encode()
     try:
         said = msgspec.convert(strict.loads(raw, max_bytes=len(raw)), dict[str, list[_Given]])
     except (MalformedJsonError, msgspec.ValidationError):

@@ -21,6 +21,8 @@ GROUP = "runai-gpu-group"
 
 #: Longest text that is kept; eight cards take 500 characters.
 LONGEST = 4_096
+#: Koordinator takes up to 250 characters for each device; what is cut can be read no more.
+LONGEST_OF = {ALLOCATED: 16_384}
 MOST_GROUPS = 16
 
 
@@ -42,4 +44,4 @@ def of_node(annotations: Mapping[str, str] | None) -> dict[str, str]:
 def _picked(texts: Mapping[str, str] | None, names: tuple[str, ...]) -> dict[str, str]:
     if not texts:
         return {}
-    return {name: texts[name][:LONGEST] for name in names if name in texts}
+    return {name: texts[name][: LONGEST_OF.get(name, LONGEST)] for name in names if name in texts}

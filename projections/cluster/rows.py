@@ -101,8 +101,8 @@ class Pod(msgspec.Struct, gc=False):
     claimed: tuple[str, ...] = ()
     #: What it asks for by claims, as :mod:`projections.cluster.claiming` reads them. Never changed.
     by_claim: dict[str, int] = {}
-    #: Devices of its node that its annotation names; whoever may write pods may write it.
-    devices: tuple[int, ...] = ()
+    #: Devices of its node that its annotation names, None = it has none; whoever may write pods may write it.
+    devices: tuple[int, ...] | None = None
     last_us: int = 0
     listed_us: int = 0
 
@@ -241,7 +241,7 @@ def pod(fact: PodObserved, time_us: int, known: Pod | None) -> Pod:
         fact.priority, intern(fact.team or ""), _owner(fact.owner, owner), _texts(fact.labels, labels),
         _texts(fact.annotations, annotations), demand_of(fact), _unrequested(bytes(fact.resources)),
         constraints_of(bytes(fact.constraints)), fact.claim_templates, fact.claimed,
-        devices=given_devices(fact.card_texts) if fact.card_texts else (), last_us=time_us,
+        devices=given_devices(fact.card_texts), last_us=time_us,
     )  # fmt: skip
 
 

@@ -20,6 +20,7 @@ from reactors.scheduling import cards, volumes
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.cluster_columns import BY_NODE, ClusterColumns
 from reactors.scheduling.crowds import Crowds
+from reactors.scheduling.device_rules import requested
 from reactors.scheduling.node_columns import (
     ALL,
     CPU,
@@ -76,6 +77,7 @@ class _Request(msgspec.Struct, frozen=True, gc=False):
     demand: dict[str, int]
     amounts: list[tuple[int, int]]
     not_offered: dict[str, int]
+    has_devices: bool
 
 
 class Columns(ClusterColumns):
@@ -161,7 +163,7 @@ class Columns(ClusterColumns):
         known = self._requests.get(id(demand))
         if known is not None and known.demand is demand:
             return known
-        found = _Request(demand, [], {})
+        found = _Request(demand, [], {}, bool(requested(demand)))
         for key, amount in demand.items():
             if key.startswith(_REQUESTS):
                 name = key.removeprefix(_REQUESTS)
@@ -198,8 +200,7 @@ class Columns(ClusterColumns):
                 found = self._seen(after) if isinstance(after, Pod) and holds(after) else None
                 if found is not None or change.after is None:
                     self._ahead.pop(change.uid, None)
-                    if found is None or not (found.cards or found.cpus):
-                        self.dealt.pop(change.uid, None)
+                    self._settle(change.uid, found)
                 self._replace(change.uid, found or self._ahead.get(change.uid))
             elif change.kind in volumes.KINDS:
                 self.volumes.follow(change)
@@ -233,20 +234,26 @@ class Columns(ClusterColumns):
         self._ahead.pop(uid, None)
         pod = self._cluster.pods.get(uid)
         found = self._seen(pod) if pod is not None and holds(pod) else None
-        if found is None or not (found.cards or found.cpus):
-            self.dealt.pop(uid, None)
+        self._settle(uid, found)
         self._replace(uid, found)
+
+    def _settle(self, uid: str, found: Placed | None) -> None:
+        """Forget what a pod was dealt where it is not, or is no more."""
+        dealt = self.dealt.get(uid)
+        if dealt is not None and (found is None or found.node != dealt.node):
+            del self.dealt[uid]
 
     def _seen(self, pod: Pod) -> Placed:
         dealt = self.dealt.get(pod.uid)
         here = dealt if dealt is not None and dealt.node == pod.node else None
-        if (here is None or not here.cards) and pod.devices and holds(pod):
-            # What the annotation said first counts: later words could be meant to free a card.
+        is_new = here is None or not (here.cards or here.is_said)
+        if is_new and holds(pod) and (pod.devices or self._requested(pod).has_devices):
+            # What the annotation said first counts, also if that was nothing: later words could be meant to free a card.
             cpus = here.cpus if here is not None else None
-            here = self.dealt[pod.uid] = Dealt(pod.node, pod.devices, is_said=True, cpus=cpus)
+            here = self.dealt[pod.uid] = Dealt(pod.node, pod.devices or (), is_said=True, cpus=cpus)
         if here is None:
             return Placed(pod, pod.node)
-        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said)
+        return Placed(pod, pod.node, here.cards, here.cpus, here.is_said and bool(here.cards))
 
     def placed_on(self, row: int) -> list[Placed]:
         """The pods that are counted on a node with their cards, in no order."""
@@ -340,7 +347,13 @@ def _count_alike(before: Placed, after: Placed) -> bool:
         and one.owner == other.owner
         and one.is_terminating == other.is_terminating
         and other.phase not in _ENDED
+        and (bool(one.node) == bool(other.node) or not _says_of_cpus(other))
     )
+
+
+def _says_of_cpus(pod: Pod) -> bool:
+    """Whether it matters for its node's CPUs that a pod is bound: until then those that it wants are kept for it."""
+    return pod.constraints is not None and pod.constraints.cpus is not None
 
 
 def ports_of(pod: Pod) -> list[Port]:

@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "912a9c9d9b7d6262",
-    "reactors": "2fe3843fcc0dbe0c",
-    "admission": "26075cf50951e8f0",
+    "versions": "3323f2494ff7527d",
+    "reactors": "c3e465d158b62e21",
+    "admission": "5ef725e918d518fc",
 }
 
 ADVICE = """

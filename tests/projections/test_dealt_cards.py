@@ -85,7 +85,7 @@ def test_cards_that_are_named_later_are_held_from_then():
     ("texts", "asked"),
     [
         (saying(0), {"cpu": "1"}), (saying(0), {f"{K}gpu": "200"}), (saying(0, 1, 2), {f"{K}gpu": "100"}),
-        (saying(), None), (saying(-1), None), (saying(10**7), None), ({ALLOCATED: "[" * 4_000}, None),
+        (saying(), None), (saying(-1), None), (saying(10**7), None), ({ALLOCATED: "[" * 16_000}, None),
         ({ALLOCATED: '{"gpu":'}, None),
         (saying(0, gpu=[{"minor": 1e300}]), None), (saying(0, gpu={"minor": 1}), None), (saying(0, gpu=[[]]), None),
     ],

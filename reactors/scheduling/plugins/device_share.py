@@ -29,6 +29,8 @@ from reactors.scheduling.device_rules import (
 )
 from reactors.scheduling.hints import Hint
 
+#: A pod that has no devices.
+NOTHING = "{}"
 REASON = "Insufficient {} devices"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
 TAKEN = "its devices were given to another pod meanwhile"
@@ -100,10 +102,12 @@ class DeviceShare(msgspec.Struct, frozen=True):
         return tuple(found)
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
-        """The parts of its devices, as Koordinator's node agent reads them."""
+        """The parts of its devices, as Koordinator's node agent reads them. What a pod without any said itself is taken from it."""
         board, parts = kept(cycle.columns, row).board, parts_of(cycle.pod, self.rules)
         text = allocated(board, parts, cards)
-        return {ALLOCATED: text} if text else {}
+        if not text and cycle.pod.devices is None:
+            return {}
+        return {ALLOCATED: text or NOTHING}
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Refused where others were counted on the same devices since they were chosen."""

@@ -1,10 +1,13 @@
 """Claims of devices, templates, slices, classes, and what pods and nodes say of cards, as facts: by an allow-list."""
 
+import json
+
 import msgspec
 import pytest
 
+from bus.events.devices import ALLOCATED, given_devices
 from bus.kube.watch.seen_versions import SeenVersions
-from bus.sources import devices, nodes, pods
+from bus.sources import card_texts, devices, nodes, pods
 from tests.bus.sources.records import POLICY, body, record
 
 POD = {"apiVersion": "v1", "kind": "Pod", "name": "p", "uid": "u-p", "controller": True}
@@ -185,6 +188,18 @@ def test_a_pod_says_its_claims_and_what_comes_by_one():
     assert found["claims"] == ["p-a", "p-x", "shared"]
     assert found["claimed"] == ["example.com/gpu"]
     assert found["card_texts"] == {"gpu-fraction": "0.5"}
+
+
+def test_what_koordinator_gave_is_kept_whole_and_nobodys_text_without_end():
+    parts = [{"minor": minor, "id": "x" * 200} for minor in range(40)]
+    text = json.dumps({"gpu": parts})
+    noted = {ALLOCATED: text, "gpu-memory": "9" * 90_000}
+
+    found = card_texts.of_pod({}, noted)
+
+    assert given_devices(found) == tuple(range(40)) and len(text) > 2 * 4_096
+    assert len(found["gpu-memory"]) == 4_096
+    assert len(card_texts.of_pod({}, {ALLOCATED: "9" * 90_000})[ALLOCATED]) == 16_384
 
 
 def test_a_node_says_what_systems_of_shared_cards_wrote():

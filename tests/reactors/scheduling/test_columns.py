@@ -110,6 +110,21 @@ def test_a_pod_placed_ahead_is_counted_once_when_it_is_seen_there():
     assert columns.free[:, 0].tolist() == [16_000, 13_000]
 
 
+@pytest.mark.parametrize("terms", ["", '{"cpus":{"qos":"LSR"}}'])
+def test_a_bind_that_is_seen_changes_the_row_of_a_pod_that_says_something_of_cpus(terms):
+    """What is kept of CPUs for a pod that is still to be bound is not kept for it afterwards."""
+    world = World().node("a")
+    fields = {"cpu": "1", "created": 1, "scheduled": 1}
+    if terms:
+        fields["constraints"] = msgspec.Raw(terms.encode())
+    columns, pod = world.columns, world.pod("p", None, **fields)
+    columns.place(pod, "a")
+    before = columns.version
+    world.pod("p", "a", **fields)
+
+    assert np.any(columns.changed_at > before) == bool(terms)
+
+
 def test_a_pod_placed_ahead_survives_a_node_that_comes():
     world = World().node("b")
     columns = world.columns

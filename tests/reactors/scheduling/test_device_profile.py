@@ -84,6 +84,33 @@ async def test_a_pod_without_devices_has_no_annotation():
     assert outstanding(at) == {"p": {}}
 
 
+@pytest.mark.parametrize(
+    "text",
+    [saying(0)[ALLOCATED], "", "{", '{"gpu":[{"Minor":0}]}', '{"gpu":[{"minor":"0"}]}', '{"gpu":[{"minor":0},{"minor":0}]} ',
+     "[" * 16_000, '{"gpu":[{"minor":0}],"gpu":[]}', '{"gpu":[{"minor":0}],"x":1}', "\U0001f600"],
+    ids=range(10),
+)  # fmt: skip
+@pytest.mark.parametrize("wanted", [{}, {"gpu": 150}, {"gpu_memory_ratio": 0}], ids=range(3))
+async def test_devices_that_a_pod_names_itself_are_taken_from_it(text, wanted):
+    """Koordinator's agent reads more spellings than can be read here."""
+    at = await scene()
+    await at.say(pod(at, "p", texts={ALLOCATED: text}, **wanted))
+
+    assert outstanding(at) == ({} if wanted.get("gpu") else {"p": {ALLOCATED: "{}"}})
+
+
+async def test_who_said_nothing_at_first_frees_no_card_by_later_words():
+    at = await scene()
+    await at.say(pod(at, "theirs", "a", gpu=100))
+    await at.say(pod(at, "theirs", "a", 2, texts=saying(1), gpu=100))
+    events, never = at.transport.events, {"decides_on": lambda _: False}
+    replica = folded(at.new_runner(reactor).replica, events, [], cuts=[len(events) - 1], **never)
+    known_of = replica.states["scheduling"].saved().dealt["theirs"]
+    await at.say(pod(at, "p", gpu=100))
+
+    assert known_of.cards == () and placed(at) == {"p": ("a", (1,))}
+
+
 async def test_devices_that_another_scheduler_gave_are_known():
     at = await scene()
     await at.say(pod(at, "theirs", "a", texts=saying(1), gpu=100))
@@ -95,7 +122,7 @@ async def test_devices_that_another_scheduler_gave_are_known():
 
 @pytest.mark.parametrize(
     "texts",
-    [saying(0), saying(7), saying(0, 1), saying(0, kind="rdma"), saying(-1), {ALLOCATED: "[" * 4_000}, {ALLOCATED: "{"},
+    [saying(0), saying(7), saying(0, 1), saying(0, kind="rdma"), saying(-1), {ALLOCATED: "[" * 16_000}, {ALLOCATED: "{"},
      {ALLOCATED: '{"gpu":1}'}, {ALLOCATED: '{"gpu":[{"minor":1e300}]}'}, {ALLOCATED: '{"gpu":[{"minor":' + "9" * 400 + "}]}"}],
     ids=range(10),
 )  # fmt: skip
@@ -127,7 +154,11 @@ async def test_every_choice_of_devices_is_derived_again_also_from_snapshots():
     at, dice = await scene("abc", 4), Random(5)
     for step in range(2, 34):
         does, there = dice.randrange(6), sorted(at.runner.replica.cluster_state.pods)
-        if does == 0:
+        said_later = [name for name in there if name.startswith("o")]
+        if step % 5 == 0 and said_later:
+            node = at.runner.replica.cluster_state.pods[said_later[0]].node
+            await at.say(pod(at, said_later[0], node, 100 + step, texts=saying(3), gpu=30))
+        elif does == 0:
             devices = [gpu(n, is_healthy=dice.random() < 0.8) for n in range(4)]
             await at.say(device_object(dice.choice("abc"), *devices, version=step, at=at.at()))
         elif does == 1:
@@ -173,11 +204,9 @@ async def test_what_was_given_is_known_after_scheduling_was_off_and_the_process_
 async def test_a_pod_is_not_bound_to_devices_that_are_not_there_any_more(case):
     at = await scene(count=2)
     await at.say(pod(at, "held", gpu=100), pod(at, "p", gpu=100))
-    before = sorted(outstanding(at))
+    before, cards_of = sorted(outstanding(at)), placed(at)
     if case == "ill":
-        await at.say(
-            device_object("a", gpu(0, is_healthy=False), gpu(1, is_healthy=False), at=at.at())
-        )
+        await at.say(device_object("a", gpu(0, is_healthy=False), gpu(1), at=at.at()))
     else:
         count = 1 if case == "smaller" else 2
         offered = {
@@ -193,4 +222,6 @@ async def test_a_pod_is_not_bound_to_devices_that_are_not_there_any_more(case):
     }
 
     assert before == ["held", "p"]
-    assert set(said.values()) == {"devices_taken" if case == "ill" else "node_gone"}
+    ill = {uid: "devices_taken" if cards == (0,) else "" for uid, (_, cards) in cards_of.items()}
+    assert said == (ill if case == "ill" else dict.fromkeys(before, "node_gone"))
+    assert sorted(ill.values()) == ["", "devices_taken"]
