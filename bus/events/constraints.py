@@ -180,7 +180,7 @@ class CpuTerms(_Part, frozen=True):
     exclusive: str = ""
     #: How what it has must lie on NUMA nodes.
     numa_policy: str = ""
-    #: None = its annotation says nothing.
+    #: None = it has no annotation that says so; nothing = the one that it has says nothing that can be read.
     holds: HeldCpus | None = None
 
 

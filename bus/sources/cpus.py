@@ -202,10 +202,13 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 
 
 def _held(text: str | None) -> HeldCpus | None:
-    """What a pod has by its annotation; None where that says nothing that can be read."""
-    status = _decoded(text, Status)
-    if status is None:
+    """What a pod has by its annotation as far as that can be read; None where there is none.
+
+    One that cannot be read here may mean something to the node's agent.
+    """
+    if text is None:
         return None
+    status = _decoded(text, Status) or Status()
     shares = (
         NumaShare(one.node, _amounts((one.resources or {}).items()))
         for one in (status.numa_node_resources or [])[:MOST_ZONES]

@@ -22,6 +22,7 @@ from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.gangs import Gangs
 from reactors.scheduling.hints import Hint
+from reactors.scheduling.messages import TOKENS
 from reactors.scheduling.nominations import Nominations
 from reactors.scheduling.profiles import Profile
 from reactors.scheduling.queue import Queue, Queued
@@ -97,9 +98,9 @@ class AssumedPods:
         others = framework.together(pod)
         if others is not None and others[0].missing(others[1], (), self.columns):
             return "gang_broken"
-        is_partial = found.cpus is not None or found.cards
-        if is_partial and framework.reserve(Cycle(pod, self.columns), row):
-            return "cpus_taken" if found.cpus is not None else "devices_taken"
+        has_own = found.cpus is not None or found.cards
+        if has_own and (why := framework.reserve(Cycle(pod, self.columns), row)):
+            return TOKENS.get(why, "taken")
         return settled(framework, Cycle(pod, self.columns), row, at_us - found.at_us)
 
     def annotations(self, uid: str) -> dict[str, str]:

@@ -1,8 +1,18 @@
-"""The words for a pod that no node takes: kube-scheduler's, so that people find what they know. Pure."""
+"""The words for a pod that no node takes: kube-scheduler's, so that people find what they know; or whose part went. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+CPUS_TAKEN = "its CPUs were given to another pod meanwhile"
+DEVICES_TAKEN = "its devices were given to another pod meanwhile"
+RESERVATION_TAKEN = "the room of its reservation was taken meanwhile"
+#: Why a pod is not bound as it was decided, by what the plugin says that refuses it.
+TOKENS = {
+    CPUS_TAKEN: "cpus_taken",
+    DEVICES_TAKEN: "devices_taken",
+    RESERVATION_TAKEN: "reservation_taken",
+}
 
 
 def unschedulable(refused: Mapping[str, Mapping[str, int]], count: int, reason: str = "") -> str:

@@ -109,14 +109,21 @@ def given(ask: Ask, room: Room) -> tuple[HeldCpus | None, str]:
         return None, NO_CPUS
     policy, needed = ask.policy or room.policy, numa_amounts(ask, room)
     if policy in POLICIES and (needed or ask.wish) and len(room.numa) <= MOST_NUMA_NODES:
+        usable = _usable(ask.wish, room, room.numa if CPU in needed else ())
+        own = _by_numa(room, usable)
         for nodes in _aligned(ask, room, needed, policy):
-            found, why = (HeldCpus(), "") if ask.wish is None else _chosen(ask.wish, room, nodes)
-            shares = None if found is None else _shares(nodes, needed, room, found)
-            if found is not None and shares is not None:
-                return HeldCpus(found.cpuset, shares), ""
+            if ask.needs <= sum(own.get(one.node, 0) for one in nodes):
+                cpuset = _chosen(ask.wish, room, usable & _cpus_of(room, nodes))
+                return HeldCpus(cpuset, _shares(nodes, needed, room, cpuset)), ""
+            why = NO_BIND if ask.wish is not None and ask.wish.is_required else ""
         if policy != BEST_EFFORT:
             return None, why or NOT_ALIGNED
-    return (None, "") if ask.wish is None else _chosen(ask.wish, room, None)
+    if ask.wish is None:
+        return None, ""
+    usable = _usable(ask.wish, room)
+    if ask.needs > len(usable):
+        return None, NO_BIND if ask.wish.is_required else NO_CPUS
+    return HeldCpus(_chosen(ask.wish, room, usable)), ""
 
 
 def impossible(ask: Ask, room: Room) -> str:
@@ -198,24 +205,37 @@ def _cpus_of(room: Room, some: Collection[NumaNode]) -> set[int]:
     return {number for number, cpu in room.topology.cpus.items() if cpu.numa in nodes}
 
 
-def _chosen(wish: Wish, room: Room, nodes: Collection[NumaNode] | None) -> tuple[HeldCpus | None, str]:  # fmt: skip
-    """CPUs on these NUMA nodes, None = on any."""
-    away = set(room.reserved)
-    if nodes is not None:
-        away |= room.topology.cpus.keys() - _cpus_of(room, nodes)
-    if wish.is_required:
-        away |= _misfits(wish, room, room.free - away)
-    found = pick(
+def _usable(wish: Wish | None, room: Room, numa: Iterable[NumaNode] = ()) -> set[int]:
+    """The free CPUs that lie on cores as a pod requires; of each of these NUMA nodes no more than all pods leave of its CPUs."""
+    if wish is None:
+        return set()
+    usable = set(room.free) - _misfits(wish, room, room.free)
+    for one in numa:
+        here, left = usable & _cpus_of(room, [one]), max(one.free.get(CPU, 0), 0) // 1000
+        if len(here) > left:
+            some = msgspec.structs.replace(wish, count=left)
+            usable -= here.difference(_picked(some, room, here))
+    return usable - _misfits(wish, room, usable)
+
+
+def _picked(wish: Wish, room: Room, usable: Collection[int]) -> Collection[int]:
+    """The CPUs that a pod gets of these."""
+    away = room.topology.cpus.keys() - usable
+    return pick(
         room.topology, wish, room.holders, reserved=away, strategy=room.strategy,
         most_pods=room.most_pods,
-    )  # fmt: skip
-    if found is None:
-        return None, NO_BIND if wish.is_required else NO_CPUS
-    return HeldCpus(written(found)), ""
+    ) or ()  # fmt: skip
+
+
+def _chosen(wish: Wish | None, room: Room, usable: Collection[int]) -> str:
+    """The CPUs that a pod gets of these, which are enough, as a list; "" = it gets none for itself."""
+    return "" if wish is None else written(_picked(wish, room, usable))
 
 
 def _misfits(wish: Wish, room: Room, free: Collection[int]) -> set[int]:
     """CPUs that a required policy leaves out: of cores that are not free as a whole, or all but the first free one of each core."""
+    if not wish.is_required:
+        return set()
     cores: dict[tuple[int, int], list[int]] = {}
     for number in sorted(free):
         cores.setdefault(room.topology.cpus[number].place, []).append(number)
@@ -226,22 +246,17 @@ def _misfits(wish: Wish, room: Room, free: Collection[int]) -> set[int]:
 
 
 def _shares(
-    nodes: Sequence[NumaNode], needed: Mapping[str, int], room: Room, held: HeldCpus
-) -> tuple[NumaShare, ...] | None:
-    """What of each NUMA node is taken: of the CPUs where they lie, of the rest as much as the first ones have.
-
-    None where CPUs lie on a NUMA node that other pods have too much of.
-    """
+    nodes: Sequence[NumaNode], needed: Mapping[str, int], room: Room, cpuset: str
+) -> tuple[NumaShare, ...]:
+    """What of each NUMA node is taken: of the CPUs where they lie, of the rest as much as the first ones have."""
     left = dict(needed)
-    own = _by_numa(room, parsed(held.cpuset) or ())
+    own = _by_numa(room, parsed(cpuset) or ())
     found = []
     for one in nodes:
         taken = {}
         for name in sorted(left):
             free = max(one.free.get(name, 0), 0)
-            amount = 1000 * own.get(one.node, 0) if name == CPU and held.cpuset else min(left[name], free)  # fmt: skip
-            if amount > free:
-                return None
+            amount = 1000 * own.get(one.node, 0) if name == CPU and cpuset else min(left[name], free)  # fmt: skip
             left[name] -= amount
             if amount:
                 taken[name] = text_of(name, amount)

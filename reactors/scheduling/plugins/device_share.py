@@ -28,12 +28,12 @@ from reactors.scheduling.device_rules import (
     requested,
 )
 from reactors.scheduling.hints import Hint
+from reactors.scheduling.messages import DEVICES_TAKEN
 
 #: A pod that has no devices.
 NOTHING = "{}"
 REASON = "Insufficient {} devices"
 ILLEGAL = "the requests of {} devices are none that Koordinator knows"
-TAKEN = "its devices were given to another pod meanwhile"
 
 
 class DeviceShare(msgspec.Struct, frozen=True):
@@ -111,7 +111,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def reserve(self, cycle: Cycle, row: int) -> str:
         """Refused where others were counted on the same devices since they were chosen."""
-        return TAKEN if cycle.pod.uid in kept(cycle.columns, row).over else ""
+        return DEVICES_TAKEN if cycle.pod.uid in kept(cycle.columns, row).over else ""
 
     def unreserve(self, cycle: Cycle) -> None:
         """The columns give devices back with the pod."""

@@ -22,8 +22,7 @@ from reactors.scheduling.cpus.picking import Bind, Strategy
 from reactors.scheduling.cpus.rooms import ask_of, is_taken, policy_of, room_of, terms_of
 from reactors.scheduling.cpus.wishes import PRODUCTION
 from reactors.scheduling.hints import Hint
-
-TAKEN = "its CPUs were given to another pod meanwhile"
+from reactors.scheduling.messages import CPUS_TAKEN
 
 
 class _Kept(msgspec.Struct, frozen=True):
@@ -100,7 +99,7 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
             )
         if ask.wish is None:
             return f"free what {name} has on single NUMA nodes"
-        return f"free CPUs of {name}: {room.unclaimed} of {len(room.topology.cpus)} are"
+        return f"free CPUs of {name}: {room.unclaimed} of {len(room.topology.cpus)} are free"
 
     def pre_score(self, cycle: Cycle, rows: Rows) -> Status | None:
         """Pods that get no CPUs for themselves are not scored."""
@@ -124,7 +123,9 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
         own = [
             one for one in cycle.columns.placed_on(row) if one.pod.uid == cycle.pod.uid and one.cpus
         ]
-        return TAKEN if any(is_taken(one, self.room(cycle.columns, row)) for one in own) else ""
+        return (
+            CPUS_TAKEN if any(is_taken(one, self.room(cycle.columns, row)) for one in own) else ""
+        )
 
     def unreserve(self, cycle: Cycle) -> None:
         """The columns give CPUs back with the pod."""
@@ -156,8 +157,8 @@ class NodeNUMAResource(msgspec.Struct, frozen=True):
 
 
 def _claims(pod: Pod) -> bool:
-    """Whether a pod says itself what it has."""
-    return terms_of(pod).holds not in (None, HeldCpus())
+    """Whether a pod says itself what it has, also where that cannot be read here: the node's agent may read it."""
+    return terms_of(pod).holds is not None
 
 
 def _score(ask: Ask, room: Room) -> int:

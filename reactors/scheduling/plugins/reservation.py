@@ -20,11 +20,11 @@ from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.columns import Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
 from reactors.scheduling.hints import Hint
+from reactors.scheduling.messages import RESERVATION_TAKEN
 from reactors.scheduling.reservations import Reservations
 
 REASON = "node(s) no reservation(s) with room for the pod"
 ELSEWHERE = "node(s) reservation names another node"
-TAKEN = "the room of its reservation was taken meanwhile"
 #: On a pod that uses a reservation: the name and the uid of that.
 ALLOCATED = "scheduling.koordinator.sh/reservation-allocated"
 #: The score of the node whose reservation comes first by its label.
@@ -127,7 +127,7 @@ class Reservation(msgspec.Struct, frozen=True):
         room = self._room(cycle, own, row)
         if room.best is not None:
             own.give(pod, room.best.uid)
-        return "" if room.takes else TAKEN
+        return "" if room.takes else RESERVATION_TAKEN
 
     def unreserve(self, cycle: Cycle) -> None:
         """The reservation holds again what it gave."""

@@ -74,6 +74,17 @@ def test_what_cannot_be_read_says_nothing(text):
         assert said(dict.fromkeys((TOPOLOGY, KUBELET, ALLOCATED, RESERVATION, SYSTEM), text)) == SAID  # fmt: skip
 
 
+ODD = ['{"cpuSet":"0-3"}', '{"cpuset":"00000-00003"}', '{"cpuset":"+0-3"}', *HOSTILE]
+
+
+@pytest.mark.parametrize("text", ODD, ids=range(len(ODD)))
+def test_a_pod_says_that_it_has_something_also_where_it_cannot_be_read(text):
+    terms = cpu_terms(None, {STATUS: text})
+
+    assert terms == CpuTerms(holds=HeldCpus())
+    assert msgspec.json.decode(msgspec.json.encode(terms), type=CpuTerms) == terms
+
+
 def test_what_is_said_is_bounded():
     detail = [cpu(8191 - n, 8191, 8191, 8191) for n in range(1_024)]
     many = [{"name": f"{n}" * 90, "allocatable": "1" * 30} for n in range(99)]

@@ -15,10 +15,10 @@ ALIGNED = {"node.koordinator.sh/numa-topology-policy": "Restricted"}
 CPUS = 8
 
 
-def pod(at, name, cpu, version=1, node=None, holds=None, qos="LSR", **terms):
+def pod(at, name, cpu, version=1, node=None, holds=None, qos="LSR", also=None, **terms):
     said = PodConstraints(scheduler_name="bursar", cpus=CpuTerms(qos, holds=holds, **terms))
     return f.pod_observed(
-        name, version, at.at(), node=node, priority=9_500, resources=f.requesting({"cpu": str(cpu)}),
+        name, version, at.at(), node=node, priority=9_500, resources=f.requesting({"cpu": str(cpu)} | (also or {})),
         constraints=msgspec.Raw(msgspec.json.encode(said)),
     )  # fmt: skip
 

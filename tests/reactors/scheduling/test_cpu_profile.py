@@ -4,15 +4,17 @@ from random import Random
 
 import pytest
 
-from bus.cpusets import parsed
+from bus.cpusets import parsed, written
 from bus.events.constraints import HeldCpus
 from bus.events.decisions import BindSettled, FailedBind, SchedulingPassed
 from reactors.engine.verify import rederive
 from reactors.scheduling.effects import Placements
 from reactors.scheduling.reactor import reactor
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known, restored
-from tests.reactors.scheduling.binding_cpus import OFFERED, POLICY, pod, scene, topology
+from tests.reactors.scheduling.binding_cpus import CPUS, OFFERED, POLICY, pod, scene, topology
+from tests.reactors.scheduling.plugins.sharing import K, cards, device_object, gpu
 from tests.thorough import tries
 
 
@@ -49,6 +51,34 @@ async def test_a_pod_is_not_bound_to_cpus_that_another_scheduler_gave_away():
     await at.say(pod(at, "other", 2, node="a", holds=HeldCpus("1-2")))
 
     assert (before, state(at).overtaken(outstanding(at)[0])) == ("", "cpus_taken")
+
+
+@pytest.mark.parametrize("qos", ["LSR", "LS"])
+async def test_what_a_pod_says_unreadably_is_written_over_by_the_binding(qos):
+    at = await scene("a")
+    await at.say(pod(at, "p", 2, holds=HeldCpus(), qos=qos))
+    await at.tick()
+    told = Placements(at.runner.replica, None).placement("p").cpus
+
+    assert told == ('{"cpuset":"0-1"}' if qos == "LSR" else "{}")
+
+
+async def test_a_pod_with_cpus_and_cards_says_which_of_them_were_taken():
+    wanted = {"DeviceShare": 5, "NodeNUMAResource": 10}
+    at = await scene("a")
+    offered = OFFERED | cards(2, **{f"{K}gpu": "200", f"{K}gpu-memory-ratio": "200"})
+    await at.say(f.node_observed("a", 2, at.at(), uid="a", allocatable=offered))
+    await at.set_policy(SchedulingPolicy(profiles=(SchedulingProfile(weights=wanted),)))
+    card = {f"{K}gpu-core": "100", f"{K}gpu-memory-ratio": "100"}
+    await at.say(*(pod(at, name, 2, also=card) for name in "pq"))
+    await at.tick()
+    cards_of = {one.uid: one.cards for one in outstanding(at)}
+    await at.say(device_object("a", gpu(0, is_healthy=False), gpu(1), at=at.at()))
+    found = {cards_of[one.uid]: state(at).overtaken(one) for one in outstanding(at)}
+
+    assert found == {(0,): "devices_taken", (1,): ""}
+    await at.say(pod(at, "other", 4, node="a", holds=HeldCpus("0-3")))
+    assert {state(at).overtaken(one) for one in outstanding(at) if one.cards == (1,)} == {"cpus_taken"}  # fmt: skip
 
 
 async def test_a_pod_that_waits_for_cpus_gets_them_when_a_node_tells_of_them():
@@ -105,8 +135,16 @@ async def binds(at, dice, one, sizes, bound):
         fact = BindSettled(failed=(failed,))
         await at.say(f.said(fact, key="bursar", id=f"settled/{one.passed}/{one.uid}", at=at.at()))
         return
-    await at.say(pod(at, one.uid, sizes[one.uid], 2, one.node, one.cpus))
-    bound[one.uid] = (one.node, one.cpus)
+    cpus, all_held = one.cpus, one.cpus
+    taken = [own for name, own in bound.values() if name == one.node]
+    taken += [each.cpus for each in outstanding(at) if each.node == one.node]
+    free = sorted(set(range(CPUS)).difference(*(parsed(own.cpuset) for own in taken)))
+    if len(free) >= sizes[one.uid] and dice.random() < 0.4:
+        cpus = HeldCpus(written(dice.sample(free, sizes[one.uid])))
+        # What the decision gave it is its own, too.
+        all_held = HeldCpus(written(parsed(cpus.cpuset) | parsed(one.cpus.cpuset)))
+    await at.say(pod(at, one.uid, sizes[one.uid], 2, one.node, cpus))
+    bound[one.uid] = (one.node, all_held)
 
 
 async def derived_again(at, dice):

@@ -5,7 +5,8 @@ import random
 
 import pytest
 
-from reactors.scheduling.plugins.device_share import ILLEGAL, REASON, TAKEN, DeviceShare
+from reactors.scheduling.messages import DEVICES_TAKEN
+from reactors.scheduling.plugins.device_share import ILLEGAL, REASON, DeviceShare
 from tests import factories as f
 from tests.reactors.scheduling.plugins.sharing import GIB, K, asking, cards, given
 from tests.reactors.scheduling.worlds import World, reasons, scores
@@ -68,7 +69,7 @@ def test_devices_that_another_pod_got_meanwhile_are_not_reserved():
     alone = plugin.reserve(cycle, 0)
     world.columns.place(world.pod("other", **asking(gpu=60)), "a", (0,))
 
-    assert (alone, plugin.reserve(cycle, 0)) == ("", TAKEN)
+    assert (alone, plugin.reserve(cycle, 0)) == ("", DEVICES_TAKEN)
 
 
 def test_a_fuller_node_is_better_where_it_packs():

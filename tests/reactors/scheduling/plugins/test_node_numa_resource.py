@@ -28,7 +28,8 @@ from reactors.scheduling.cpus.wishes import (  # fmt: skip
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.hints import Hint, hints_of
-from reactors.scheduling.plugins.node_numa_resource import TAKEN, NodeNUMAResource
+from reactors.scheduling.messages import CPUS_TAKEN
+from reactors.scheduling.plugins.node_numa_resource import NodeNUMAResource
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.profiles import Enabled, Profile
 from tests import factories as f
@@ -224,6 +225,27 @@ def test_what_a_waiting_pod_says_that_it_has_is_taken_from_it():
 
     assert given(found, "p", **wanting(2, "", holds=forged)) == HeldCpus()
     assert given(found, "q", **wanting(8, holds=forged)) == forged
+    assert given(found, "r", **wanting(2, "", holds=HeldCpus())) == HeldCpus()
+
+
+@pytest.mark.parametrize(
+    ("label", "shared", "cpu", "terms", "expected"),
+    [
+        ("Restricted", 6, 10, {}, {0: "2", 1: "8"}),
+        ("BestEffort", 6, 10, {}, {0: "2", 1: "8"}),
+        ("Restricted", 5, 10, {"required": "FullPCPUs"}, {0: "2", 1: "8"}),
+        ("BestEffort", 7, 5, {"required": "SpreadByPCPUs"}, {0: "1", 1: "4"}),
+        ("Restricted", 7, 10, {}, None),
+        ("Restricted", 7, 10, {"required": "FullPCPUs"}, None),
+    ],
+)
+def test_cpus_are_picked_beside_shares_of_pods_that_have_none_for_themselves(label, shared, cpu, terms, expected):  # fmt: skip
+    found = world((POLICY, label), cores=4)
+    given(found, "shares", **wanting(shared, "LS"))
+    got = given(found, **wanting(cpu, **terms))
+
+    assert (got and {one.node: one.resources["cpu"] for one in got.numa_node_resources}) == expected
+    assert got is None or len(parsed(got.cpuset)) == cpu
 
 
 def test_cpus_that_another_pod_got_meanwhile_are_not_reserved():
@@ -243,7 +265,7 @@ def test_cpus_that_another_pod_got_meanwhile_are_not_reserved():
         one()
         then.append(PLUGIN.reserve(cycle, 0))
 
-    assert (alone, then) == ("", [TAKEN, TAKEN, TAKEN, "", TAKEN])
+    assert (alone, then) == ("", [CPUS_TAKEN, CPUS_TAKEN, CPUS_TAKEN, "", CPUS_TAKEN])
 
 
 def test_room_that_is_held_for_a_nominated_pod_is_not_given():
@@ -296,7 +318,7 @@ def test_what_would_place_a_pod_is_said():
     profile = Profile("numa", (Enabled(PrioritySort()), Enabled(PLUGIN)))
     told = explained(Framework(profile, found.columns), found.pod("p", **wanting(2)), 1)
 
-    assert told.changes == ["free CPUs of a: 1 of 8 are (node a)"]
+    assert told.changes == ["free CPUs of a: 1 of 8 are free (node a)"]
     assert told.message == f"0/1 nodes are available: 1 {NO_CPUS}."
 
 
@@ -352,7 +374,7 @@ def left_of(shape, name, held):
         mine = parsed(got.cpuset)
         for n, part in enumerate(left):
             part[0] -= mine
-            if not got.numa_node_resources:
+            if not got.numa_node_resources and mine:
                 part[1] -= 1000 * len(mine & cpus[n])
         for share in got.numa_node_resources:
             left[share.node][1] -= 1000 * int(share.resources.get("cpu", "0"))
@@ -360,10 +382,10 @@ def left_of(shape, name, held):
     return [(len(one), max(cpu, 0), memory) for one, cpu, memory in left]
 
 
-def fits(shape, left, cpu, memory):
-    """By brute force: whether the pod may have that many CPUs of its own, and memory, on the node."""
+def fits(shape, left, cpu, memory, own=True):
+    """By brute force: whether the pod may have that many CPUs, of its own or shared ones, and memory, on the node."""
     numa, cores, policy = shape
-    if sum(one for one, _, _ in left) < cpu:
+    if own and sum(one for one, _, _ in left) < cpu:
         return False
     if policy in ("", "BestEffort"):
         return True
@@ -373,7 +395,7 @@ def fits(shape, left, cpu, memory):
     if not sizes or (policy == "SingleNUMANode" and sizes[0] > 1):
         return False
     return any(
-        sum(one for one, _, _ in some) >= cpu and sum(one for _, one, _ in some) >= cpu * 1000
+        sum(min(one, milli // 1000) if own else milli // 1000 for one, milli, _ in some) >= cpu
         and sum(one for _, _, one in some) >= memory
         for some in itertools.combinations(left, sizes[0])
     )  # fmt: skip
@@ -382,24 +404,26 @@ def fits(shape, left, cpu, memory):
 def tried(found, rng, uid, nodes, held):
     cpu, gib = rng.randrange(1, 7), rng.randrange(0, 6)
     terms = {"bind": rng.choice(("", "SpreadByPCPUs")), "exclusive": rng.choice(("", "PCPULevel", "NUMANodeLevel"))}  # fmt: skip
-    fields = wanting(cpu, gib=gib or None, **terms)
+    qos = rng.choice(("LSR", "LSR", "LS"))
+    fields = wanting(cpu, qos, gib=gib or None, **terms)
     cycle = found.cycle(uid, **fields)
     refused = reasons(PLUGIN, cycle)
     expected = {
         name
         for name, shape in nodes.items()
-        if not fits(shape, left_of(shape, name, held), cpu, gib * GIB)
+        if not fits(shape, left_of(shape, name, held), cpu, gib * GIB, qos == "LSR")
     }
     assert set(refused) == expected
     free = sorted(nodes.keys() - expected)
     if not free:
         return {}
+    own = cpu if qos == "LSR" else 0
     for name in free:
-        assert len(parsed(PLUGIN.cpus(cycle, found.columns.row_of[name]).cpuset)) == cpu
+        got = PLUGIN.cpus(cycle, found.columns.row_of[name]) or HeldCpus()
+        assert len(parsed(got.cpuset)) == own
     name = rng.choice(free)
     row = found.columns.row_of[name]
-    got = PLUGIN.cpus(cycle, row)
-    assert len(parsed(got.cpuset)) == cpu
+    got = PLUGIN.cpus(cycle, row) or HeldCpus()
     found.columns.place(cycle.pod, name, (), got)
     assert PLUGIN.reserve(cycle, row) == ""
     return {uid: (name, got, fields)}
