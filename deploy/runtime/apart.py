@@ -111,6 +111,8 @@ async def act(settings: Settings, screen: Screen) -> None:
                 settings, opened, store, cluster, asked.put_nowait, more, progress, shown_here
             )
             trees = await stack.enter_async_context(keeping)
+        elif shown_here is not None:
+            shown_here.append(lambda: (one for part in more for one in part()))
         await stack.enter_async_context(
             deciding(settings, opened, store, cluster, trees, more, progress, replica)
         )

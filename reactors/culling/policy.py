@@ -52,8 +52,11 @@ class QuietWindow(BaseModel):
     days: frozenset[Weekday] = frozenset(WEEKDAYS)
 
     def holds(self, now_us: int) -> bool:
-        """Whether an instant lies in the window."""
-        local = (_EPOCH + timedelta(microseconds=now_us)).astimezone(self.zone)
+        """Whether an instant lies in the window; one outside the local calendar does."""
+        try:
+            local = (_EPOCH + timedelta(microseconds=now_us)).astimezone(self.zone)
+        except OverflowError:
+            return True
         clock, day = local.time(), local.weekday()
         if self.start < self.end:
             return self.start <= clock < self.end and WEEKDAYS[day] in self.days

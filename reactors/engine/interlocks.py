@@ -38,13 +38,19 @@ SHARE = 50
 #: One in five may be missing in a list.
 LOST = 5
 
+#: So many unfinished lists of one kind are kept: each watcher reads one at a time.
+LISTS = 4
+
 POD = "Pod"
 
 
 class _List(msgspec.Struct):
-    """A list while its parts are read: how many objects were known before it, and how many it is without."""
+    """A list while its parts are read: how many objects were known before it, and how many were lost since.
 
-    version: str
+    Parts of several watchers' lists interleave, so what any of them is without counts for each that is being read.
+    """
+
+    asked_us: int
     known: int
     lost: int = 0
 
@@ -57,7 +63,7 @@ class SavedInterlocks(msgspec.Struct):
     _until_us: int
     _pending: str
     _seen_us: dict[str, dict[str, int]]
-    _lists: dict[str, _List]
+    _lists: dict[str, dict[str, _List]]
     _recent: list[SavedDecision]
 
 
@@ -79,7 +85,8 @@ class Interlocks(Part):
         #: What is to hold from the next tick on.
         self._pending = ""
         self._seen_us: dict[str, dict[str, int]] = {}
-        self._lists: dict[str, _List] = {}
+        #: Unfinished lists by kind and version.
+        self._lists: dict[str, dict[str, _List]] = {}
         self._recent: list[Decision] = []
 
     def take(self, fact: Fact, event: Event) -> None:
@@ -125,9 +132,9 @@ class Interlocks(Part):
 
     def _listed(self, kind: str, fact: PodsListed | ObjectsListed, asked_us: int) -> None:
         seen = self._seen_us.setdefault(kind, {})
-        found = self._lists.get(kind)
-        if found is None or found.version != fact.resource_version or fact.part == 1:
-            found = self._lists[kind] = _List(fact.resource_version, len(seen))
+        lists = self._lists[kind] = self._unfinished(kind, asked_us)
+        if fact.resource_version not in lists:
+            lists[fact.resource_version] = _List(asked_us, len(seen))
         present = set(fact.uids)
         lost = [
             uid
@@ -139,9 +146,21 @@ class Interlocks(Part):
         ]
         for uid in lost:
             del seen[uid]
-        found.lost += len(lost)
-        if found.lost * LOST > found.known:
-            self._pending = "objects_lost"
+        for one in lists.values():
+            one.lost += len(lost)
+            if one.lost * LOST > one.known:
+                self._pending = "objects_lost"
+        if not fact.until:
+            del lists[fact.resource_version]
+
+    def _unfinished(self, kind: str, asked_us: int) -> dict[str, _List]:
+        """The lists of a kind that may still be read; one that its watcher gave up is forgotten in time."""
+        found = [
+            (version, one)
+            for version, one in self._lists.get(kind, {}).items()
+            if abs(asked_us - one.asked_us) < HOLD_US
+        ]
+        return dict(found[-LISTS:])
 
 
 class Gate:

@@ -31,6 +31,9 @@ from reactors.lab.trial import Lab
 
 SOURCE = "capsule"
 
+#: A capsule expects at most so many decisions. They are in memory until its history ends.
+MOST_EXPECTED = 1_000_000
+
 
 class Line(msgspec.Struct, frozen=True, order=True):
     """A decision as a capsule compares it, with every version of the rules. ``at`` is RFC 3339."""
@@ -85,6 +88,8 @@ def ran(events: Iterable[Event], policy: CullingPolicy | None = None) -> Ran:
     count = 0
     for event in rest:
         if event.source == SOURCE:
+            if len(expected) >= MOST_EXPECTED:
+                raise BursarError(f"the capsule expects more than {MOST_EXPECTED:,} decisions")
             expected.append(_expected(event))
         elif event.cluster == first.cluster:
             count += 1

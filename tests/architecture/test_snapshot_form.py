@@ -18,8 +18,8 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "3323f2494ff7527d",
-    "reactors": "c3e465d158b62e21",
+    "versions": "b421c5ccdb276d54",
+    "reactors": "981eade275868272",
     "admission": "5ef725e918d518fc",
 }
 

@@ -1,7 +1,8 @@
 """Prometheus queries, as far as our alerts and dashboards use them, on samples of a test.
 
-Selectors, `rate` and `increase`, `sum`, `max` and `min` with `by`, `histogram_quantile`, `time`, arithmetic and comparisons that
-filter. Anything else is an error. Two things are left out: extrapolation to the edges of a range, and staleness.
+Selectors, `rate` and `increase`, `sum`, `max` and `min` with `by`, `absent`, `histogram_quantile`, `time`, `or`, arithmetic and
+comparisons that filter. Anything else is an error. Two things are left out: extrapolation to the edges of a range, and
+staleness, so a test leaves the series of a process that is gone out of its samples.
 
 Source: Prometheus, "Querying Prometheus".
 """
@@ -22,6 +23,7 @@ _COMPARE = {
     ">=": operator.ge,
     "<=": operator.le,
 }
+_EITHER = {"or"}
 _SUM = {"+": operator.add, "-": operator.sub}
 _PRODUCT = {"*": operator.mul, "/": lambda a, b: a / b if b else float("nan")}
 _OVER = {"sum": sum, "max": max, "min": min}
@@ -47,12 +49,15 @@ class Query:
         assert not wanted or token in wanted, (token, wanted)
         return token
 
-    def _binary(self, levels=(_COMPARE, _SUM, _PRODUCT)):
+    def _binary(self, levels=(_EITHER, _COMPARE, _SUM, _PRODUCT)):
         if not levels:
             return self._alone()
         left = self._binary(levels[1:])
         while self._tokens[0] in levels[0]:
             sign = self._next()
+            if sign in _EITHER:
+                left = _either(left, self._binary(levels[1:]))
+                continue
             left = _calculated(left, self._binary(levels[1:]), levels[0][sign], sign in _COMPARE)
         return left
 
@@ -69,6 +74,8 @@ class Query:
             return lambda samples, at: float(at)
         if token in _OVER:
             return self._aggregated(_OVER[token])
+        if token == "absent":
+            return self._absent()
         if token in ("rate", "increase"):
             return self._rising(token == "rate")
         if token == "histogram_quantile":
@@ -97,6 +104,12 @@ class Query:
             return {labels: over(values) for labels, values in groups.items()}
 
         return run
+
+    def _absent(self):
+        self._next("(")
+        inner = self._selector(self._next())
+        self._next(")")
+        return lambda samples, at: {} if inner(samples, at) else {frozenset(): 1.0}
 
     def _rising(self, is_rate):
         self._next("(")
@@ -143,6 +156,11 @@ class Query:
     def _use(self, name, *, is_counted):
         assert re.fullmatch(r"bursar_[a-z_]+", name), name
         self.used.append((name, is_counted, {label for names in self._labels for label in names}))
+
+
+def _either(left, right):
+    """What is on the left, and what is on the right alone, by all labels."""
+    return lambda samples, at: right(samples, at) | left(samples, at)
 
 
 def _calculated(left, right, function, is_filter):

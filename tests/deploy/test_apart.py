@@ -17,11 +17,14 @@ from bus.waiting import beside
 from deploy.cli.program.program import run_command
 from deploy.errors import LedgerBusyError, LostLockError
 from deploy.runtime import locking
-from deploy.runtime.apart import _asking
+from deploy.runtime.apart import _asking, act
+from deploy.runtime.ledgers import ledger
 from deploy.runtime.locking import ACTING, LEDGER, HeldLock, in_turn, writer_lock
 from deploy.runtime.watch import Following
+from deploy.settings.shape import Settings
 from projections.cluster import POD
 from projections.engine.store import engine
+from tests.bus.replicas import free_port
 
 
 @pytest.fixture
@@ -230,6 +233,34 @@ async def test_who_watches_lists_what_who_acts_waits_for(tmp_path):
             async with asyncio.timeout(5):
                 assert await listed.get() == "settle"
         assert listed.empty()
+
+
+@pytest.mark.nats
+async def test_who_acts_shows_figures_without_admission(tmp_path):
+    """The alert `BursarNobodyActs` rests on them."""
+    async with EmbeddedServer(tmp_path / "nats") as server:
+        user, password = server.credentials
+        settings = Settings(
+            data=tmp_path / "data",
+            bus={"url": server.url.replace("//", f"//{user}:{password}@"), "monitor_urls": [server.monitor_url]},
+            cluster={"kubeconfig": str(kubeconfig(tmp_path))},
+            admission={"mode": "off", "health_host": "127.0.0.1", "health_port": free_port()},
+        )  # fmt: skip
+        with ledger(settings):
+            pass
+        said = asyncio.Queue()
+        screen = SimpleNamespace(tell=said.put_nowait)
+        async with asyncio.timeout(20), beside(act(settings, screen)):
+            while await said.get() != "acting":
+                pass
+            reader, writer = await asyncio.open_connection(
+                "127.0.0.1", settings.admission.health_port
+            )
+            writer.write(b"GET /metrics HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+            text = (await reader.read()).decode()
+            writer.close()
+
+    assert "\nbursar_effects_outstanding 0" in text
 
 
 @pytest.mark.parametrize("part", ["watch", "ledger", "act"])

@@ -6,10 +6,12 @@ import msgspec
 import pytest
 import zstandard
 
+from bus.clock import parse_stamp
 from bus.envelope import from_line, to_line
 from bus.events.decisions import Cull
 from bus.sources.events import read_lines
 from deploy.cli.program.exits import Exit
+from reactors.lab import capsule
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.reactors.lab.worlds import World, people, policy
 
@@ -130,3 +132,29 @@ def test_lines_that_say_nonsense_end_no_run(data, tmp_path):
     bad.write_bytes(b"\n".join(map(to_line, [lines[0], *wrong])))
 
     assert bursar("capsule", "run", bad) in (0, Exit.DIFFERENT, Exit.USAGE)
+
+
+def test_a_capsule_at_the_end_of_the_calendar_ends_no_run(data, tmp_path):
+    """A quiet window east of Greenwich is in the year 10000 by then."""
+    path = tmp_path / "quiet.yaml"
+    path.write_text(STRICT + "    quiet: [{zone: Asia/Tokyo, start: '01:00', end: '02:00'}]\n")
+    lines = export(data, tmp_path / "good.capsule", "--policy", path).read_bytes().splitlines()
+    first, *rest = map(from_line, lines)
+    history = [event for event in rest if event.source != "capsule"]
+    later = parse_stamp("9999-12-31T23:59:59Z") - max(event.time_us for event in history)
+    bad = tmp_path / "late.capsule"
+    shifted = [msgspec.structs.replace(one, time_us=one.time_us + later) for one in history]
+    bad.write_bytes(b"\n".join(map(to_line, [first, *shifted])))
+
+    assert bursar("capsule", "run", bad) in (0, Exit.DIFFERENT)
+
+
+def test_a_capsule_that_expects_very_many_decisions_is_refused(data, tmp_path, monkeypatch, capsys):
+    good = export(data, tmp_path / "good.capsule")
+    expects = len(expected(good)[0])
+    monkeypatch.setattr(capsule, "MOST_EXPECTED", expects)
+    assert bursar("capsule", "run", good) == 0
+    monkeypatch.setattr(capsule, "MOST_EXPECTED", expects - 1)
+    assert bursar("capsule", "run", good) == Exit.USAGE
+
+    assert "decisions" in capsys.readouterr().err

@@ -104,6 +104,9 @@ async def test_every_query_is_answered_by_what_the_product_shows(product):
 #: Alert: samples with which it fires, and others with which it does not. Counters: one value a minute.
 NOW = 1_000_000
 CASES = {
+    "BursarNobodyWatches": ({"bursar_ledger_sequence": 7}, {'bursar_source_heard_timestamp_seconds{source="pods"}': 0}),
+    "BursarNobodyWritesLedger": ({"bursar_effects_outstanding": 0}, {"bursar_ledger_sequence": 0}),
+    "BursarNobodyActs": ({"bursar_ledger_sequence": 7}, {"bursar_effects_outstanding": 0}),
     "BursarNoReviews": ({"bursar_admission_reviews_arrive": 0}, {"bursar_admission_reviews_arrive": 1}),
     "BursarCertificateEnds": (
         {
@@ -172,7 +175,34 @@ def test_an_alert_fires_where_it_shall_and_nowhere_else(alert):
 
     assert (fires, rests) == (True, False)
     assert {"summary", "runbook"} == RULES[alert]["annotations"].keys()
-    assert not query.run({}, NOW), "an alert about metrics that are not there"
+    # Only what says `absent` is about metrics that are not there.
+    assert bool(query.run({}, NOW)) is ("absent(" in RULES[alert]["expr"])
+
+
+@pytest.mark.parametrize("alive", ["bursar_ledger_parked_events", "bursar_admission_parked_total"])
+def test_a_parked_event_is_told_of_while_the_other_process_is_gone_or_admission_is_off(alive):
+    query = Query(RULES["BursarEventsParked"]["expr"])
+
+    assert query.run(samples({alive: 1}), NOW)
+    assert not query.run(samples({alive: 0}), NOW)
+
+
+#: The metrics that each process alone shows: with it, they are gone.
+ALONE = {
+    "watch": "bursar_source_",
+    "ledger": "bursar_ledger_",
+    "act": ("bursar_effects_", "bursar_admission_", "bursar_reactors_"),
+}
+
+
+@pytest.mark.parametrize("gone", ALONE)
+def test_each_process_that_is_gone_is_told_of(gone):
+    calm = {name: value for _, rests in CASES.values() for name, value in rests.items()}
+    left = {name: value for name, value in calm.items() if not name.startswith(ALONE[gone])}
+    told = [name for name, rule in RULES.items() if Query(rule["expr"]).run(samples(left), NOW)]
+
+    wanted = {"watch": "BursarNobodyWatches", "ledger": "BursarNobodyWritesLedger"}
+    assert told == [wanted.get(gone, "BursarNobodyActs")]
 
 
 def test_panels_stand_beside_each_other_and_have_names_of_their_own():

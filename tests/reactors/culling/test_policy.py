@@ -151,6 +151,19 @@ def test_the_part_after_midnight_belongs_to_the_day_before(now, inside):
     assert inside is night.holds(parse_stamp(now))
 
 
+@pytest.mark.parametrize(
+    ("zone", "now"),
+    [
+        ("Asia/Tokyo", "9999-12-31T23:00:00Z"), ("America/New_York", "0001-01-01T01:00:00Z"),
+        ("UTC", 2**63), ("UTC", -(2**63)), ("UTC", 10**40),
+    ],
+)  # fmt: skip
+def test_an_instant_outside_the_local_calendar_is_in_the_window(zone, now):
+    window = QuietWindow(zone=zone, start="12:00", end="12:01", days=["wed"])
+
+    assert window.holds(parse_stamp(now) if isinstance(now, str) else now)
+
+
 def test_a_window_follows_summer_time():
     morning = QuietWindow(zone="Europe/Berlin", start="08:00", end="09:00")
 

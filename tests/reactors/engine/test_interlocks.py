@@ -114,6 +114,54 @@ async def test_an_emptied_list_in_parts_holds():
     assert await held(at)
 
 
+def interleaved(uids, *, versions=(5, 6), at=5):
+    """The lists of several watchers: a part of each in turn."""
+    lists = [pods_listed(uids, version=one, at=at, per_part=5) for one in versions]
+    return [part for parts in zip(*lists, strict=True) for part in parts]
+
+
+@pytest.mark.parametrize("versions", [(5, 6), (6, 5), (5, 5), (5, 6, 7)])
+async def test_lists_of_several_watchers_hide_no_loss_from_each_other(versions):
+    at = await scene(100)
+    left = [f"busy-{n}" for n in range(0, 100) if n % 4]
+    await at.say(*interleaved(left, versions=versions))
+
+    assert await held(at)
+    assert not await held(at, minutes=2)
+
+
+async def test_lists_of_several_watchers_without_a_fifth_hold_nothing():
+    at = await scene(100)
+    await at.say(*interleaved([f"busy-{n}" for n in range(0, 100) if n % 5]))
+
+    assert not await held(at, minutes=1)
+
+
+async def test_what_a_list_that_was_given_up_missed_is_not_counted_for_ever():
+    at = await scene(100)
+    names = [f"busy-{n}" for n in range(100)]
+    given_up, *_ = pods_listed(names, version=5, at=5, per_part=5)
+    await at.say(given_up)
+    for count in range(99, 70, -1):
+        for _ in range(6):
+            await at.tick()
+        await at.say(pods_listed(names[:count], version=1_000 - count, at=at.at()))
+    for _ in range(6):
+        await at.tick()
+    state = at.runner.replica.interlocks
+
+    assert not state.hold(state.ticked_us)
+
+
+async def test_unfinished_lists_are_bounded():
+    at = await scene(100)
+    for version in range(50):
+        part, *_ = pods_listed([f"busy-{n}" for n in range(100)], version=version, at=5, per_part=5)
+        await at.say(part)
+
+    assert len(at.runner.replica.interlocks.saved()._lists["Pod"]) <= 5
+
+
 async def test_an_object_seen_after_the_list_was_asked_for_is_not_missed_in_it():
     at = await scene(100)
     await at.say(pods_listed([], version=5, at=0))
