@@ -190,8 +190,10 @@ def _aligned(
 
 
 def _has(parts: Collection[Mapping[str, int]], needed: Mapping[str, int]) -> bool:
+    """Where pods hold more of a part than it has, others lose nothing by it."""
     return all(
-        sum(part.get(name, 0) for part in parts) >= amount for name, amount in needed.items()
+        sum(max(part.get(name, 0), 0) for part in parts) >= amount
+        for name, amount in needed.items()
     )
 
 

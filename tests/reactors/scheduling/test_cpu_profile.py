@@ -98,6 +98,7 @@ async def test_cpus_are_never_shared_through_kills_refusals_and_deletes_of_nodes
     at, dice = await scene(), Random(seed)
     sizes: dict[str, int] = {}
     bound: dict[str, tuple[str, HeldCpus]] = {}
+    decided: dict[str, HeldCpus] = {}
     for step in range(40):
         does = dice.randrange(9)
         if does < 3:
@@ -105,7 +106,9 @@ async def test_cpus_are_never_shared_through_kills_refusals_and_deletes_of_nodes
             wants = {"exclusive": dice.choice(("", "PCPULevel"))}
             await at.say(pod(at, f"p{step}", sizes[f"p{step}"], **wants))
         elif does < 5 and (found := outstanding(at)):
-            await binds(at, dice, dice.choice(found), sizes, bound)
+            one = dice.choice(found)
+            decided[one.uid] = one.cpus
+            await binds(at, dice, one, sizes, bound)
         elif does == 5 and bound:
             gone = dice.choice(sorted(bound))
             await at.say(f.pod_vanished(gone, 9, at.at(), node=bound.pop(gone)[0]))
@@ -117,9 +120,10 @@ async def test_cpus_are_never_shared_through_kills_refusals_and_deletes_of_nodes
             bound = {uid: one for uid, one in bound.items() if one[0] != node}
             await at.say(f.node_observed(node, 11 + 2 * step, at.at(), uid=f"{node}{step}", allocatable=OFFERED))  # fmt: skip
         elif does == 8 and bound:
-            # Its owner changes what it says that it has.
+            # Its owner changes what it says that it has: what a decision gave it stays its own, and no more.
             uid, says = dice.choice(sorted(bound)), dice.choice((None, HeldCpus("0-3")))
             await at.say(pod(at, uid, sizes[uid], 3 + step, bound[uid][0], says))
+            bound[uid] = (bound[uid][0], decided[uid])
         await at.tick(dice.choice((5, 60)))
         ahead = [(one.node, one.cpus) for one in outstanding(at)]
         for node in "ab":

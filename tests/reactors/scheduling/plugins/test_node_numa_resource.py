@@ -248,6 +248,16 @@ def test_cpus_are_picked_beside_shares_of_pods_that_have_none_for_themselves(lab
     assert got is None or len(parsed(got.cpuset)) == cpu
 
 
+def test_a_numa_node_that_pods_have_too_much_of_takes_nothing_from_another_one():
+    found = world((POLICY, "Restricted"), cores=4)
+    given(found, "shares", **wanting(6, "LS"))
+    found.pod("other", "a", **wanting(8, "", holds=HeldCpus("0-7")))
+
+    assert given(found, **wanting(6, gib=9)) == HeldCpus(
+        "8-13", (NumaShare(0, {"memory": str(8 * GIB)}), NumaShare(1, {"cpu": "6", "memory": str(GIB)})),
+    )  # fmt: skip
+
+
 def test_cpus_that_another_pod_got_meanwhile_are_not_reserved():
     found = world()
     cycle = found.cycle(**wanting())
