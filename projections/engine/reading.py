@@ -30,6 +30,7 @@ FREE = frozenset(
     {
         "annotations",
         "author",
+        "card_texts",
         "image",
         "message",
         "notes",

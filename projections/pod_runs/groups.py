@@ -25,6 +25,9 @@ from projections.pod_runs.memory import PodMemory
 from projections.pod_runs.shape import Pod, PodRun
 from projections.pod_runs.surroundings import Surroundings
 
+#: Most bytes of a label: its name and its value.
+LONGEST_GROUP = 400
+
 _facts = msgspec.json.Decoder(CardFacts).decode
 _texts = msgspec.json.Decoder(dict[str, str]).decode
 
@@ -116,4 +119,6 @@ def _first_cards(pod: Pod) -> set[str]:
 
 def _cards(texts: dict[str, str]) -> set[str]:
     found = {f"{GROUP}/{texts[GROUP]}"} if texts.get(GROUP) else set()
-    return found | {name for name in texts if name.startswith(f"{GROUP}/")}
+    found |= {name for name in texts if name.startswith(f"{GROUP}/")}
+    # They become parts of keys; labels are shorter.
+    return {one for one in found if len(one.encode()) <= LONGEST_GROUP}

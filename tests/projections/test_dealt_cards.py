@@ -10,6 +10,7 @@ from bus.events.devices import ALLOCATED
 from projections import reports
 from projections.devices.plugins import offered
 from projections.devices.shape import card_segments
+from projections.pod_runs.shape import pod_runs
 from projections.reports import Question
 from tests import factories as given
 from tests.projections.engine.archives import sequenced
@@ -110,6 +111,26 @@ def test_reports_name_the_card_and_give_it_no_more_than_the_pod_is_charged():
     assert {row.key: row.sums.gpu_milli_s for row in found if row.sums.gpu_milli_s} == {
         ("koordinator/n/gpu-1",): 30_000
     }
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        ALLOCATED,
+        "hami.io/vgpu-devices-allocated",
+        "runai-gpu-group",
+        "runai-gpu-group/" + "x" * 3_000,
+    ],
+)
+def test_a_pod_with_long_words_of_cards_is_in_the_ledger_like_any_other(name):
+    """An annotation of a few hundred characters took a pod out of the books."""
+    texts = {name: "y" * 16_000}
+    found = folded(sequenced([pod(texts=texts)])).select(sa.select(pod_runs))
+    cards = saying(*range(8), fpga=[{"minor": 0, "id": "x" * 4_000}])
+
+    assert len(found) == 1
+    assert [row[5] for row in rows([pod(texts=cards, asked={f"{K}gpu": "800"})])] == [1000] * 8
+    assert all(len(row[1]) < 400 for row in rows([pod(texts=texts)]))
 
 
 def test_hundredths_of_cards_are_no_cards_of_their_own():
