@@ -9,10 +9,12 @@ Source: koordinator-sh/koordinator, scheduling.koordinator.sh/v1alpha1 Reservati
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Any
 
 import msgspec
 
 from bus.envelope import Event
+from bus.errors import ObservationError
 from bus.events.constraints import keys_of
 from bus.events.pods import (
     ReservationCondition,
@@ -40,6 +42,11 @@ LONGEST_RESOURCE = 128
 MOST_CONDITIONS = 8
 MOST_AMOUNTS = 24
 MOST_OWNERS = 32
+
+#: No quantity of a template lies deeper.
+LEVELS = 8
+#: Whose values are quantities.
+_QUANTITIES = frozenset({"requests", "limits", "overhead"})
 
 _encode = msgspec.json.Encoder(order="sorted").encode
 
@@ -77,7 +84,8 @@ class Taint(msgspec.Struct):
 class Spec(msgspec.Struct, rename="camel"):
     """What is decoded of ``spec``."""
 
-    template: Template | None = None
+    #: The API server knows no types in it: :func:`_template` reads it.
+    template: dict[str, Any] | None = None
     owners: list[ReservationOwner] | None = None
     ttl: str | None = None
     expires: str | None = None
@@ -153,7 +161,7 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
 def _observed(
     metadata: Metadata, spec: Spec, status: Status, policy: LabelPolicy
 ) -> ReservationObserved:
-    template = spec.template or _NO_TEMPLATE
+    template = _template(spec.template) if spec.template is not None else _NO_TEMPLATE
     pod, about = template.spec or _NO_POD, template.metadata or _NO_METADATA
     written = {**(about.labels or {}), **(metadata.labels or {})}
     labels, labels_cut = kept_labels(written, policy)
@@ -211,6 +219,34 @@ def _observed(
             ("constraints_cut", constraints_cut),
         ),
     )
+
+
+def _template(written: dict[str, Any]) -> Template:
+    try:
+        return msgspec.convert(_texts(written), Template)
+    except msgspec.ValidationError as error:
+        raise ObservationError(f"spec.template: {error}") from None
+
+
+def _texts(value: Any, levels: int = LEVELS) -> Any:
+    """The same with quantities as texts: nobody has made ``cpu: 4`` one."""
+    if isinstance(value, list) and levels:
+        return [_texts(one, levels - 1) for one in value]
+    if not isinstance(value, dict) or not levels:
+        return value
+    return {
+        key: _quantities(one)
+        if key in _QUANTITIES and isinstance(one, dict)
+        else _texts(one, levels - 1)
+        for key, one in value.items()
+    }
+
+
+def _quantities(written: dict[str, Any]) -> dict[str, Any]:
+    return {
+        name: str(one) if isinstance(one, int | float) and not isinstance(one, bool) else one
+        for name, one in written.items()
+    }
 
 
 def _condition(one: WrittenCondition) -> ReservationCondition:

@@ -217,8 +217,9 @@ class Scheduler(AssumedPods):
                 self.queues[name].add(pod, pod.started_us, at_us)
 
     def _reserved(self, row: Reservation, at_us: int) -> None:
-        """A reservation is seen: it waits for a node as a pod does, has one, or is over."""
-        assert self.reservations is not None
+        """A reservation is seen: it waits for a node as a pod does, has one, or is over. Nothing where no profile asks for them."""
+        if self.reservations is None:
+            return
         if row.phase not in WAITING:
             self._confirmed(row.uid, at_us)
         elif not self.reservations.waits(row):

@@ -97,7 +97,7 @@ def _numbers(replica: Replica, row: Reservation, status: Status) -> Iterator[str
         yield f"{_amounts(status.allocated)} used by {', '.join(users[:NAMED])}{more}"
     if is_active(status.phase, status.node):
         yield f"{_amounts(left(reserved, status.allocated))} idle"
-    if row.ttl_us and row.ttl_us < 2**60:
+    if row.ttl_us is not None and 0 < row.ttl_us < 2**60:
         yield f"ends at {format_stamp(min(row.created_us + row.ttl_us, 2**52))}"
 
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from bus.errors import ObservationError
 from bus.sources.catalogue import RESERVATIONS
 from bus.sources.reservations import LARGEST_FACT
 from projections.cluster.reservations import go_duration_us
@@ -35,6 +36,26 @@ def test_a_reservation_asks_for_what_its_template_asks_for():
         found.kind,
     )
     assert "hidden" not in str(body(event({"template": TEMPLATE})))
+
+
+def test_quantities_of_a_template_may_be_numbers():
+    """The API server knows no types in it, so nobody makes them texts."""
+    asks = {"resources": {"requests": {"cpu": 4, "nvidia.com/gpu": 1, "memory": 2.5e9}}}
+    found = row({"template": {"spec": {"containers": [CONTAINER | asks], "overhead": {"cpu": 1}}}})
+
+    assert (found.reserved["cpu"], found.reserved["nvidia.com/gpu"]) == (5_000, 1)
+    assert found.reserved["memory"] == 2_500_000_000
+
+
+def test_a_template_that_is_none_is_refused_and_a_deep_one_costs_nothing():
+    deep = {"a": 1}
+    for _ in range(20):
+        deep = {"a": [deep]}
+
+    assert row({"template": TEMPLATE | {"x": deep}}).reserved["cpu"] == 4_000
+    for odd in ({"spec": {"containers": 5}}, {"spec": {"containers": [{"resources": {"requests": {"cpu": [1]}}}]}}):  # fmt: skip
+        with pytest.raises(ObservationError, match=r"spec\.template"):
+            row({"template": odd})
 
 
 def test_on_a_node_it_has_what_its_status_says():

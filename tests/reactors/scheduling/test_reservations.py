@@ -4,8 +4,9 @@ import pytest
 
 from bus.events.constraints import LabelSelector
 from bus.events.pods import ReservationOwner
+from reactors.scheduling.settings import SchedulingPolicy
 from tests.reactors.engine.restoring import folded, known
-from tests.reactors.scheduling.reserving import reserving
+from tests.reactors.scheduling.reserving import POLICY, Reserving, reserving
 from tests.reactors.scheduling.scene import fresh, same
 
 
@@ -193,3 +194,18 @@ async def test_whatever_a_reservation_says_ends_nothing(said):
 
     assert restoring(at) == known(at.runner.replica)
     assert same(at)
+
+
+@pytest.mark.parametrize("mode", ["shadow", "on"])
+async def test_where_no_profile_asks_for_them_reservations_are_nothing(mode):
+    cluster = Reserving()
+    await cluster.set_policy(SchedulingPolicy(), mode)
+    await cluster.say(cluster.node("n"), cluster.reservation("r"), cluster.pod("p"))
+    await cluster.say(cluster.again("r", phase="Available", node="n"), cluster.no_reservation("r"))
+    await cluster.set_policy(POLICY, mode)
+    await cluster.say(cluster.reservation("s"))
+    await cluster.set_policy(SchedulingPolicy(), mode)
+    await cluster.say(cluster.again("s", phase="Failed"))
+
+    assert ("p", "n") in cluster.placed() and "r" not in dict(cluster.placed())
+    assert same(cluster) == len(cluster.passes())
