@@ -94,10 +94,11 @@ def fold(
     row = row or Reservation(fact.uid, event.cluster, fact.name)
     value = GONE if isinstance(fact, ReservationVanished) else _said(fact)
     history = timelines.added(row.history, fact.resource_version, event.time_us, value)
-    if history == row.history:
-        return row
     # A name never changes; where a writer broke that, arrival must not choose.
-    return Reservation(row.uid, row.cluster, max(row.name, fact.name), history, event.sequence)
+    name = max(row.name, fact.name)
+    if history == row.history and name == row.name:
+        return row
+    return Reservation(row.uid, row.cluster, name, history, event.sequence)
 
 
 def _said(fact: ReservationObserved) -> Said:

@@ -116,7 +116,12 @@ class Placements:
         from reactors.scheduling.reservation_statuses import wanted
 
         state = replica.cluster_state
-        return wanted(scheduler, state.pods, state.reservations, self._state.at_us)
+        # Times are those of ticks, which a jump of the clock holds.
+        now_us = replica.interlocks.ticked_us
+        found = wanted(scheduler, state.pods, state.reservations, now_us)
+        return (
+            one for one in found if not (one.is_destructive and replica.interlocks.hold(now_us))
+        )
 
     def overtaken(self, placement: Placement) -> str:
         """Why a pod must not be bound as it was decided; "" = it may."""

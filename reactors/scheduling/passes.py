@@ -20,7 +20,7 @@ import msgspec
 from bus.events.constraints import HeldCpus
 from bus.events.decisions import EffectSettled, Nomination, Refusal
 from projections.cluster import Change, Pod
-from projections.cluster.reservations import Reservation, SavedReservations
+from projections.cluster.reservations import FAILED, Reservation, SavedReservations
 from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
@@ -31,7 +31,7 @@ from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
-from reactors.scheduling.reservations import WAITING
+from reactors.scheduling.reservations import WITHOUT_NODE
 from reactors.scheduling.state import (
     Assumed,
     Mark,
@@ -148,9 +148,12 @@ class Scheduler(AssumedPods):
         """End the shadows that nobody has bound, waits that took too long, and the nominations that nobody makes room for."""
         if self.nominations.elapse(at_us):
             self.happened({Hint.GONE}, at_us)
-        if self.reservations is not None and (over := self.reservations.elapse(at_us)):
-            for uid in over:
-                self._left(uid, at_us)
+        if self.reservations is not None and (changed := self.reservations.elapse(at_us)):
+            for uid in changed:
+                if self.reservations.waits(row := self._cluster.reservations[uid]):
+                    self._reserved(row, at_us)
+                elif self.reservations.status(uid).phase == FAILED:
+                    self._left(uid, at_us)
             self.happened({Hint.GONE}, at_us)
         resting: dict[str, int] = {}
         for one in list(self.assumed.values()):
@@ -220,7 +223,7 @@ class Scheduler(AssumedPods):
         """A reservation is seen: it waits for a node as a pod does, has one, or is over. Nothing where no profile asks for them."""
         if self.reservations is None:
             return
-        if row.phase not in WAITING:
+        if row.phase not in WITHOUT_NODE:
             self._confirmed(row.uid, at_us)
         elif not self.reservations.waits(row):
             self._left(row.uid, at_us)
@@ -233,6 +236,16 @@ class Scheduler(AssumedPods):
     def saved_reservations(self) -> SavedReservations | None:
         """What a snapshot holds of them; None where nobody asks for them."""
         return self.reservations.saved() if self.reservations is not None else None
+
+    def handed_on(self, kept: Iterable[Assumed]) -> SavedReservations | None:
+        """What another policy goes on with, which binds only the pods of ``kept``."""
+        found, bound = self.saved_reservations(), {one.uid for one in kept}
+        if self.reservations is None or found is None:
+            return None
+        bound |= {uid for uid in found.given if (pod := self._cluster.pods.get(uid)) and pod.node}
+        for uid in [uid for uid in found.given if uid not in bound]:
+            self.reservations.give_back(uid)
+        return self.saved_reservations()
 
     def _confirmed(self, uid: str, at_us: int) -> None:
         found = self.assumed.pop(uid, None)

@@ -12,10 +12,10 @@ import msgspec
 from bus.clock import parse_stamp
 from bus.errors import TimestampError
 from projections.cluster import Pod
-from projections.cluster.reservations import FAILED, SUCCEEDED, Amounts, Reservation, Status
+from projections.cluster.reservations import FAILED, SUCCEEDED, Reservation, Status
 from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.passes import Scheduler
-from reactors.scheduling.reservations import WAITING, Reservations
+from reactors.scheduling.reservations import WITHOUT_NODE, Reservations
 
 #: Letters of a message, and owners, that a fact of a reservation has at most (:mod:`bus.sources.reservations`): with more, what was
 #: written would never be what is seen.
@@ -34,6 +34,11 @@ class Wanted(msgspec.Struct, frozen=True):
     lost: str = ""
     #: The owners that exist.
     owners: tuple[Pod, ...] = ()
+
+    @property
+    def is_destructive(self) -> bool:
+        """Whether it ends the reservation, or deletes it, for good."""
+        return self.status is None or self.status.phase in (SUCCEEDED, FAILED)
 
 
 def wanted(
@@ -63,7 +68,7 @@ def _status(
         return seen, ""
     if own.phase == FAILED:
         return rules.expired(seen), ""
-    if seen.phase in WAITING:
+    if seen.phase in WITHOUT_NODE:
         for queue in scheduler.queues.values():
             one = queue.get(uid)
             if one is not None and one.reason:
@@ -86,7 +91,8 @@ def _differ(one: Status, other: Status) -> bool:
     return (
         one.phase != other.phase
         or not _are_owners(one.owners, other.owners)
-        or _some(one.allocated) != _some(other.allocated)
+        # What it does not keep may be somebody else's; it goes with the next write.
+        or any(amount != other.allocated.get(name, 0) for name, amount in one.allocated.items())
         or ours != theirs
     )
 
@@ -96,10 +102,6 @@ def _are_owners(owners: Sequence[str], told: Sequence[str]) -> bool:
     if len(told) >= MOST_OWNERS:
         return set(told) <= set(owners)
     return set(told) == set(owners)
-
-
-def _some(amounts: Amounts) -> dict[str, int]:
-    return {name: amount for name, amount in amounts.items() if amount}
 
 
 def _over_since_us(row: Reservation) -> int:

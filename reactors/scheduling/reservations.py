@@ -34,12 +34,13 @@ from projections.cluster.reservations import (
 )
 from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.columns import Columns, holds
+from reactors.scheduling.reservation_owners import NamedOwners
 from reactors.scheduling.state import Assumed
 
 #: The priority of a pod that holds room: nobody is more important.
 HIGHEST = 2**31 - 1
 #: Phases of a reservation that has no node yet.
-WAITING = ("", PENDING)
+WITHOUT_NODE = ("", PENDING)
 
 
 class Reservations:
@@ -53,8 +54,7 @@ class Reservations:
         self._statuses: dict[str, Status] = {}
         #: By pod.
         self._given: dict[str, Given] = {}
-        #: Which reservation names a pod as its owner.
-        self._named: dict[str, str] = {}
+        self._named = NamedOwners(cluster)
         self._open: list[str] | None = None
         #: The last pod that was asked about, and its answer.
         self._usable: tuple[Pod, list[Reservation]] | None = None
@@ -68,8 +68,7 @@ class Reservations:
             self._ticked_us, self._statuses = saved.ticked_us, dict(saved.statuses)
             self._given = dict(saved.given)
         for uid in sorted(rows):
-            for owner in rows[uid].current_owners:
-                self._named[owner] = uid
+            self._named.change(uid, (), rows[uid].current_owners)
             if uid in self._statuses:
                 self._hold(uid)
             else:
@@ -87,6 +86,8 @@ class Reservations:
         for change in changes:
             before, after = change.before, change.after
             if isinstance(after, Reservation):
+                told = before.current_owners if isinstance(before, Reservation) else ()
+                self._named.change(after.uid, told, after.current_owners)
                 self._saw(after)
                 has_moved = True
             elif isinstance(before, Reservation):
@@ -95,18 +96,25 @@ class Reservations:
             elif isinstance(after, Pod) and holds(after):
                 is_new = not isinstance(before, Pod) or not before.node
                 has_moved |= self._bound(after) and is_new
-            elif isinstance(before, Pod) and holds(before):
+            elif isinstance(before, Pod) and _has_left(before, after):
                 has_moved |= self._gone(before)
         return has_moved
 
     def elapse(self, at_us: int) -> list[str]:
-        """The reservations whose time is over from now on. Their room is free."""
+        """The reservations whose time is over from now on, or is not over after all, as the clock was wrong."""
         self._ticked_us = at_us
         found = []
         for uid, row in self._cluster.reservations.items():
             status = self._statuses[uid]
-            if self._is_over(row) and status.phase not in (SUCCEEDED, FAILED):
+            if _is_late(row, self._ticked_us) and status.phase not in (SUCCEEDED, FAILED):
                 self._set(uid, rules.expired(status))
+                found.append(uid)
+            elif (
+                status.phase == FAILED
+                and row.phase not in (SUCCEEDED, FAILED)
+                and not _is_late(row, self._ticked_us)
+            ):
+                self._saw(row)
                 found.append(uid)
         return found
 
@@ -149,7 +157,8 @@ class Reservations:
     def matched(self, pod: Pod) -> list[Reservation]:
         """The reservations with room on a node whose owners mean a pod, in the order of uids."""
         if self._open is None:
-            self._open = [uid for uid in sorted(self._statuses) if self._is_open(uid)]
+            known, own = self._cluster.reservations, self._statuses
+            self._open = [uid for uid in sorted(own) if _is_open(known[uid], own[uid])]
             self._usable = None
         # Who has a node uses what it was given, and nothing that came later.
         if not self._open or pod.uid in self._assumed or self.is_stand_in(pod.uid):
@@ -190,7 +199,7 @@ class Reservations:
     def waits(self, row: Reservation) -> bool:
         """Whether a reservation may get a node."""
         status = self._statuses[row.uid]
-        return not status.node and status.phase in WAITING and _is_valid(row)
+        return not status.node and status.phase in WITHOUT_NODE and _is_valid(row)
 
     def stand_in(self, uid: str) -> Pod:
         """The pod that waits in the place of a reservation. Raises KeyError where there is no such reservation."""
@@ -205,12 +214,10 @@ class Reservations:
     def _saw(self, row: Reservation) -> None:
         uid, before = row.uid, self._statuses.get(row.uid)
         known = before.owners if before is not None else ()
-        for owner in row.current_owners:
-            self._named[owner] = uid
         status = Status(row.phase, row.node, row.reserved)
         for pod in (*known, *row.current_owners):
             found = self._cluster.pods.get(pod)
-            if found is not None and holds(found) and found.node == row.node:
+            if found is not None and holds(found) and self._named.may_own(row, found):
                 self._own(found, row)
             if self.given(pod) == uid:
                 status = self._allocated(row, status, pod)
@@ -220,7 +227,8 @@ class Reservations:
             status = Status(row.phase, row.node)
         elif is_used_up and row.allocate_once:
             status = msgspec.structs.replace(status, phase=SUCCEEDED)
-        self._set(uid, rules.expired(status) if self._is_over(row) else status)
+        is_late = status.phase != SUCCEEDED and _is_late(row, self._ticked_us)
+        self._set(uid, rules.expired(status) if is_late else status)
 
     def _bound(self, pod: Pod) -> bool:
         """A pod is seen on a node: it uses what it was given there, and what names it as its owner. Whether there is other room."""
@@ -231,8 +239,8 @@ class Reservations:
         if uid and self._statuses[uid].phase == SUCCEEDED:
             self._hold(uid)
             return True
-        row = self._cluster.reservations.get(self._named.get(pod.uid, ""))
-        if not uid and row is not None and is_active(row.phase, row.node) and row.node == pod.node:
+        row = self._named.reservation(pod)
+        if not uid and row is not None:
             self._own(pod, row)
             self._set(row.uid, self._allocated(row, self._statuses[row.uid], pod.uid))
             return True
@@ -247,6 +255,10 @@ class Reservations:
             self._given[pod.uid] = Given(row.uid, requested(pod.demand))
 
     def _gone(self, pod: Pod) -> bool:
+        if not pod.node:
+            # Whoever was never bound used nothing up.
+            self.give_back(pod.uid)
+            return False
         given = self._given.pop(pod.uid, None)
         if given is None:
             return False
@@ -258,9 +270,7 @@ class Reservations:
         del self._statuses[row.uid]
         for pod in [pod for pod, one in self._given.items() if one.reservation == row.uid]:
             del self._given[pod]
-        for owner in row.current_owners:
-            if self._named.get(owner) == row.uid:
-                del self._named[owner]
+        self._named.change(row.uid, row.current_owners, ())
         self._open = None
         self._columns.take_back(row.uid)
 
@@ -279,18 +289,24 @@ class Reservations:
         if is_active(status.phase, status.node) or _may_return(row, status, self._cluster.pods):
             left = rules.left(status.allocatable, status.allocated)
             self._columns.place(_held(row, status.node, left), status.node)
-        elif uid in self._assumed and status.phase in WAITING:
+        elif uid in self._assumed and status.phase in WITHOUT_NODE:
             self.hold(uid, self._assumed[uid].node)
         else:
             self._columns.take_back(uid)
 
-    def _is_open(self, uid: str) -> bool:
-        row, status = self._cluster.reservations[uid], self._statuses[uid]
-        is_there = status.phase == AVAILABLE and bool(status.node)
-        return is_there and _is_valid(row) and not row.is_closed
 
-    def _is_over(self, row: Reservation) -> bool:
-        return is_over(row.phase, self._ticked_us, row.created_us, row.ttl_us, row.expires_us)
+def _is_open(row: Reservation, status: Status) -> bool:
+    is_there = status.phase == AVAILABLE and bool(status.node)
+    return is_there and _is_valid(row) and not row.is_closed
+
+
+def _is_late(row: Reservation, now_us: int) -> bool:
+    return is_over(row.phase, now_us, row.created_us, row.ttl_us, row.expires_us)
+
+
+def _has_left(before: Pod, after: object) -> bool:
+    """Whether a pod left its node, or ended before it had one."""
+    return holds(before) or not isinstance(after, Pod) or after.is_ended
 
 
 def _applicant(pod: Pod) -> rules.Applicant:

@@ -322,7 +322,7 @@ class SchedulingState(Part):
         dealt = self.dealt if self.scheduler is None else self.scheduler.columns.dealt
         self.dealt = {uid: one for uid, one in dealt.items() if uid in self._cluster.pods}
         gangs = None if self.scheduler is None else self.scheduler.gangs.saved()
-        reservations = None if self.scheduler is None else self.scheduler.saved_reservations()
+        reservations = None if self.scheduler is None else self.scheduler.handed_on(kept)
         self.policy, self.policy_digest = (
             msgspec.json.encode(fact.policy, order="sorted"),
             fact.digest,

@@ -87,3 +87,10 @@ def test_the_view_values_what_goes_on_up_to_the_moment_of_its_cluster(tmp_path):
     store.close()
 
     assert [tuple(one) for one in rows] == [("blue", 8.0, 1.0, 7.0, 4.0, 14_400_000)]
+
+
+def test_the_name_is_the_same_in_any_order_where_one_version_has_two():
+    one, other = seen(1, 0), seen(1, 0)
+    other = msgspec.structs.replace(other, body=bytes(other.body).replace(b'"web"', b'"zoo"'))
+
+    assert folded([one, other]).name == folded([other, one]).name == "zoo"

@@ -35,6 +35,8 @@ ALL = Rate(per_second=10, burst=50)
 AGAIN_US = 10 * SECOND_US
 APART_US = 60 * SECOND_US
 LOOK_SECONDS = 1.0
+#: Types of the conditions that the scheduler writes.
+OURS = ("Scheduled", "Ready")
 
 
 class StatusWrites(ReservationWrites, Protocol):
@@ -101,10 +103,13 @@ class ReservationStatuses:
             type(new)(new.type, new.is_true, new.reason, new.message, old.changed, old.probed)
             for new, old in zip(one.status.conditions, told, strict=True)
         ]
+        # A fact carries the first few alone, and ours have to be read again.
+        told.sort(key=lambda one: one.type not in OURS)
+        allocated = dict.fromkeys(one.row.allocated) | texts(one.status.allocated)
         return {
             "metadata": {"resourceVersion": one.row.version},
             "status": {
-                "phase": one.status.phase, "allocated": texts(one.status.allocated),
+                "phase": one.status.phase, "allocated": allocated,
                 "currentOwners": [{"namespace": pod.namespace, "name": pod.name, "uid": pod.uid} for pod in one.owners],
                 "conditions": conditions(told, self._clock.now_us()),
             },

@@ -163,6 +163,10 @@ async def test_a_reservation_that_is_over_for_a_day_is_deleted():
     await at.tick(3600)
     assert statuses(at) == {}
     await at.tick(24 * 3600)
+    # The clock jumped.
+    assert statuses(at) == {}
+    for _ in range(11):
+        await at.tick(60)
     server = Server()
     await ReservationStatuses(server, at.clock).write(statuses(at).values())
 
@@ -222,3 +226,59 @@ async def test_a_node_that_somebody_made_up_is_asked_for_as_one_name():
     await ReservationStatuses(server, at.clock).write(statuses(at).values())
 
     assert asked == ["/api/v1/nodes/..%2F..%2Fsecrets%2Fx"]
+
+
+async def test_a_clock_that_jumps_ends_no_reservation():
+    """Its time is over for one tick only; a day is over for what the policy deletes."""
+    at = await reserving(2)
+    over = ReservationCondition("Ready", False, "Expired", "", f.stamp(at.at()))
+    await at.say(
+        at.reservation("web", 6, "n0", ttl="48h"), at.reservation("late", 50, ttl="48h"),
+        at.reservation("used", 2, "n1", ttl="48h", allocate_once=True), at.owner("a", "web", 4), at.owner("b", "used", 1),
+        at.reservation("old", phase="Failed", conditions=(over,)),
+    )  # fmt: skip
+    await at.say(at.seen("a", "web", 4), at.seen("b", "used", 1))
+    await at.say(at.again("web", allocated={"cpu": "4"}, current_owners=("a",)), at.gone("b"))
+    await at.tick()
+    before = {uid: at.reservations.status(uid) for uid in ("web", "late", "used")}
+    three_days = 3 * 24 * 3600
+
+    await at.tick(three_days)
+    assert at.reservations.status("web").phase == "Failed"
+    assert [name for name, one in statuses(at).items() if one.is_destructive] == []
+    await at.tick(10 - three_days)
+    assert {uid: at.reservations.status(uid) for uid in before} == before
+    assert at.state.scheduler.queues["bursar"].get("late") is not None
+    assert [name for name, one in statuses(at).items() if one.is_destructive] == []
+    for _ in range(11):
+        await at.tick(60)
+    assert {name: one.status.phase for name, one in statuses(at).items()} == {
+        "used": "Succeeded", "late": "Pending",
+    }  # fmt: skip
+
+
+async def test_amounts_and_conditions_of_others_are_written_over_once():
+    """As a merge patch leaves names that it does not tell, and a fact carries eight conditions."""
+    at = await reserving()
+    await at.say(at.reservation("web", 6, "n0", allocated={"cpu": "0", "foreign/x": "5"}))
+    assert statuses(at) == {}
+    await at.say(at.owner("a", "web", 4), at.owner("b", "web", 4))
+    await at.say(at.seen("a", "web", 4))
+    server = Server()
+    server.found["metadata"]["resourceVersion"] = at.told["web"].resource_version
+    await ReservationStatuses(server, at.clock).write([statuses(at)["web"]])
+    assert server.bodies[0]["status"]["allocated"] == {"cpu": "4", "foreign/x": None}
+
+    others = tuple(ReservationCondition(f"x{number}", True, "") for number in range(8))
+    await at.say(at.reservation("big", 100, conditions=others, phase="Pending"))
+    server = Server()
+    server.found["metadata"]["resourceVersion"] = at.told["big"].resource_version
+    server.merge = lambda path, body: asyncio.sleep(0, server.bodies.append(body))
+    await ReservationStatuses(server, at.clock).write([statuses(at)["big"]])
+    told = server.bodies[0]["status"]["conditions"][:8]
+    read = tuple(
+        ReservationCondition(one["type"], one["status"] == "True", one["reason"], one["message"])
+        for one in told
+    )
+    await at.say(at.again("big", conditions=read))
+    assert "big" not in statuses(at)
