@@ -18,8 +18,7 @@ from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write
-from deploy.runtime.ledgers import ledger, reader, reading
-from deploy.runtime.locking import writer_lock
+from deploy.runtime.ledgers import held_ledger, ledger, reader, reading
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events
 from projections.engine.tables import parked as parked_events
@@ -54,10 +53,7 @@ def looking(asked: CommandContext) -> Iterator[Store]:
 def writing(asked: CommandContext, purpose: str) -> Iterator[Store]:
     """The ledger for this process alone. Raises AbsentLedgerError and LedgerBusyError."""
     reader(asked.place).dispose()
-    with (
-        ledger(asked.settings) as store,
-        writer_lock(asked.settings.ledger_url, store.engine, purpose),
-    ):
+    with held_ledger(asked.settings, purpose) as (store, _):
         yield store
 
 

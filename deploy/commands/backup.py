@@ -31,8 +31,7 @@ from bus.envelope import GENESIS, Event, chain
 from bus.errors import LedgerError
 from deploy.commands.backup_heads import SEQUENCE, Warned, accepted_heads, all_heads, keep_heads
 from deploy.errors import SettingsError
-from deploy.runtime.ledgers import ledger, reading
-from deploy.runtime.locking import writer_lock
+from deploy.runtime.ledgers import held_ledger, reading
 from deploy.settings.shape import Settings
 from projections.catalogue import MODEL
 from projections.engine.checkpoint import Checkpoint
@@ -156,7 +155,7 @@ def restore(settings: Settings, folder: Path, at: int | None, *, told: Progress,
     key = Signer(folder / KEY).public_key if (folder / KEY).is_file() else b""
     read = read_heads(folder / HEADS) if (folder / HEADS).is_file() else ()
     candidates = sorted((one for one in read if 1 <= one.sequence <= until), key=SEQUENCE)
-    with ledger(settings) as store, writer_lock(settings.ledger_url, store.engine, "restore"):
+    with held_ledger(settings, "restore") as (store, _):
         begun = store.checkpoint(MODEL.version)
         if begun.sequence == 0:
             begun = Checkpoint(MODEL.version, found.stream, found.stream_created_us, found.incarnation)  # fmt: skip

@@ -9,7 +9,7 @@ from bus.clock import SystemClock
 from bus.events.budgets import BudgetCredited
 from bus.waiting import beside
 from deploy.runtime.bootstrap import bus, keeper, reach
-from deploy.runtime.ledgers import ledger
+from deploy.runtime.ledgers import joined_ledger
 from deploy.settings.shape import Settings
 
 
@@ -22,10 +22,10 @@ async def credit(settings: Settings, cluster: str, entry: BudgetCredited) -> int
         cluster=cluster, key=entry.quota, id=f"budget/{cluster}/{entry.ref}", source=f"cli/{entry.author}",
         time_us=SystemClock().now_us(),
     )  # fmt: skip
-    with ledger(settings) as store:
+    with joined_ledger(settings, "budget credit") as (store, held):
         async with bus(settings) as opened:
-            with keeper(settings, store, opened.transport, "budget credit", joins=True) as keeping:
-                async with beside(keeping.run()):
-                    (sequence,) = await opened.transport.publish([event])
-                    await reach(keeping, sequence)
+            keeping = keeper(settings, store, opened.transport, held)
+            async with beside(keeping.run()):
+                (sequence,) = await opened.transport.publish([event])
+                await reach(keeping, sequence)
     return sequence

@@ -10,11 +10,13 @@ Source: docs/install.md; docs/architecture.md.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
 from bus import embedded
+from bus.errors import BursarError
 from bus.kube import client
 from bus.private_files import own_folder
 from bus.waiting import beside
@@ -31,6 +33,7 @@ from deploy.runtime.service import (
     deciding,
     guarded,
     keeping_quotas,
+    require_clock,
     tell_of_reactors,
     written,
 )
@@ -44,13 +47,18 @@ from projections.engine.store import Store, engine
 
 #: Between two looks for a ledger that another process makes.
 ABSENT_SECONDS = 1.0
+#: Between two requests that measure the API server's clock.
+TIMED_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
 
 
 async def write_ledger(settings: Settings, screen: Screen) -> None:
     """Write the ledger until cancelled, in turn with other processes that do."""
     figures: Figures = []
-    async with _bus(settings, "ledger") as opened, _healthy(settings, figures):
+    async with _bus(settings, "ledger") as opened, _healthy(settings, figures), AsyncExitStack() as stack:  # fmt: skip
         made = engine(settings.ledger_url)
+        stack.callback(made.dispose)
         # In turn, so that a newer version changes no schema that an older one still writes.
         async with in_turn(settings.ledger_url, made, "ledger", LEDGER, screen.tell):
             with ledger(settings) as store:
@@ -63,7 +71,8 @@ async def write_ledger(settings: Settings, screen: Screen) -> None:
 
 
 async def watch_cluster(settings: Settings, screen: Screen) -> None:
-    """Follow the cluster until cancelled, beside any other process that does."""
+    """Follow the cluster until cancelled, beside any other process that does. Raises WrongClockError."""
+    require_clock()
     access = _access(settings)
     figures: Figures = []
     async with _bus(settings, "watch") as opened, _healthy(settings, figures):
@@ -83,7 +92,8 @@ async def watch_cluster(settings: Settings, screen: Screen) -> None:
 
 
 async def act(settings: Settings, screen: Screen) -> None:
-    """Keep the quotas, decide and act until cancelled, in turn with other processes that do."""
+    """Keep the quotas, decide and act until cancelled, in turn with other processes that do. Raises WrongClockError."""
+    require_clock()
     access = _access(settings)
     settings.admission.require_authenticated()
     shown_here: Figures | None = None if settings.admission.health_port is None else []
@@ -99,6 +109,8 @@ async def act(settings: Settings, screen: Screen) -> None:
         cluster = await client.connect(access, trust_env=settings.cluster.trust_env)
         stack.push_async_callback(cluster.close)
         cluster.fence = lock.confirm
+        await _timed(cluster)
+        await stack.enter_async_context(beside(_timing(cluster)))
         await stack.enter_async_context(beside(guarded(opened)))
         asked = asyncio.Queue[str]()
         await stack.enter_async_context(beside(_asking(opened, _topic(settings), asked)))
@@ -120,6 +132,21 @@ async def act(settings: Settings, screen: Screen) -> None:
         await stack.enter_async_context(written(settings, progress))
         screen.tell("acting")
         await asyncio.Event().wait()
+
+
+async def _timing(cluster: client.KubeCluster) -> None:
+    """Measure the API server's clock again and again, by which it is decided: who acts lists nothing that would."""
+    while True:
+        await asyncio.sleep(TIMED_SECONDS)
+        await _timed(cluster)
+
+
+async def _timed(cluster: client.KubeCluster) -> None:
+    """Any answer measures it, a refusal too; none leaves the clock as it was."""
+    try:
+        await cluster.page("/api/v1/namespaces", limit=1, metadata_only=True)
+    except BursarError as error:
+        _log.warning("the API server's clock is not measured: %s", error)
 
 
 async def _asking(opened: Bus, topic: str, asked: asyncio.Queue[str]) -> None:

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import AsyncExitStack, asynccontextmanager
 from signal import ITIMER_REAL, SIGHUP, SIGINT, SIGTERM, SIGUSR1, Signals, setitimer
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
@@ -25,13 +25,13 @@ from bus.jetstream import GuardLine, JetStream, require_safe
 from bus.sharing import SharedReading
 from bus.streams import history
 from bus.transport import Transport
-from bus.waiting import reached
-from deploy.errors import LedgerBusyError, StoppedError
-from deploy.runtime.locking import writer_lock
+from bus.waiting import beside, reached
+from deploy.errors import StoppedError
 from deploy.runtime.tasks import tasks
 from deploy.settings.addresses import masked
 
 if TYPE_CHECKING:
+    from deploy.runtime.locking import HeldLock
     from deploy.settings.place import LedgerPlace
     from deploy.settings.shape import Settings
     from projections.engine.fill import Filled
@@ -121,7 +121,10 @@ class OwnLedgerWriter:
 
     name = "this process"
 
-    def __init__(self, settings: Settings, store: Store, transport: Transport) -> None:
+    def __init__(
+        self, settings: Settings, store: Store, transport: Transport, lock: HeldLock | None = None
+    ) -> None:
+        """``lock``: what ends this one where it is lost; None where whoever runs it looks."""
         # Who only asks the bus need not import what is written.
         from projections.catalogue import MODEL
         from projections.engine.folder import Folder
@@ -129,12 +132,16 @@ class OwnLedgerWriter:
         from projections.engine.runner import Runner
 
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
+        self._lock = lock
         self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
     async def run(self) -> None:
-        """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises."""
+        """Fold what comes, until cancelled, and sign the last head. Raises what the runner raises, and LostLockError."""
         try:
-            await self._runner.run()
+            async with AsyncExitStack() as stack:
+                if self._lock is not None:
+                    await stack.enter_async_context(beside(self._lock.run()))
+                await self._runner.run()
         finally:
             self._heads.keep(self._runner.checkpoint)
 
@@ -181,29 +188,13 @@ class OtherLedgerWriter:
             await asyncio.sleep(LOOK_SECONDS)
 
 
-@contextmanager
 def keeper(
-    settings: Settings,
-    store: Store,
-    transport: Transport,
-    purpose: str,
-    *,
-    joins: bool = False,
-) -> Iterator[LedgerWriter]:
-    """The one who moves this ledger on: ourselves, or with ``joins`` also another process that holds it.
-
-    Raises LedgerBusyError where another holds it and may not be joined.
-    """
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(writer_lock(settings.ledger_url, store.engine, purpose))
-        except LedgerBusyError as error:
-            # Another import ends its bus when it is done, under our feet.
-            if not joins or "import" in error.holder:
-                raise
-            yield OtherLedgerWriter(store, error.holder)
-            return
-        yield OwnLedgerWriter(settings, store, transport)
+    settings: Settings, store: Store, transport: Transport, held: HeldLock | str
+) -> LedgerWriter:
+    """The one who moves this ledger on: ourselves by a lock, or another process, by its name."""
+    if isinstance(held, str):
+        return OtherLedgerWriter(store, held)
+    return OwnLedgerWriter(settings, store, transport, held)
 
 
 async def reach(

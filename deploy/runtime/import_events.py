@@ -27,7 +27,7 @@ from bus.transport import Transport
 from bus.waiting import beside
 from deploy.runtime.bootstrap import bus, keeper, reach
 from deploy.runtime.forked import Child, Tell, child
-from deploy.runtime.ledgers import ledger, reader
+from deploy.runtime.ledgers import joined_ledger, reader
 from deploy.settings.shape import Settings
 from projections.engine.restored import STAND_IN, archived_ids, restored
 from projections.engine.store import looking
@@ -85,20 +85,20 @@ async def take_in(settings: Settings, said: Child, told: Told) -> Taken:
     events raises, LedgerBusyError beside another import, and what bus and ledger raise.
     """
     taken = Taken()
-    with ledger(settings) as store:
+    with joined_ledger(settings, "import") as (store, held):
         async with bus(settings) as opened:
-            with keeper(settings, store, opened.transport, "import", joins=True) as keeping:
-                async with beside(keeping.run()):
-                    await reach(keeping, (await opened.transport.head()).last_sequence)
-                    async for taken in said.told():
-                        told(taken.events, keeping.sequence)
+            keeping = keeper(settings, store, opened.transport, held)
+            async with beside(keeping.run()):
+                await reach(keeping, (await opened.transport.head()).last_sequence)
+                async for taken in said.told():
+                    told(taken.events, keeping.sequence)
 
-                    def show(sequence: int) -> None:
-                        told(taken.events, sequence)
+                def show(sequence: int) -> None:
+                    told(taken.events, sequence)
 
-                    taken.sequence = (await opened.transport.head()).last_sequence
-                    await reach(keeping, taken.sequence, show)
-                    taken.projected = keeping.sequence
+                taken.sequence = (await opened.transport.head()).last_sequence
+                await reach(keeping, taken.sequence, show)
+                taken.projected = keeping.sequence
             taken.parked = store.select(sa.select(sa.func.count()).select_from(parked))[0][0]
     return taken
 

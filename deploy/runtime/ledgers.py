@@ -6,17 +6,20 @@ Part of the composition root (:mod:`deploy.runtime.bootstrap`), apart from it so
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import sqlalchemy as sa
 
 import migrations
 from bus.errors import LedgerNewerError, PermanentError
-from deploy.errors import AbsentLedgerError, OlderLedgerError
+from deploy.errors import AbsentLedgerError, LedgerBusyError, OlderLedgerError
 from deploy.settings.addresses import masked
 from projections.engine.store import Store, engine
+
+if TYPE_CHECKING:
+    from deploy.runtime.locking import HeldLock
 
 
 class Located(Protocol):
@@ -33,7 +36,7 @@ class Located(Protocol):
 
 @contextmanager
 def ledger(settings: Located) -> Iterator[Store]:
-    """The ledger for a writer: made if missing, its schema brought up to date. Take :func:`writer_lock` before writing."""
+    """The ledger for a writer: made if missing, its schema brought up to date. To be held before, see :func:`held_ledger`."""
     # Alembic takes a second to import, which no question to the ledger should pay.
     from migrations.schema import upgrade
 
@@ -44,6 +47,44 @@ def ledger(settings: Located) -> Iterator[Store]:
         yield Store(made)
     finally:
         made.dispose()
+
+
+@contextmanager
+def held_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, HeldLock]]:
+    """The ledger for this process alone. Raises LedgerBusyError where another writes it.
+
+    It is held first, so that a newer version changes no schema that an older one still writes.
+    """
+    from deploy.runtime.locking import writer_lock
+
+    _make_folder(settings)
+    made = engine(settings.ledger_url)
+    try:
+        with writer_lock(settings.ledger_url, made, purpose) as lock, ledger(settings) as store:
+            yield store, lock
+    finally:
+        made.dispose()
+
+
+@contextmanager
+def joined_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, HeldLock | str]]:
+    """As :func:`held_ledger`; where another process writes the ledger, as it is, and who that is.
+
+    Raises LedgerBusyError beside an import, which ends its bus when it is done, under our feet; and AbsentLedgerError,
+    OlderLedgerError and LedgerNewerError where what the other writes is not of this version.
+    """
+    with ExitStack() as stack:
+        found: tuple[Store, HeldLock | str]
+        try:
+            found = stack.enter_context(held_ledger(settings, purpose))
+        except LedgerBusyError as error:
+            if "import" in error.holder:
+                raise
+            reader(settings).dispose()
+            made = engine(settings.ledger_url)
+            stack.callback(made.dispose)
+            found = Store(made), error.holder
+        yield found
 
 
 def clusters(connection: sa.Connection) -> list[str]:

@@ -2,7 +2,8 @@
 
 SQLite: a locked file beside the database, which names its holder. PostgreSQL: an advisory lock of a session, so that two
 machines cannot write one ledger either. PostgreSQL ends the session of a machine that is silent for 25 seconds. A process that was
-paused keeps its session, as its kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on.
+paused keeps its session, as its kernel answers; who lost it all the same is told by :class:`HeldLock` before it goes on. That one
+may believe for some seconds that it holds the lock, so who is next to act lets these pass before it writes to the cluster.
 
 Source: docs/wrong-input.md; PostgreSQL, "Explicit Locking" and ``tcp_keepalives_idle``.
 """
@@ -15,7 +16,7 @@ import hashlib
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -39,27 +40,47 @@ CONFIRMED_SECONDS = 5.0
 #: When PostgreSQL ends the session of a machine that does not answer, and the machine one of a server that does not: after
 #: idle + interval * count seconds.
 _SILENCE = {"idle": 10, "interval": 5, "count": 3}
+#: For so long who acts next sends nothing: the one before may believe that it holds the lock, and then has a request under way.
+HANDOVER_SECONDS = CONFIRMED_SECONDS + 5.0
+#: Whole seconds for a connection.
+_CONNECT_SECONDS = 10
 _OPTIONS = {
-    "tcp_user_timeout": 20_000, "keepalives": 1, **{f"keepalives_{name}": value for name, value in _SILENCE.items()},
+    "connect_timeout": _CONNECT_SECONDS, "tcp_user_timeout": 20_000, "keepalives": 1,
+    **{f"keepalives_{name}": value for name, value in _SILENCE.items()},
 }  # fmt: skip
+
+
+def _passed() -> float:
+    """Seconds, also those in which the machine was suspended; where the system has no such clock, its usual one."""
+    return time.clock_gettime(getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC))
 
 
 class HeldLock:
     """A lock that this process holds, and since when that is certain."""
 
     def __init__(
-        self, look: Callable[[], object], clock: Callable[[], float] = time.monotonic
+        self,
+        look: Callable[[], object],
+        clock: Callable[[], float] = _passed,
+        *,
+        rest_seconds: float = 0.0,
     ) -> None:
-        """``look`` raises SQLAlchemyError where the lock is lost."""
+        """``look`` raises SQLAlchemyError where the lock is lost. ``rest_seconds``: for how long from now nothing is confirmed."""
         self._look, self._clock = look, clock
         self._known = clock()
+        self._begins = self._known + rest_seconds
         #: A session answers one at a time.
         self._looking = asyncio.Lock()
         #: Once lost it stays so: a database that is back makes a new session without a word, which has no lock.
         self._is_lost = False
 
     async def confirm(self) -> None:
-        """Return where the lock was held within :data:`CONFIRMED_SECONDS`, also after a pause. Raises LostLockError."""
+        """Return where the lock was held within :data:`CONFIRMED_SECONDS`, also after a pause. Raises LostLockError.
+
+        Waits until the rest is over.
+        """
+        while (rest := self._begins - self._clock()) > 0:
+            await asyncio.sleep(rest)
         if self._is_lost or self._clock() - self._known > CONFIRMED_SECONDS:
             await self.look()
 
@@ -92,7 +113,7 @@ async def in_turn(
         waits = False
         while True:
             try:
-                found = stack.enter_context(writer_lock(url, engine, purpose, part))
+                found = await _attempt(stack, writer_lock(url, engine, purpose, part))
                 break
             except LedgerBusyError as error:
                 if not waits:
@@ -101,6 +122,18 @@ async def in_turn(
             await asyncio.sleep(WAIT_SECONDS)
         async with beside(found.run()):
             yield found
+
+
+async def _attempt(stack: ExitStack, lock: AbstractContextManager[HeldLock]) -> HeldLock:
+    """Enter the lock in a thread: a database that does not answer holds up nothing else. Raises LedgerBusyError."""
+    attempt = asyncio.ensure_future(asyncio.to_thread(stack.enter_context, lock))
+    try:
+        return await asyncio.shield(attempt)
+    except asyncio.CancelledError:
+        # What was got meanwhile belongs to the stack, which lets it go.
+        await asyncio.wait([attempt])
+        attempt.exception()
+        raise
 
 
 @contextmanager
@@ -115,7 +148,7 @@ def writer_lock(
             yield HeldLock(lambda: None)
     else:
         with _session_lock(engine, url, part) as look:
-            yield HeldLock(look)
+            yield HeldLock(look, rest_seconds=HANDOVER_SECONDS if part == ACTING else 0.0)
 
 
 @contextmanager

@@ -35,7 +35,7 @@ from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledger_metrics import LedgerMetrics
-from deploy.runtime.ledgers import ledger
+from deploy.runtime.ledgers import held_ledger
 from deploy.runtime.locking import ACTING, writer_lock
 from deploy.runtime.proving import Proof, Prover
 from deploy.runtime.reactors import acting, remembered, stored
@@ -113,18 +113,22 @@ async def serve(
     and what bus, runner and sources raise when going on would be wrong.
     """
     if not recording and cluster_access(settings) is not None:
-        # Ticks and decisions are written by this clock too, so nothing begins before it is right.
-        ServerClock(SystemClock()).checked_us()
+        require_clock()
         settings.admission.require_authenticated()
     screen.tell(raise_file_limit())
     progress = Progress()
-    with ledger(settings) as store:
+    with held_ledger(settings, "up") as (store, lock):
         # One who was killed left it, and in a container its process id is soon another's.
         settings.state_file.unlink(missing_ok=True)
         async with bus(settings) as opened:
-            with keeper(settings, store, opened.shared, "up") as keeping:
-                async with beside(keeping.run()), beside(guarded(opened)):
-                    await _work(settings, screen, progress, store, opened, keeping, once, recording)
+            keeping = keeper(settings, store, opened.shared, lock)
+            async with beside(keeping.run()), beside(guarded(opened)):
+                await _work(settings, screen, progress, store, opened, keeping, once, recording)
+
+
+def require_clock() -> None:
+    """Raises WrongClockError where this machine's clock cannot be right: ticks and decisions are written by it, too."""
+    ServerClock(SystemClock()).checked_us()
 
 
 async def _work(
@@ -148,13 +152,16 @@ async def _work(
             access = None if recording else cluster_access(settings)
             if access is not None:
                 _refuse_recorded(settings)
-                stack.enter_context(writer_lock(settings.ledger_url, store.engine, "up", ACTING))
+                acts = writer_lock(settings.ledger_url, store.engine, "up", ACTING)
+                lock = stack.enter_context(acts)
+                await stack.enter_async_context(beside(lock.run()))
                 progress.cluster = access.kubeconfig or "the service account of this pod"
                 screen.tell(f"following the cluster of {progress.cluster}")
                 replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
                 followed = await stack.enter_async_context(
                     following(settings, access, opened.transport, store, replica.cluster_state)
                 )
+                followed.cluster.fence = lock.confirm
                 progress.sources = followed.states
                 screen.tell(f"admission is {told_of(settings.admission)}")
                 metrics = LedgerMetrics(store, keeping)

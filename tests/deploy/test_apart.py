@@ -25,6 +25,7 @@ from deploy.settings.shape import Settings
 from projections.cluster import POD
 from projections.engine.store import engine
 from tests.bus.replicas import free_port
+from tests.deploy.locks import Looks, kubeconfig
 
 
 @pytest.fixture
@@ -101,21 +102,6 @@ async def test_who_lost_its_session_ends_and_the_next_takes_over(places, quick):
         assert caught.group_contains(LostLockError)
 
 
-class Looks:
-    """A clock, and a look at a lock."""
-
-    def __init__(self, *, is_lost=False):
-        self.seconds, self.number, self.is_lost = 0.0, 0, is_lost
-
-    def __call__(self):
-        self.number += 1
-        if self.is_lost:
-            raise sa.exc.OperationalError("select 1", {}, Exception("gone"))
-
-    def clock(self):
-        return self.seconds
-
-
 async def test_two_who_ask_at_once_are_answered_one_after_the_other():
     """A session of a database takes one question at a time."""
     meeting, met = threading.Barrier(2), []
@@ -152,16 +138,6 @@ async def test_what_is_lost_stays_lost_though_the_database_is_back():
     for ask in (lock.confirm, lock.look):
         with pytest.raises(LostLockError):
             await ask()
-
-
-def kubeconfig(folder):
-    """Of a cluster that does not answer."""
-    path = folder / "kubeconfig"
-    path.write_text(
-        "{apiVersion: v1, kind: Config, current-context: c, clusters: [{name: c, cluster: {server: 'http://127.0.0.1:1'}}],"
-        " users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}"
-    )
-    return path
 
 
 async def test_nothing_is_sent_to_the_cluster_once_the_lock_is_lost(tmp_path):
