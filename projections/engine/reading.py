@@ -31,12 +31,16 @@ FREE = frozenset(
         "annotations",
         "author",
         "card_texts",
+        "cpuset",
+        "held",
         "image",
         "message",
         "notes",
+        "partitions",
         "policy",
         "problem",
         "reason",
+        "reserved",
         "resources",
     }
 )
