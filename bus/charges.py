@@ -17,6 +17,7 @@ Source: docs/accounting.md, which is the law; docs/accounting.md.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import lru_cache
 
 import msgspec
@@ -73,7 +74,10 @@ def charged(resources: PodResources) -> Amounts:
     2**40, is refused alone and named in `refused`; the others are charged (docs/wrong-input.md D2, F4).
     Source: docs/accounting.md.
     """
-    request, refused = effective(resources)
+    return _amounts(*effective(resources))
+
+
+def _amounts(request: Mapping[str, int], refused: set[str]) -> Amounts:
     cards: list[tuple[int, str]] = []
     cores: list[tuple[int, str]] = []
     ratios: list[tuple[int, str]] = []
@@ -103,6 +107,11 @@ def charged(resources: PodResources) -> Amounts:
         tuple(sorted(row for row in extended if row[1])),
         tuple(sorted(refused)) if refused else (),
     )
+
+
+def card_milli(requests: Mapping[str, int]) -> int:
+    """Thousandths of cards of requests by name that are whole numbers, by the rule of :func:`charged`."""
+    return _amounts({name: count * NANO for name, count in requests.items()}, set()).gpu_milligpus
 
 
 def effective(resources: PodResources) -> tuple[dict[str, int], set[str]]:

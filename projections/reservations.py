@@ -46,8 +46,8 @@ reservations = row_table(
 
 #: In the place of what it says: it was deleted.
 GONE: Literal["gone"] = "gone"
-#: Most of one amount: sums over years stay inside 64 bits.
-MOST = 2**31
+#: Most of one amount, and of a sum: by a wrong clock a change lasts for any time, and two sums stay inside 64 bits.
+MOST, MOST_SUM = 2**31, 2**61
 
 
 class Said(msgspec.Struct, frozen=True, array_like=True):
@@ -129,7 +129,7 @@ def totals(changes: list[tuple[int, Any]]) -> Totals:
                 used_cpu + said.used_cpu * seconds,
                 used_gpu + said.used_gpu * seconds,
             )
-    return Totals(cpu, gpu, used_cpu, used_gpu)
+    return Totals(*(min(one, MOST_SUM) for one in (cpu, gpu, used_cpu, used_gpu)))
 
 
 def _shown(row: Reservation) -> dict[str, Any]:

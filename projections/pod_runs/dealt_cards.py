@@ -1,23 +1,26 @@
 """Which cards a pod holds parts of that Koordinator's rules gave it: its annotation names them.
 
 How much of them it is follows from its requests, divided evenly, as Koordinator gives the same part of each card. The annotation
-can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and makes the part no smaller.
+can be written by whoever may write pods: it says of which of its node's cards the pod's part is, and makes the part no smaller,
+but where memory alone was requested. What a claim gives is a row of the claim, and no part of what is divided here.
 
 Source: docs/devices.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 import msgspec
 
 from bus import strict
 from bus.amounts import NANO, observed_quantity
+from bus.charges import card_milli
 from bus.errors import MalformedJsonError, QuantityError
 from bus.events.devices import ALLOCATED, MOST_MINORS
 from projections import timelines
 from projections.devices.cards import HELD
+from projections.devices.demand import IMPLICIT
 from projections.devices.held import card_facts
 from projections.devices.requested import CardFacts
 from projections.devices.shared_cards import MOST_MIB, RESERVING
@@ -71,7 +74,7 @@ def _held(row: PodRun) -> Iterator[Columns]:
         cuts = [segment.start_s, *sorted(set(later))]
         for from_s, to_s in zip(cuts, [*cuts[1:], segment.end_s], strict=True):
             said = timelines.at(facts, from_s)
-            parts = _parts(_facts(said), segment) if said else []
+            parts = _parts(_facts(said), pod.claimed, segment) if said else []
             for number, (one, milli, memory) in enumerate(parts):
                 yield (
                     pod.uid, number, f"{POOL}/{segment.node}/gpu-{one.minor}", HELD, pod.uid, from_s, to_s, from_s,
@@ -84,10 +87,14 @@ def _is_before(second: int, end_s: int | None) -> bool:
     return end_s is None or second < end_s
 
 
-def _parts(known: CardFacts, segment: Segment) -> list[tuple[_Given, int, int]]:
+def _parts(
+    known: CardFacts, claimed: Collection[str], segment: Segment
+) -> list[tuple[_Given, int, int]]:
     """Cards with thousandths and MiB; none where the annotation does not fit what the pod requests."""
     found = _read(known.texts.get(ALLOCATED, ""))
-    held = segment.gpu_milli
+    by_claim = (name for name in known.requests if name in claimed or name.startswith(IMPLICIT))
+    requests = known.requests | dict.fromkeys(by_claim, 0)
+    held = min(card_milli(requests), segment.gpu_milli)
     most = max(-(-held // WHOLE), known.requests.get(_SHARED, 0), 1)
     if not found or len(found) > most or held > WHOLE * len(found):
         return []

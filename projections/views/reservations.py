@@ -5,11 +5,16 @@ from __future__ import annotations
 from projections.views.shape import CLUSTER, SEQUENCE, VANISHED, Column, View, at, is_, moment
 
 _MOMENT = moment("reservations.cluster")
+#: Most of a sum (projections.reservations.MOST_SUM).
+MOST_SUM = 2**61
 
 
 def _sum(part: str, kind: str) -> str:
     """The sum up to the newest change, and what goes on since then up to the moment of its cluster."""
-    return f"({part}_{kind}_s + CASE WHEN {_MOMENT} > since_s THEN {part}_{kind} * ({_MOMENT} - since_s) ELSE 0 END)"
+    amount, seconds = f"{part}_{kind}", f"({_MOMENT} - since_s)"
+    most = f"{seconds} > {MOST_SUM} / NULLIF({amount}, 0)"
+    since = f"CASE WHEN {most} THEN {MOST_SUM} ELSE {amount} * {seconds} END"
+    return f"({amount}_s + CASE WHEN {_MOMENT} > since_s THEN {since} ELSE 0 END)"
 
 
 def _sums() -> tuple[Column, ...]:

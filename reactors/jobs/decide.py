@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from bus.charges import card_milli
 from bus.clock import SECOND_US
 from bus.events.clock import ClockTicked
 from bus.events.decisions import (
@@ -148,13 +149,12 @@ def lost(pod: Pod, now_us: int) -> dict[str, int]:
     until_us = min(now_us, pod.seen_us) if pod.is_ended else now_us
     held_s = max(0, until_us - pod.started_us) // SECOND_US
     asks = pod.asks
-    cards = sum(
-        count for key, count in asks.items() if key.startswith("requests.") and key.endswith("/gpu")
-    )
+    prefix = "requests."
+    requests = {key.removeprefix(prefix): n for key, n in asks.items() if key.startswith(prefix)}
     found = {
         "held_s": held_s,
         "lost_cpu_milli_s": asks.get("requests.cpu", 0) * held_s,
-        "lost_gpu_milli_s": cards * 1000 * held_s,
+        "lost_gpu_milli_s": card_milli(requests) * held_s,
     }
     # A number of the history is a signed one of 64 bits, and a pod may ask for anything.
     return {name: min(amount, 2**63 - 1) for name, amount in found.items()}

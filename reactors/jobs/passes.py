@@ -23,6 +23,7 @@ from reactors.jobs.ownership import claim
 from reactors.jobs.rendezvous import warnings
 from reactors.jobs.replicas import evaluated, services, unnameable
 from reactors.jobs.shape import (
+    LIMIT_REACHED,
     GroupStep,
     Job,
     Outstanding,
@@ -115,7 +116,7 @@ class _Reconciliation:
         """A finished job."""
         if self._is_over_limits():
             # As when it failed: what was not deleted then would run for ever.
-            self._remove("limit_reached", "All")
+            self._remove(LIMIT_REACHED, "All")
         else:
             self._remove("finished", self.job.spec.clean_pod_policy or "None")
         self._end_group()
@@ -168,6 +169,9 @@ class _Reconciliation:
         status = self.job.status
         if self.rules.is_v1 or not status.is_true("Failed") or status.completion_us is None:
             return False
+        if self.seen.is_over_limits:
+            # Counted again it could be fewer: pods that are gone count no more.
+            return True
         left_us = deadline_left_us(self.job, status.completion_us)
         return (left_us is not None and left_us <= 0) or is_past_backoff(
             self.job, self.pods, self.seen, self.rules
@@ -175,7 +179,7 @@ class _Reconciliation:
 
     def _fail(self) -> None:
         self.found.events.append(f"Normal {self.job.kind}Failed")
-        self._remove("limit_reached", "All")
+        self._remove(LIMIT_REACHED, "All")
         self._end_group()
         if self.draft.status.completion_us is None:
             self.draft.replace(completion_us=self.at_us)

@@ -12,6 +12,8 @@ import msgspec
 
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
 
+#: Why pods are deleted of a job past its limits.
+LIMIT_REACHED = "limit_reached"
 #: A job of more pods gets none: nobody can want it, and it would fill the memory.
 MOST_PODS = 10_000
 
@@ -196,6 +198,8 @@ class Seen(msgspec.Struct, frozen=True):
     replaced: int = 0
     #: Somebody else makes pods of it.
     is_elsewhere: bool = False
+    #: A pod of it was to be deleted before as it was past its limits.
+    is_over_limits: bool = False
 
 
 class Rules(msgspec.Struct, frozen=True):

@@ -32,7 +32,19 @@ from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
 from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
-from reactors.jobs.shape import INDEX, JOB, KINDS, TYPE, Gang, Group, Job, Seen, SeenPod, Status
+from reactors.jobs.shape import (
+    INDEX,
+    JOB,
+    KINDS,
+    LIMIT_REACHED,
+    TYPE,
+    Gang,
+    Group,
+    Job,
+    Seen,
+    SeenPod,
+    Status,
+)
 from reactors.jobs.steps import (
     CREATE,
     DELETE,
@@ -207,6 +219,7 @@ class JobsState(Part):
             return
         key, tracked.steps[key] = found
         if not decision.is_shadow:
+            tracked.is_over_limits |= decision.reason == LIMIT_REACHED
             self.awaited[decision.id] = (uid, key)
 
     def _settled(self, fact: EffectSettled, at_us: int) -> None:
@@ -289,7 +302,13 @@ class JobsState(Part):
         if self.gang_scheduler:
             gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
         return Seen(
-            pods, (), outstanding(tracked.steps), gang, tracked.replaced, tracked.is_elsewhere
+            pods,
+            (),
+            outstanding(tracked.steps),
+            gang,
+            tracked.replaced,
+            tracked.is_elsewhere,
+            tracked.is_over_limits,
         )
 
     def _pods(self, job: Job) -> list[Pod]:

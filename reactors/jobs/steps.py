@@ -76,6 +76,8 @@ class TrackedJob(msgspec.Struct):
     is_elsewhere: bool = False
     #: By replica type in lower case, while pods of it are refused.
     rests: dict[str, Rest] = {}
+    #: A pod of it was to be deleted as the job was past its limits.
+    is_over_limits: bool = False
 
     @property
     def told(self) -> Job:

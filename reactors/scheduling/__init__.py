@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"
 #: Version of the scheduler's rules.
-RULES = 4
+RULES = 5
 
 
 def scheduler_of(

@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "b421c5ccdb276d54",
+    "versions": "b68d9dd29854b0bf",
     "reactors": "981eade275868272",
     "admission": "5ef725e918d518fc",
 }

@@ -13,6 +13,7 @@ from projections.devices.shape import card_segments
 from projections.pod_runs.shape import pod_runs
 from projections.reports import Question
 from tests import factories as given
+from tests.projections import claimed
 from tests.projections.engine.archives import sequenced
 from tests.projections.ledger import folded
 
@@ -94,6 +95,42 @@ def test_cards_that_are_named_later_are_held_from_then():
 )  # fmt: skip
 def test_what_does_not_fit_the_requests_or_cannot_be_read_names_no_card(texts, asked):
     assert rows([pod(texts=texts, asked=asked)]) == []
+
+
+def by_claim(asked, *cards, **more):
+    """A pod with one card by claim, whose annotation names ``cards``."""
+    return [
+        claimed.slice_observed(claimed.card("gpu-9", "H100")),
+        claimed.claim_observed("g", "gpu-9", stamp=1, at=2),
+        pod(texts=saying(*cards), asked=asked, claims=("g",), **more),
+    ]
+
+
+def held(events):
+    return sorted((row[1][-5:], row[5]) for row in rows(events))
+
+
+@pytest.mark.parametrize(
+    ("asked", "names", "expected"),
+    [
+        ({"cpu": "1"}, (), []),
+        ({f"{K}gpu": "50"}, (), [("gpu-0", 500)]),
+        ({f"{K}gpu": "100"}, (), [("gpu-0", 1000)]),
+        ({f"{K}gpu-memory": "8Gi"}, (), [("gpu-0", 500)]),
+        ({"nvidia.com/gpu": "1"}, ("nvidia.com/gpu",), []),
+        ({"nvidia.com/gpu": "1"}, (), [("gpu-0", 1000)]),
+        ({"deviceclass.resource.kubernetes.io/gpu": "1"}, (), []),
+        ({f"{K}gpu": "9" * 400}, (), []),
+        ({f"{K}gpu": "3e12"}, (), []),
+        ({f"{K}gpu": "1e11", "kubernetes.io/gpu": "1e11"}, (), []),
+        ({f"{K}gpu": "-100"}, (), []),
+    ],
+    ids=range(11),
+)
+def test_what_a_claim_gives_is_not_dealt_out_once_more(asked, names, expected):
+    found = held(by_claim(asked, 0, claimed=names))
+
+    assert found == [*expected, ("gpu-9", 1000)]
 
 
 def test_a_pod_names_cards_of_its_own_node_alone():

@@ -7,6 +7,7 @@ import sqlalchemy as sa
 
 from bus.events.pods import ReservationObserved, ReservationVanished
 from projections import reservations
+from projections.views.reservations import MOST_SUM
 from tests import factories as f
 from tests.projections.engine.archives import fill, ledger
 
@@ -76,6 +77,24 @@ def test_amounts_of_a_status_that_are_none_reserve_nothing_and_huge_ones_fit():
     for text in ("NaN", "", "-4", "1e99", "9" * 300, "0x10"):
         found = shown(folded([seen(1, 0, text, text), seen(2, 10**9, text)]))
         assert 0 <= found["used_cpu_milli_s"] <= found["reserved_cpu_milli_s"] < 2**63
+
+
+def test_a_wrong_clock_makes_no_sum_that_a_row_cannot_hold(tmp_path):
+    store = ledger(f"sqlite:///{tmp_path}/ledger.db")
+    later, cpu = 5_000_000_000, "2147483"
+    clocks = [
+        seen(1, -f.START_S, cpu, "1"),
+        seen(2, later, cpu, "2"),
+        f.pod_observed("p", 1, 2 * later),
+    ]
+    fill(store, f.numbered(clocks), batch=3)
+    columns = ("reserved_cpu_milli_s", "used_cpu_milli_s", "idle_cpu_milli_s")
+    (found,) = store.select(sa.text(f"SELECT {', '.join(columns)} FROM v1_reservations"))
+    store.close()
+
+    assert reservations.MOST_SUM == MOST_SUM
+    used = 1000 * (f.START_S + later) + 2000 * later
+    assert tuple(found) == (2**62, used, 2**62 - used)
 
 
 def test_the_view_values_what_goes_on_up_to_the_moment_of_its_cluster(tmp_path):

@@ -28,10 +28,13 @@ def pod(phase="Running", node="a", demand=None, seen_us=0):
         (pod("Failed", seen_us=2 * HOUR_US), (3600, 7_200_000, 14_400_000)),
         (pod(demand={}), (3600, 0, 0)),
         (pod(demand={"requests.amd.com/gpu": 1, "requests.x/gpu-memory": 9}), (3600, 0, 3_600_000)),
+        (pod(demand={"requests.koordinator.sh/gpu": 150}), (3600, 0, 5_400_000)),
+        (pod(demand={"requests.x/gpu-core": 50, "requests.x/gpu-memory-ratio": 80}), (3600, 0, 1_800_000)),
+        (pod(demand={"requests.kubernetes.io/gpu": 2**63 - 1}), (3600, 0, 0)),
         (pod(demand={"requests.cpu": 2**63 - 1}), (3600, 2**63 - 1, 0)),
         (pod(node=""), ()),
     ],
-    ids=["runs", "failed", "seen late", "asks for nothing", "another vendor", "asks for all", "had no node"],
+    ids=["runs", "failed", "seen late", "asks for nothing", "another vendor", "hundredths", "part", "absurd", "all", "had no node"],
 )  # fmt: skip
 def test_a_pod_loses_what_it_held(found, expected):
     assert tuple(lost(found, HOUR_US).values()) == expected
