@@ -22,7 +22,7 @@ PODS = "/api/v1/namespaces/default/pods"
 #: Threads that play the kubelets' part.
 KUBELETS = 8
 #: No label takes longer to be reached, and no job to end.
-REACHED_SECONDS, ENDED_SECONDS = 60, 120
+REACHED_SECONDS, ENDED_SECONDS = 120, 400
 
 
 def _tf(count, **policy):

@@ -36,7 +36,7 @@ HELD = (
 MANIFESTS = Path(__file__).parents[2] / "deploy" / "manifests"
 
 pytestmark = [
-    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(1800 if IS_WHOLE else 400),
+    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(2400 if IS_WHOLE else 900),
 ]  # fmt: skip
 
 
