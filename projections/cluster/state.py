@@ -106,7 +106,7 @@ class ClusterState(Part):
         {
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
-            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming",
+            "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming", "reservations",
         }
     )  # fmt: skip
 
