@@ -107,6 +107,8 @@ def _forecast(select: Select, row: dict[str, Any], now_s: int) -> dict[str, Any]
 
 def _when(name: str) -> Column:
     def cell(row: Row) -> Cell | None:
+        if row["remaining"] <= 0 and name == "likely_at":
+            return Cell("used up", "words")
         if row[name] is None and row["chance"] is not None:
             bound = "before the end" if row["end_at"] else f"in {AHEAD_DAYS} days"
             return Cell(f"not {bound}", "words")

@@ -60,6 +60,8 @@ def test_nothing_is_said_of_less_than_a_week_nor_of_what_is_spent(capsys, tmp_pa
 
     assert (young["likely_at"], young["chance"], young["tried"]) == (None, None, 0)
     assert spent["remaining"] < 0 and (spent["likely_at"], spent["chance"]) == (None, None)
+    assert bursar("budget", "forecast", "--data", tmp_path / "spent") == 0
+    assert "used up" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("width", [80, 120])
