@@ -21,6 +21,11 @@ from tests.acceptance.admission_site import MANIFESTS, free_port, quota, workloa
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
+#: Other tests use other databases of the same server.
+OWN_LOCKS = (
+    "locktype = 'advisory'"
+    " AND database = (SELECT oid FROM pg_database WHERE datname = current_database())"
+)
 AUDIT = """
 apiVersion: audit.k8s.io/v1
 kind: Policy
@@ -76,14 +81,14 @@ class Parts:
 
     def end_sessions(self):
         """What PostgreSQL does with a machine that is silent: here with all that hold a lock but the ledger's writer."""
-        found = "SELECT pg_terminate_backend(l.pid) FROM pg_locks l WHERE locktype = 'advisory' AND objid <> %s"
+        found = f"SELECT pg_terminate_backend(pid) FROM pg_locks WHERE {OWN_LOCKS} AND objid <> %s"
         with psycopg.connect(self.postgres_url.replace("+psycopg", "")) as connection:
             connection.execute(found, (self.ledgers_lock,))
 
     def note_ledgers_lock(self):
         with psycopg.connect(self.postgres_url.replace("+psycopg", "")) as connection:
             [(self.ledgers_lock,)] = connection.execute(
-                "SELECT objid FROM pg_locks WHERE locktype = 'advisory'"
+                f"SELECT objid FROM pg_locks WHERE {OWN_LOCKS}"
             ).fetchall()
 
     def stop(self):

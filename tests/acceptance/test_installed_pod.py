@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -238,7 +238,7 @@ async def test_standard_answers_reviews_apart_on_servers_of_ones_own(
     """Each process with its own Secrets: one bus, one PostgreSQL, and no token for who answers and who writes the ledger."""
     url = "bursar-webhook.bursar-system.svc"
     pem = client_certificate(tmp_path / "serving.pem", url).read_text()
-    async with EmbeddedServer(tmp_path / "nats") as nats:
+    async with EmbeddedServer(tmp_path / "nats") as nats, AsyncExitStack() as stack:
         bus = {
             "url": nats.url.replace("//", f"//bursar:{nats.credentials[1]}@"),
             "monitor_urls": [nats.monitor_url],
@@ -251,6 +251,8 @@ async def test_standard_answers_reviews_apart_on_servers_of_ones_own(
         installation.shared = {socket_folder: socket_folder}
         # The server's folder is of its own user; the pod's may reach the socket in it.
         pathlib.Path(socket_folder).chmod(0o711)
+        # It would not start again in a folder that others may enter.
+        stack.callback(pathlib.Path(socket_folder).chmod, 0o700)
         installation.keep("bursar-settings", bursar_yaml=json.dumps({"bus": bus, "ledger": ledger}))
         installation.keep("bursar-webhook-settings", bursar_yaml=json.dumps({"bus": bus}))
         installation.plane.kubectl("delete", "-n", "bursar-system", "statefulset", "bursar")
