@@ -102,7 +102,7 @@ def test_two_pods_on_one_volume_are_one_too_many(run, tmp_path):
         code, said = run("bursar", "up").run()
         assert first.poll() is None
 
-    assert code == 4 and "another process uses this folder" in said
+    assert code == 5 and "this ledger is being written by bursar up" in said
 
 
 def test_a_volume_whose_group_is_set_at_each_start_is_refused(run):
