@@ -275,6 +275,28 @@ def _figures(
 
 
 @asynccontextmanager
+async def healthy(
+    settings: Settings, more: Figures, shows: Figures | None = None
+) -> AsyncIterator[None]:
+    """Answer probes and show ``more`` where no webhook does, on the port of health that the settings name; nowhere without one.
+
+    ``shows`` gets the metrics where the process has such a port already.
+    """
+
+    def metrics() -> Iterator[Metric]:
+        for part in more:
+            yield from part()
+
+    if shows is not None:
+        shows.append(metrics)
+    if shows is not None or settings.admission.health_port is None:
+        yield
+        return
+    async with shown(metrics, servers(settings.admission)[1]):
+        yield
+
+
+@asynccontextmanager
 async def shown(
     metrics: Callable[[], Iterable[Metric]],
     settings: ServerSettings,

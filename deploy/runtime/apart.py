@@ -21,7 +21,7 @@ from bus.kube import client
 from bus.private_files import own_folder
 from bus.waiting import beside
 from deploy.errors import AbsentLedgerError, OlderLedgerError, SettingsError
-from deploy.runtime.admission import Figures, servers, shown
+from deploy.runtime.admission import Figures, healthy
 from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bus, reach
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger, reader
@@ -56,7 +56,7 @@ _log = logging.getLogger(__name__)
 async def write_ledger(settings: Settings, screen: Screen) -> None:
     """Write the ledger until cancelled, in turn with other processes that do."""
     figures: Figures = []
-    async with _bus(settings, "ledger") as opened, _healthy(settings, figures), AsyncExitStack() as stack:  # fmt: skip
+    async with _bus(settings, "ledger") as opened, healthy(settings, figures), AsyncExitStack() as stack:  # fmt: skip
         made = engine(settings.ledger_url)
         stack.callback(made.dispose)
         # In turn, so that a newer version changes no schema that an older one still writes.
@@ -75,7 +75,7 @@ async def watch_cluster(settings: Settings, screen: Screen) -> None:
     require_clock()
     access = _access(settings)
     figures: Figures = []
-    async with _bus(settings, "watch") as opened, _healthy(settings, figures):
+    async with _bus(settings, "watch") as opened, healthy(settings, figures):
         async with _existing(settings, screen, is_read_only=True) as store:
             await _caught_up(store, opened, screen)
             replica = await stored(store, Signer(settings.signing_key), settings.cluster.name)
@@ -96,10 +96,11 @@ async def act(settings: Settings, screen: Screen) -> None:
     require_clock()
     access = _access(settings)
     settings.admission.require_authenticated()
-    shown_here: Figures | None = None if settings.admission.health_port is None else []
+    figures: Figures = []
+    shown_here = None if settings.admission.health_port is None else figures
     async with AsyncExitStack() as stack:
         opened = await stack.enter_async_context(_bus(settings, "act"))
-        await stack.enter_async_context(_healthy(settings, shown_here))
+        await stack.enter_async_context(healthy(settings, figures))
         store = await stack.enter_async_context(_existing(settings, screen))
         lock = await stack.enter_async_context(
             in_turn(settings.ledger_url, store.engine, "act", ACTING, screen.tell)
@@ -117,14 +118,10 @@ async def act(settings: Settings, screen: Screen) -> None:
         more: Figures = []
         progress = Progress(stage="following", guard=opened.guard)
         screen.tell(f"admission is {told_of(settings.admission)}")
-        trees = None
-        if settings.admission.mode != "off":
-            keeping = keeping_quotas(
-                settings, opened, store, cluster, asked.put_nowait, more, progress, shown_here
-            )
-            trees = await stack.enter_async_context(keeping)
-        elif shown_here is not None:
-            shown_here.append(lambda: (one for part in more for one in part()))
+        keeping = keeping_quotas(
+            settings, opened, store, cluster, asked.put_nowait, more, progress, shown_here
+        )
+        trees = await stack.enter_async_context(keeping)
         await stack.enter_async_context(
             deciding(settings, opened, store, cluster, trees, more, progress, replica)
         )
@@ -207,16 +204,3 @@ def _access(settings: Settings) -> client.Access:
     if access is None:
         raise SettingsError("no cluster found: no kubeconfig and no service account")
     return access
-
-
-@asynccontextmanager
-async def _healthy(settings: Settings, figures: Figures | None = None) -> AsyncIterator[None]:
-    """Answer probes where the settings name a port."""
-    if settings.admission.health_port is None:
-        yield
-        return
-    parts: Figures = figures if figures is not None else []
-    async with shown(
-        lambda: (one for part in parts for one in part()), servers(settings.admission)[1]
-    ):
-        yield

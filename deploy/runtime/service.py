@@ -29,7 +29,7 @@ from bus.sources.events import read_lines
 from bus.waiting import beside, reached
 from deploy.errors import SettingsError
 from deploy.hints import hint
-from deploy.runtime.admission import Figures, admitting
+from deploy.runtime.admission import Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
@@ -167,19 +167,10 @@ async def _work(
                 metrics = LedgerMetrics(store, keeping)
                 await stack.enter_async_context(beside(metrics.run()))
                 more: Figures = [partial(source_metrics, followed.states), metrics]
-                trees = None
-                if settings.admission.mode != "off":
-                    trees = await stack.enter_async_context(
-                        keeping_quotas(
-                            settings,
-                            opened,
-                            store,
-                            followed.cluster,
-                            followed.relist,
-                            more,
-                            progress,
-                        )
-                    )
+                keeping_trees = keeping_quotas(
+                    settings, opened, store, followed.cluster, followed.relist, more, progress
+                )
+                trees = await stack.enter_async_context(keeping_trees)
                 # Also where all are off: what a person asks for, the undoing of a cull, is done then, too.
                 await stack.enter_async_context(
                     deciding(
@@ -215,12 +206,16 @@ async def keeping_quotas(
     progress: Progress,
     shows: Figures | None = None,
 ) -> AsyncIterator[QuotaTrees | None]:
-    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it.
+    """Keep the quotas of the cluster that is followed, and answer reviews where the settings want it; None: they want neither.
 
     ``relist`` asks for a complete list of a kind. ``more`` is shown among the webhook's metrics.
     ``shows``: see :func:`deploy.runtime.admission.admitting`.
     """
     wanted = settings.admission
+    if wanted.mode == "off":
+        async with healthy(settings, more, shows):
+            yield None
+        return
     prover = None
     if wanted.mode in ("shadow", "enforce"):
         prover = Prover(cluster, wanted, SystemClock())

@@ -61,7 +61,7 @@ class AdmissionSettings(BaseModel):
     probe_namespace: str = "bursar-probe"
     #: Where ``/healthz``, ``/readyz`` and ``/metrics`` are, in plain HTTP. The metrics name every quota.
     health_host: str = "127.0.0.1"
-    #: None = the port after ``port``; in ``watch`` none unless it is named.
+    #: None = the port after ``port``; in ``watch`` and ``off`` none unless it is named.
     health_port: int | None = Field(None, ge=0, le=65_535)
     #: Whether that port also tells nodes, elastic quotas and scores, as Koordinator's scheduler does. None = where
     #: ``health_host`` is a loopback address.

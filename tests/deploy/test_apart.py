@@ -20,6 +20,7 @@ from deploy.runtime import locking
 from deploy.runtime.apart import _asking, act
 from deploy.runtime.ledgers import ledger
 from deploy.runtime.locking import ACTING, LEDGER, HeldLock, in_turn, writer_lock
+from deploy.runtime.service import serve
 from deploy.runtime.watch import Following
 from deploy.settings.shape import Settings
 from projections.cluster import POD
@@ -212,7 +213,8 @@ async def test_who_watches_lists_what_who_acts_waits_for(tmp_path):
 
 
 @pytest.mark.nats
-async def test_who_acts_shows_figures_without_admission(tmp_path):
+@pytest.mark.parametrize(("part", "last_word"), [(act, "acting"), (serve, "ask:")])
+async def test_who_acts_shows_figures_without_admission(part, last_word, tmp_path):
     """The alert `BursarNobodyActs` rests on them."""
     async with EmbeddedServer(tmp_path / "nats") as server:
         user, password = server.credentials
@@ -225,9 +227,9 @@ async def test_who_acts_shows_figures_without_admission(tmp_path):
         with ledger(settings):
             pass
         said = asyncio.Queue()
-        screen = SimpleNamespace(tell=said.put_nowait)
-        async with asyncio.timeout(20), beside(act(settings, screen)):
-            while await said.get() != "acting":
+        screen = SimpleNamespace(tell=said.put_nowait, show=lambda _: None)
+        async with asyncio.timeout(20), beside(part(settings, screen)):
+            while await said.get() != last_word:
                 pass
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", settings.admission.health_port
