@@ -246,6 +246,14 @@ class PermissionDeniedError(PermanentError):
     message: str = ""
 
 
+class UnknownRightsError(PermissionDeniedError):
+    """The API server knows nobody of our name who may do this.
+
+    Ask again for some seconds: an API server that has just started says so to everybody, until it
+    has read its roles. What stays is a missing permission. A veto of a quota or a webhook is none.
+    """
+
+
 # --- the cluster does not take a write ------------------------------------------------------------
 
 

@@ -32,6 +32,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
     RetryableError,
+    UnknownRightsError,
     WrongExpectationError,
 )
 from bus.events.clock import LEADER, TICK_US, ClockTicked
@@ -50,6 +51,8 @@ from reactors.engine.snapshots import Snapshots
 LATE_US = 30 * SECOND_US
 #: Between two attempts at what failed for now, seconds.
 AGAIN_SECONDS = 5.0
+#: So often is asked again who is told that the API server knows no right of his: it may have just started.
+RIGHTS_TIMES = 3
 #: So many independent decisions are done at once: as many as there are connections for small writes.
 AT_ONCE = 8
 
@@ -81,6 +84,8 @@ class Runner:
         self._snapshots = snapshots
         #: Decision to when it may be tried again, seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
+        #: How often the API server knew of no right to do a decision.
+        self._rightless: dict[str, int] = {}
         #: When this process did destructive decisions, by reactor, the oldest first; microseconds UTC.
         self._done_us: dict[str, list[int]] = {}
         #: Decisions that this process settled; their outcome may still have to be read.
@@ -248,9 +253,12 @@ class Runner:
             return result
         except NotFoundError:
             return "gone", "not_found"
-        except (RequestRefusedError, PermissionDeniedError) as error:
-            return "refused", str(error)[:500]
-        except (RetryableError, ConflictError, MalformedJsonError, ObservationError) as error:
+        except (
+            RequestRefusedError, PermissionDeniedError, RetryableError, ConflictError, MalformedJsonError,
+            ObservationError,
+        ) as error:  # fmt: skip
+            if self._is_refusal(decision, error):
+                return "refused", str(error)[:500]
             # Also where a proxy answers in the API server's stead, or with too much.
             _log.warning("decision %s waits: %s", decision.id, error)
             delay = error.delay_seconds if isinstance(error, RetryableError) else 0.0
@@ -259,6 +267,13 @@ class Runner:
                 delay, AGAIN_SECONDS
             )
             return None
+
+    def _is_refusal(self, decision: Decision, error: Exception) -> bool:
+        """Whether an error is the API server's last word on a decision."""
+        if isinstance(error, UnknownRightsError):
+            self._rightless[decision.id] = times = self._rightless.get(decision.id, 0) + 1
+            return times > RIGHTS_TIMES
+        return isinstance(error, RequestRefusedError | PermissionDeniedError)
 
     async def _settle(self, decision: Decision, result: Result, message: str) -> None:
         fact = EffectSettled(
@@ -281,6 +296,7 @@ class Runner:
         # Until it is read, what was settled must not be tried again.
         self._settled.add(decision.id)
         self._again_at.pop(decision.id, None)
+        self._rightless.pop(decision.id, None)
         crashpoint("effect.after_settle")
 
 

@@ -47,12 +47,17 @@ class Record:
         self._url, self._hear = urlsplit(url), hear
         self._lock = threading.Lock()
         self._found, self._last = [], {}
+        self._moved = time.monotonic()
         for prefix in (JOBS, PODS, SERVICES):
             threading.Thread(target=self._follow, args=(prefix,), daemon=True).start()
 
     def versions(self):
         with self._lock:
             return sorted(self._found)
+
+    def stood_still(self, since):
+        """For how many seconds nothing was stored, ``since`` a moment at the earliest."""
+        return time.monotonic() - max(self._moved, since)
 
     def _follow(self, prefix):
         end = prefix[:-1] + chr(ord(prefix[-1]) + 1)
@@ -73,6 +78,7 @@ class Record:
             int(stored["mod_revision"]), time.time(), key, body, self._last.get(key)
         )  # fmt: skip
         self._last[key] = body
+        self._moved = time.monotonic()
         with self._lock:
             self._found.append(version)
         if prefix == PODS:

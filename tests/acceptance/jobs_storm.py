@@ -21,8 +21,11 @@ from tests.cluster.training import job, path_of
 PODS = "/api/v1/namespaces/default/pods"
 #: Threads that play the kubelets' part.
 KUBELETS = 8
-#: No label takes longer to be reached, and no job to end.
-REACHED_SECONDS, ENDED_SECONDS = 120, 400
+#: Whoever waits gives up once etcd has stored nothing for so long, however slow the machine is: for a label, and for the end of all
+#: jobs. After an absence of more than a minute jobs stand still for ten.
+REACHED_SECONDS, ENDED_SECONDS = 120, 720
+#: Between two looks at what the processes have used.
+MEASURED_SECONDS = 0.5
 
 
 def _tf(count, **policy):
@@ -88,6 +91,31 @@ class Up:
             "BURSAR_JOBS__POLICY__RUNS": "all",
         }  # fmt: skip
         self.process = None
+        #: CPU seconds by process: its id, when it began, its name.
+        self.used = {}
+        threading.Thread(target=self._measure, daemon=True).start()
+
+    def _measure(self):
+        """What `up` and its bus have used. Half a second before a kill may be missing."""
+        while True:
+            own = self.process.pid if self.process is not None else -1
+            for stat in Path("/proc").glob("[0-9]*/stat"):
+                with suppress(OSError):
+                    name, _, rest = stat.read_text().partition("(")[2].rpartition(")")
+                    fields = rest.split()
+                    # Fields 4 and 5 of proc(5), 14, 15 and 22.
+                    if own in (int(fields[1]), int(fields[2])):
+                        ticks = int(fields[11]) + int(fields[12])
+                        key = stat.parent.name, fields[19], name
+                        self.used[key] = ticks / os.sysconf("SC_CLK_TCK")
+            time.sleep(MEASURED_SECONDS)
+
+    def cpu_seconds(self):
+        """By the name of the process."""
+        found = Counter()
+        for (_, _, name), seconds in list(self.used.items()):
+            found[name] += seconds
+        return found
 
     def start(self):
         command = [sys.executable, "-m", "tests.acceptance.killed_up", self.armed]
@@ -107,14 +135,14 @@ class Up:
         command = [Path(sys.executable).with_name("bursar"), *arguments, "--data", self.folder / "data"]  # fmt: skip
         return subprocess.run(command, env=self.environment, capture_output=True, text=True).stdout
 
-    def dies_at(self, label, victim):
-        """Kill ``victim`` when the process comes to ``label``, and bring it back; whether it came there."""
+    def dies_at(self, label, victim, record):
+        """Kill ``victim`` when the process comes to ``label``, and bring it back; whether it came there before all stood still."""
         pid = self.plane.apiserver_pid if victim == "apiserver" else 0
         arm(self.armed, label, victim, pid)
-        ends = time.monotonic() + REACHED_SECONDS
+        began = time.monotonic()
         while not was_hit(self.armed, label):
             assert self.process.poll() is None, "bursar up ended by itself"
-            if time.monotonic() > ends:
+            if record.stood_still(began) > REACHED_SECONDS:
                 (self.armed / label).unlink(missing_ok=True)
                 return False
             time.sleep(0.05)
@@ -165,6 +193,13 @@ class Storm:
                 path = f"{PODS}/{one['metadata']['name']}"
                 self._tried("DELETE", path, {"gracePeriodSeconds": 0})
         return True
+
+    def until(self, probe, *, every):
+        """Wait for ``probe()`` as long as anything happens; AssertionError with what it said last."""
+        began = time.monotonic()
+        while said := probe():
+            assert self.record.stood_still(began) < ENDED_SECONDS, f"all stands still: {said!r}"
+            time.sleep(every)
 
     def unfinished(self):
         """Jobs that did not end as their script says, and how they are."""

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from bus.clock import SECOND_US
-from bus.errors import ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError
+from bus.errors import ConflictError, NotFoundError, RequestRefusedError, UnknownRightsError
 from bus.events.decisions import BindSettled, EffectSettled, SchedulingPassed
 from bus.memory import MemoryTransport
 from deploy.runtime.reactors import acting
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.simulated
 OURS = msgspec.Raw(b'{"schedulerName":"bursar"}')
 GATED = msgspec.Raw(b'{"schedulerName":"bursar","schedulingGates":["x"]}')
 SMALL = {"cpu": "4", "memory": "8Gi", "pods": "110"}
-NO_RIGHT = PermissionDeniedError(message='User "u" cannot create resource "pods/binding"')
+NO_RIGHT = UnknownRightsError(message='User "u" cannot create resource "pods/binding"')
 
 
 class ApiServer:

@@ -6,6 +6,8 @@ Lists and watches have their own reading (:func:`bus.kube.watch.contract.refusal
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from bus.errors import (
@@ -15,6 +17,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
+    UnknownRightsError,
 )
 
 #: Longest message that is carried on.
@@ -35,6 +38,8 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
+#: How an API server words what its authorizer refuses; what admission refuses it words otherwise.
+_NO_RIGHT = re.compile(r'\bUser "[^"]*" cannot ')
 #: Subresources of a namespace itself.
 _OF_NAMESPACES = ("status", "finalize")
 
@@ -59,7 +64,9 @@ def declined(status: int, said: bytes, *, request: str, delay_seconds: float) ->
     ``request`` is a verb and a resource. ``delay_seconds`` is what the server asked to wait.
     """
     message, reason = _told(said)
-    if status in (401, 403):
+    if status == 401 or (status == 403 and _NO_RIGHT.search(message)):
+        return UnknownRightsError(permission=request, status=status, message=message)
+    if status == 403:
         return PermissionDeniedError(permission=request, status=status, message=message)
     if status == 404:
         return NotFoundError(request=request, message=message)

@@ -23,6 +23,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
+    UnknownRightsError,
 )
 
 Json = dict[str, Any]
@@ -41,9 +42,6 @@ LONGEST = 500
 #: has its name. ``refused``: the API server will not have this one. ``denied``: we may bind none. ``later``: nothing was done,
 #: or nobody can say.
 Outcome = Literal["bound", "elsewhere", "gone", "refused", "denied", "later"]
-
-#: How the API server's authorizer words it that a right is missing; other 403s are about the one pod.
-_NO_RIGHT = " cannot create resource "
 
 
 class Placement(msgspec.Struct, frozen=True):
@@ -107,7 +105,7 @@ async def bind(
     except NotFoundError as error:
         return Outcomes("gone", error.message[:LONGEST])
     except PermissionDeniedError as error:
-        is_none = error.fields.get("status") == 401 or _NO_RIGHT in error.message
+        is_none = isinstance(error, UnknownRightsError)
         return Outcomes("denied" if is_none else "refused", str(error)[:LONGEST])
     except RequestRefusedError as error:
         return Outcomes("refused", error.message[:LONGEST])

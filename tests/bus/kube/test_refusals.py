@@ -10,6 +10,7 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
+    UnknownRightsError,
 )
 from bus.kube.client.refusals import declined, resource_at
 
@@ -20,7 +21,7 @@ SAID = json.dumps({"kind": "Status", "message": "spec.hard: bad", "reason": "Inv
     ("status", "error"),
     [
         (400, RequestRefusedError),
-        (401, PermissionDeniedError),
+        (401, UnknownRightsError),
         (403, PermissionDeniedError),
         (404, NotFoundError),
         (405, RequestRefusedError),
@@ -66,3 +67,25 @@ def test_an_answer_that_is_no_status_is_told_as_it_is(said):
 )  # fmt: skip
 def test_a_path_is_named_as_permissions_name_it(path, resource):
     assert resource_at(path) == resource
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "error"),
+    [
+        (401, "Unauthorized", UnknownRightsError),
+        (
+            403,
+            'pods is forbidden: User "system:serviceaccount:bursar:actor" cannot create resource "pods" in API group ""'
+            ' in the namespace "default": RBAC: clusterrole.rbac.authorization.k8s.io "bursar-jobs" not found',
+            UnknownRightsError,
+        ),
+        (403, 'pods "a" is forbidden: exceeded quota: q, requested: pods=1', PermissionDeniedError),
+        (403, 'admission webhook "w" denied the request: no', PermissionDeniedError),
+    ],
+    ids=["nobody known", "no right known", "a quota", "a webhook"],
+)
+def test_who_is_not_known_to_have_a_right_is_told_from_who_is_vetoed(status, message, error):
+    said = json.dumps({"kind": "Status", "message": message}).encode()
+    found = declined(status, said, request="create pods", delay_seconds=1.0)
+
+    assert (error, message) == (type(found), found.message)

@@ -15,12 +15,13 @@ from bus.errors import (
     PermissionDeniedError,
     PublishUnknownError,
     RequestRefusedError,
+    UnknownRightsError,
 )
 from bus.events.clock import ClockTicked
 from bus.events.decisions import EffectSettled, Restore, RestoreAsked
 from bus.events.policies import PauseChanged
 from bus.memory import MemoryTransport
-from reactors.engine.runner import tick
+from reactors.engine.runner import AGAIN_SECONDS, RIGHTS_TIMES, tick
 from tests.factories import pod_observed, said
 from tests.reactors.engine.toys import Scene, toy
 
@@ -173,6 +174,24 @@ async def test_what_fails_for_now_stays_outstanding_and_is_not_tried_at_each_mov
     await at.runner.work()
 
     assert [("done", "")] == outcomes(at)
+
+
+@pytest.mark.parametrize("times", [RIGHTS_TIMES, RIGHTS_TIMES + 1])
+async def test_an_api_server_that_knows_no_right_of_ours_is_asked_again_some_times(
+    times, monkeypatch
+):
+    at = await scene()
+    await at.tick()
+    now = 1e12
+    monkeypatch.setattr(asyncio.get_running_loop(), "time", lambda: now)
+    at.effector.fails = UnknownRightsError("who are you?")
+    for _ in range(times):
+        await at.runner.work()
+        now += AGAIN_SECONDS + 1
+    at.effector.fails = None
+    await at.runner.work()
+
+    assert [("done", "") if times == RIGHTS_TIMES else ("refused", "who are you?")] == outcomes(at)
 
 
 async def late(at):

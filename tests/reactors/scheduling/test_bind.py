@@ -9,13 +9,14 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
     RequestRefusedError,
+    UnknownRightsError,
 )
 from reactors.scheduling.effectors.bind import Outcomes, Placement, bind
 
 PLACEMENT = Placement("ns", "p", "u", "n1", "d" * 32, ("0", "1"))
 LOST = ClusterUnavailableError(reason="ServerDisconnectedError", delay_seconds=1.0)
 BUSY = ClusterUnavailableError(status=429, delay_seconds=7.0)
-NO_RIGHT = PermissionDeniedError(
+NO_RIGHT = UnknownRightsError(
     message='pods "p" is forbidden: User "u" cannot create resource "pods/binding" in API group ""'
 )
 VETO = PermissionDeniedError(message='admission webhook "x" denied the request: no')
@@ -57,7 +58,7 @@ def pod(node="", uid="u", **metadata):
         pytest.param(NotFoundError(), None, "gone", id="ended"),
         pytest.param(VETO, None, "refused", id="a webhook's veto"),
         pytest.param(NO_RIGHT, None, "denied", id="no right"),
-        pytest.param(PermissionDeniedError(status=401), None, "denied", id="unknown to the API server"),
+        pytest.param(UnknownRightsError(status=401), None, "denied", id="unknown to the API server"),
         pytest.param(RequestRefusedError(), None, "refused", id="never acceptable"),
         pytest.param(BUSY, None, "later", id="too much to do"),
         pytest.param(LOST, pod(), "later", id="lost and not done"),
