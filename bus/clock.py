@@ -153,7 +153,10 @@ class ServerClock:
     The offset is measured by the Date header of answers. A header has whole seconds, and the answer
     was made at some time between asking and hearing, so each answer bounds the offset from both
     sides; it is moved into these bounds and no further, so that a clock which may be right is left
-    alone. One clock serves all sources of a cluster.
+    alone. Where the clock was set, the first answer decides alone: a clock that may be right is
+    right again, and any other is put ahead by what the header may hide, as what is observed before
+    it happened has its stamps cut off (docs/accounting.md); further answers take that back. One
+    clock serves all sources of a cluster.
     """
 
     def __init__(self, own: Clock, monotonic: Callable[[], float] = time.monotonic) -> None:
@@ -191,7 +194,10 @@ class ServerClock:
         # Where the machine's clock was set meanwhile, the answer bounds nothing.
         if server_us is None or least_us > most_us:
             return
-        self.offset_us = min(max(self.offset_us, least_us), most_us)
+        found_us = min(max(self.offset_us, least_us), most_us)
+        if abs(found_us - self.offset_us) > STEP_US:
+            found_us = 0 if least_us <= 0 <= most_us else min(least_us + SECOND_US, most_us)
+        self.offset_us = found_us
         self._measured = (received_us, self._monotonic())
 
     def has_stepped(self) -> bool:

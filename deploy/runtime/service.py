@@ -10,6 +10,7 @@ Source: docs/architecture.md; items 1 and 5.
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -59,6 +60,8 @@ from reactors.webhook.diagnosis import Diagnosis
 RECORDING = Path(__file__).parents[1] / "recording"
 #: In the data folder: this ledger holds the recording.
 MARK = "recording"
+
+_log = logging.getLogger(__name__)
 
 #: How often the bus is checked again, and how often the sources' state is written.
 GUARD_SECONDS = 60.0
@@ -384,7 +387,11 @@ def _write_state(settings: Settings, progress: Progress) -> None:
         "admission": progress.proof,
         "run_by": {} if progress.replica is None else run_by(progress.replica),
     }
-    replace(settings.state_file, msgspec.json.encode(told))
+    try:
+        replace(settings.state_file, msgspec.json.encode(told))
+    except OSError as error:
+        # A full disk keeps nobody from following the cluster; `bursar status` sees that the file is old.
+        _log.warning("what `bursar status` shows of this process is old: %s", error)
 
 
 __all__ = ["MARK", "RECORDING", "Progress", "Screen", "serve"]

@@ -1,6 +1,7 @@
 """What ends `bursar up` by itself."""
 
 import asyncio
+import errno
 import types
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from bus.errors import UnsafeBusError
 from bus.jetstream import GuardLine, State
 from deploy.runtime import service
+from deploy.settings.shape import Settings
 
 SAFE = [GuardLine("max_msgs", State.OK, "-1", "-1", "bus-max-msgs")]
 CUT = [GuardLine("max_msgs", State.UNSAFE, "2", "-1", "bus-max-msgs")]
@@ -29,3 +31,20 @@ async def test_e14_a_bus_that_becomes_unsafe_is_noticed_within_a_minute_and_ends
 
     assert within <= 60
     assert next(answers, None) is None
+
+
+async def test_a_full_disk_ends_nobody_who_only_tells_how_he_is(monkeypatch, tmp_path, caplog):
+    """Who watches would miss what happens meanwhile."""
+    written, left = asyncio.Event(), [OSError(errno.ENOSPC, "No space left on device")] * 2
+
+    def replace(path, content):
+        if left:
+            raise left.pop()
+        written.set()
+
+    monkeypatch.setattr(service, "replace", replace)
+    monkeypatch.setattr(service, "STATE_SECONDS", 0.001)
+    async with asyncio.timeout(5), service.written(Settings(data=tmp_path), service.Progress()):
+        await written.wait()
+
+    assert "is old: [Errno 28] No space left" in caplog.text
