@@ -9,7 +9,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import Event
-from bus.errors import BursarError, UnsupportedVersionError
+from bus.errors import BursarError, UnknownEventTypeError, UnsupportedVersionError
 from projections.engine.contract import Key
 from projections.engine.sums import Restatement
 
@@ -32,13 +32,18 @@ class RowReader(Protocol):
 
 
 class Parked(msgspec.Struct, frozen=True):
-    """An event that could not be decoded or folded, and why. ``is_newer``: than this program, so that it must stop."""
+    """An event that could not be decoded or folded, and why.
+
+    ``is_newer``: a newer version of what this program knows, so that it must stop. ``is_unknown``: of a type that it does not
+    know, as a newer program writes beside it or wrote before a roll-back: nothing that this one knows is less right without it.
+    """
 
     sequence: int
     type: str
     key: str
     reason: str
     is_newer: bool = False
+    is_unknown: bool = False
 
 
 class Changes(msgspec.Struct):
@@ -54,5 +59,7 @@ class Changes(msgspec.Struct):
 def refused(event: Event, error: Exception) -> Parked:
     """``event`` as parked for ``error``."""
     reason = str(error) if isinstance(error, BursarError) else f"{type(error).__name__}: {error}"
-    is_newer = isinstance(error, UnsupportedVersionError)
-    return Parked(event.sequence, event.type, event.key, reason, is_newer)
+    is_newer, is_unknown = (
+        isinstance(error, kind) for kind in (UnsupportedVersionError, UnknownEventTypeError)
+    )
+    return Parked(event.sequence, event.type, event.key, reason, is_newer, is_unknown)

@@ -22,6 +22,7 @@ import msgspec
 
 from bus.crashpoints import crashpoint
 from bus.errors import LedgerError
+from projections.engine.adoption import release
 from projections.engine.beside import Beside
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import snapshot
@@ -94,6 +95,7 @@ class Fill:
                 raise LedgerError("the ledger moved on while filled rows were put in place")
             crashpoint("fill.before_join")
             self._beside.put(connection, self._missing.tables)
+            release(connection)
             self._beside.add(connection, parked)
             connection.execute(
                 checkpoints.update()

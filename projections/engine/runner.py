@@ -24,6 +24,7 @@ from bus.envelope import Event
 from bus.errors import LedgerError, LedgerNewerError
 from bus.transport import Transport
 from bus.waiting import ended
+from projections.engine.adoption import adopted
 from projections.engine.changes import Changes
 from projections.engine.checkpoint import Checkpoint, confirm
 from projections.engine.collecting import often_switching, seldom_collecting
@@ -117,7 +118,7 @@ class Runner:
         self._working: asyncio.Future[None] | None = None
         #: Events of the transaction that is not stored yet, in the parts that were folded.
         self._folded: list[Event] = []
-        self.checkpoint = store.checkpoint(folder.model.version)
+        self.checkpoint = adopted(store, folder.model)
         self._model = folder.model
         missing = self._model.missing(self.checkpoint.version).parts
         #: Which parts of the model are being filled, and how far; None while all move together.
@@ -130,8 +131,8 @@ class Runner:
     async def run(self, *, live: bool = True) -> Checkpoint:
         """Fold until cancelled, or with ``live=False`` up to the end there is now; returns the checkpoint.
 
-        Raises HistoryDivergedError when the stream is not the ledger's history, LedgerError when more than 1 % is
-        parked, LedgerNewerError when an event of a newer version was parked (E2).
+        Raises HistoryDivergedError when the stream is not the ledger's history, LedgerError when more than 1 % of known
+        types is parked, LedgerNewerError when an event of a newer version was parked (E2).
         """
         with seldom_collecting(), often_switching() if live else nullcontext():
             return await self._run(live)
@@ -257,10 +258,10 @@ class Runner:
         newer = [parked.sequence for parked in changes.parked if parked.is_newer]
         if newer:
             raise LedgerNewerError(
-                "an event is newer than this program and was parked: upgrade, then `bursar parked redrive`",
+                "an event is newer than this program and was parked: upgrade, and the newer program folds it",
                 sequence=newer[0],
             )
-        poison = {parked.sequence for parked in changes.parked}
+        poison = {parked.sequence for parked in changes.parked if not parked.is_unknown}
         self._parked.extend(int(event.sequence in poison) for event in events)
         if len(self._parked) == WATCHED and sum(self._parked) * 100 > WATCHED:
             raise LedgerError(

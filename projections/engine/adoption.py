@@ -1,0 +1,83 @@
+"""What a ledger is to a program that did not write it last: an older one after a roll-back, a newer one after an upgrade.
+
+Two things may be behind without the checkpoint saying so. Parts that a newer program folded stay as they are while an older one,
+which does not know them, writes the rest. And events that an older program could not read (a type that it does not know, a newer
+version of one) are parked: the archive has their bytes, no row has what they say. So before this program goes on, the checkpoint
+is made to name only parts that this program knows, and of these none that takes such an event, now that it can be read. What
+is not named is filled from the archive (:mod:`projections.engine.fill`), beside a ledger that goes on.
+
+Source: docs/operating.md, "Another version of Bursar".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.errors import BursarError, UnknownEventTypeError, UnsupportedVersionError
+from bus.events.admissions import entries
+from bus.events.vocabulary import Fact
+from projections.engine.checkpoint import Checkpoint
+from projections.engine.model import Model
+from projections.engine.reading import fact_in
+from projections.engine.store import LEDGER, Store, event_of_row
+from projections.engine.tables import checkpoints, events, parked
+
+#: How the reason begins for which an older program parked an event of a newer one.
+_NEWER = (str(UnknownEventTypeError()), str(UnsupportedVersionError()))
+_AT_ONCE = 500
+
+
+def adopted(store: Store, model: Model) -> Checkpoint:
+    """The checkpoint, which names the parts of ``model`` that are current and no others. Nobody else may write the ledger."""
+    found = store.checkpoint(model.version)
+    if found.sequence == 0:
+        return found
+    with store.engine.connect() as connection:
+        late: set[type[Fact]] = set().union(*(facts for _, facts in _late(connection)))
+    named = model.current(found.version).parts
+    takers = {
+        part.name
+        for part in (*model.projections, *model.derivations)
+        if not late.isdisjoint(part.facts)
+    }
+    version = ",".join(f"{one.name}={one.version}" for one in named if one.name not in takers)
+    with store.engine.begin() as connection:
+        if version != found.version:
+            said = checkpoints.update().where(checkpoints.c.name == LEDGER)
+            connection.execute(said.values(version=version))
+        if not takers:
+            release(connection)
+    return msgspec.structs.replace(found, version=version)
+
+
+def release(connection: sa.Connection) -> None:
+    """Take out what was parked as newer and can be read, in the transaction that gives all parts that take it what it says."""
+    for some in _groups([sequence for sequence, _ in _late(connection)]):
+        connection.execute(parked.delete().where(parked.c.sequence.in_(some)))
+
+
+def _late(connection: sa.Connection) -> list[tuple[int, set[type[Fact]]]]:
+    """Events that were parked as newer and that this program reads: their sequences, and the facts in them."""
+    rows = connection.execute(sa.select(parked.c.sequence, parked.c.reason)).all()
+    sequences = [sequence for sequence, reason in rows if reason.startswith(_NEWER)]
+    return [one for some in _groups(sequences) for one in _readable(connection, some)]
+
+
+def _groups(sequences: Sequence[int]) -> list[Sequence[int]]:
+    """In parts that one query takes."""
+    return [sequences[n : n + _AT_ONCE] for n in range(0, len(sequences), _AT_ONCE)]
+
+
+def _readable(
+    connection: sa.Connection, sequences: Sequence[int]
+) -> Iterator[tuple[int, set[type[Fact]]]]:
+    for row in connection.execute(sa.select(events).where(events.c.sequence.in_(sequences))):
+        event = event_of_row(row)
+        try:
+            yield event.sequence, {type(fact_in(one)) for one in entries(event)}
+        except BursarError:
+            # Not yet by this program either.
+            continue
