@@ -4,6 +4,13 @@ All steps that are missing, and the views, are one transaction under one lock: a
 two processes that start together the second waits and finds nothing to do. On SQLite the lock is the write lock
 of the database file (BEGIN IMMEDIATE), on PostgreSQL an advisory lock that ends with the transaction.
 
+**Back by one version.** A step of which older programs need not know, since it only adds (tables, indexes, columns that may be
+NULL or have a default), says so in its name: ``0023_from_0021`` is a schema with which programs of 0021 go on, and leave as it
+is, views included. They fill what they fold by other rules from the archive, as an upgrade does. A name without it, of a step that
+drops or renames what the version before reads or writes, is refused by all older programs: such a step comes one version
+after the one that no longer needs it (expand, then contract). The ledger itself has to say it, as an older program does not
+have the step.
+
 The steps are package files, so an installed program needs no configuration file. Tables are dropped and filled again
 by replay, views keep their meaning: when steps are taken the views are made anew, else a view whose text is the same is
 left alone. Reading rights on views are therefore best given by ALTER DEFAULT PRIVILEGES.
@@ -24,6 +31,7 @@ from alembic.script import ScriptDirectory
 
 from bus.crashpoints import crashpoint
 from bus.errors import LedgerNewerError
+from migrations import floor_of, number_of
 from projections.engine.store import WAIT_SECONDS, looking
 from projections.views import VIEWS, View
 
@@ -44,13 +52,14 @@ def head() -> str:
 def upgrade(engine: sa.Engine) -> str:
     """Take the steps that are missing, make the views, and return the revision. Does nothing where all is there.
 
-    Raises LedgerNewerError, with nothing changed, when the schema is newer than this program. ``engine`` is one made by
-    :func:`projections.engine.store.engine`, not read-only.
+    Changes nothing of a newer schema, and raises LedgerNewerError where that is none for this program. ``engine`` is one made
+    by :func:`projections.engine.store.engine`, not read-only.
     """
     with looking(engine) as connection:
         # Beside a writer, which the lock would hold up while the steps are looked through.
-        if _is_current(connection):
-            return head()
+        found = _revision(connection)
+        if _is_newer(found) or (found == head() and not _different(connection)):
+            return str(found)
     with engine.connect() as connection:
         _wait_for_lock(connection)
         with connection.begin():
@@ -58,7 +67,8 @@ def upgrade(engine: sa.Engine) -> str:
                 connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{MIGRATION_SECONDS}s'")
                 connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({LOCK})")
             found = _revision(connection)
-            _refuse_newer(found)
+            if _is_newer(found):
+                return str(found)
             crashpoint("migrate.before_upgrade")
             if found != head():
                 _drop_views(connection)
@@ -67,12 +77,6 @@ def upgrade(engine: sa.Engine) -> str:
             crashpoint("migrate.after_upgrade")
         _wait_for_lock(connection, seconds=WAIT_SECONDS)
     return head()
-
-
-def _is_current(connection: sa.Connection) -> bool:
-    found = _revision(connection)
-    _refuse_newer(found)
-    return found == head() and not _different(connection)
 
 
 def _config(connection: sa.Connection | None = None) -> Config:
@@ -95,10 +99,14 @@ def _revision(connection: sa.Connection) -> str | None:
     return MigrationContext.configure(connection).get_current_revision()
 
 
-def _refuse_newer(found: str | None) -> None:
+def _is_newer(found: str | None) -> bool:
+    """Whether the schema is newer than this program, which may go on with it. Raises LedgerNewerError where it may not."""
     known = {step.revision for step in ScriptDirectory.from_config(_config()).walk_revisions()}
-    if found is not None and found not in known:
+    if found is None or found in known:
+        return False
+    if floor_of(found) not in {number_of(revision) for revision in known}:
         raise LedgerNewerError(ledger=found, program=head())
+    return True
 
 
 def _drop_views(connection: sa.Connection) -> None:

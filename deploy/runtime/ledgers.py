@@ -141,14 +141,14 @@ def reader(settings: Located) -> sa.Engine:
 
 def _check_revision(made: sa.Engine, ledger: str) -> None:
     with made.connect() as connection:
-        found = connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        found = str(connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar())
     # By the names of the steps: to ask alembic costs a second, which no question should pay.
     steps = (Path(migrations.__file__).parent / "versions").glob("[0-9]*_*.py")
-    wanted = max(step.name.partition("_")[0] for step in steps)
-    if str(found) < wanted:
-        raise OlderLedgerError(ledger=ledger, found=str(found), wanted=wanted)
-    if str(found) > wanted:
-        raise LedgerNewerError(ledger=str(found), program=wanted)
+    wanted = max(migrations.number_of(step.name) for step in steps)
+    if migrations.number_of(found) < wanted:
+        raise OlderLedgerError(ledger=ledger, found=found, wanted=wanted)
+    if migrations.floor_of(found) > wanted:
+        raise LedgerNewerError(ledger=found, program=wanted)
 
 
 def _make_folder(settings: Located) -> None:

@@ -84,6 +84,7 @@ def test_looking_makes_no_ledger(tmp_path):
     [
         ("0003", ["written by an older Bursar", "its schema is 0003", "up` brings it up to date"]),
         ("9999", ["newer than this code"]),
+        ("9999_from_9998", ["newer than this code"]),
     ],
 )
 @pytest.mark.parametrize(
