@@ -43,12 +43,12 @@ class Version(NamedTuple):
 class Record:
     """Follows etcd in a thread for each kind. ``hear`` is called with each version of a pod."""
 
-    def __init__(self, url, hear):
+    def __init__(self, url, hear, prefixes=(JOBS, PODS, SERVICES)):
         self._url, self._hear = urlsplit(url), hear
         self._lock = threading.Lock()
         self._found, self._last = [], {}
         self._moved = time.monotonic()
-        for prefix in (JOBS, PODS, SERVICES):
+        for prefix in prefixes:
             threading.Thread(target=self._follow, args=(prefix,), daemon=True).start()
 
     def versions(self):

@@ -1,0 +1,161 @@
+"""Users who make and delete Jobs all the time, and what etcd's own record says of their pods. Nothing here asks Bursar."""
+
+import http.client
+import random
+import threading
+import time
+from collections import Counter, defaultdict
+from contextlib import suppress
+
+from tests.acceptance.admission_site import LABEL, workload
+from tests.acceptance.claims_truth import ended, requests, started
+from tests.acceptance.jobs_record import Record
+from tests.acceptance.soak.site import QUOTAS
+from tests.cluster.api import ApiError
+
+NAMESPACE = "soak"
+JOBS, PODS = f"/registry/jobs/{NAMESPACE}/", f"/registry/pods/{NAMESPACE}/"
+PATH = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
+#: New Jobs a second; each one that is let in is some twelve writes of it and its pod.
+JOBS_PER_SECOND = 3.0
+#: What has ended stays so long: longer than any fault, so that a list shows how it ended.
+STAYS_SECONDS = 60
+OVER = ("Succeeded", "Failed")
+
+
+class Churn:
+    """``answers``: how many requests ended how."""
+
+    def __init__(self, plane, seed=1):
+        self._api, self._random = plane.api, random.Random(seed)
+        self.answers, self._names = Counter(), []
+        self._is_over = threading.Event()
+        self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(4)]  # fmt: skip
+        self._api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
+        self.record = Record(plane.etcd_url, lambda _: None, (JOBS, PODS))
+
+    def start(self):
+        for one in self._threads:
+            one.start()
+
+    def stop(self):
+        self._is_over.set()
+        for one in self._threads:
+            one.join(30)
+
+    def _work(self, worker):
+        number = 0
+        while not self._is_over.wait(len(self._threads) / JOBS_PER_SECOND):
+            number += 1
+            name = f"job-{worker}-{number}"
+            if self._asked("made", "POST", PATH, self._job(name)):
+                self._names.append(name)
+            if self._random.random() < 0.1 and self._names:
+                victim = self._names.pop(self._random.randrange(max(1, len(self._names) // 2)))
+                self._asked("deleted", "DELETE", f"{PATH}/{victim}", {"propagationPolicy": "Background"})  # fmt: skip
+
+    def _job(self, name):
+        body = workload("Job", name, self._random.randint(1, 3))
+        body["metadata"]["namespace"] = NAMESPACE
+        body["metadata"]["labels"] = {LABEL: self._random.choice(list(QUOTAS))}
+        body["spec"]["ttlSecondsAfterFinished"] = STAYS_SECONDS
+        template = body["spec"]["template"]
+        notes = {"bursar.test/run-seconds": str(self._random.randint(3, 15))}
+        template["metadata"]["annotations"] = notes
+        (container,) = template["spec"]["containers"]
+        container["resources"]["requests"] = {**container["resources"]["limits"], "memory": "64Mi"}
+        return body
+
+    def _asked(self, what, *request):
+        try:
+            self._api.request(*request, seconds=35)
+            self.answers[what] += 1
+            return True
+        except ApiError as error:
+            refused = "over-quota" in str(error) or "exceed" in str(error)
+            self.answers["refused" if refused else f"answer {error.status}"] += 1
+        except (OSError, http.client.HTTPException):
+            self.answers["no answer"] += 1
+        return False
+
+    def drained(self):
+        """Whether no pod and no Job is left that would still change."""
+        with suppress(OSError, http.client.HTTPException, ApiError):
+            found = self._api.request("GET", PATH)["items"]
+            return all(_is_over(one) for one in found) and not held_now(self.record)
+        return False
+
+    def clear(self):
+        """Delete what still waits for room."""
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline:
+            with suppress(OSError, http.client.HTTPException, ApiError):
+                return self._api.request("DELETE", PATH, {"propagationPolicy": "Background"})
+
+
+def _is_over(job):
+    return any(one["type"] in ("Complete", "Failed") for one in job["status"].get("conditions", ()))
+
+
+def _cores(pod_spec):
+    (container,) = pod_spec["containers"]
+    return int(container["resources"]["limits"]["cpu"])
+
+
+def held_now(record):
+    """Uids of pods that hold something in the last version of each."""
+    last = {one.key: one for one in record.versions() if one.key.startswith(PODS)}
+    return [
+        one.body["metadata"]["uid"]
+        for one in last.values()
+        if one.body is not None and one.body["status"]["phase"] not in OVER
+    ]
+
+
+class Truth:
+    """What the record says, by sums of the test's own."""
+
+    def __init__(self, record):
+        self.versions = record.versions()
+        told = defaultdict(list)
+        for one in self.versions:
+            if one.key.startswith(PODS) and one.body is not None:
+                told[one.body["metadata"]["uid"]].append(one.body)
+        #: Uid to (start, end, milli-cores, MiB) of each pod that was bound; end None while it holds.
+        self.pods = {}
+        for uid, bodies in told.items():
+            start = min(filter(None, map(started, bodies)), default=None)
+            if start is not None:
+                cpu, memory, _ = requests(bodies[0])
+                end = ended(bodies)
+                self.pods[uid] = (start, end if end is None else max(end, start), cpu, memory)
+
+    @property
+    def seconds(self):
+        """From the first version to the last."""
+        return self.versions[-1].at - self.versions[0].at
+
+    def most(self):
+        """The most cores that pods, and unfinished Jobs that are not suspended, ever had in each quota."""
+        live, most = {}, Counter()
+        quotas = {}
+        for one in self.versions:
+            if one.body is not None and one.key.startswith(JOBS):
+                quotas[one.body["metadata"]["uid"]] = one.body["metadata"]["labels"][LABEL]
+        for one in self.versions:
+            live.pop(one.key, None)
+            if one.body is None:
+                continue
+            if one.key.startswith(JOBS):
+                spec = one.body["spec"]
+                if not spec.get("suspend") and not _is_over(one.body):
+                    quota = one.body["metadata"]["labels"][LABEL]
+                    live[one.key] = "jobs", quota, _cores(spec["template"]["spec"])
+            elif one.body["status"]["phase"] not in OVER:
+                owner = one.body["metadata"]["ownerReferences"][0]["uid"]
+                live[one.key] = "pods", quotas[owner], _cores(one.body["spec"])
+            sums = Counter()
+            for kind, quota, cores in live.values():
+                sums[kind, quota] += cores
+            most |= sums
+        return most

@@ -1,0 +1,129 @@
+"""The processes of one installation as a cluster runs them: each with a folder of its own, started again when it has ended."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from bus.embedded import bundled_binary
+from tests.cluster.pausing import pause
+
+#: As a kubelet waits before it starts a container again.
+AGAIN_SECONDS = 1.0
+SAMPLE_SECONDS = 5.0
+
+
+class Part:
+    """One process. ``command`` gives what is run, when it is started."""
+
+    def __init__(self, name, command, environment, log):
+        self.name, self.command, self.environment, self.log = name, command, environment, log
+        self.process = None
+
+    def start(self):
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                self.command, env=self.environment, stdout=log, stderr=log, start_new_session=True
+            )
+
+    @property
+    def pid(self):
+        return self.process.pid
+
+    def resident(self):
+        """Bytes of memory; 0 where it does not run."""
+        try:
+            return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")  # fmt: skip
+        except (OSError, IndexError):
+            return 0
+
+
+class Parts:
+    """All parts, watched by a thread. ``ended``: how often each ended that nobody killed, by (name, exit status)."""
+
+    def __init__(self, folder):
+        self.folder, self.parts, self.ended = folder, {}, Counter()
+        self.memory = defaultdict(list)
+        self._killed, self._is_over = set(), threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+
+    def add(self, name, command, environment):
+        """Start a part, and keep it running."""
+        part = Part(name, command, environment, self.folder / f"{name}.log")
+        part.start()
+        self.parts[name] = part
+
+    def watch(self):
+        self._thread.start()
+
+    def named(self, kind):
+        """The names of the parts of a kind: `webhook` of `webhook-0`, `webhook-1`."""
+        return sorted(name for name in self.parts if name.rpartition("-")[0] == kind)
+
+    def end(self, name):
+        """As a roll-out ends one: by a signal, and it is not started again."""
+        part = self.parts.pop(name)
+        part.process.terminate()
+        return part.process.wait(30)
+
+    def kill(self, name):
+        part = self.parts[name]
+        self._killed.add((name, part.pid))
+        part.process.kill()
+
+    def pause(self, name):
+        part = self.parts[name]
+        if part.process.poll() is None:
+            pause(part.pid)
+
+    def resume(self, name):
+        self.parts[name].process.send_signal(signal.SIGCONT)
+
+    def _watch(self):
+        sampled = 0.0
+        while not self._is_over.wait(0.2):
+            if time.monotonic() - sampled > SAMPLE_SECONDS:
+                sampled = time.monotonic()
+                for name, part in list(self.parts.items()):
+                    self.memory[name].append(part.resident())
+            for name, part in list(self.parts.items()):
+                status = part.process.poll()
+                if status is None:
+                    continue
+                if (name, part.pid) not in self._killed:
+                    self.ended[name, status] += 1
+                self._is_over.wait(AGAIN_SECONDS)
+                part.start()
+
+    def stop(self):
+        self._is_over.set()
+        if self._thread.ident is not None:
+            self._thread.join(10)
+        for part in self.parts.values():
+            self.resume(part.name)
+            part.process.terminate()
+        for part in self.parts.values():
+            try:
+                part.process.wait(15)
+            except subprocess.TimeoutExpired:
+                part.process.kill()
+
+
+def nats(folder, port, monitor_port, store):
+    """The command of a nats-server as docs/reliability.md wants it, in ``store``."""
+    folder.mkdir(exist_ok=True)
+    configuration = folder / "server.conf"
+    configuration.write_text(
+        f'server_name: soak\nlisten: "127.0.0.1:{port}"\nhttp: "127.0.0.1:{monitor_port}"\nmax_payload: 1048576\n'
+        f'jetstream {{ store_dir: "{store}", sync_interval: always }}\n'
+    )
+    return [str(bundled_binary()), "-c", str(configuration)]
+
+
+def bursar(clock, *arguments):
+    """The command of a process of Bursar whose clock the file ``clock`` shifts; by its path, as older checkouts lack it."""
+    return [sys.executable, str(Path(__file__).with_name("shifted.py")), str(clock), *arguments]

@@ -1,0 +1,109 @@
+"""A bad night: users make and delete Jobs at a real API server, and every 20 seconds something else goes wrong.
+
+Two processes of each part run beside own NATS and PostgreSQL and are started again when they end, as in pods. They are killed and
+paused; the networks to NATS, PostgreSQL and the API server are cut; their disk is full; their clocks jump; the API server is
+restarted; the webhook's certificate expires (:mod:`tests.acceptance.soak.faults`). What must hold is checked on etcd's own
+record, which no fault touches: each pod's seconds, and how much every quota ever held.
+
+`BURSAR_SOAK_SECONDS=3600` has the whole hour; by default it is nine faults.
+
+Source: docs/reliability.md.
+"""
+
+import json
+import os
+import random
+import time
+from itertools import cycle
+
+import pytest
+
+from tests.acceptance import jobs_record
+from tests.acceptance.soak.churn import Churn, Truth
+from tests.acceptance.soak.faults import FAULTS
+from tests.acceptance.soak.findings import counted, settled
+from tests.acceptance.soak.site import QUOTAS, Site
+
+SECONDS = int(os.environ.get("BURSAR_SOAK_SECONDS", "180"))
+EVERY_SECONDS = 20
+MIB = 1 << 20
+
+pytestmark = [
+    pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(SECONDS + 900),
+]  # fmt: skip
+
+
+@pytest.fixture
+def site(start_plane, postgres_url, tmp_path):
+    plane = start_plane(
+        controllers=True, scheduler=True, simulator=True, unsafe_no_fsync=True,
+        apiserver_flags=jobs_record.FLAGS,
+    )  # fmt: skip
+    plane.create_nodes(4)
+    with Site(plane, tmp_path, postgres_url) as site:
+        yield site
+
+
+def test_after_a_bad_night_every_integer_is_right_and_nothing_was_restarted_by_hand(site):
+    site.begin()
+    churn = Churn(site.plane)
+    churn.start()
+    hurt(site)
+    churn.stop()
+    churn.clear()
+    site.until(churn.drained, 120, "the pods that are left")
+    site.until(lambda: [site.used(name) for name in QUOTAS] == [0, 0, 0], 240, "nothing charged")
+    truth = Truth(churn.record)
+    settled(site)
+    show(site, churn, truth)
+
+    most = truth.most()
+    assert all(cores <= QUOTAS[quota] for (_, quota), cores in most.items()), most
+    assert counted(site, truth) == []
+    assert max(most.values()) > 30, "nothing was ever scarce"
+    flat(site, truth)
+
+
+def hurt(site):
+    """A fault every 20 seconds, or when the one before is over."""
+    began, mine = time.monotonic(), random.Random(16)
+    for number, (name, fault) in enumerate(cycle(FAULTS.items())):
+        due = began + EVERY_SECONDS * (number + 0.5)
+        if due > began + SECONDS:
+            break
+        time.sleep(max(0.0, due - time.monotonic()))
+        print(f"{time.monotonic() - began:6.0f} s {name}", flush=True)
+        for seconds in fault(site, mine):
+            time.sleep(seconds)
+
+
+def flat(site, truth):
+    """Memory of no process grows beyond what it had in the first half by more than a third; folders stay small."""
+    for name, samples in site.parts.memory.items():
+        half = len(samples) // 2
+        before, after = max(samples[:half]), max(samples[half:])
+        assert after < before * 4 // 3 + 32 * MIB, (
+            f"{name}: {before // MIB} MiB, then {after // MIB}"
+        )
+    for name in site.clocks:
+        assert size(site.disk / name) < 8 * MIB, name
+    assert size(site.store) < 4096 * len(truth.versions) + 64 * MIB
+
+
+def size(folder):
+    return sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
+
+
+def show(site, churn, truth):
+    rate = len(truth.versions) / truth.seconds
+    memory = {name: max(samples) // MIB for name, samples in site.parts.memory.items()}
+    print(
+        f"{len(truth.versions)} changes in {truth.seconds:.0f} s ({rate:.1f}/s), {len(truth.pods)} pods"
+    )
+    print(f"requests {dict(churn.answers)}; ended by themselves {dict(site.parts.ended)}")
+    print(
+        f"most cores {dict(truth.most())}; most MiB {json.dumps(memory)}; history {size(site.store) // MIB} MiB"
+    )
+    print(
+        f"full disk: {site.has_disk}; wrong {counted(site, truth)[:5]}; ends unseen {site.unseen}"
+    )

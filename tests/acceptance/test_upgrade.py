@@ -1,0 +1,107 @@
+"""An upgrade and a roll-back, process by process, while Jobs come and go: no review fails, and no event is lost.
+
+The release before is the newest tag, or what `BURSAR_UPGRADE_FROM` names; it is taken from git, and where a checkout has no history
+(a shallow clone, a package) there is nothing to upgrade from, and the test says so. Old and new run side by side: webhooks first,
+then who acts, who writes the ledger, who watches. Then back, in the same order.
+
+Source: docs/operating.md, "Another version of Bursar".
+"""
+
+import io
+import json
+import os
+import subprocess
+import tarfile
+import time
+
+import pytest
+
+from tests.acceptance import jobs_record
+from tests.acceptance.soak.churn import Churn, Truth
+from tests.acceptance.soak.findings import counted, settled
+from tests.acceptance.soak.site import HERE, QUOTAS, Site
+
+#: What is upgraded from before the first tag.
+FIRST = "a70165e"
+#: How long both versions run side by side after each step, and each alone.
+BESIDE_SECONDS, ALONE_SECONDS = 5, 15
+KINDS = {"webhook": "", "act": "bursar-actor", "ledger": "", "watch": "bursar"}
+#: Said when a process does its work, or waits until the other one ends.
+RESERVE = "waiting in reserve"
+READY = {
+    "webhook": ("answering on",), "act": ("bus nats", RESERVE), "ledger": ("writing", RESERVE), "watch": ("following",),
+}  # fmt: skip
+
+pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(900)]
+
+
+def git(*arguments):
+    return subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True)
+
+
+@pytest.fixture
+def before(tmp_path):
+    """A checkout of the release before."""
+    tag = git("describe", "--tags", "--abbrev=0", "HEAD^").stdout.decode().strip()
+    wanted = os.environ.get("BURSAR_UPGRADE_FROM") or tag or FIRST
+    archive = git("archive", wanted)
+    if archive.returncode:
+        pytest.skip(f"git has no {wanted} to upgrade from: {archive.stderr.decode().strip()}")
+    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
+        files.extractall(tmp_path / "before", filter="data")
+    return tmp_path / "before"
+
+
+@pytest.fixture
+def site(start_plane, postgres_url, tmp_path):
+    plane = start_plane(
+        controllers=True, scheduler=True, simulator=True, unsafe_no_fsync=True,
+        apiserver_flags=jobs_record.FLAGS,
+    )  # fmt: skip
+    plane.create_nodes(4)
+    with Site(plane, tmp_path, postgres_url) as site:
+        yield site
+
+
+def test_old_and_new_run_side_by_side_in_both_directions(site, before):
+    site.begin(before)
+    churn = Churn(site.plane)
+    churn.start()
+    time.sleep(ALONE_SECONDS)
+    for tree in (HERE, before):
+        roll(site, tree)
+        time.sleep(ALONE_SECONDS)
+    churn.stop()
+    churn.clear()
+    site.until(churn.drained, 120, "the pods that are left")
+    site.until(lambda: [site.used(name) for name in QUOTAS] == [0, 0, 0], 240, "nothing charged")
+    truth = Truth(churn.record)
+    settled(site)
+    rebuilt = {tree: json.loads(site.ask("replay", "-o", "json", tree=tree)[1]) for tree in (HERE, before)}  # fmt: skip
+    print(
+        f"{len(truth.versions)} changes, {len(truth.pods)} pods; {dict(churn.answers)}; {rebuilt}"
+    )
+
+    assert set(churn.answers) <= {"made", "deleted", "refused"}, churn.answers
+    assert all(cores <= QUOTAS[quota] for (_, quota), cores in truth.most().items())
+    assert counted(site, truth) == []
+    assert site.parts.ended == {}
+    assert rebuilt[HERE] == rebuilt[before] and rebuilt[HERE]["equal"]
+
+
+def roll(site, tree):
+    """Replace one process after the other by that of another checkout, as StatefulSets and Deployments do."""
+    for kind, account in KINDS.items():
+        for number in range(2):
+            name = f"{kind}-{number}"
+            before = len(site.log(name))
+            site.drain(name)
+            assert site.parts.end(name) == 0, site.log(name)[-2000:]
+            site.add(kind, number, account, tree)
+            wait(site, name, READY[kind], before)
+            site.serve(name)
+            time.sleep(BESIDE_SECONDS)
+
+
+def wait(site, name, words, before):
+    site.until(lambda: any(one in site.log(name)[before:] for one in words), what=name)
