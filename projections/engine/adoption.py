@@ -20,7 +20,8 @@ from bus.errors import BursarError, UnknownEventTypeError, UnsupportedVersionErr
 from bus.events.admissions import entries
 from bus.events.vocabulary import Fact
 from projections.engine.checkpoint import Checkpoint
-from projections.engine.model import Model
+from projections.engine.contract import Projection
+from projections.engine.model import Derivation, Model
 from projections.engine.reading import fact_in
 from projections.engine.store import LEDGER, Store, event_of_row
 from projections.engine.tables import checkpoints, events, parked
@@ -38,11 +39,8 @@ def adopted(store: Store, model: Model) -> Checkpoint:
     with store.engine.connect() as connection:
         late: set[type[Fact]] = set().union(*(facts for _, facts in _late(connection)))
     named = model.current(found.version).parts
-    takers = {
-        part.name
-        for part in (*model.projections, *model.derivations)
-        if not late.isdisjoint(part.facts)
-    }
+    folds: tuple[Projection | Derivation, ...] = (*model.projections, *model.derivations)
+    takers = {part.name for part in folds if not late.isdisjoint(part.facts)}
     version = ",".join(f"{one.name}={one.version}" for one in named if one.name not in takers)
     with store.engine.begin() as connection:
         if version != found.version:
