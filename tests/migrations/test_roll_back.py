@@ -18,7 +18,7 @@ from projections.engine.replay import compare, rebuild, swap
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.migrations.test_schema import objects, revision
+from tests.migrations.looks import objects, revision
 from tests.projections.engine.archives import lives
 
 STEP = """

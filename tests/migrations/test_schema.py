@@ -15,12 +15,7 @@ from projections.catalogue import METADATA, MODEL
 from projections.engine.store import engine
 from projections.engine.tables import checkpoints
 from projections.views import VIEWS
-
-
-def objects(made):
-    """Every table and view there is, by name."""
-    inspector = sa.inspect(made)
-    return sorted(inspector.get_table_names()), sorted(inspector.get_view_names())
+from tests.migrations.looks import objects, revision
 
 
 def test_the_migrations_make_exactly_the_declared_tables(made):
@@ -44,12 +39,6 @@ def test_upgrading_twice_changes_nothing(made):
 
     assert (schema.upgrade(made), objects(made)) == first
     assert revision(made) == schema.head()
-
-
-def revision(made):
-    """The revision of a ledger's schema; None for an empty database."""
-    with made.connect() as connection:
-        return MigrationContext.configure(connection).get_current_revision()
 
 
 def test_a_newer_ledger_is_refused_and_left_as_it_is(made):
