@@ -65,7 +65,7 @@ class _Line(msgspec.Struct, frozen=True):
 class Signer:
     """Signs heads with the key in ``path``, which is made, readable by its owner only, if it is not there.
 
-    Raises LedgerError when the file is no key of ours or others may read it.
+    Raises LedgerError when the file is no key of ours or others may read it. The group of a file that root gave us may.
     """
 
     def __init__(self, path: Path) -> None:
@@ -208,7 +208,10 @@ def _said(sequence: int, chain: bytes) -> bytes:
 def _read_or_make(path: Path) -> bytes:
     if not path.exists():
         _make(path)
-    if path.stat().st_mode & 0o077:
+    found = path.stat()
+    # A mounted Secret belongs to root, and to a group that is the pod's alone (``fsGroup``).
+    is_mounted = found.st_uid == 0 != os.geteuid()
+    if found.st_mode & (0o037 if is_mounted else 0o077):
         raise LedgerError("others may read the signing key: chmod 600", path=str(path))
     key = path.read_bytes()
     if len(key) != 32:

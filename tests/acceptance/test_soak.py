@@ -87,7 +87,7 @@ def flat(site, truth):
         )
     for name in site.clocks:
         assert size(site.disk / name) < 8 * MIB, name
-    assert size(site.store) < 4096 * len(truth.versions) + 64 * MIB
+    assert size(site.disk) < 4096 * len(truth.versions) + 64 * MIB
 
 
 def size(folder):
@@ -102,7 +102,7 @@ def show(site, churn, truth):
     )
     print(f"requests {dict(churn.answers)}; ended by themselves {dict(site.parts.ended)}")
     print(
-        f"most cores {dict(truth.most())}; most MiB {json.dumps(memory)}; history {size(site.store) // MIB} MiB"
+        f"most cores {dict(truth.most())}; most MiB {json.dumps(memory)}; history {size(site.disk) // MIB} MiB"
     )
     print(
         f"full disk: {site.has_disk}; wrong {counted(site, truth)[:5]}; ends unseen {site.unseen}"

@@ -24,11 +24,11 @@ OVER = ("Succeeded", "Failed")
 
 
 class Churn:
-    """``answers``: how many requests ended how."""
+    """``answers``: how many requests ended how; ``decided``: when a webhook decided one, by the machine's own time."""
 
     def __init__(self, plane, seed=1):
         self._api, self._random = plane.api, random.Random(seed)
-        self.answers, self._names = Counter(), []
+        self.answers, self.decided, self._names = Counter(), [time.monotonic()], []
         self._is_over = threading.Event()
         self._threads = [threading.Thread(target=self._work, args=(n,), daemon=True) for n in range(4)]  # fmt: skip
         self._api.request("POST", "/api/v1/namespaces", {"metadata": {"name": NAMESPACE}})
@@ -69,14 +69,18 @@ class Churn:
     def _asked(self, what, *request):
         try:
             self._api.request(*request, seconds=35)
-            self.answers[what] += 1
+            self._count(what)
             return True
         except ApiError as error:
-            refused = "over-quota" in str(error) or "exceed" in str(error)
-            self.answers["refused" if refused else f"answer {error.status}"] += 1
+            self._count("refused" if "over-quota" in str(error) else f"answer {error.status}")
         except (OSError, http.client.HTTPException):
             self.answers["no answer"] += 1
         return False
+
+    def _count(self, what):
+        self.answers[what] += 1
+        if what in ("made", "refused"):
+            self.decided.append(time.monotonic())
 
     def drained(self):
         """Whether no pod and no Job is left that would still change."""

@@ -37,9 +37,11 @@ def pause(kind):
 
 def part(server, seconds=HURT_SECONDS):
     def fault(site, _):
-        site.wires[server].cut()
+        for wire in site.wires[server]:
+            wire.cut()
         yield seconds
-        site.wires[server].mend()
+        for wire in site.wires[server]:
+            wire.mend()
 
     return fault
 

@@ -9,7 +9,6 @@ import time
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from bus.embedded import bundled_binary
 from tests.cluster.pausing import pause
 
 #: As a kubelet waits before it starts a container again.
@@ -47,7 +46,7 @@ class Parts:
 
     def __init__(self, folder):
         self.folder, self.parts, self.ended = folder, {}, Counter()
-        self.memory = defaultdict(list)
+        self.memory, self._again = defaultdict(list), {}
         self._killed, self._is_over = set(), threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
 
@@ -70,8 +69,10 @@ class Parts:
         part.process.terminate()
         return part.process.wait(30)
 
-    def kill(self, name):
+    def kill(self, name, seconds=AGAIN_SECONDS):
+        """It starts again after so many seconds."""
         part = self.parts[name]
+        self._again[name] = time.monotonic() + seconds
         self._killed.add((name, part.pid))
         part.process.kill()
 
@@ -96,8 +97,10 @@ class Parts:
                     continue
                 if (name, part.pid) not in self._killed:
                     self.ended[name, status] += 1
-                self._is_over.wait(AGAIN_SECONDS)
-                part.start()
+                    self._killed.add((name, part.pid))
+                    self._again[name] = time.monotonic() + AGAIN_SECONDS
+                if time.monotonic() > self._again[name]:
+                    part.start()
 
     def stop(self):
         self._is_over.set()
@@ -111,17 +114,6 @@ class Parts:
                 part.process.wait(15)
             except subprocess.TimeoutExpired:
                 part.process.kill()
-
-
-def nats(folder, port, monitor_port, store):
-    """The command of a nats-server as docs/reliability.md wants it, in ``store``."""
-    folder.mkdir(exist_ok=True)
-    configuration = folder / "server.conf"
-    configuration.write_text(
-        f'server_name: soak\nlisten: "127.0.0.1:{port}"\nhttp: "127.0.0.1:{monitor_port}"\nmax_payload: 1048576\n'
-        f'jetstream {{ store_dir: "{store}", sync_interval: always }}\n'
-    )
-    return [str(bundled_binary()), "-c", str(configuration)]
 
 
 def bursar(clock, *arguments):

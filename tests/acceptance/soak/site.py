@@ -1,12 +1,10 @@
 """One installation of apart processes beside a real API server, own NATS and own PostgreSQL, with a network that can be cut."""
 
-import asyncio
 import datetime
 import ipaddress
 import json
 import os
 import subprocess
-import threading
 import time
 from contextlib import ExitStack, contextmanager
 from urllib.parse import parse_qs, urlsplit
@@ -17,9 +15,9 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from tests.acceptance.admission_site import MANIFESTS, quota
-from tests.acceptance.balancing import Balancer
-from tests.acceptance.soak.parts import Parts, bursar, nats
-from tests.acceptance.soak.wires import Wire
+from tests.acceptance.soak.buses import Nodes
+from tests.acceptance.soak.parts import Parts, bursar
+from tests.acceptance.soak.wires import Wire, balanced
 from tests.cluster.processes import free_port
 
 #: This checkout.
@@ -74,8 +72,9 @@ def certificate(path, seconds):
 class Site:
     """Servers, wires and processes. ``clocks``: the file by which each process's clock is shifted."""
 
-    def __init__(self, plane, folder, postgres_url):
+    def __init__(self, plane, folder, postgres_url, nodes=1):
         self.plane, self.folder, self.postgres_url = plane, folder, postgres_url
+        self._nodes = nodes
         self.certificate = folder / "serving.pem"
         self.clocks = {}
         self._stack = ExitStack()
@@ -97,44 +96,22 @@ class Site:
             self.plane.kubectl("apply", "-f", str(MANIFESTS / file))
         url = urlsplit(self.postgres_url)
         socket_folder = parse_qs(url.query)["host"][0]
-        bus_port, self.monitor_port = free_port(), free_port()
-        self.wires = {
-            "nats": Wire(bus_port),
+        self.store = self.disk / "nats"
+        self.bus = Nodes(self.folder / "nats", self.store, self._nodes, stack)
+        others = {
             "postgres": Wire(f"{socket_folder}/.s.PGSQL.5432"),
             "api": Wire(int(self.plane.url.rpartition(":")[2])),
         }
-        for wire in self.wires.values():
+        for wire in others.values():
             stack.callback(wire.stop)
+        self.wires = {"nats": self.bus.clients, **{name: [wire] for name, wire in others.items()}}
         user = url.netloc.partition("@")[0].partition(":")[0] or "postgres"
-        self.ledger_url = f"postgresql+psycopg://{user}@127.0.0.1:{self.wires['postgres'].port}{url.path}"  # fmt: skip
+        self.ledger_url = f"postgresql+psycopg://{user}@127.0.0.1:{self.wires['postgres'][0].port}{url.path}"  # fmt: skip
         self._ports, self._coming = {}, {}
-        self._balance(stack)
+        self.url = f"https://127.0.0.1:{balanced(lambda: list(self._ports.values()), stack)}"
         self.parts = Parts(self.folder)
         stack.callback(self.parts.stop)
-        self.store = self.disk / "nats"
-        self.parts.add(
-            "nats-0",
-            nats(self.folder / "nats", bus_port, self.monitor_port, self.store),
-            {"PATH": os.defpath, "HOME": str(self.folder)},
-        )
-
-    def _balance(self, stack):
-        """The Service before the webhooks, in a thread of its own."""
-        loop, started = asyncio.new_event_loop(), threading.Event()
-        balancer = Balancer(lambda: list(self._ports.values()))
-
-        async def run():
-            async with balancer.listening():
-                started.set()
-                await asyncio.Event().wait()
-
-        task = loop.create_task(run())
-        thread = threading.Thread(target=_run, args=(loop, task), daemon=True)
-        thread.start()
-        started.wait(10)
-        self.url = f"https://127.0.0.1:{balancer.port}"
-        stack.callback(thread.join, 10)
-        stack.callback(loop.call_soon_threadsafe, task.cancel)
+        self.bus.start(self.parts)
 
     def add(self, kind, number, account="", tree=HERE):
         """One more process of Bursar, of the checkout in ``tree``."""
@@ -163,8 +140,8 @@ class Site:
         """The settings of a process, with a data folder of its own."""
         return {
             "PATH": os.environ["PATH"], "HOME": str(self.folder),
-            "BURSAR_DATA": str(self.disk / name), "BURSAR_BUS__URL": f"nats://127.0.0.1:{self.wires['nats'].port}",
-            "BURSAR_BUS__MONITOR_URLS": json.dumps([f"http://127.0.0.1:{self.monitor_port}"]),
+            "BURSAR_DATA": str(self.disk / name), "BURSAR_BUS__URL": f"nats://127.0.0.1:{self.bus.port}",
+            "BURSAR_BUS__MONITOR_URLS": json.dumps(self.bus.monitor_urls), "BURSAR_BUS__REPLICAS": str(self.bus.count),
             "BURSAR_LEDGER__URL": self.ledger_url, "BURSAR_ADMISSION__MODE": "enforce",
             "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": "0", "BURSAR_ADMISSION__SERVES": "false",
             "BURSAR_ADMISSION__URL": self.url, "BURSAR_ADMISSION__FAILURE_POLICY": "Fail",
@@ -179,7 +156,7 @@ class Site:
                 "create", "token", account, "-n", "bursar-system", "--duration=8h"
             ).strip()
             text = self.plane.kubeconfig.read_text().replace(self.plane.token, token)
-            url = f"https://127.0.0.1:{self.wires['api'].port}"
+            url = f"https://127.0.0.1:{self.wires['api'][0].port}"
             path.write_text(text.replace(self.plane.url, url))
         return path
 
@@ -235,12 +212,3 @@ class Site:
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
-
-
-def _run(loop, task):
-    try:
-        loop.run_until_complete(task)
-    except asyncio.CancelledError:
-        pass
-    finally:
-        loop.close()

@@ -1,7 +1,11 @@
 """A network between processes and a server, which a test can cut without ending a connection."""
 
 import asyncio
+import contextlib
 import threading
+from collections import deque
+
+from tests.acceptance.balancing import Balancer
 
 
 class _End(asyncio.Protocol):
@@ -10,6 +14,7 @@ class _End(asyncio.Protocol):
     def __init__(self, wire):
         self.wire, self.peer, self.transport = wire, None, None
         self._is_over = False
+        self._late = deque()
 
     def connection_made(self, transport):
         self.transport = transport
@@ -18,7 +23,14 @@ class _End(asyncio.Protocol):
             transport.pause_reading()
 
     def data_received(self, data):
-        self.peer.transport.write(data)
+        if not self.wire.delay and not self._late:
+            self.peer.transport.write(data)
+            return
+        self._late.append(data)
+        asyncio.get_running_loop().call_later(self.wire.delay, self._arrive)
+
+    def _arrive(self):
+        self.peer.transport.write(self._late.popleft())
 
     def connection_lost(self, error):
         self._is_over = True
@@ -72,6 +84,8 @@ class Wire:
     def __init__(self, target):
         self._target = target
         self.ends, self.is_cut, self.port = set(), False, 0
+        #: Seconds that all takes, in each direction.
+        self.delay = 0.0
         self._loop, started = asyncio.new_event_loop(), threading.Event()
         self._thread = threading.Thread(target=self._run, args=(started,), daemon=True)
         self._thread.start()
@@ -125,3 +139,27 @@ class Wire:
 
         self._loop.call_soon_threadsafe(end)
         self._thread.join(10)
+
+
+def balanced(ports, stack):
+    """A port before the ports that ``ports()`` gives, connection by connection, until the stack ends."""
+    loop, started = asyncio.new_event_loop(), threading.Event()
+    balancer = Balancer(ports)
+
+    async def run():
+        async with balancer.listening():
+            started.set()
+            await asyncio.Event().wait()
+
+    def live():
+        with contextlib.suppress(asyncio.CancelledError):
+            loop.run_until_complete(task)
+        loop.close()
+
+    task = loop.create_task(run())
+    thread = threading.Thread(target=live, daemon=True)
+    thread.start()
+    started.wait(10)
+    stack.callback(thread.join, 10)
+    stack.callback(loop.call_soon_threadsafe, task.cancel)
+    return balancer.port

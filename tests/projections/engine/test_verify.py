@@ -1,5 +1,6 @@
 """One change anywhere in the archive is found, given one signed head that is kept elsewhere."""
 
+import os
 import random
 
 import pytest
@@ -56,6 +57,22 @@ def test_the_signing_key_is_its_owners_alone(tmp_path):
     (tmp_path / "key").chmod(0o644)
     with pytest.raises(LedgerError, match="chmod 600"):
         Signer(tmp_path / "key")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives a file to another user")
+def test_a_key_in_a_mounted_secret_is_read_by_the_group_of_its_pod_and_by_nobody_else(
+    tmp_path, monkeypatch
+):
+    made = Signer(tmp_path / "key")
+    monkeypatch.setattr(os, "geteuid", lambda: 10_001)
+    (tmp_path / "key").chmod(0o440)
+
+    assert Signer(tmp_path / "key").public_key == made.public_key
+    for mode, owner in ((0o444, 0), (0o460, 0), (0o440, 10_001), (0o440, 10_002)):
+        (tmp_path / "key").chmod(mode)
+        os.chown(tmp_path / "key", owner, 10_001)
+        with pytest.raises(LedgerError, match="chmod 600"):
+            Signer(tmp_path / "key")
 
 
 def test_a_head_is_valid_for_its_own_event_and_key_only(tmp_path, signer):
