@@ -29,6 +29,8 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     wire_type: ClassVar[str] = ""
     version: ClassVar[int] = 1
     upcasts: ClassVar[Mapping[int, Upcast]] = {}
+    #: By newer version: what makes of its body one of this version. It comes one release before that version is written.
+    downcasts: ClassVar[Mapping[int, Upcast]] = {}
 
     def event(self, *, cluster: str, key: str, id: str, source: str, time_us: int) -> Event:
         """This fact as an event that can be published."""
@@ -45,14 +47,16 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
     @classmethod
     def read(cls, event: Event) -> Self:
-        """The body of ``event`` as this class, lifted from older versions.
+        """The body of ``event`` as this class, lifted from older versions, or lowered from a newer one that is known.
 
-        Raises UnsupportedVersionError for a version newer than this code, EnvelopeError for a body that does not fit.
+        Raises UnsupportedVersionError for any other version newer than this code, EnvelopeError for a body that does not fit.
         """
         known = _recent[event.sequence % RECENT]
         if known is not None and known[0] is event and type(known[1]) is cls:
             return known[1]
-        if event.version <= cls.version and is_deep(event.body):
+        if event.version > cls.version and event.version not in cls.downcasts:
+            raise UnsupportedVersionError(type=event.type, version=event.version, known=cls.version)
+        if is_deep(event.body):
             # Whether a decoder gives up would depend on how deep its caller's stack is.
             raise EnvelopeError(
                 "the body does not fit", type=event.type, reason="it nests too deep"
@@ -66,14 +70,14 @@ class Fact(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
                 ) from error
             remember(event, fact)
             return fact  # type: ignore[no-any-return]
-        if event.version > cls.version:
-            raise UnsupportedVersionError(type=event.type, version=event.version, known=cls.version)
-        return cls._lifted(event)
+        return cls._converted(event)
 
     @classmethod
-    def _lifted(cls, event: Event) -> Self:
+    def _converted(cls, event: Event) -> Self:
         try:
             body = msgspec.json.decode(event.body, type=dict[str, Any])
+            if event.version > cls.version:
+                body = cls.downcasts[event.version](body)
             for step in range(event.version, cls.version):
                 body = cls.upcasts[step](body)
             return msgspec.convert(body, cls)

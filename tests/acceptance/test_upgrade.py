@@ -7,22 +7,17 @@ then who acts, who writes the ledger, who watches. Then back, in the same order.
 Source: docs/operating.md, "Another version of Bursar".
 """
 
-import io
 import json
-import os
-import subprocess
-import tarfile
 import time
 
 import pytest
 
 from tests.acceptance import jobs_record
+from tests.acceptance.releases import checkout
 from tests.acceptance.soak.churn import Churn, Truth
 from tests.acceptance.soak.findings import counted, settled
 from tests.acceptance.soak.site import HERE, QUOTAS, Site
 
-#: What is upgraded from before the first tag.
-FIRST = "a70165e"
 #: How long both versions run side by side after each step, and each alone.
 BESIDE_SECONDS, ALONE_SECONDS = 5, 15
 KINDS = {"webhook": "", "act": "bursar-actor", "ledger": "", "watch": "bursar"}
@@ -35,21 +30,10 @@ READY = {
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits, pytest.mark.timeout(900)]
 
 
-def git(*arguments):
-    return subprocess.run(["git", "-C", str(HERE), *arguments], capture_output=True)
-
-
 @pytest.fixture
 def before(tmp_path):
     """A checkout of the release before."""
-    tag = git("describe", "--tags", "--abbrev=0", "HEAD^").stdout.decode().strip()
-    wanted = os.environ.get("BURSAR_UPGRADE_FROM") or tag or FIRST
-    archive = git("archive", wanted)
-    if archive.returncode:
-        pytest.skip(f"git has no {wanted} to upgrade from: {archive.stderr.decode().strip()}")
-    with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as files:
-        files.extractall(tmp_path / "before", filter="data")
-    return tmp_path / "before"
+    return checkout(tmp_path / "before")
 
 
 @pytest.fixture

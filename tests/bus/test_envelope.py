@@ -22,7 +22,7 @@ from bus.envelope import (
     link,
     to_line,
 )
-from bus.errors import EnvelopeError
+from bus.errors import EnvelopeError, UnsupportedVersionError
 from bus.events.scvs import ScvVanished
 from bus.jetstream import wire
 
@@ -260,6 +260,19 @@ def test_a_body_that_nests_too_deep_or_is_no_text_fits_no_fact(version, more):
 
     with pytest.raises(EnvelopeError):
         Lifted.read(msgspec.structs.replace(BASE, body=body, version=version))
+
+
+def test_a_newer_version_is_read_a_release_before_it_is_written():
+    class Older(ScvVanished, frozen=True, kw_only=True):
+        downcasts = {2: lambda body: {**body, "name": body.pop("title")}}
+
+    body = b'{"uid":"u","title":"n","resource_version":"1"}'
+    newer = msgspec.structs.replace(BASE, body=body, version=2)
+
+    assert Older.read(newer) == Older(uid="u", name="n", resource_version="1")
+    for hurt in ({"version": 3}, {"body": body[:-1] + DEEP + b"}"}, {"body": b"{}"}):
+        with pytest.raises((EnvelopeError, UnsupportedVersionError)):
+            Older.read(msgspec.structs.replace(newer, **hurt))
 
 
 def test_a_malformed_event_is_exported_as_text():
