@@ -12,6 +12,7 @@ from projections import (
     namespaces,
     nodes,
     quotas,
+    report_days,
     reservations,
     usage,
     waits,
@@ -55,7 +56,7 @@ _PROJECTIONS = (
 _DERIVATIONS = (current_budgets.derivation, pod_runs.derivation, card_supply.derivation)
 
 #: Sums over all rows of a derivation.
-_SUMS = (usage.sums, budget_rows.sums)
+_SUMS = (usage.sums, budget_rows.sums, report_days.sums)
 
 MODEL = Model(
     projections=_PROJECTIONS,

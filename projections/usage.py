@@ -106,7 +106,7 @@ def _add_to(
 
 sums = Sum(
     name="usage",
-    version=1,
+    version=2,
     of="pod_runs",
     tables=((usage_hours, hourly), (usage_days, daily)),
 )

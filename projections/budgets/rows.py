@@ -57,4 +57,4 @@ def _add(found: dict[Group, list[int]], whose: Group, segment: Segment, amount: 
         found.setdefault((*whose, hour_s), [0, 0, 0, 1])[0] += amount * seconds
 
 
-sums = Sum(name="budget_spends", version=1, of="pod_runs", tables=((budget_spends, shares),))
+sums = Sum(name="budget_spends", version=2, of="pod_runs", tables=((budget_spends, shares),))

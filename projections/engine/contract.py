@@ -33,14 +33,20 @@ Integer = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
 Key = tuple[str, ...]
 
 
-def row_table(name: str, *columns: sa.Column[Any] | sa.Index) -> sa.Table:
-    """A table of rows: the columns given, and ``sequence``, the last event that touched the row."""
+def row_table(
+    name: str, *columns: sa.Column[Any] | sa.Index, is_clustered: bool = False
+) -> sa.Table:
+    """A table of rows: the columns given, and ``sequence``, the last event that touched the row.
+
+    ``is_clustered``: SQLite keeps the rows in the order of their primary key, without a second copy of it.
+    """
     return sa.Table(
         name,
         METADATA,
         *columns,
         sa.Column("sequence", Integer, nullable=False),
         sqlite_strict=True,
+        sqlite_with_rowid=not is_clustered,
     )
 
 

@@ -26,16 +26,20 @@ class Restatement:
         self.differences: dict[Group, list[int]] = {}
 
     def restate(self, before: Any, after: Any, sequence: int) -> None:
-        """Take out the shares of ``before`` (None: there are none) and put in those of ``after``."""
-        if before is not None:
-            self._apply(self._shares(before), -1, sequence)
-        self._apply(self._shares(after), 1, sequence)
+        """Take out the shares of ``before`` (None: there are none) and put in those of ``after``, where they differ."""
+        taken = {} if before is None else self._shares(before)
+        given = self._shares(after)
+        for group, sums in taken.items():
+            if given.get(group) != sums:
+                self._apply(group, sums, -1, sequence)
+        for group, sums in given.items():
+            if taken.get(group) != sums:
+                self._apply(group, sums, 1, sequence)
 
-    def _apply(self, found: dict[Group, list[int]], sign: int, sequence: int) -> None:
-        for group, sums in found.items():
-            known = self.differences.get(group)
-            if known is None:
-                known = self.differences[group] = [0] * (len(sums) + 1)
-            for place, amount in enumerate(sums):
-                known[place] += sign * amount
-            known[-1] = sequence
+    def _apply(self, group: Group, sums: list[int], sign: int, sequence: int) -> None:
+        known = self.differences.get(group)
+        if known is None:
+            known = self.differences[group] = [0] * (len(sums) + 1)
+        for place, amount in enumerate(sums):
+            known[place] += sign * amount
+        known[-1] = sequence

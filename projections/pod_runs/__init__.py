@@ -6,10 +6,12 @@ lists say of pods that were not seen to end, ``derivation`` which runs a ledger 
 Source: docs/accounting.md, the heart of the ledger.
 """
 
-from projections.pod_runs.derive import UNASSIGNED, Absence, derive
+from projections.pod_runs.blocks import blocks
+from projections.pod_runs.derive import NOBODY, UNASSIGNED, Absence, derive, idle_for
 from projections.pod_runs.fold import fold, is_same_run
 from projections.pod_runs.shape import (
     Above,
+    Idle,
     Pod,
     PodRun,
     Run,
@@ -24,17 +26,21 @@ from projections.pod_runs.shape import (
 )
 
 __all__ = [
+    "NOBODY",
     "UNASSIGNED",
     "Above",
     "Absence",
+    "Idle",
     "Pod",
     "PodRun",
     "Run",
     "Segment",
+    "blocks",
     "codec",
     "derive",
     "fold",
     "held_segments",
+    "idle_for",
     "is_same_run",
     "pod_beats",
     "pod_lists",

@@ -292,7 +292,7 @@ class PodRuns:
         )
         if is_resegmented:
             self._resegmented.add(pod.uid)
-            self._restate(known, row, sequence)
+        self._restate(known, row, sequence)
         self._pods.put(row)
         self._claimed.moved(pod)
         return row
@@ -300,7 +300,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=11,
+    version=12,
     tables=(
         pod_runs,
         held_segments,

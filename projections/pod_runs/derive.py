@@ -17,11 +17,14 @@ from projections.attribution import Names, attributed
 from projections.devices.held import NO_CARDS, Cards, Given, card_facts, held_cards
 from projections.namespaces import Owners
 from projections.pod_runs import serving
-from projections.pod_runs.shape import Above, Pod, Run, Segment
+from projections.pod_runs.shape import Above, Idle, Pod, Run, Segment
 from projections.timelines import MICROSECONDS
 
 #: Group of what nobody is named for.
 UNASSIGNED = "unassigned"
+
+#: For whom a pod would have held of which nothing is known.
+NOBODY = Idle(UNASSIGNED, UNASSIGNED)
 
 _NOBODY = (None, None, None, None)
 
@@ -71,9 +74,39 @@ def derive(
     workload = f"{top.kind}/{top.name}" if top else f"Pod/{pod.name}"
     bounds = [d for d in (pod.deadline_s, above.deadline_s) if d is not None]
     deadline_s = start_s + min(bounds) if start_s is not None and bounds else None
+    idle = None
+    if end_s is not None and not segments:
+        idle = idle_for(pod, owners, models, above.quotas, around)
     return Run(
-        created_s, start_s, end_s, unknown_s, tuple(sorted(flags)), workload, segments, deadline_s
+        created_s,
+        start_s,
+        end_s,
+        unknown_s,
+        tuple(sorted(flags)),
+        workload,
+        segments,
+        deadline_s,
+        idle,
     )
+
+
+def idle_for(
+    pod: Pod,
+    owners: list[tuple[int, Owners]],
+    models: Callable[[str], list[tuple[int, str | None]]],
+    quotas: list[tuple[int, Names | None]],
+    around: serving.Around,
+) -> Idle:
+    """For whom a pod would have held that never did; ``quotas`` is what its top workload names over time."""
+    created_s = pod.begin_us // MICROSECONDS
+    team, user, node, own = pod.history[-1][2][4:8]
+    named = timelines.at(owners, created_s) or _NOBODY
+    quota = attributed(
+        timelines.at(quotas, created_s), own, named[2], namespace=pod.namespace, labels=named[3],
+        rules=serving.at(around, created_s), serving=around.serving(created_s),
+    )[0]  # fmt: skip
+    model = None if node is None else timelines.at(models(node), created_s)
+    return Idle(team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED, node, model, quota)
 
 
 def _end(

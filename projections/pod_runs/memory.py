@@ -59,14 +59,15 @@ class PodMemory:
         return uids
 
     def of_namespace(self, key: Key, since: int) -> set[str]:
-        """Those of a (cluster, namespace) that held or waited after second ``since``."""
+        """Those of a (cluster, namespace) that held or waited from second ``since`` on."""
         values = {"cluster": key[0], "name": key[1], "since": since}
         return self.stored(queries.OF_NAMESPACE, values) | self._by_namespace.get(key, set())
 
     def on_node(self, key: Key, since: int) -> set[str]:
-        """Those that held on a (cluster, node) after second ``since``."""
+        """Those that held, or ended before they did, on a (cluster, node) after second ``since``."""
         values = {"cluster": key[0], "name": key[1], "since": since}
-        return self.stored(queries.ON_NODE, values) | self._by_node.get(key, set())
+        found = self.stored(queries.ON_NODE, values) | self.stored(queries.IDLE_ON_NODE, values)
+        return found | self._by_node.get(key, set())
 
     def of_owners(self, uids: Iterable[str], stored: set[str]) -> set[str]:
         """Those whose controller is one of ``uids``, of which ``stored`` are in the ledger."""
@@ -94,8 +95,8 @@ class PodMemory:
             self._by_namespace[(pod.cluster, pod.namespace)].add(pod.uid)
             if pod.owner is not None:
                 self._by_owner[pod.owner.uid].add(pod.uid)
-            for segment in row.run.segments:
-                self._by_node[(pod.cluster, segment.node)].add(pod.uid)
+            for node in _nodes(row):
+                self._by_node[(pod.cluster, node)].add(pod.uid)
 
     def _forget(self, uid: str) -> None:
         row = self._pods.pop(uid)
@@ -105,8 +106,15 @@ class PodMemory:
         _drop(self._by_namespace, (pod.cluster, pod.namespace), uid)
         if pod.owner is not None:
             _drop(self._by_owner, pod.owner.uid, uid)
-        for segment in row.run.segments:
-            _drop(self._by_node, (pod.cluster, segment.node), uid)
+        for node in _nodes(row):
+            _drop(self._by_node, (pod.cluster, node), uid)
+
+
+def _nodes(row: PodRun) -> Iterable[str]:
+    """The nodes from which something of the run follows."""
+    if row.run.idle is not None:
+        return () if row.run.idle.node is None else (row.run.idle.node,)
+    return (segment.node for segment in row.run.segments)
 
 
 def _drop(index: dict[Any, set[str]], key: Any, uid: str) -> None:

@@ -45,11 +45,11 @@ def live(select: Select) -> list[PodRun]:
     return stored(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
 
 
-#: Uids of pods of a (``cluster``, ``name`` of a namespace) that held or waited after second ``since``.
+#: Uids of pods of a (``cluster``, ``name`` of a namespace) that held or waited from second ``since`` on.
 OF_NAMESPACE = sa.select(pod_runs.c.uid).where(
     pod_runs.c.cluster == sa.bindparam("cluster"),
     pod_runs.c.namespace == sa.bindparam("name"),
-    sa.or_(pod_runs.c.end_s.is_(None), pod_runs.c.end_s > sa.bindparam("since")),
+    sa.or_(pod_runs.c.end_s.is_(None), pod_runs.c.end_s >= sa.bindparam("since")),
 )
 
 #: Uids of pods that held on a (``cluster``, ``name`` of a node) after second ``since``.
@@ -63,14 +63,22 @@ ON_NODE = (
     .distinct()
 )
 
+#: Uids of pods that were bound to one and ended, from second ``since`` on, before they held.
+IDLE_ON_NODE = sa.select(pod_runs.c.uid).where(
+    pod_runs.c.cluster == sa.bindparam("cluster"),
+    pod_runs.c.node == sa.bindparam("name"),
+    pod_runs.c.idle.is_not(None),
+    pod_runs.c.end_s >= sa.bindparam("since"),
+)
+
 
 def of_quotas(cluster: str, since: int | None) -> sa.Select[Any]:
-    """Uids of pods of a cluster that held or waited after second ``since``, from which a rule of a quota holds."""
+    """Uids of pods of a cluster that held or waited from second ``since`` on, from which a rule of a quota holds."""
     return sa.select(pod_runs.c.uid).where(pod_runs.c.cluster == cluster, _after(pod_runs, since))
 
 
 def _after(table: sa.Table, since: int | None) -> sa.ColumnElement[bool]:
-    return sa.or_(table.c.end_s.is_(None), table.c.end_s > (since or 0))
+    return sa.or_(table.c.end_s.is_(None), table.c.end_s >= (since or 0))
 
 
 #: Pods whose controller is one of ``uids``: their uids, and the controller's.

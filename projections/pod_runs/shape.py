@@ -13,6 +13,7 @@ from bus.events.pods import Owner
 from projections.attribution import Names
 from projections.engine.codec import Codec, Named
 from projections.engine.contract import Integer, partial_index, row_table
+from projections.pod_runs.blocks import block
 from projections.workloads import Controlled
 
 #: cpu milli-cores, memory MiB, GPU milli-cards, extended resources (JSON), pod's team label, pod's user label, node, what
@@ -119,6 +120,19 @@ class Segment(msgspec.Struct, frozen=True, gc=False):
     device_memory: str = ""
 
 
+class Idle(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """For whom a pod would have held that ended and never did: by its newest labels, else its namespace at its creation.
+
+    One that was bound is on that ``node``, of its ``model`` then.
+    """
+
+    team: str
+    user: str
+    node: str | None = None
+    model: str | None = None
+    quota: str = ""
+
+
 class Run(msgspec.Struct, frozen=True, gc=False):
     """What follows for one pod: when it waited and held, for whom, and what is unknown. Whole seconds UTC.
 
@@ -134,6 +148,8 @@ class Run(msgspec.Struct, frozen=True, gc=False):
     workload: str
     segments: tuple[Segment, ...]
     deadline_s: int | None = None
+    #: For whom it waited, of one that ended and never held.
+    idle: Idle | None = None
 
     @property
     def vanished(self) -> bool:
@@ -178,11 +194,16 @@ pod_runs = row_table(
     sa.Column("vanished", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Column("deadline_s", Integer),
+    sa.Column("idle", sa.Text),
+    # The block of days that holds all of an ended pod (:mod:`projections.pod_runs.blocks`).
+    sa.Column("block", Integer),
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
     partial_index("pod_runs_vanished", "cluster", "uid", where="vanished = 1"),
     partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
+    partial_index("pod_runs_idle", "cluster", "node", where="idle IS NOT NULL"),
+    sa.Index("pod_runs_by_block", "block"),
 )
 
 held_segments = row_table(
@@ -300,6 +321,7 @@ def _shown(row: PodRun) -> dict[str, Any]:
         "started_us": pod.start_us,
         "deleted_us": pod.deleted_us,
         "vanished": int(run.vanished),
+        "block": None if run.end_s is None else block(run.created_s, run.end_s + run.unknown_s),
         "state": state_of(pod),
     }
 

@@ -12,6 +12,7 @@ Rules where the segments alone do not decide:
   It has held there when a segment touches the group, or when it was bound and gone in the same second.
 - What happened at or after ``as_of_s`` is not there, as in ``accounts``.
 
+:func:`report` reads whole days from the sums of ended pods where they tell the groups apart (:mod:`projections.report_days`).
 :func:`sums` answers for amounts alone, from the hourly and daily sums where they hold the same answer.
 
 Source: docs/accounting.md.

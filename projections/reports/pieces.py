@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import cached_property
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
@@ -11,10 +10,11 @@ import sqlalchemy as sa
 from msgspec.structs import replace
 
 from bus.events.pods import Owner
-from projections import namespaces, nodes, timelines, workloads
-from projections.attribution import Names, attributed
+from projections import namespaces, nodes, workloads
+from projections.attribution import Names
 from projections.devices.entries import of_segment
-from projections.pod_runs import UNASSIGNED, Pod, held_segments, pod_runs, serving, stored
+from projections.engine.contract import Projection
+from projections.pod_runs import Pod, held_segments, idle_for, pod_runs, serving, stored
 from projections.quota_trees import own
 from projections.reports.attempts import DIMENSIONS as BY_ATTEMPT
 from projections.reports.attempts import NO_JOB, Attempt, attempts
@@ -24,6 +24,9 @@ from projections.reports.shape import LABEL, Key, Period, Question, Sums
 
 #: Rows fetched at once.
 _FETCHED = 2_000
+
+#: Pods that one statement asks for by uid.
+_ASKED = 500
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False):
@@ -72,16 +75,20 @@ _labels = msgspec.json.Decoder(dict[str, str])
 
 
 def pieces(
-    connection: sa.Connection, question: Question, *, only_open: bool = False
+    connection: sa.Connection,
+    question: Question,
+    *,
+    only_open: bool = False,
+    uids: Sequence[str] | None = None,
 ) -> Iterator[list[tuple[Key, int, int, Holding]]]:
-    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked.
+    """What each pod has in the period: (group, kind, seconds, for whom), cut as asked; of ``uids`` alone where they are given.
 
     With ``only_open`` of pods that are not ended, and of their segments the one that is not.
     """
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
     is_by_model = "model" in question.by or "model" in question.where
-    for pod in _pods(connection, question, only_open):
+    for pod in _asked(connection, question, only_open, uids):
         found: list[tuple[Key, int, int, Holding]] = []
         for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s, is_by_model):
             clipped = _clipped(question, start_s, end_s)
@@ -99,12 +106,34 @@ def pieces(
             yield found
 
 
-def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Iterator[_PodRow]:
+def _asked(
+    connection: sa.Connection, question: Question, only_open: bool, uids: Sequence[str] | None
+) -> Iterator[_PodRow]:
+    """The pods that may lie in the period: all, or those of ``uids``."""
+    named = _Named(connection, has_quotas="quota" in (*question.by, *question.where))
+    if uids is None:
+        yield from _pods(connection, question, only_open, named)
+        return
+    for start in range(0, len(uids), _ASKED):
+        part = uids[start : start + _ASKED]
+        yield from _pods(connection, question, only_open, named, part)
+
+
+def _pods(
+    connection: sa.Connection,
+    question: Question,
+    only_open: bool,
+    named: _Named,
+    uids: Sequence[str] | None = None,
+) -> Iterator[_PodRow]:
     """The pods that may lie in the period, with their segments as of then, read as they are needed."""
     runs, segments = pod_runs.c, held_segments.c
     as_of_s = question.as_of_s
     chosen = [runs.created_s <= as_of_s]
     segment_is_chosen = [segments.start_s < as_of_s]
+    if uids is not None:
+        chosen.append(runs.uid.in_(uids))
+        segment_is_chosen.append(segments.uid.in_(uids))
     if only_open:
         chosen.append(runs.end_s.is_(None))
         segment_is_chosen.append(segments.end_s.is_(None))
@@ -112,7 +141,6 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
         chosen.append(sa.or_(runs.end_s.is_(None), runs.end_s + runs.unknown_s >= question.from_s))
     if question.to_s is not None:
         chosen.append(runs.created_s < question.to_s)
-    named = _Named(connection, has_quotas="quota" in (*question.by, *question.where))
     # The long column only for those that held nothing: whose they would be stands in it alone.
     holds = sa.and_(runs.start_s < as_of_s, sa.or_(runs.end_s.is_(None), runs.end_s > runs.start_s))
     columns = [c if c.name != "state" else sa.case((holds, ""), else_=c) for c in pod_runs.c]
@@ -156,72 +184,65 @@ def _pods(connection: sa.Connection, question: Question, only_open: bool) -> Ite
 
 
 class _Named:
-    """Whom namespaces and which model nodes name, over time; read when first needed."""
+    """Whom namespaces and which model nodes name, over time; each is read when it is first asked for."""
 
     def __init__(self, connection: sa.Connection, *, has_quotas: bool) -> None:
         self._connection = connection
         self._has_quotas = has_quotas
+        self._rows: dict[tuple[str, tuple[str, ...]], Any] = {}
+        self._serving: serving.Serving | None = None
 
-    @cached_property
-    def _owners(self) -> dict[tuple[str, str], list[tuple[int, namespaces.Owners]]]:
-        rows = self._connection.execute(sa.select(namespaces.namespaces)).all()
-        return {(row[0], row[1]): namespaces.codec.row(tuple(row)).owners() for row in rows}
+    def _row(self, projection: Projection, *key: str) -> Any:
+        if (projection.name, key) not in self._rows:
+            columns = [*projection.table.primary_key.columns]
+            is_it = [column == value for column, value in zip(columns, key, strict=True)]
+            found = self._connection.execute(sa.select(projection.table).where(*is_it)).first()
+            row = None if found is None else projection.codec.row(tuple(found))
+            self._rows[(projection.name, key)] = row
+        return self._rows[(projection.name, key)]
 
-    @cached_property
-    def _models(self) -> dict[tuple[str, str], list[tuple[int, str | None]]]:
-        rows = self._connection.execute(sa.select(nodes.nodes)).all()
-        return {(row[0], row[1]): nodes.codec.row(tuple(row)).models() for row in rows}
-
-    @cached_property
-    def _workloads(self) -> dict[str, workloads.Workload]:
-        rows = self._connection.execute(sa.select(workloads.workloads)).all()
-        return {row[0]: workloads.codec.row(tuple(row)) for row in rows}
-
-    @cached_property
-    def _own(self) -> dict[str, own.OwnCharge]:
-        rows = self._connection.execute(sa.select(own.own_charges)).all()
-        return {row[0]: own.codec.row(tuple(row)) for row in rows}
-
-    def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
-        return own.is_own(self._own.get(found.uid), found.kind, owner)
-
-    @cached_property
-    def _serving(self) -> serving.Serving:
-        found = serving.Serving()
-        found.open(lambda query: [tuple(row) for row in self._connection.execute(query)])
+    def _workload(self, uid: str) -> workloads.Workload | None:
+        found: workloads.Workload | None = self._row(workloads.projection, uid)
         return found
 
-    def _quota(
-        self, pod: Pod, created_s: int, mapped: Names | None, labels: dict[str, str] | None
-    ) -> str:
+    def _is_own(self, found: workloads.Controlled, owner: Owner) -> bool:
+        return own.is_own(self._row(own.projection, found.uid), found.kind, owner)
+
+    def _around(self, pod: Pod) -> serving.Around:
         if not self._has_quotas:
-            return ""
-        top = workloads.tops(pod.controlled, self._workloads.get, self._is_own).charged
-        above = self._workloads.get(top.uid) if top else None
-        of_workload = timelines.at(above.quotas(), created_s) if above else None
-        around = self._serving.around(pod.cluster, pod.namespace)
-        return attributed(
-            of_workload, pod.history[-1][2][7], mapped, namespace=pod.namespace, labels=labels,
-            rules=serving.at(around, created_s), serving=around.serving(created_s),
-        )[0]  # fmt: skip
+            return serving.NOTHING_KNOWN
+        if self._serving is None:
+            self._serving = serving.Serving()
+            self._serving.open(
+                lambda query: [tuple(row) for row in self._connection.execute(query)]
+            )
+        return self._serving.around(pod.cluster, pod.namespace)
+
+    def _quotas(self, pod: Pod) -> list[tuple[int, Names | None]]:
+        """What the workload that is charged names of quotas."""
+        if not self._has_quotas or pod.owner is None:
+            return []
+        charged = workloads.tops(pod.controlled, self._workload, self._is_own).charged
+        above = self._workload(charged.uid) if charged else None
+        return above.quotas() if above else []
+
+    def _models(self, pod: Pod) -> Callable[[str], list[tuple[int, str | None]]]:
+        def of(node: str) -> list[tuple[int, str | None]]:
+            row = self._row(nodes.projection, pod.cluster, node)
+            found: list[tuple[int, str | None]] = row.models() if row else []
+            return found
+
+        return of
 
     def nobody(self, row: tuple[Any, ...]) -> Holding:
-        """For whom a pod would have held that never did: by its newest labels, else its namespace at its creation.
-
-        One that was bound, but held nothing that is known, was on that node.
-        """
-        ((pod, run),) = [(one.pod, one.run) for one in stored([row], ())]
-        created_s, place = run.created_s, (pod.cluster, pod.namespace)
-        team, user, node = pod.history[-1][2][4:7]
-        named = timelines.at(self._owners.get(place, []), created_s) or (None,) * 4
-        team, user = team or named[0] or UNASSIGNED, user or named[1] or UNASSIGNED
-        model = (
-            None
-            if node is None
-            else timelines.at(self._models.get((pod.cluster, node), []), created_s)
-        )
-        quota = self._quota(pod, created_s, *named[2:])
-        return Holding(0, 0, 0, 0, 0, team, user, node, model, quota)
+        """For whom a pod would have held that never did."""
+        (one,) = stored([row], ())
+        pod = one.pod
+        namespace = self._row(namespaces.projection, pod.cluster, pod.namespace)
+        owners = namespace.owners() if namespace else []
+        idle = idle_for(pod, owners, self._models(pod), self._quotas(pod), self._around(pod))
+        whose = (idle.team, idle.user, idle.node, idle.model, idle.quota)
+        return Holding(0, 0, 0, 0, 0, *whose)
 
 
 WAITED, HELD, UNKNOWN = range(3)

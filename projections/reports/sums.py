@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Iterable
 
 import msgspec
 import sqlalchemy as sa
 
+from projections.reports import days
 from projections.reports.periods import periods
-from projections.reports.pieces import HELD, add, pieces
+from projections.reports.pieces import HELD, Holding, add, pieces
 from projections.reports.shape import UTC, Key, Question, Row, Sums, check
 from projections.usage import DAY, HOUR, usage_days, usage_hours
 
@@ -26,19 +28,21 @@ _KEPT = {
 def report(connection: sa.Connection, question: Question) -> list[Row]:
     """One row for each group that a pod touched in the period, by key; without groups one row.
 
-    Exact; the module says what counts where. Raises ValueError for a dimension there is not.
+    Exact; the module says what counts where. Whole days come from the sums that are kept of ended pods, where these tell the
+    groups apart; all else from pods. Raises ValueError for a dimension there is not.
     """
     check(question.by)
     totals = _empty(question)
-    for pod in pieces(connection, question):
-        counted: dict[Key, bool] = {}
-        for key, kind, seconds, holding in pod:
-            add(totals[key], kind, seconds, holding)
-            counted[key] = counted.get(key, False) or kind == HELD
-        for key, has_held in counted.items():
-            totals[key].pods += 1
-            totals[key].held_pods += has_held
-    return _rows(totals)
+    middle = days.middle(connection, question)
+    if middle is None:
+        _add_pods(totals, pieces(connection, question, uids=days.within(connection, question)))
+        return _rows(totals)
+    days.add(connection, question, middle, totals)
+    going, ended = days.beside(connection, question, middle)
+    _add_pods(totals, pieces(connection, question, uids=[*going, *ended]))
+    # What is kept of these is in the first part already.
+    _add_pods(totals, pieces(connection, middle.question, uids=ended), sign=-1)
+    return _rows({key: found for key, found in totals.items() if found.pods or not question.by})
 
 
 def sums(connection: sa.Connection, question: Question) -> list[Row]:
@@ -62,6 +66,19 @@ def sums(connection: sa.Connection, question: Question) -> list[Row]:
     return _rows(
         {key: found for key, found in totals.items() if found.held_s or found.gpu_milli_s or not by}
     )
+
+
+def _add_pods(
+    totals: dict[Key, Sums], pods: Iterable[list[tuple[Key, int, int, Holding]]], sign: int = 1
+) -> None:
+    for pod in pods:
+        counted: dict[Key, bool] = {}
+        for key, kind, seconds, holding in pod:
+            add(totals[key], kind, sign * seconds, holding)
+            counted[key] = counted.get(key, False) or kind == HELD
+        for key, has_held in counted.items():
+            totals[key].pods += sign
+            totals[key].held_pods += sign * has_held
 
 
 def _empty(question: Question) -> dict[Key, Sums]:
@@ -141,7 +158,8 @@ def _add_segments(
     *,
     only_open: bool = False,
 ) -> None:
-    for pod in pieces(connection, question, only_open=only_open):
+    uids = days.open_pods(connection, question) if only_open else days.within(connection, question)
+    for pod in pieces(connection, question, only_open=only_open, uids=uids):
         for key, kind, seconds, holding in pod:
             if kind == HELD and seconds:
                 add(totals[key], kind, seconds, holding)

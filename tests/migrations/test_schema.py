@@ -144,7 +144,10 @@ def test_texts_are_ordered_by_their_bytes(made):
 
 BEFORE = MODEL.version
 for now, then in (
-    ("pod_runs=11", "pod_runs=6"),
+    ("pod_runs=12", "pod_runs=6"),
+    ("usage=2", "usage=1"),
+    ("budget_spends=2", "budget_spends=1"),
+    (",report_days=1", ""),
     (",resource_claims=1,device_supply=2,resource_slices=1", ""),
     (",card_supply=1", ""),
     (",reservations=1", ""),

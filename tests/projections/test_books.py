@@ -245,6 +245,9 @@ def test_poison_is_parked_and_changes_no_row_and_the_rest_goes_on():
         "held_segments": 1,
         "usage_hours": 1,
         "usage_days": 1,
+        "report_days": 1,
+        "report_days_by_node": 1,
+        "report_days_by_team": 1,
         "evidence": 1,
     } == {name: count for name, count in told.items() if count}
 

@@ -63,7 +63,7 @@ def version(store):
 
 
 @pytest.mark.parametrize(
-    "parts", [("usage=1",), ("pod_runs=11",), ("namespaces=4", "waits=1"), ("usage=1", "budgets=2")]
+    "parts", [("usage=2",), ("pod_runs=12",), ("namespaces=4", "waits=1"), ("usage=2", "budgets=2")]
 )
 def test_what_changed_is_filled_and_joins_while_the_rest_goes_on(store, right, parts):
     play(store, LIVES[:EARLIER])
@@ -103,7 +103,7 @@ def crash_at(label, count=1):
 @pytest.mark.parametrize("label", ["fill.before_join", "fill.after_join"])
 def test_the_old_rows_stay_until_all_are_put_in_place_at_once(store, right, label):
     play(store, LIVES[:EARLIER])
-    older(store, "pod_runs=11")
+    older(store, "pod_runs=12")
     crash_at(label)
     try:
         with pytest.raises(_Crash):
@@ -123,7 +123,7 @@ def test_the_old_rows_stay_until_all_are_put_in_place_at_once(store, right, labe
 def test_what_was_filled_is_not_filled_again(store, monkeypatch):
     monkeypatch.setattr(filling, "STEP", 30)
     play(store, LIVES)
-    older(store, "usage=1")
+    older(store, "usage=2")
     first = Fill(MODEL, store)
     first.advance()
     first.close()
@@ -136,7 +136,7 @@ def test_what_was_filled_is_not_filled_again(store, monkeypatch):
 
 def test_a_place_that_other_rules_filled_is_emptied(store):
     play(store, LIVES)
-    older(store, "usage=1")
+    older(store, "usage=2")
     first = Fill(MODEL, store)
     first.advance()
     first.close()
@@ -176,7 +176,7 @@ async def test_what_is_said_while_it_is_filled_is_in_it(tmp_path, right, monkeyp
     transport = MemoryTransport()
     await transport.publish(LIVES[:EARLIER])
     await Runner(store, Folder(MODEL, store), transport).run(live=False)
-    older(store, "pod_runs=11")
+    older(store, "pod_runs=12")
     seen = []
 
     def until(runner):
@@ -196,7 +196,7 @@ async def test_what_goes_wrong_while_it_is_filled_ends_the_runner(tmp_path, monk
     transport = MemoryTransport()
     await transport.publish(LIVES)
     await Runner(store, Folder(MODEL, store), transport).run(live=False)
-    older(store, "pod_runs=11")
+    older(store, "pod_runs=12")
     with store.engine.begin() as connection:
         connection.execute(sa.text("DELETE FROM events WHERE sequence = 5"))
 

@@ -1,0 +1,28 @@
+"""Which pods were there at a moment? Blocks of days, of which each ended pod has the smallest that holds all of it.
+
+So pods of any length are found in few look-ups: those of the blocks around the moment.
+
+Source: the bins of genome browsers (Kent et al. 2002, "The Human Genome Browser at UCSC").
+"""
+
+from __future__ import annotations
+
+#: Seconds of the blocks of days: of 1, 8, 64, 512, 4,096 and 32,768.
+_WIDTHS = tuple(86_400 << 3 * level for level in range(6))
+
+
+def block(first_s: int, last_s: int) -> int:
+    """The smallest block that holds both seconds; -1 for none."""
+    for level, width_s in enumerate(_WIDTHS):
+        if first_s // width_s == last_s // width_s:
+            return first_s // width_s * len(_WIDTHS) + level
+    return -1
+
+
+def blocks(first_s: int, last_s: int) -> list[int]:
+    """The blocks that hold any second of [first_s, last_s]: whatever was there is in one of them."""
+    return [-1] + [
+        number * len(_WIDTHS) + level
+        for level, width_s in enumerate(_WIDTHS)
+        for number in range(first_s // width_s, last_s // width_s + 1)
+    ]

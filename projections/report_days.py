@@ -1,0 +1,234 @@
+"""How much did each group hold, wait and lose sight of on each day (UTC), and how many pods were in it?
+
+Sums over the pods that have ended, cut at the days of UTC: what ``bursar report`` adds up, so that a question about a year
+reads days and not pods. When a late fact changes a pod, its old share is taken out and its new share put in. What has not
+ended is valued when it is asked for (:mod:`projections.reports`).
+
+**Counting pods.** A pod is counted once in a group, however many rows of the group it is in: on several days, or because it
+changed its team, user, quota or model. So a row is told apart by where else its pods were before, in ``seen`` and, of holding
+alone, ``seen_held``: ``0:1 2:0`` says that they were in the same group one day earlier, and on the same day in a group that
+differs in the dimension of bit 1. A question by some of the dimensions and from some day leaves out the rows whose pods it has
+counted: those with an entry that differs in no dimension of the question and is not before its first day. Entries that
+another one implies are not kept, so a pod that never changes has two kinds of rows: its first day, and all others.
+
+Alternatives refused: a row for each pod and day, which is what shall not be read; estimates (HyperLogLog), which are not exact;
+a table for each set of dimensions, of which there are 256.
+
+Source: docs/accounting.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
+from operator import itemgetter
+from typing import NamedTuple
+
+import sqlalchemy as sa
+
+from projections.devices.entries import of_segment
+from projections.engine.contract import Integer, row_table
+from projections.engine.model import Sum
+from projections.engine.sums import Group
+from projections.pod_runs import NOBODY, PodRun, Segment
+from projections.usage import DAY, pieces
+
+#: What the values of a :class:`_Stretch` are, in order.
+DIMENSIONS = (
+    "cluster", "team", "user_name", "namespace", "quota", "model", "node", "workload",
+)  # fmt: skip
+
+#: Sums of a group, in column order.
+SUMS = (
+    "pods", "held_pods", "cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "waiting_s", "unknown_s",
+)  # fmt: skip
+
+WAITED, HELD, UNKNOWN = range(3)
+
+Values = tuple[str, ...]
+
+
+def _table(name: str, dimensions: Sequence[str]) -> sa.Table:
+    return row_table(
+        name,
+        sa.Column("day_s", Integer, primary_key=True),
+        *(sa.Column(dimension, sa.Text, primary_key=True) for dimension in dimensions),
+        # Where else the pods of this row were before, and how many days ago at the most.
+        sa.Column("seen", sa.Text, primary_key=True),
+        sa.Column("seen_held", sa.Text, primary_key=True),
+        sa.Column("back", Integer, primary_key=True),
+        *(sa.Column(amount, Integer, nullable=False) for amount in SUMS),
+        # Rows lie in the order of days: a question reads those of its period.
+        is_clustered=True,
+    )
+
+
+class _Stretch(NamedTuple):
+    """``kind`` over [start_s, end_s), for a group of all dimensions. ``is_first`` False: a further model of what counts already."""
+
+    kind: int
+    start_s: int
+    end_s: int
+    values: Values
+    cpu_milli: int = 0
+    gpu_milli: int = 0
+    memory_mib: int = 0
+    is_first: bool = True
+
+
+def _stretches(row: PodRun) -> Iterator[_Stretch]:
+    """What one ended pod did; a stretch of no length says only that it was there."""
+    run, segments = row.run, row.run.segments
+    end_s = run.end_s
+    if end_s is None:
+        return
+    first, last = (_of_idle(row),) * 2
+    if segments:
+        first, last = _of(row, segments[0]), _of(row, segments[-1])
+    yield _Stretch(WAITED, run.created_s, end_s if run.start_s is None else run.start_s, first)
+    if run.start_s is not None and not segments:
+        yield _Stretch(HELD, run.start_s, run.start_s, first)
+    for segment in segments:
+        yield from _held(row, segment, end_s)
+    if run.unknown_s:
+        yield _Stretch(UNKNOWN, end_s, end_s + run.unknown_s, last)
+
+
+def _held(row: PodRun, segment: Segment, end_s: int) -> Iterator[_Stretch]:
+    """A stretch for each of its models: CPU, memory and time are with the first."""
+    until_s = end_s if segment.end_s is None else segment.end_s
+    span, values = (HELD, segment.start_s, until_s), _of(row, segment)
+    if not segment.devices:
+        cpu, gpu, memory = segment.cpu_milli, segment.gpu_milli, segment.memory_mib
+        yield _Stretch(*span, values, cpu, gpu, memory)
+        return
+    first, *others = of_segment(segment.model, segment.gpu_milli, segment.devices, "")
+    whose = _of_model(values, first.model)
+    yield _Stretch(*span, whose, segment.cpu_milli, first.gpu_milli, segment.memory_mib)
+    for one in others:
+        yield _Stretch(*span, _of_model(values, one.model), 0, one.gpu_milli, 0, is_first=False)
+
+
+def _of(row: PodRun, segment: Segment) -> Values:
+    return (
+        row.pod.cluster, segment.team, segment.user, row.pod.namespace, segment.quota, segment.model or "",
+        segment.node, row.run.workload,
+    )  # fmt: skip
+
+
+def _of_model(values: Values, model: str | None) -> Values:
+    return (*values[:5], model or "", *values[6:])
+
+
+def _of_idle(row: PodRun) -> Values:
+    """Whose a pod is that ended and never held."""
+    idle = row.run.idle or NOBODY
+    return (
+        row.pod.cluster, idle.team, idle.user, row.pod.namespace, idle.quota, idle.model or "",
+        idle.node or "", row.run.workload,
+    )  # fmt: skip
+
+
+#: Of a group and day: whether a pod held there, and the sums after the counts.
+_Amounts = list[int]
+
+
+def _cut(
+    row: PodRun, chosen: Callable[[Values], Values]
+) -> list[tuple[tuple[int, Values], _Amounts]]:
+    """What a pod did by (day, group), in the order of days; of one day in the order in which it was in the groups."""
+    found: dict[tuple[int, Values], _Amounts] = {}
+    for kind, start_s, end_s, values, cpu, gpu, memory, is_first in _stretches(row):
+        group = chosen(values)
+        # A stretch of no length lies in one day.
+        for day_s, seconds in (
+            pieces(start_s, end_s, DAY) if start_s < end_s else ((start_s - start_s % DAY, 0),)
+        ):
+            amounts = found.get((day_s, group))
+            if amounts is None:
+                amounts = found[(day_s, group)] = [0] * (len(SUMS) - 1)
+            if kind == HELD:
+                amounts[0] = 1
+                amounts[1] += cpu * seconds
+                amounts[2] += gpu * seconds
+                amounts[3] += memory * seconds
+                amounts[4] += seconds if is_first else 0
+            else:
+                amounts[5 if kind == WAITED else 6] += seconds
+    return sorted(found.items(), key=_day)
+
+
+def _day(item: tuple[tuple[int, Values], _Amounts]) -> int:
+    return item[0][0]
+
+
+def _seen(last: dict[Values, int], day_s: int, group: Values) -> tuple[str, int]:
+    """Where a pod was before it is in ``group`` on a day, and the most days ago; ``last`` has its groups with their last days."""
+    if len(last) == 1 and group in last:
+        gap = (day_s - last[group]) // DAY
+        return f"0:{gap}", gap
+    nearest: dict[int, int] = {}
+    for other, other_s in last.items():
+        differs = sum(1 << n for n, (a, b) in enumerate(zip(group, other, strict=True)) if a != b)
+        gap = (day_s - other_s) // DAY
+        if gap < nearest.get(differs, gap + 1):
+            nearest[differs] = gap
+    kept = [
+        (differs, gap)
+        for differs, gap in sorted(nearest.items())
+        if not any(
+            other | differs == differs and before <= gap
+            for other, before in nearest.items()
+            if other != differs
+        )
+    ]
+    return " ".join(f"{differs}:{gap}" for differs, gap in kept), max(
+        (g for _, g in kept), default=0
+    )
+
+
+def shares(dimensions: Sequence[str], row: PodRun) -> dict[Group, list[int]]:
+    """What a pod adds to each row: the sums of :data:`SUMS`. Nothing while it has not ended."""
+    if row.run.end_s is None:
+        return {}
+    found: dict[Group, list[int]] = {}
+    last: dict[Values, int] = {}
+    last_held: dict[Values, int] = {}
+    chosen = itemgetter(*(DIMENSIONS.index(one) for one in dimensions))
+    for (day_s, group), (has_held, *amounts) in _cut(row, chosen):
+        seen, back = _seen(last, day_s, group)
+        last[group] = day_s
+        seen_held = ""
+        if has_held:
+            seen_held, back_held = _seen(last_held, day_s, group)
+            back = max(back, back_held)
+            last_held[group] = day_s
+        found[(day_s, *group, seen, seen_held, back)] = [1, has_held, *amounts]
+    return found
+
+
+@lru_cache(maxsize=65_536)
+def is_counted(seen: str, chosen: int, days: int | None) -> bool:
+    """Whether pods that were ``seen`` there before are counted in an earlier row of a question by the dimensions of the bits
+    ``chosen``, whose first day is so many days before theirs (None: whose period has no beginning).
+    """
+    entries = (map(int, entry.split(":")) for entry in seen.split())
+    return any(not differs & chosen and (days is None or gap <= days) for differs, gap in entries)
+
+
+#: Tables by the dimensions that they keep; a question is answered by the first that has its own.
+TABLES = tuple(
+    (dimensions, _table(name, dimensions))
+    for name, dimensions in (
+        ("report_days_by_team", ("cluster", "team", "model")),
+        ("report_days_by_node", ("cluster", "node", "team", "model")),
+        ("report_days", ("cluster", "team", "user_name", "namespace", "quota", "model")),
+    )
+)
+
+sums = Sum(
+    name="report_days",
+    version=1,
+    of="pod_runs",
+    tables=tuple((table, partial(shares, dimensions)) for dimensions, table in TABLES),
+)

@@ -1,0 +1,155 @@
+"""Whole days of a question from the sums that are kept of ended pods, and which pods are to be read beside them.
+
+What has not ended, and what was there in the rest of a day at the beginning or the end of the period, is read pod by pod;
+what of those pods is in the sums as well is taken out again by the same reading. So whatever is read beside, the answer
+is the same, and it has to be enough: every pod that is not in the sums of whole days as it was at the question's moment.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from projections.engine.store import LEDGER
+from projections.engine.tables import checkpoints
+from projections.pod_runs import blocks, pod_runs
+from projections.report_days import SUMS, TABLES, is_counted
+from projections.report_days import sums as kept
+from projections.reports.periods import periods
+from projections.reports.shape import UTC, Key, Question, Sums
+from projections.usage import DAY
+
+#: Days of a period whose pods are looked up by their blocks; of a longer one all pods are read in order.
+_MOST_DAYS = 40
+
+#: After everything.
+_EVER_S = 2**40
+
+
+class Middle(msgspec.Struct, frozen=True):
+    """The whole days of a question that are answered by ``table``, whose ``dimensions`` have numbers by their order."""
+
+    table: sa.Table
+    dimensions: Sequence[str]
+    from_s: int | None
+    to_s: int
+    #: The same question about these days as they are known now.
+    question: Question
+
+
+def middle(connection: sa.Connection, question: Question) -> Middle | None:
+    """The days whose sums answer the question; None where none do, or the ledger does not have them yet."""
+    names = {_column(name) for name in (*question.by, *question.where)} - {"day"}
+    is_cut = "day" in question.by and question.zone.key != UTC.key
+    found = next((one for one in TABLES if names <= set(one[0])), None)
+    if found is None or is_cut or not _is_kept(connection):
+        return None
+    from_s = None if question.from_s is None else -(-question.from_s // DAY) * DAY
+    to_s = question.until_s // DAY * DAY
+    if from_s is not None and from_s >= to_s:
+        return None
+    asked = msgspec.structs.replace(question, from_s=from_s, to_s=to_s, as_of_s=_EVER_S, moments={})
+    return Middle(found[1], found[0], from_s, to_s, asked)
+
+
+def add(
+    connection: sa.Connection, question: Question, middle: Middle, totals: dict[Key, Sums]
+) -> None:
+    """Add what ended pods have in the middle. Rows are few: groups, days and the ways in which their pods were seen."""
+    columns = middle.table.c
+    chosen = [columns[_column(name) if name != "day" else "day_s"] for name in question.by]
+    first_s = middle.from_s
+    ages: list[sa.ColumnElement[Any]] = []
+    if "day" not in question.by:
+        # Days since the period began, as far as they tell something.
+        ages = [columns.back if first_s is None else _age(columns, first_s)]
+    groups = [*chosen, columns.seen, columns.seen_held, *ages]
+    query = (
+        sa.select(*groups, *(sa.func.sum(columns[name]) for name in SUMS))
+        .where(columns.day_s < middle.to_s, *(() if first_s is None else (columns.day_s >= first_s,)))
+        .where(*(columns[_column(name)] == value for name, value in question.where.items()))
+        .group_by(*groups)
+    )  # fmt: skip
+    names = {_column(name) for name in (*question.by, *question.where)}
+    bits = sum(1 << n for n, name in enumerate(middle.dimensions) if name in names)
+    day = periods("day", UTC)
+    width = len(chosen)
+    for row in connection.execute(query):
+        key = tuple(
+            next(day(value, value))[0] if name == "day" else value or None
+            for name, value in zip(question.by, row, strict=False)
+        )
+        seen, seen_held = row[width : width + 2]
+        # Of one day only that day counts.
+        days = row[width + 2] if ages else 0
+        pods, held_pods, *amounts = map(int, row[len(groups) :])
+        found = totals[key]
+        found.pods += 0 if is_counted(seen, bits, days) else pods
+        found.held_pods += 0 if is_counted(seen_held, bits, days) else held_pods
+        for name, amount in zip(SUMS[2:], amounts, strict=True):
+            setattr(found, name, getattr(found, name) + amount)
+
+
+def _age(columns: Any, first_s: int) -> sa.ColumnElement[Any]:
+    since_s = columns.day_s - first_s
+    days = since_s / sa.literal_column(str(DAY))
+    return sa.case((columns.back * DAY > since_s, days), else_=columns.back).label("age")
+
+
+def beside(
+    connection: sa.Connection, question: Question, middle: Middle
+) -> tuple[list[str], list[str]]:
+    """The pods to be read: those that have not ended, and those that have; by uid."""
+    as_of_s = question.as_of_s
+    # At the moment of the question, then before the whole days, and after them.
+    around = [(as_of_s, as_of_s)]
+    if question.from_s is not None and middle.from_s is not None:
+        around += [(question.from_s, middle.from_s)] if question.from_s < middle.from_s else []
+    around += [(middle.to_s, question.until_s)] if middle.to_s < question.until_s else []
+    ended = {uid for lo, hi in around for uid in _there(connection, lo, hi)}
+    return open_pods(connection, question), sorted(ended)
+
+
+def within(connection: sa.Connection, question: Question) -> list[str] | None:
+    """The pods that may lie in the period, by uid; None where that may be all that there are."""
+    from_s, until_s = question.from_s, min(question.until_s, question.as_of_s)
+    is_short = from_s is not None and until_s - from_s <= _MOST_DAYS * DAY
+    if from_s is None or not is_short or not _is_kept(connection):
+        return None
+    going = open_pods(connection, question)
+    return sorted({*going, *_there(connection, from_s, max(from_s, until_s))})
+
+
+def open_pods(connection: sa.Connection, question: Question) -> list[str]:
+    """The pods that have not ended and may lie in the period, by uid."""
+    runs = pod_runs.c
+    is_there = [runs.created_s <= question.as_of_s]
+    is_there += [] if question.to_s is None else [runs.created_s < question.to_s]
+    query = sa.select(runs.uid).where(runs.end_s.is_(None), *is_there)
+    return sorted(row[0] for row in connection.execute(query))
+
+
+def _there(connection: sa.Connection, first_s: int, last_s: int) -> list[str]:
+    """The ended pods that were there, or unknown, in [first_s, last_s]."""
+    runs = pod_runs.c
+    query = sa.select(runs.uid).where(
+        runs.block.in_(blocks(first_s, last_s)),
+        runs.created_s <= last_s,
+        runs.end_s + runs.unknown_s >= first_s,
+    )
+    return [row[0] for row in connection.execute(query)]
+
+
+def _is_kept(connection: sa.Connection) -> bool:
+    """Whether the ledger has the sums: one of an older version is filled while it is asked."""
+    version = connection.scalar(
+        sa.select(checkpoints.c.version).where(checkpoints.c.name == LEDGER)
+    )
+    return f"{kept.name}={kept.version}" in (version or "").split(",")
+
+
+def _column(name: str) -> str:
+    return "user_name" if name == "user" else name
