@@ -56,6 +56,9 @@ FloorOption = Annotated[
     bool,
     typer.Option("--floor", help="Hold jobs of queues back while no webhook answers, by a policy."),
 ]
+ApiOption = Annotated[
+    bool, typer.Option("--api", help="Answer questions over HTTPS, for `kubectl bursar`.")
+]
 ImageOption = Annotated[
     str,
     typer.Option("--image", help="The image of your registry; else bursar:VERSION of the node."),
@@ -68,6 +71,7 @@ def manifests(
     mode: ModeOption = Mode.WATCH,
     act: ActOption = [],  # noqa: B006
     floor: FloorOption = False,
+    api: ApiOption = False,
     image: ImageOption = "",
     chart: Annotated[
         Path | None,
@@ -86,18 +90,19 @@ def manifests(
     bursar manifests | kubectl apply -f -
     bursar manifests --mode shadow | kubectl apply -f -
     bursar manifests --mode enforce --act culling --act queues --floor | kubectl apply -f -
+    bursar manifests --api | kubectl apply -f -
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
     bursar manifests --chart charts/bursar
     """
     if chart is not None:
-        if (size, mode, act, floor, image) != (Size.SMALL, Mode.WATCH, [], False, ""):
+        if (size, mode, act, floor, api, image) != (Size.SMALL, Mode.WATCH, [], False, False, ""):
             raise SettingsError("--chart has every size and mode: say them to Helm, as values")
         _write_chart(chart)
         return
     from deploy.cli.rendering.output import as_json
     from deploy.cli.rendering.yaml_text import as_yaml
 
-    found = [one.object for one in _installation(size, mode, act, image, floor=floor)]
+    found = [one.object for one in _installation(size, mode, act, image, floor=floor, api=api)]
     if asked.output is Format.JSON:
         print(as_json({"apiVersion": "v1", "kind": "List", "items": found}))
     else:
@@ -129,6 +134,7 @@ def install(
     mode: ModeOption = Mode.WATCH,
     act: ActOption = [],  # noqa: B006
     floor: FloorOption = False,
+    api: ApiOption = False,
     image: ImageOption = "",
 ) -> None:
     """What would an installation change in this cluster, and what is each right for? Nothing is changed.
@@ -148,7 +154,7 @@ def install(
         raise SettingsError(
             "install only shows, with --dry-run; what installs is `bursar manifests | kubectl apply -f -`"
         )
-    found = _installation(size, mode, act, image, floor=floor)
+    found = _installation(size, mode, act, image, floor=floor, api=api)
     changes = _previewed(asked, found)
     answer(asked, changes, fields=_FIELDS, columns=_COLUMNS, notes=list(_secrets(found)))
     refused = [one for one in changes if one["change"] == "refused"]
@@ -192,11 +198,11 @@ def _secrets(found: list[Installed]) -> Iterator[str]:
 
 
 def _installation(
-    size: Size, mode: Mode, acts: list[Act], image: str, *, floor: bool
+    size: Size, mode: Mode, acts: list[Act], image: str, *, floor: bool, api: bool
 ) -> list[Installed]:
     from importlib import metadata
 
     from deploy.commands.installation import installation
 
     image = image or f"bursar:{metadata.version('bursar')}"
-    return installation(size, mode, acts, image, floor=floor)
+    return installation(size, mode, acts, image, floor=floor, api=api)

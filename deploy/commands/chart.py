@@ -19,6 +19,8 @@ from deploy.commands.installation import (
     ACTS,
     ALWAYS,
     APART,
+    API_APART,
+    API_WITHIN,
     FLOOR,
     MODES,
     MOUNTED,
@@ -45,6 +47,8 @@ _CONDITIONS: tuple[tuple[str, Part], ...] = (
     *((f'has "{act}" .Values.act', part) for act, part in sorted(ACTS.items())),
     (_APART, APART),
     (".Values.floor", FLOOR),
+    ('and .Values.api (eq .Values.size "small")', API_WITHIN),
+    ('and .Values.api (ne .Values.size "small")', API_APART),
 )
 _DOC = "# Written by `bursar manifests --chart`; put your own over it by values, or by a kustomization of what it renders.\n"
 
@@ -71,7 +75,7 @@ def chart(version: str) -> dict[str, str]:
 
 def _values(version: str) -> Json:
     image = f"bursar:{version}"
-    return {"size": str(Size.SMALL), "mode": str(Mode.WATCH), "act": [], "floor": False, "image": image}  # fmt: skip
+    return {"size": str(Size.SMALL), "mode": str(Mode.WATCH), "act": [], "floor": False, "api": False, "image": image}  # fmt: skip
 
 
 def _schema() -> Json:
@@ -81,12 +85,13 @@ def _schema() -> Json:
         "$schema": "http://json-schema.org/draft-07/schema#",
         "type": "object",
         "additionalProperties": False,
-        "required": ["size", "mode", "act", "floor", "image"],
+        "required": ["size", "mode", "act", "floor", "api", "image"],
         "properties": {
             "size": {"enum": [str(one) for one in Size]},
             "mode": {"enum": [str(one) for one in Mode]},
             "act": {"type": "array", "uniqueItems": True, "items": {"enum": [str(one) for one in Act]}},
             "floor": {"type": "boolean"},
+            "api": {"type": "boolean"},
             "image": {"type": "string", "pattern": "^[a-z0-9][A-Za-z0-9._:/@-]{0,511}$"},
             # What Helm adds to the values of a subchart.
             "global": {"type": "object"},

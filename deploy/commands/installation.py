@@ -124,6 +124,10 @@ APART = Part(
     },
     {"bursar-webhook-tls": "tls"},
 )
+#: Questions are answered over HTTPS, for `kubectl bursar`: by `bursar up` itself, or by pods of their own.
+_API = ("questions/rights.yaml", "questions/askers.yaml", "questions/service.yaml")
+API_WITHIN = Part(_API, {"BURSAR_API__SERVES": "true"})
+API_APART = Part((*_API, "pods/api.yaml"))
 
 
 @dataclass(frozen=True)
@@ -139,11 +143,18 @@ ALWAYS = ("pods/namespace.yaml", "rbac/reader.yaml", "pods/network.yaml")
 
 
 def installation(
-    size: Size, mode: Mode, acts: Iterable[Act], image: str, *, floor: bool = False
+    size: Size,
+    mode: Mode,
+    acts: Iterable[Act],
+    image: str,
+    *,
+    floor: bool = False,
+    api: bool = False,
 ) -> list[Installed]:
     """Every object, in the order in which they are applied. Raises SettingsError for what does not go together.
 
-    ``floor``: a policy of the API server holds jobs of queues back while no webhook answers.
+    ``floor``: a policy of the API server holds jobs of queues back while no webhook answers. ``api``: questions
+    are answered over HTTPS.
     """
     acts = sorted(set(acts))
     if Act.QUEUES in acts and mode is not Mode.ENFORCE:
@@ -160,6 +171,8 @@ def installation(
         parts.append(APART)
     if floor:
         parts.append(FLOOR)
+    if api:
+        parts.append(API_WITHIN if size is Size.SMALL else API_APART)
     files = [*ALWAYS]
     files += [file for part in parts for file in part.files]
     # Rights before the pods that need them.
@@ -177,7 +190,7 @@ def installation(
     return list(found.values())
 
 
-PODS = {"pods/small.yaml", "pods/part.yaml", "pods/webhook.yaml"}
+PODS = {"pods/small.yaml", "pods/part.yaml", "pods/webhook.yaml", "pods/api.yaml"}
 
 
 @cache
@@ -204,9 +217,9 @@ def identity(one: Json) -> tuple[str, str, str]:
 
 
 #: Who is asked no reviews: it has none of the Secrets for them.
-UNASKED = ("watch", "ledger")
+UNASKED = ("watch", "ledger", "api")
 #: Which sections' variables the processes have that need not all; who watches follows more where a reactor wants it.
-_TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": ()}
+_TOLD = {"webhook": ("ADMISSION", "BUS"), "ledger": ("BUS",), "watch": (), "api": ()}
 
 
 def is_told(command: str, name: str) -> bool:

@@ -40,6 +40,8 @@ class Limits(msgspec.Struct, frozen=True):
     seconds: float
     memory_bytes: int
     answer_bytes: int
+    #: Largest file that it may write.
+    file_bytes: int = _FILE_BYTES
 
 
 def confined(work: Callable[[], bytes], limits: Limits) -> bytes:
@@ -106,8 +108,7 @@ def _work(work: Callable[[], bytes], limits: Limits, reading: int, writing: int)
         os.close(reading)
         for kind in (signal.SIGINT, signal.SIGTERM, signal.SIGALRM, signal.SIGHUP):
             signal.signal(kind, signal.SIG_DFL)
-        signal.setitimer(signal.ITIMER_REAL, limits.seconds + 2 * GRACE_SECONDS)
-        _limit(limits)
+        limit(limits)
         answer = memoryview(work())
         while answer:
             answer = answer[os.write(writing, answer) :]
@@ -117,11 +118,13 @@ def _work(work: Callable[[], bytes], limits: Limits, reading: int, writing: int)
         os._exit(status)
 
 
-def _limit(limits: Limits) -> None:
+def limit(limits: Limits) -> None:
+    """Take no more than this from now on, in this process."""
+    signal.setitimer(signal.ITIMER_REAL, limits.seconds + 2 * GRACE_SECONDS)
     seconds = math.ceil(limits.seconds + GRACE_SECONDS)
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE_BYTES, _FILE_BYTES))
+    resource.setrlimit(resource.RLIMIT_FSIZE, (limits.file_bytes, limits.file_bytes))
     try:
         pages = int(Path("/proc/self/statm").read_text().split()[0])
     except OSError:

@@ -5,7 +5,7 @@ Part of the composition root (:mod:`deploy.runtime.bootstrap`), apart from it so
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -20,6 +20,10 @@ from projections.engine.store import Store, engine
 
 if TYPE_CHECKING:
     from deploy.runtime.locking import HeldLock
+
+
+#: Called with each consistent look at the ledger as it begins: who answers others says by it up to which event it read.
+looks: list[Callable[[sa.Connection], None]] = []
 
 
 class Located(Protocol):
@@ -106,6 +110,8 @@ def reading(settings: Located) -> Iterator[sa.Connection]:
                     isolation_level="REPEATABLE READ", postgresql_readonly=True
                 )
             with connection.begin():
+                for look in looks:
+                    look(connection)
                 yield connection
     finally:
         made.dispose()

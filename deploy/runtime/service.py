@@ -28,6 +28,7 @@ from bus.kube.watch.contract import ReflectorState
 from bus.private_files import replace
 from bus.sources.events import read_lines
 from bus.waiting import beside, reached
+from deploy.api.serving import answering
 from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.runtime.admission import Figures, admitting, healthy
@@ -180,6 +181,8 @@ async def _work(
                         settings, opened, store, followed.cluster, trees, more, progress, replica
                     )
                 )
+                if settings.api.serves:
+                    await stack.enter_async_context(answering(settings, followed.cluster, more))
                 tell_of_reactors(settings, screen)
                 progress.stage = "following"
                 _write_state(settings, progress)

@@ -36,7 +36,9 @@ FIELDS = {
     "bus": frozenset({"url", "credentials", "monitor_urls", "replicas", "server"}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
-OTHERS = frozenset({"labels", "admission", "budgets", "culling", "evictions", "jobs", "scheduling"})
+OTHERS = frozenset(
+    {"labels", "admission", "api", "budgets", "culling", "evictions", "jobs", "scheduling"}
+)
 
 
 @dataclass(frozen=True)

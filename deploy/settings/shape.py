@@ -41,6 +41,7 @@ from deploy.settings.addresses import (
     ledger_url,
 )
 from deploy.settings.admission import AdmissionSettings
+from deploy.settings.api import ApiSettings
 from deploy.settings.environment import environment
 from deploy.settings.file import SettingsFile
 from reactors.catalogue import REACTORS
@@ -170,6 +171,7 @@ class Settings(BaseSettings):
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
+    api: ApiSettings = ApiSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""

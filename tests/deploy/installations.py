@@ -14,8 +14,8 @@ CASES = [
 
 @cache
 def objects(size=Size.SMALL, mode=Mode.WATCH, acts=(), image="bursar:1"):
-    """With everything that Bursar may do it has the floor, too."""
-    found = installation(size, mode, acts, image, floor=acts == ALL_ACTS)
+    """With everything that Bursar may do it has the floor and the API, too."""
+    found = installation(size, mode, acts, image, floor=acts == ALL_ACTS, api=acts == ALL_ACTS)
     return [one.object for one in found]
 
 

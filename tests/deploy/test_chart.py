@@ -40,8 +40,8 @@ def _without_notes(one):
     return {**one, "metadata": metadata}
 
 
-def printed(size, mode, act, floor, image):
-    made = installation(Size(size), Mode(mode), map(Act, act), image, floor=floor)
+def printed(size, mode, act, floor, api, image):
+    made = installation(Size(size), Mode(mode), map(Act, act), image, floor=floor, api=api)
     found = {identity(one.object): one.object for one in made}
     del found["Namespace", "", NAMESPACE]
     return found
@@ -92,6 +92,15 @@ def test_the_schema_takes_what_goes_together_and_nothing_else(mode, floor):
 def test_the_schema_refuses_other_values(values):
     jsonschema.validate(USUAL, SCHEMA)
     assert not jsonschema.Draft7Validator(SCHEMA).is_valid(USUAL | values)
+
+
+@pytest.mark.parametrize("size", Size)
+@pytest.mark.parametrize("mode", [Mode.WATCH, Mode.ENFORCE])
+def test_who_answers_questions_is_rendered_as_it_is_printed(size, mode):
+    wanted = goes_together(size=size, mode=mode, api=True)
+
+    assert rendered(size=str(size), mode=str(mode), api=True) == wanted
+    assert ("ServiceAccount", NAMESPACE, "bursar-api") in wanted
 
 
 def test_no_text_of_an_object_is_taken_for_a_template():

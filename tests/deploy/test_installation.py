@@ -47,9 +47,10 @@ def test_every_variable_is_a_setting_and_every_command_is_one(
 
         assert program == "bursar" and command in COMMANDS
         # Who watches and who writes the ledger are asked nothing.
-        assert command in ("watch", "ledger") or settings.admission.mode == mode
+        assert command in ("watch", "ledger", "api") or settings.admission.mode == mode
         assert ports["health"] == settings.admission.health_port
         assert ports.get("reviews", settings.admission.port) == settings.admission.port
+        assert ports.get("questions", settings.api.port) == settings.api.port
         assert (workload["kind"] == "StatefulSet") <= settings.data.is_relative_to("/data")
 
 
@@ -164,17 +165,18 @@ def test_each_process_has_the_rights_and_secrets_of_its_own_part():
     }
     told = {name: set(environment(one)) for name, one in made.items()}
 
-    assert tokens == {"watch": "bursar", "act": "bursar-actor"}
+    assert tokens == {"watch": "bursar", "act": "bursar-actor", "api": "bursar-api"}
     reviews = {"bursar-clients", "bursar-webhook-tls"}
     assert secrets == {
         "watch": {"bursar-settings"},
         "ledger": {"bursar-settings"},
         "act": {"bursar-settings", *reviews},
         "webhook": {"bursar-webhook-settings", *reviews},
+        "api": {"bursar-api-settings"},
     }
     assert environment(made["act"])["BURSAR_ADMISSION__SERVES"] == "false"
     assert "BURSAR_CULLING__MODE" in told["act"] & told["watch"]
-    assert "BURSAR_CULLING__MODE" not in told["webhook"] | told["ledger"]
+    assert "BURSAR_CULLING__MODE" not in told["webhook"] | told["ledger"] | told["api"]
 
 
 def test_a_large_installation_has_each_process_twice_and_drains_one_at_a_time():

@@ -168,6 +168,10 @@ class KubeCluster:
             query.append(("dryRun", "All"))
         return await self._object("POST", "create", path, body, query=query, is_one_of_many=True)
 
+    async def ask(self, path: str, body: Mapping[str, Any]) -> Json:
+        """What a service behind the API server's proxy says; ``path`` may have a query."""
+        return await self._object("POST", "create", path, body)
+
     async def apply(
         self,
         path: str,

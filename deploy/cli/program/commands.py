@@ -48,6 +48,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "apart",
         "Keep the quotas, decide and act.",
     ),
+    "api": Entry(
+        "api",
+        "Answer questions to the ledger over HTTPS, for `kubectl bursar` and other programs.",
+    ),
     "status": Entry(
         "status",
         "How far the ledger is, what is parked, and how safe the bus is.",

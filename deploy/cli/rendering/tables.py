@@ -25,6 +25,9 @@ GAP = "  "
 #: Styles of a terminal.
 BOLD, DIM, YELLOW = "1", "2", "33"
 
+#: Columns of the terminal of who asked for this output from elsewhere; None = nobody did.
+asker_width: int | None = None
+
 
 @dataclass(frozen=True)
 class Column:
@@ -146,12 +149,15 @@ def shown(value: Any) -> Cell:
 
 def terminal_width() -> int | None:
     """Columns of the terminal that reads this output; None where none does."""
+    if asker_width is not None:
+        return asker_width
     return shutil.get_terminal_size().columns if sys.stdout.isatty() else None
 
 
 def styled(text: str, style: str) -> str:
     """``text`` in a style, where the output is a terminal and NO_COLOR is not set."""
-    if not (style and text and sys.stdout.isatty()) or environment().get("NO_COLOR"):
+    is_terminal = asker_width is not None or sys.stdout.isatty()
+    if not (style and text and is_terminal) or environment().get("NO_COLOR"):
         return text
     return f"\x1b[{style}m{text}\x1b[0m"
 

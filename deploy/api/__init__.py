@@ -1,0 +1,1 @@
+"""Questions over HTTPS, read-only: the role ``bursar api``, and ``kubectl bursar``, which asks it."""

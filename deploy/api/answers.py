@@ -1,0 +1,100 @@
+"""ADAPTER: answers each question in a process of its own, which cannot take more time, memory and room than it was given.
+
+A process is started ahead of its question, since starting one takes longer than most answers do: it has read nothing then but
+its modules. No more are answered at once than the settings say; some more wait, and whoever comes after them is sent away.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from asyncio.subprocess import PIPE, Process
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+import msgspec
+
+from deploy.api.child import Asked, Said
+from deploy.errors import ConfinedError
+from deploy.runtime.confined import GRACE_SECONDS, Limits
+
+#: Questions that wait, for each one that is answered.
+WAITING = 8
+#: Bytes of an answer that are read at once.
+_PART = 1 << 16
+
+
+class BusyError(ConfinedError):
+    """Too many questions are asked at once."""
+
+
+class Answers:
+    """Processes that answer, from the first question to `close`."""
+
+    def __init__(self, limits: Limits, environment: Mapping[str, str], most: int) -> None:
+        """``environment``: says where the ledger is. ``most``: answered at once."""
+        self._limits = limits
+        self._environment = dict(environment)
+        self._slots = asyncio.Semaphore(most)
+        self._room = most * (1 + WAITING)
+        self._ready: Process | None = None
+
+    async def ask(self, arguments: Sequence[str], width: int) -> Said:
+        """What a command says. Raises BusyError, and ConfinedError where a limit ended it."""
+        if self._room == 0:
+            raise BusyError(reason="busy", seconds=self._limits.seconds)
+        self._room -= 1
+        try:
+            async with self._slots:
+                process, self._ready = self._ready or await self._started(), None
+                try:
+                    asked = Asked([*arguments], self._limits, width)
+                    said = await self._said(process, msgspec.json.encode(asked))
+                    with suppress(TimeoutError):
+                        await asyncio.wait_for(process.wait(), GRACE_SECONDS)
+                finally:
+                    await _ended(process)
+                self._ready = self._ready or await self._started()
+                return said
+        finally:
+            self._room += 1
+
+    async def close(self) -> None:
+        """End what waits for a question."""
+        if self._ready is not None:
+            await _ended(self._ready)
+
+    async def _started(self) -> Process:
+        return await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "deploy.api.child", stdin=PIPE, stdout=PIPE, env=self._environment
+        )
+
+    async def _said(self, process: Process, asked: bytes) -> Said:
+        assert process.stdin is not None and process.stdout is not None
+        seconds = self._limits.seconds
+        parts, size = [], 0
+        try:
+            async with asyncio.timeout(seconds + 2 * GRACE_SECONDS):
+                with suppress(ConnectionError):
+                    process.stdin.write(asked)
+                    await process.stdin.drain()
+                    process.stdin.close()
+                while part := await process.stdout.read(_PART):
+                    parts.append(part)
+                    size += len(part)
+                    if size > self._limits.answer_bytes:
+                        raise ConfinedError(reason="size", seconds=seconds)
+        except TimeoutError:
+            raise ConfinedError(reason="time", seconds=seconds) from None
+        try:
+            return msgspec.json.decode(b"".join(parts), type=Said)
+        except msgspec.DecodeError:
+            # It ended before it answered: by its limit of CPU or of memory.
+            raise ConfinedError(reason="memory", seconds=seconds) from None
+
+
+async def _ended(process: Process) -> None:
+    if process.returncode is None:
+        with suppress(ProcessLookupError):
+            process.kill()
+    await process.wait()

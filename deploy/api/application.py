@@ -1,0 +1,168 @@
+"""``/v1/…``: one question, its asker, its answer. Opens no socket.
+
+The token comes in the header ``Authorization``, or, since the API server's own proxy keeps that header to itself, as
+``{"token": …}`` in the body of a POST. Errors are objects of the kind Status, which kubectl knows to show.
+
+Source: docs/operating.md, "Questions from elsewhere"; Kubernetes, "API Conventions", response status.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from bus.errors import BursarError
+from bus.metrics import Metric, Sample
+from deploy.api.answers import Answers, BusyError
+from deploy.api.callers import Callers, ForbiddenError, UnauthenticatedError
+from deploy.api.child import Said
+from deploy.api.questions import (
+    QUESTIONS,
+    UnknownQuestionError,
+    arguments,
+    format_of,
+    namespace_of,
+    words_of,
+)
+from deploy.cli.options import Format
+from deploy.errors import ConfinedError
+
+#: Longest body, bytes: a token and little else.
+LONGEST = 32 * 1024
+WIDEST = 1_000
+#: Parameters of the request, and not of the command. A writer of the API server says who manages fields.
+_OWN = ("width", "fieldManager")
+_ENDED = {
+    "time": "stopped after {0:g} s: ask for less, or give the API more time (api.seconds)",
+    "memory": "stopped: it took more time or memory than an answer may (api.seconds, api.memory_mib)",
+    "size": "stopped: the answer is too large; ask for less",
+    "busy": "too many questions are asked at once: ask again",
+}
+
+_log = logging.getLogger(__name__)
+
+
+class _Body(msgspec.Struct):
+    token: str
+
+
+class ApiApplication:
+    """Answers the questions of :data:`deploy.api.questions.QUESTIONS`."""
+
+    def __init__(self, answers: Answers, callers: Callers) -> None:
+        #: The server is about to stop.
+        self.draining = False
+        self._answers = answers
+        self._callers = callers
+        self._statuses: Counter[int] = Counter()
+        self._routes = Starlette(
+            routes=[
+                Route("/v1", self._list),
+                Route("/v1/{question:path}", self._ask, methods=["GET", "POST"]),
+            ]
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, as ASGI has it."""
+        await self._routes(scope, receive, send)
+
+    def metrics(self) -> Iterator[Metric]:
+        """What was answered since the start, by HTTP status."""
+        samples = [Sample(n, {"status": str(status)}) for status, n in self._statuses.items()]
+        yield Metric("bursar_questions_total", "counter", "Questions from elsewhere, by HTTP status.", samples)  # fmt: skip
+
+    async def _list(self, request: Request) -> Response:
+        return JSONResponse({"questions": QUESTIONS})
+
+    async def _ask(self, request: Request) -> Response:
+        try:
+            response = await self._answered(request)
+        except UnauthenticatedError as error:
+            response = _failed(401, "Unauthorized", str(error))
+        except ForbiddenError as error:
+            response = _failed(403, "Forbidden", str(error))
+        except UnknownQuestionError as error:
+            response = _failed(400, "BadRequest", str(error))
+        except ConfinedError as error:
+            status, reason = (429, "TooManyRequests") if isinstance(error, BusyError) else (422, "Invalid")  # fmt: skip
+            response = _failed(status, reason, _ENDED[error.reason].format(error.seconds))
+        except BursarError as error:
+            _log.warning("nobody can be asked who asks: %s", error)
+            response = _failed(503, "ServiceUnavailable", f"the API server does not say who asks: {error}")  # fmt: skip
+        self._statuses[response.status_code] += 1
+        return response
+
+    async def _answered(self, request: Request) -> Response:
+        caller = await self._callers.of(await _token(request))
+        words = words_of(request.path_params["question"])
+        every = request.query_params.multi_items()
+        query = [(name, value) for name, value in every if name not in _OWN]
+        is_whole = await self._callers.require(caller, words, namespace_of(query))
+        output = format_of(query)
+        given = [one for one in query if one[0] != "output"]
+        line = arguments(words, [*given, ("output", str(output))])
+        begins = time.monotonic()
+        said = await self._answers.ask(line, _width(dict(every).get("width", "0")))
+        if said.code and not is_whole:
+            # What is near to a name that is not there is a name of another namespace.
+            said.out, said.told = "", ["no answer: a name is not known in this namespace, or an option is wrong"]  # fmt: skip
+        _log.info(
+            "%s asked %s: event %s, code %d, %.2f s",
+            caller.name, " ".join(line), said.sequence, said.code, time.monotonic() - begins,
+        )  # fmt: skip
+        return _response(words, output, said)
+
+
+def _response(words: tuple[str, ...], output: Format, said: Said) -> Response:
+    answer: Any = said.out
+    if output is Format.JSON and said.out:
+        answer = msgspec.Raw(said.out.encode("utf-8", "surrogatepass"))
+    body = {
+        "question": " ".join(words), "sequence": said.sequence, "code": said.code, "notes": said.told, "answer": answer,
+    }  # fmt: skip
+    headers = {"Bursar-Sequence": str(said.sequence)} if said.sequence is not None else {}
+    return Response(msgspec.json.encode(body), media_type="application/json", headers=headers)
+
+
+async def _token(request: Request) -> str:
+    """The token of a request. Raises UnauthenticatedError."""
+    kind, _, token = request.headers.get("authorization", "").partition(" ")
+    if kind.lower() == "bearer" and token:
+        return token.strip()
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > LONGEST:
+            raise UnauthenticatedError(f"a body of more than {LONGEST:,} bytes holds no token")
+    try:
+        return msgspec.json.decode(body, type=_Body).token
+    except msgspec.DecodeError:
+        raise UnauthenticatedError(
+            'no token: `Authorization: Bearer TOKEN`, or {"token": "TOKEN"} as the body of a POST'
+        ) from None
+
+
+def _width(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and int(text[:9]) <= WIDEST):
+        raise UnknownQuestionError(f"width={text[:64]}: columns of a terminal, at most {WIDEST:,}")
+    return int(text)
+
+
+def _failed(code: int, reason: str, message: str) -> Response:
+    return JSONResponse(
+        {
+            "kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "code": code, "reason": reason,
+            "message": message,
+        },
+        code,
+    )  # fmt: skip

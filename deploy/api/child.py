@@ -1,0 +1,64 @@
+"""A process that answers one question and ends: ``python -m deploy.api.child``, the question as JSON on its standard input.
+
+It runs the command itself, so an answer is what the command line says, by the same code. What it may take of the machine is
+limited before it looks at the question; whoever started it ends it at its deadline.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import sys
+
+import msgspec
+import sqlalchemy as sa
+
+from deploy.cli.program.program import run_command
+from deploy.cli.rendering import tables
+from deploy.runtime import ledgers
+from deploy.runtime.confined import Limits, limit
+from projections.engine.replay import live_checkpoint
+
+
+class Asked(msgspec.Struct):
+    """A command line, what answering it may take, and how wide the terminal of the asker is; 0 = it has none."""
+
+    arguments: list[str]
+    limits: Limits
+    width: int = 0
+
+
+class Said(msgspec.Struct):
+    """What the command said, its exit code, and the event up to which the ledger was read; None = it was not."""
+
+    code: int
+    sequence: int | None
+    out: str
+    told: list[str]
+
+
+def answer(asked: Asked) -> Said:
+    """Run the command of this process's only question."""
+    seen: list[int] = []
+
+    def look(connection: sa.Connection) -> None:
+        seen.append(live_checkpoint(connection).sequence)
+
+    ledgers.looks.append(look)
+    tables.asker_width = asked.width or None
+    out, told = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(told):
+        code = run_command(asked.arguments)
+    return Said(code, min(seen, default=None), out.getvalue(), told.getvalue().splitlines())
+
+
+def main() -> None:
+    """Answer the question on standard input."""
+    asked = msgspec.json.decode(sys.stdin.buffer.read(), type=Asked)
+    limit(asked.limits)
+    sys.stdout.buffer.write(msgspec.json.encode(answer(asked)))
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()
