@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -23,7 +24,7 @@ from deploy.cli.rendering.words import moment
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
-    from reactors.lab.outcome import Amount, Change, Group, Outcome
+    from reactors.lab.outcome import Amount, Change, Group
     from reactors.lab.quotas import QuotaOutcome
 
 Start = Annotated[
@@ -38,6 +39,10 @@ End = Annotated[
 ]
 Within = Annotated[
     str, typer.Option("--within", metavar="SPAN", help="Used again so soon = a false cull.")
+]
+Svg = Annotated[
+    Path | None,
+    typer.Option("--svg", metavar="FILE", help="Draw the hours saved into this file, too."),
 ]
 
 _MILLI_HOUR = 3_600_000
@@ -83,10 +88,7 @@ def run(
     decisions: Annotated[
         bool, typer.Option("--decisions", help="Each decision that differs, instead of sums.")
     ] = False,
-    svg: Annotated[
-        Path | None,
-        typer.Option("--svg", metavar="FILE", help="Draw the hours saved into this file, too."),
-    ] = None,
+    svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
     """What another policy would have decided on what was recorded, and the hours that it saves.
@@ -105,8 +107,8 @@ def run(
     from reactors.lab.outcome import outcome, unsure_us
 
     within_us = seconds_of(within, "--within") * SECOND_US
-    if len(policy) > 1 and (decisions or svg is not None):
-        raise typer.BadParameter("--decisions and --svg are about one", param_hint="--policy")
+    if len(policy) > 1 and decisions:
+        raise typer.BadParameter("--decisions is about one", param_hint="--policy")
     wanted = [proposed(path) for path in policy]
     with reading(asked.place) as connection:
         first, last = between(connection, start, end)
@@ -120,7 +122,12 @@ def run(
     modes = ", ".join(found[0].modes) or "off"
     notes = [f"events {first + 1:,} to {last:,}; on record culling was {modes}"]
     if svg is not None:
-        _draw(svg, made[0], by)
+        if len(policy) > 1:
+            bars = [(path.name, one.total) for path, one in zip(policy, made, strict=True)]
+            draw(svg, "Saved by policy", bars)
+        else:
+            groups = [(one.name or "–", one) for one in made[0].groups]
+            draw(svg, f"Saved by {by.value}", [*groups, ("all", made[0].total)])
     if decisions:
         rows = [_change(one) for one in made[0].changes if one.kind != "same"]
         answer(asked, rows, fields=_CHANGES, columns=_CHANGE_COLUMNS, notes=notes)
@@ -235,20 +242,18 @@ _CHANGE_COLUMNS = (
 )
 
 
-def _draw(path: Path, made: Outcome, by: By) -> None:
+def draw(path: Path, title: str, groups: Sequence[tuple[str, Group | QuotaOutcome]]) -> None:
+    """Draw the hours that are saved by each of the named groups into a file. Raises SettingsError."""
     from deploy.cli.rendering.interval_picture import Bar, picture
     from deploy.errors import SettingsError
 
     titles = {"gpu_milli_s": "GPU-hours saved", "cpu_milli_s": "Core-hours saved"}
     panels = {
-        title: [
-            Bar(one.name or ("all" if one is made.total else "–"), *_of(getattr(one, name)))
-            for one in (*made.groups, made.total)
-        ]
-        for name, title in titles.items()
+        panel: [Bar(label, *_of(getattr(one, name))) for label, one in groups]
+        for name, panel in titles.items()
     }
     try:
-        path.write_text(picture(f"Saved by {by.value}: likely, and from least to most", panels))
+        path.write_text(picture(f"{title}: likely, and from least to most", panels))
     except OSError as error:
         raise SettingsError(f"{path}: cannot be written: {error.strerror}") from None
     say(f"drawn: {path}")

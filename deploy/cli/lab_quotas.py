@@ -9,17 +9,19 @@ import typer
 
 from bus.clock import SECOND_US, format_stamp
 from deploy.cli.culling import Cluster, selecting
-from deploy.cli.lab import EXACT, End, Start, amounts, between, hours
+from deploy.cli.lab import EXACT, End, Start, Svg, amounts, between, draw, hours
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
-from deploy.cli.rendering.tables import Column
+from deploy.cli.rendering.layout import Cell
+from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment
 from deploy.runtime.ledgers import reading
 
 if TYPE_CHECKING:
     from reactors.lab.quotas import Changed, QuotaOutcome
 
-_QUOTAS = ("group", "name", "recorded", "tried", "let_in", "refused", "waited", *EXACT)
+KINDS = ("let_in", "refused", "waited", "sooner")
+_QUOTAS = ("group", "name", "recorded", "tried", *KINDS, "waited_s", *EXACT)
 _WORKLOADS = ("change", "at", "waited_s", "quota", "kind", "namespace", "name", "uid")
 
 
@@ -33,7 +35,7 @@ def quotas(
     limits: Annotated[
         Path,
         typer.Option(
-            "--limits", metavar="FILE", help="The limits to try, quota by quota, under `quotas:`."
+            "--limits", metavar="FILE", help="What to try, quota by quota, under `quotas:`."
         ),
     ],
     start: Start = None,
@@ -41,21 +43,29 @@ def quotas(
     workloads: Annotated[
         bool, typer.Option("--workloads", help="Each workload that is answered otherwise.")
     ] = False,
+    svg: Svg = None,
     cluster: Cluster = None,
 ) -> None:
-    """Who would have been let in, refused, or have waited, had quotas had other limits.
+    """Who would have been let in, refused, or have waited, had quotas had other limits, budgets, places or queues.
 
-    Each review on record is answered again by the rules that answer live, on the tree as it would be. FILE names what differs:
+    Each review on record is answered again by the rules that answer live, on the tree as it would be, and queues are worked
+    off again. FILE names what differs, as the objects of quotas have it:
 
     \b
     quotas:
-      vision: {limits.cpu: "96", limits.nvidia.com/gpu: 8}
+      vision:
+        limits.cpu: "96"
+        cash/limits.nvidia.com/gpu: 5000
+        parent: research
+        queue: {order: Strict}
+      speech: {min: {cpu: "20"}, max: {cpu: "80"}}
 
     Hours are those of what quotas hold, and an interval; docs/lab.md has the rules.
 
     \b
     bursar lab quotas --limits more.yaml --from 30d
     bursar lab quotas --limits less.yaml --workloads -o csv
+    bursar lab quotas --limits more.yaml --svg more.svg
     """
     from deploy.queries.lab_quotas import proposed_limits, tried_limits
 
@@ -64,12 +74,14 @@ def quotas(
         first, last = between(connection, start, end)
         name = cluster or asked.place.cluster
         found = tried_limits(selecting(connection), name, wanted, first, last)
-    notes = [f"events {first + 1:,} to {last:,}; budgets, elastic quotas and queues are as on record"]  # fmt: skip
+    notes = [f"events {first + 1:,} to {last:,}; quotas that the file does not name are as on record"]  # fmt: skip
+    if svg is not None:
+        draw(svg, "Saved by quota", [(one.name or "all", one) for one in found])
     if workloads:
         rows = [_workload(one) for one in found[-1].changed]
         answer(asked, rows, fields=_WORKLOADS, columns=_WORKLOAD_COLUMNS, notes=notes)
         return
-    notes.append("LET IN, REFUSED, WAITED: otherwise than on record; hours saved, below 0 = held")
+    notes.append("LET IN, REFUSED, LATER, SOONER: otherwise than on record; saved: below 0 = spent")
     rows = [_quota(one) for one in found]
     answer(asked, rows, fields=_QUOTAS, columns=_QUOTA_COLUMNS, notes=notes)
 
@@ -77,8 +89,8 @@ def quotas(
 def _quota(one: QuotaOutcome) -> dict[str, Any]:
     return {
         "group": "quota" if one.name else "total", "name": one.name, "recorded": one.recorded,
-        "tried": one.tried, **{kind: one.count(kind) for kind in ("let_in", "refused", "waited")},
-        **amounts(one),
+        "tried": one.tried, **{kind: one.count(kind) for kind in KINDS},
+        "waited_s": one.waited_us // SECOND_US, **amounts(one),
     }  # fmt: skip
 
 
@@ -90,12 +102,18 @@ def _workload(one: Changed) -> dict[str, Any]:
     }  # fmt: skip
 
 
+def _waited(row: Row) -> Cell:
+    return Cell(f"{row['waited_s'] / 3600:,.1f}", "figure")
+
+
 _QUOTA_COLUMNS = (
     Column("QUOTA", lambda row: row["name"] or "all"),
     Column("ADMITTED", lambda row: f"{row['recorded']} to {row['tried']}", is_figure=True),
     field("LET IN"),
     field("REFUSED"),
-    field("WAITED"),
+    Column("LATER", lambda row: row["waited"], is_figure=True),
+    field("SOONER"),
+    Column("WAITED HOURS", _waited, is_figure=True, drop=2),
     Column("GPU-HOURS SAVED", lambda row: hours(row, "gpu_milli_s"), is_figure=True),
     Column("CORE-HOURS SAVED", lambda row: hours(row, "cpu_milli_s"), is_figure=True, drop=1),
 )

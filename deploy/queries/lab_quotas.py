@@ -1,62 +1,178 @@
-"""The recorded journals of a cluster's quotas under other limits: reads the ledger, changes nothing."""
+"""The recorded journals of a cluster's quotas under others: reads the ledger, changes nothing."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import sqlalchemy as sa
+
+from bus.clock import SystemClock
 from bus.errors import QuantityError
 from bus.events.admissions import JOURNAL, QuotaDeclared
-from bus.kube.crds.keys import CASH, is_key, key_amount
+from bus.kube.crds.keys import CASH, is_key, is_resource, key_amount, resource_amount
+from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
-from deploy.settings.file import read_settings_file
+from deploy.settings.file import SettingsFile, read_settings_file
+from projections.engine.tables import events
 from projections.quota_trees.queries import Select, archived, facts
-from reactors.lab.quotas import Entry, Limits, QuotaOutcome, outcomes, played
+from reactors.lab.quotas import Limits, Proposed, QuotaOutcome, outcomes, played
+from reactors.lab.quotas.arrivals import READS, Journals
+from reactors.readers import Readers
 
 SECTION = "quotas"
 
+#: Of a quota, as its object has them: what is tried beside amounts by key.
+_SHARES = {"min": "min", "max": "max", "sharedWeight": "weight"}
+_QUEUE = {"hold": ("hold", bool), "order": ("order", str), "maxHeadDelaySeconds": ("max_head_delay_seconds", int)}  # fmt: skip
+_CHOICES = {"order": ("Strict", "BackFill"), "exhaustion": ("Warn", "DenyNew", "GraceThenEvict")}
+
 
 def proposed_limits(path: Path) -> Limits:
-    """The limits in a file: under ``quotas`` each quota's keys and amounts. Raises SettingsError naming file and line."""
-    file = read_settings_file(path)
-    said = file.values.get(SECTION)
-    if not isinstance(said, dict) or not said:
-        raise SettingsError(f"{path}: it has no section {SECTION}, whose limits are tried")
-    found: dict[str, dict[str, int]] = {}
-    for quota, hard in said.items():
-        if not isinstance(hard, dict) or not hard:
-            line = file.line((SECTION, quota))
-            raise SettingsError(f"{path}, line {line}: {SECTION}.{quota}: no keys with amounts")
-        for key, amount in hard.items():
-            line = file.line((SECTION, quota, key))
-            if not is_key(key) or key.startswith(CASH):
-                raise SettingsError(
-                    f"{path}, line {line}: {key[:64]!r} is no limit: limits.cpu, requests.memory"
+    """What a file tries of each quota under ``quotas``. Raises SettingsError naming file and line."""
+    return _Reading(read_settings_file(path), path).limits()
+
+
+class _Reading:
+    def __init__(self, file: SettingsFile, path: Path) -> None:
+        self._file, self._path = file, path
+
+    def limits(self) -> Limits:
+        said = self._file.values.get(SECTION)
+        if not isinstance(said, dict) or not said:
+            raise SettingsError(
+                f"{self._path}: it has no section {SECTION}, which is what is tried"
+            )
+        found = {}
+        for quota, tried in said.items():
+            if not isinstance(tried, dict) or not tried:
+                raise self._wrong((quota,), "no keys with amounts")
+            found[quota] = self._quota(quota, tried)
+        return found
+
+    def _quota(self, quota: str, tried: dict[str, Any]) -> Proposed:
+        hard, cash, shares = {}, {}, {}
+        queue: dict[str, Any] = {}
+        fields: dict[str, Any] = {}
+        parent = None
+        for key, value in tried.items():
+            where = (quota, key)
+            if key == "parent":
+                parent = self._checked(where, value, str)
+            elif key == "exhaustion":
+                fields[key] = self._checked(where, value, str)
+            elif key == "lends":
+                fields[key] = self._checked(where, value, bool)
+            elif key == "queue":
+                queue = self._queue(where, value)
+            elif key in _SHARES:
+                shares[_SHARES[key]] = self._shares(where, value)
+            elif is_key(key) and key.startswith(CASH):
+                cash[key.removeprefix(CASH)] = self._amount(where, key_amount, value)
+            elif is_key(key):
+                hard[key] = self._amount(where, key_amount, value)
+            else:
+                others = ", ".join(("parent", "queue", "exhaustion", "lends", *_SHARES))
+                raise self._wrong(
+                    where, f"{key[:64]!r} is no limit (limits.cpu, cash/limits.cpu), nor {others}"
                 )
-            if isinstance(amount, bool) or not isinstance(amount, str | int):
-                raise SettingsError(f"{path}, line {line}: {key}: no amount")
-            try:
-                found.setdefault(quota, {})[key] = key_amount(key, amount)[0]
-            except QuantityError as error:
-                raise SettingsError(f"{path}, line {line}: {key}: {error}") from None
-    return found
+        return Proposed(hard, cash, **shares, queue=queue, fields=fields, parent=parent)
+
+    def _shares(self, where: tuple[str, ...], value: object) -> dict[str, int]:
+        found = {}
+        for name, amount in self._checked(where, value, dict).items():
+            if not is_resource(name):
+                raise self._wrong((*where, name), f"{name[:64]!r} is no resource: cpu, memory")
+            found[name] = self._amount((*where, name), resource_amount, amount)
+        return found
+
+    def _queue(self, where: tuple[str, ...], value: object) -> dict[str, Any]:
+        found = {}
+        for key, one in self._checked(where, value, dict).items():
+            if key not in _QUEUE:
+                raise self._wrong((*where, key), f"{key[:64]!r} is none of {', '.join(_QUEUE)}")
+            name, kind = _QUEUE[key]
+            found[name] = self._checked((*where, key), one, kind)
+            if kind is int and found[name] < 0:
+                raise self._wrong((*where, key), "it is below 0")
+        return found
+
+    def _checked(self, where: tuple[str, ...], value: object, kind: type) -> Any:
+        words = {
+            str: "text",
+            bool: "true or false",
+            int: "a whole number",
+            dict: "keys with values",
+        }
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise self._wrong(where, f"it is not {words[kind]}")
+        choices = _CHOICES.get(where[-1])
+        if choices is not None and value not in choices:
+            raise self._wrong(where, f"it is none of {', '.join(choices)}")
+        return value
+
+    def _amount(self, where: tuple[str, ...], amount: Any, value: object) -> int:
+        if isinstance(value, bool) or not isinstance(value, str | int):
+            raise self._wrong(where, "no amount")
+        try:
+            return int(amount(where[-1], value)[0])
+        except QuantityError as error:
+            raise self._wrong(where, str(error)) from None
+
+    def _wrong(self, where: tuple[str, ...], why: str) -> SettingsError:
+        line = self._file.line((SECTION, *where))
+        return SettingsError(f"{self._path}, line {line}: {'.'.join((SECTION, *where))}: {why}")
 
 
 def tried_limits(
-    select: Select, cluster: str, limits: Limits, first: int, last: int
+    select: Select, cluster: str, tried: Limits, first: int, last: int
 ) -> list[QuotaOutcome]:
-    """Limits on the answers after the event ``first`` up to ``last``. Raises SettingsError for a quota that is not there."""
-    journals: dict[str, list[Entry]] = {}
-    types = [fact.wire_type for fact in JOURNAL]
-    for event, fact in facts(archived(select, cluster, types, until=last)):
-        if isinstance(fact, JOURNAL):
-            journals.setdefault(event.key, []).append(Entry(event, fact))
-    known = {
-        one.fact.quota
-        for entries in journals.values()
-        for one in entries
-        if isinstance(one.fact, QuotaDeclared)
-    }
-    for name in limits:
-        if name not in known:
-            raise SettingsError(f"there was no quota {name[:64]!r}: bursar quota tree shows all")
-    return outcomes(played(journals, limits, first))
+    """Quotas on the history after the event ``first`` up to ``last``. Raises SettingsError for a quota that is not there."""
+    journals = _journals(select, cluster, tried, last)
+    trees: dict[str, str] = {}
+    parents: dict[str, str] = {}
+    for name, entries in journals.of.items():
+        for fact in [entry.fact for entry in entries]:
+            if isinstance(fact, QuotaDeclared):
+                trees[fact.quota], parents[fact.quota] = name, fact.parent
+    for quota, one in tried.items():
+        if quota not in trees:
+            raise SettingsError(f"there was no quota {quota[:64]!r}: bursar quota tree shows all")
+        if one.parent is not None:
+            parents[quota] = one.parent
+            if one.parent and trees.get(one.parent) != trees[quota]:
+                raise SettingsError(f"{quota}: {one.parent[:64]!r} is no quota of the same tree")
+    for quota in tried:
+        _check_above(quota, parents)
+    ((until_us,),) = select(sa.select(events.c.time_us).where(events.c.sequence == last))
+    return outcomes(played(journals.of, tried, first, until_us=until_us))
+
+
+def _check_above(quota: str, parents: dict[str, str]) -> None:
+    above, seen = parents.get(quota, ""), {quota}
+    while above:
+        if above in seen:
+            raise SettingsError(f"{quota}: it would be above itself")
+        seen.add(above)
+        above = parents.get(above, "")
+
+
+def _journals(select: Select, cluster: str, tried: Limits, last: int) -> Journals:
+    """All journals up to an event; with who waits, where anybody ever did or would."""
+    waits = any(one.queue for one in tried.values()) or _waited(select, cluster, last)
+    readers = Readers(MemoryTransport(), SystemClock(), cluster=cluster, source="lab")
+    journals = Journals(readers if waits else None)
+    types = [fact.wire_type for fact in (READS if waits else JOURNAL)]
+    for part in archived(select, cluster, types, until=last, apart=False):
+        for event in part:
+            journals.take(event)
+    return journals
+
+
+def _waited(select: Select, cluster: str, last: int) -> bool:
+    """Whether any quota of the cluster had a queue."""
+    declared = facts(archived(select, cluster, (QuotaDeclared.wire_type,), until=last))
+    return any(
+        isinstance(fact, QuotaDeclared) and fact.spec is not None and fact.spec.queue.hold
+        for _, fact in declared
+    )

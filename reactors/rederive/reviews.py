@@ -47,10 +47,11 @@ def decided_again(draft: TreeOverlay, fact: Fact, time_us: int) -> Fact:
         answer = declare if fact.kind == BUSINESS else declare_elastic
         return answer(draft, proposal, time_us)
     assert isinstance(fact, AdmissionDecided) and fact.basis is not None
-    return decide_review(draft, _request(fact, fact.basis), time_us)
+    return decide_review(draft, request_of(fact, fact.basis), time_us)
 
 
-def _request(fact: AdmissionDecided, basis: Basis) -> Request:
+def request_of(fact: AdmissionDecided, basis: Basis) -> Request:
+    """What was asked."""
     return Request(
         fact.quota, fact.uid, fact.kind, fact.namespace, fact.name, fact.demand, fact.types, fact.request,
         fact.operation, fact.resource_version, fact.reshapes, fact.priority_class, fact.owner, basis.live,

@@ -122,4 +122,4 @@ def test_several_policies_are_compared_in_one_table(capsys, data, strict, tmp_pa
     ]
     assert alone["gpu_milli_s"] == rows[0]["gpu_milli_s"]
     both = ("--policy", strict, "--policy", off, "--decisions")
-    assert "are about one" in lab(capsys, data, *both, code=Exit.USAGE).err
+    assert "is about one" in lab(capsys, data, *both, code=Exit.USAGE).err

@@ -8,7 +8,7 @@ from bus.clock import SECOND_US
 from bus.events import VOCABULARY
 from bus.events.admissions import JOURNAL, entries
 from bus.events.vocabulary import read
-from reactors.lab.quotas import Entry, outcomes, played
+from reactors.lab.quotas import Entry, Proposed, outcomes, played
 from tests.reactors.cluster import Cluster
 from tests.simulation.loop import simulate
 from tests.thorough import tries
@@ -55,7 +55,8 @@ async def lived(cores, jobs, end=4_000):
 
 
 def tried(history, cores, first=0):
-    return played(journals(history), {"team": {"limits.cpu": cores * 1_000}}, first)
+    limits = {"team": Proposed(hard={"limits.cpu": cores * 1_000})}
+    return played(journals(history), limits, first, until_us=history[-1].time_us)
 
 
 def changes(found, rule="later"):

@@ -1,0 +1,177 @@
+"""What the quotas of one tree hold under trial, beside what they hold on record: who runs, until when, and how budgets burn.
+
+Pure but for its own state.
+
+Source: docs/lab.md.
+"""
+
+from __future__ import annotations
+
+import heapq
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.envelope import Event
+from bus.errors import HistoryDivergedError
+from bus.events.admissions import (
+    AdmissionDecided,
+    AdmissionReleased,
+    QuotaDeclared,
+    Release,
+    TreeMetered,
+)
+from projections.quota_trees import Tree
+from projections.quota_trees.tree import Fact
+from reactors.lab.quotas.burning import Burning
+from reactors.lab.quotas.shape import Held, Limits, Lives, amounts
+
+#: A quota, and an object that it holds something for.
+Place = tuple[str, str]
+
+
+class Holdings:
+    """A tree under trial."""
+
+    def __init__(self, name: str, tried: Limits, lives: Lives) -> None:
+        self.tree = Tree(name)
+        self._recorded = Tree(name)
+        self._burning = Burning(self.tree, self._recorded)
+        self._tried, self._lives = tried, lives
+        #: What is on record and not under trial.
+        self.out: set[Place] = set()
+        #: What runs under trial alone.
+        self._runs: dict[Place, Held] = {}
+        #: When something of these quotas ends, or is to be looked at; "" = nothing ends.
+        self._moments: list[tuple[int, str, str]] = []
+        self._touched: set[str] = set()
+        self.held: list[Held] = []
+
+    def on_record(self, fact: Fact, event: Event) -> Fact:
+        """The next entry of the journal; as it is under trial, where only budgets and limits make it another one."""
+        tried = fact
+        if isinstance(fact, TreeMetered):
+            tried = self._burning.metered(fact)
+            for meter in fact.meters:
+                self.wake(meter.resets_s * SECOND_US, meter.quota)
+        self._store(self._recorded, fact, event)
+        return tried
+
+    def begin(self, event: Event) -> list[str]:
+        """From here on other limits hold: the quotas that have others."""
+        found = [node for node in self.tree.nodes.values() if node.name in self._tried]
+        for node in found:
+            if node.observed is not None:
+                known = QuotaDeclared(
+                    number=0, quota=node.name, uid=node.uid, kind=node.kind, parent=node.parent,
+                    stage="observed", verdict="admitted", reason="tried", spec=node.observed, settles=False,
+                )  # fmt: skip
+                self.declared(known, event)
+        return [node.name for node in found]
+
+    def declared(self, fact: QuotaDeclared, event: Event) -> None:
+        """A quota was declared on record."""
+        tried = self._tried.get(fact.quota)
+        self.apply(fact if tried is None else tried.declared(fact), event)
+
+    def apply(self, fact: Fact, event: Event) -> None:
+        """An entry of the tree under trial."""
+        self._store(self.tree, fact, event)
+
+    def burn(self, at_us: int, event: Event) -> None:
+        """All of this moment was said: budgets burn from here on as their quotas hold."""
+        for quota in sorted(self._touched):
+            metered = self._burning.changed(quota, at_us)
+            if metered is not None:
+                self.apply(metered, event)
+        self._touched.clear()
+
+    # what runs
+
+    def run(
+        self,
+        again: AdmissionDecided,
+        event: Event,
+        runs_us: int,
+        *,
+        is_charged: bool = True,
+        counts: bool = True,
+    ) -> None:
+        """Charge what was admitted under trial, for so long; 0 = to the end. Not ``is_charged``: it keeps nobody out, and burns
+        no budget. Not ``counts``: its hours are not added up.
+        """
+        place = (again.quota, again.uid)
+        if is_charged:
+            self.apply(again, event)
+        until_us = event.time_us + runs_us if runs_us else 0
+        if until_us:
+            heapq.heappush(self._moments, (until_us, *place))
+        self._runs[place] = _held(again, event.time_us, until_us, is_saved=False)
+        if counts:
+            self.held.append(self._runs[place])
+
+    def leave_out(self, fact: AdmissionDecided, at_us: int) -> None:
+        """What was admitted on record is not there under trial."""
+        self.out.add((fact.quota, fact.uid))
+        life = self._lives.at(fact.quota, fact.uid, at_us)
+        self.held.append(_held(fact, life.from_us, life.until_us, is_saved=True))
+
+    def stop(self, place: Place, event: Event) -> None:
+        """What runs under trial alone ends."""
+        self._runs.pop(place).until_us = event.time_us
+        quota, uid = place
+        self.apply(AdmissionReleased(number=0, releases=(Release(quota, uid, "tried"),)), event)
+
+    def released(self, fact: AdmissionReleased, event: Event) -> list[str]:
+        """What is given back on record is given back: the quotas that have room by it."""
+        left = []
+        for one in fact.releases:
+            node = self.tree.nodes.get(one.quota)
+            grant = node.grants.get(one.uid) if node is not None else None
+            if grant is None or (one.quota, one.uid) in self.out:
+                continue
+            # Under trial it may hold less than on record.
+            charge = {key: min(n, grant.charge.get(key, 0)) for key, n in one.charge.items()}
+            left.append(msgspec.structs.replace(one, charge={k: n for k, n in charge.items() if n}))
+        if left:
+            self.apply(msgspec.structs.replace(fact, releases=tuple(left)), event)
+        return sorted({one.quota for one in left})
+
+    # time
+
+    def wake(self, at_us: int, quota: str) -> None:
+        """Something passes at a moment; 0 = never."""
+        if at_us:
+            heapq.heappush(self._moments, (at_us, quota, ""))
+
+    def passed(self, event: Event) -> tuple[Event, str, str] | None:
+        """The next moment up to an event: the event at that moment, the quota, and who has run, "" = nobody; None = no more."""
+        while self._moments and self._moments[0][0] <= event.time_us:
+            at_us, quota, uid = heapq.heappop(self._moments)
+            at = msgspec.structs.replace(event, time_us=at_us)
+            run = self._runs.get((quota, uid))
+            if uid and (run is None or run.until_us != at_us):
+                # It ran at another time.
+                continue
+            if uid:
+                self.stop((quota, uid), at)
+            return at, quota, uid
+        return None
+
+    def _store(self, tree: Tree, fact: Fact, event: Event) -> None:
+        if isinstance(fact, AdmissionReleased):
+            self._touched.update(one.quota for one in fact.releases)
+        elif isinstance(fact, AdmissionDecided | QuotaDeclared):
+            self._touched.add(fact.quota)
+        elif tree is self._recorded:
+            self._touched.update(meter.quota for meter in fact.meters)
+        fact = msgspec.structs.replace(fact, number=tree.number + 1)
+        try:
+            tree.apply(fact, event.sequence, event.time_us)
+        except HistoryDivergedError:
+            # Every reader passes over it.
+            tree.skip(event.sequence)
+
+
+def _held(fact: AdmissionDecided, from_us: int, until_us: int, *, is_saved: bool) -> Held:
+    return Held(fact.quota, is_saved, *amounts(fact.demand), from_us, until_us)

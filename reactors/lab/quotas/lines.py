@@ -1,0 +1,130 @@
+"""Queues of one tree under trial: who waits, and who may start or has to wait again, by the rules that work them off live.
+
+A quota whose queue is taken away under trial has its workloads asked for again instead: whoever fits starts, the one that was
+made first before the others. Pure but for its own state.
+
+Source: docs/lab.md; docs/queues.md.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from bus.clock import SECOND_US
+from bus.events.admissions import AdmissionDecided
+from bus.events.quotas import Queue
+from projections.quota_trees import Tree, TreeOverlay
+from projections.quota_trees.unmet import Unmet
+from reactors.lab.quotas.shape import Arrived, Queued, Reordered
+from reactors.queue.decide import decide_releases, decide_returns
+from reactors.queue.demand import unmet
+from reactors.queue.plan import WINDOW
+from reactors.queue.shape import Running, Waiting, ordered
+
+#: Nobody keeps anybody waiting: a thousand years.
+_ANYBODY = Queue(hold=True, order="BackFill", max_head_delay_seconds=1_000 * 365 * 86_400)
+
+
+class Lines:
+    """Those that were seen held, by quota and uid."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, dict[str, Waiting]] = {}
+        #: Of those that started: how they waited, since when they run, and whom they passed.
+        self._started: dict[str, tuple[Waiting, int, str]] = {}
+        self._known: set[str] = set()
+        self._returned: set[str] = set()
+
+    def take(self, fact: Queued) -> None:
+        """Somebody came, went, or was put elsewhere by a person."""
+        if isinstance(fact, Arrived):
+            self._known.add(fact.waiting.uid)
+            self._waiting.setdefault(fact.quota, {})[fact.waiting.uid] = fact.waiting
+            return
+        line = self._waiting.get(fact.quota, {})
+        if fact.uid in line and isinstance(fact, Reordered):
+            line[fact.uid] = msgspec.structs.replace(
+                line[fact.uid], priority=fact.priority, is_stopped=fact.is_stopped
+            )
+        elif not isinstance(fact, Reordered):
+            line.pop(fact.uid, None)
+
+    def is_known(self, uid: str) -> bool:
+        """Whether it was ever seen to wait."""
+        return uid in self._known
+
+    def has_returned(self, uid: str) -> bool:
+        """Whether it had to wait again."""
+        return uid in self._returned
+
+    def of(self, quota: str, uid: str) -> Waiting:
+        """Somebody who waits. Raises KeyError."""
+        return self._waiting[quota][uid]
+
+    def waiting(self) -> list[tuple[str, str]]:
+        """(quota, uid) of all that wait."""
+        return [(quota, uid) for quota, line in self._waiting.items() for uid in line]
+
+    def start(self, quota: str, uid: str, at_us: int, passed: str) -> None:
+        """It waits no longer."""
+        waiting = self._waiting.get(quota, {}).pop(uid, None)
+        if waiting is not None:
+            self._started[uid] = (waiting, at_us, passed)
+
+    def stop(self, quota: str, uid: str) -> None:
+        """It has to wait again."""
+        waiting, _, _ = self._started.pop(uid)
+        self._returned.add(uid)
+        self._waiting.setdefault(quota, {})[uid] = waiting
+
+    def end(self, uid: str) -> None:
+        """It has run."""
+        self._started.pop(uid, None)
+
+    def wanted(self, tree: Tree) -> list[Unmet]:
+        """What all that wait want of an elastic tree."""
+        lines = (ordered(line.values()) for line in self._waiting.values())
+        return [unmet(tree, one) for line in lines for one in line]
+
+    def bound_us(self, tree: Tree, one: Arrived) -> int:
+        """When the one that came has waited as long as back-fill may delay it; 0 = there is no such moment."""
+        delay = _rules(tree, one.quota).max_head_delay_seconds
+        return one.waiting.created_us + delay * SECOND_US if delay else 0
+
+    def releases(self, tree: Tree, quota: str, now_us: int) -> list[AdmissionDecided]:
+        """Who of a quota starts now, in order."""
+        line = self._waiting.get(quota)
+        if not line:
+            return []
+        return decide_releases(
+            TreeOverlay(tree), line.values(), _rules(tree, quota), self._running(tree, quota), now_us,
+            most=WINDOW,
+        )  # fmt: skip
+
+    def returns(self, tree: Tree, quota: str, now_us: int) -> list[str]:
+        """Who of a quota has to stop and wait again."""
+        line = self._waiting.get(quota)
+        if not line or not any(passed for _, _, passed in self._started.values()):
+            return []
+        return decide_returns(
+            TreeOverlay(tree),
+            line.values(),
+            _rules(tree, quota),
+            self._running(tree, quota),
+            now_us,
+        )
+
+    def _running(self, tree: Tree, quota: str) -> list[Running]:
+        found = []
+        for uid, grant in tree.nodes[quota].grants.items():
+            waited, started_us, passed = self._started.get(uid, (None, 0, ""))
+            deadline_s = waited.deadline_s if waited is not None else None
+            ends_us = started_us + deadline_s * SECOND_US if deadline_s is not None else None
+            if grant.charge:
+                found.append(Running(uid, grant.charge, ends_us, passed))
+        return found
+
+
+def _rules(tree: Tree, quota: str) -> Queue:
+    node = tree.nodes.get(quota)
+    return node.spec.queue if node is not None and node.spec.queue.hold else _ANYBODY

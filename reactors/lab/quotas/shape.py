@@ -1,0 +1,207 @@
+"""What the lab knows of quotas: what is tried, entries of journals, lives of workloads, and what is found. Pure."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Iterable, Mapping
+from typing import TypeAlias
+
+import msgspec
+
+from bus.envelope import Event
+from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaDeclared
+from projections.quota_trees.tree import Fact
+from reactors.lab.rules import RULES, Rule
+from reactors.queue.shape import Waiting
+
+#: A workload by what its user calls it: quota, kind, namespace, name.
+Workload = tuple[str, str, str, str]
+#: The first says what is likely.
+QUOTA_RULES: tuple[Rule, ...] = (*RULES, "longest")
+
+
+class Proposed(msgspec.Struct, frozen=True):
+    """What of a quota is tried; the rest is as on record. Amounts as :class:`bus.events.admissions.QuotaSpec` has them."""
+
+    hard: Mapping[str, int] = {}
+    #: By key without ``cash/``.
+    cash: Mapping[str, int] = {}
+    min: Mapping[str, int] = {}
+    max: Mapping[str, int] = {}
+    weight: Mapping[str, int] = {}
+    #: Fields of :class:`bus.events.quotas.Queue`.
+    queue: Mapping[str, bool | str | int] = {}
+    #: Fields of the spec itself: ``exhaustion``, ``lends``.
+    fields: Mapping[str, str | bool] = {}
+    #: Another quota of the same tree; None = as on record.
+    parent: str | None = None
+
+    def declared(self, fact: QuotaDeclared) -> QuotaDeclared:
+        """A quota with what is tried of it."""
+        known = fact.spec
+        if known is None:
+            return fact
+        spec = msgspec.structs.replace(
+            known,
+            hard={**known.hard, **self.hard},
+            cash={**known.cash, **self.cash},
+            min={**known.min, **self.min},
+            max={**known.max, **self.max},
+            weight={**known.weight, **self.weight},
+            queue=msgspec.structs.replace(known.queue, **self.queue),
+            **self.fields,
+        )
+        parent = fact.parent if self.parent is None else self.parent
+        return msgspec.structs.replace(fact, spec=spec, parent=parent)
+
+
+#: Quota to what is tried of it.
+Limits = Mapping[str, Proposed]
+
+
+class Arrived(msgspec.Struct, frozen=True):
+    """A workload was seen held, which waits for ``quota``."""
+
+    quota: str
+    waiting: Waiting
+
+
+class Reordered(msgspec.Struct, frozen=True):
+    """A person changed the place of one that waits."""
+
+    quota: str
+    uid: str
+    priority: int
+    is_stopped: bool
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """A workload that was seen held is gone."""
+
+    quota: str
+    uid: str
+
+
+Queued: TypeAlias = Arrived | Reordered | Withdrawn
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An entry of a tree's journal, or what happened to its queues, and where it is in the history."""
+
+    event: Event
+    fact: Fact | Queued
+
+
+class Life(msgspec.Struct):
+    """A workload on record: since when and until when its quota held something for it; 0 = to the end."""
+
+    uid: str
+    from_us: int
+    until_us: int = 0
+
+    @property
+    def runs_us(self) -> int:
+        """How long; 0 = to the end."""
+        return self.until_us - self.from_us if self.until_us else 0
+
+
+class Changed(msgspec.Struct):
+    """A workload that was answered otherwise: ``let_in``, ``refused``, ``waited`` where it ran later, ``sooner``."""
+
+    kind: str
+    workload: Workload
+    uid: str
+    at_us: int
+    #: How much later than on record it was admitted; below 0 = sooner.
+    waited_us: int = 0
+
+
+class Held(msgspec.Struct):
+    """A time in which something was held on record and not under trial (``is_saved``), or the other way round."""
+
+    quota: str
+    is_saved: bool
+    cpu_milli: int
+    gpu_milli: int
+    from_us: int
+    until_us: int
+
+
+class TreePlayed(msgspec.Struct, frozen=True):
+    """What one rule made of a tree's journal. ``answers``: by quota how many were admitted on record, and under trial."""
+
+    rule: Rule
+    changed: tuple[Changed, ...]
+    held: tuple[Held, ...]
+    answers: Mapping[str, tuple[int, int]]
+
+
+class Lives:
+    """The lives of all workloads of a journal, which the rules look up. What had to wait again has several."""
+
+    def __init__(self, entries: Iterable[Entry]) -> None:
+        self._of: dict[tuple[str, str], list[Life]] = {}
+        self._named: dict[Workload, list[Life]] = {}
+        self._ended: dict[str, list[int]] = {}
+        for entry in entries:
+            fact, at_us = entry.fact, entry.event.time_us
+            if isinstance(fact, AdmissionDecided) and fact.verdict != "refused":
+                lives = self._of.setdefault((fact.quota, fact.uid), [])
+                if not lives or lives[-1].until_us:
+                    lives.append(Life(fact.uid, at_us))
+                    self._named.setdefault(workload_of(fact), []).append(lives[-1])
+            elif isinstance(fact, AdmissionReleased):
+                for release in fact.releases:
+                    if not release.charge:
+                        self._end(release.quota, release.uid, at_us)
+        for spans in self._ended.values():
+            spans.sort()
+        for lives in self._named.values():
+            lives.sort(key=lambda one: one.from_us)
+
+    def _end(self, quota: str, uid: str, at_us: int) -> None:
+        lives = self._of.get((quota, uid))
+        if lives and not lives[-1].until_us:
+            lives[-1].until_us = max(at_us, lives[-1].from_us)
+            self._ended.setdefault(quota, []).append(lives[-1].runs_us)
+
+    def at(self, quota: str, uid: str, at_us: int) -> Life:
+        """The life of a workload that began last by ``at_us``. Raises KeyError for one that has none."""
+        lives = self._of[quota, uid]
+        return lives[max(bisect.bisect_right(lives, at_us, key=lambda one: one.from_us) - 1, 0)]
+
+    def first(self, quota: str, uid: str) -> Life:
+        """The first life of a workload. Raises KeyError for one that has none."""
+        return self._of[quota, uid][0]
+
+    def last(self, quota: str, uid: str) -> Life | None:
+        """The life of a workload in which it came to its end; None for one that never ran."""
+        lives = self._of.get((quota, uid))
+        return lives[-1] if lives else None
+
+    def later(self, workload: Workload, at_us: int) -> Life | None:
+        """The next life of a workload of this name."""
+        lives = self._named.get(workload, [])
+        place = bisect.bisect_left(lives, at_us, key=lambda one: one.from_us)
+        return lives[place] if place < len(lives) else None
+
+    def usual_us(self, quota: str, rule: Rule) -> int:
+        """How long half of a quota's workloads ran at most, or all of them; 0 where none ended."""
+        spans = self._ended.get(quota) or [0]
+        return spans[-1 if rule in ("longest", "never") else len(spans) // 2]
+
+
+def workload_of(fact: AdmissionDecided) -> Workload:
+    """What has no name yet is told apart by its controller, else by itself."""
+    return fact.quota, fact.kind, fact.namespace, fact.name or fact.owner or fact.uid
+
+
+def amounts(demand: Mapping[str, int]) -> tuple[int, int]:
+    """Milli-cores and milli-GPUs of a demand: what it requests, else its limits."""
+    cpu = demand.get("requests.cpu", demand.get("limits.cpu", 0))
+    gpus: dict[str, int] = {}
+    for prefix in ("limits.", "requests."):
+        for key, number in demand.items():
+            if key.startswith(prefix) and key.endswith("/gpu"):
+                gpus[key.removeprefix(prefix)] = number
+    return cpu, 1_000 * sum(gpus.values())
