@@ -19,13 +19,11 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment
 from deploy.runtime.ledgers import reading
-from projections.budgets.outlook import AHEAD_DAYS, LEAST_DAYS, looked_back, outlook
-from projections.budgets.queries import Select, hourly
+from projections.budgets.forecasts import Forecast, forecast_budget
+from projections.budgets.outlook import AHEAD_DAYS, LEAST_DAYS
+from projections.budgets.queries import Select
 from projections.evidence import moments_s
-from projections.usage import HOUR
 
-#: So far the past is looked at.
-_PAST_S = 70 * 24 * HOUR
 _BUDGETS = (
     "SELECT cluster, quota, key, remaining, start_at, end_s, end_at, exhausts_at FROM v1_budget"
     " WHERE is_granted = 1 ORDER BY quota, key, cluster"
@@ -83,31 +81,32 @@ def _select(connection: sa.Connection, query: sa.Select[Any]) -> list[tuple[Any,
 
 
 def _forecast(select: Select, row: dict[str, Any], now_s: int) -> dict[str, Any]:
-    until_s = now_s - now_s % HOUR
-    spent = hourly(select, row["cluster"], row["quota"], row["key"], until_s - _PAST_S, until_s)
-    most = None if row["end_s"] is None else max(0, (row["end_s"] - until_s) // HOUR)
-    seed = f"{row['quota']}/{row['key']}/{until_s}"
-    found, past = outlook(spent, row["remaining"], most, seed), looked_back(spent, seed)
-    is_spent = row["remaining"] <= 0
+    found = forecast_budget(
+        select, row["cluster"], row["quota"], row["key"],
+        left=row["remaining"], end_s=row["end_s"], now_s=now_s,
+    )  # fmt: skip
+    return told(found)
 
-    def at(hours: int | None) -> str | None:
-        return None if hours is None or is_spent else times.stamp(until_s + hours * HOUR)
 
+def told(found: Forecast | None) -> dict[str, Any]:
+    """A forecast's fields."""
     return {
-        "earliest_at": at(found.earliest) if found else None,
-        "likely_at": at(found.likely) if found else None,
-        "latest_at": at(found.latest) if found else None,
-        "chance": found.chance if found and not is_spent else None,
-        "tried": past.count if past else 0,
-        "held": past.held if past else 0,
-        "off_s": past.off * HOUR if past else None,
-        "straight_off_s": past.straight_off * HOUR if past else None,
+        "earliest_at": times.stamp(found.earliest_s) if found else None,
+        "likely_at": times.stamp(found.likely_s) if found else None,
+        "latest_at": times.stamp(found.latest_s) if found else None,
+        "chance": found.chance if found else None,
+        "tried": found.tried if found else 0,
+        "held": found.held if found else 0,
+        "off_s": found.off_s if found else None,
+        "straight_off_s": found.straight_off_s if found else None,
     }
 
 
-def _when(name: str) -> Column:
+def when(name: str) -> Column:
+    """A column of a forecast's moments."""
+
     def cell(row: Row) -> Cell | None:
-        if row["remaining"] <= 0 and name == "likely_at":
+        if row.get("remaining", 1) <= 0 and name == "likely_at":
             return Cell("used up", "words")
         if row[name] is None and row["chance"] is not None:
             bound = "before the end" if row["end_at"] else f"in {AHEAD_DAYS} days"
@@ -123,9 +122,9 @@ _COLUMNS = (
     field("QUOTA"),
     field("KEY"),
     Column("LEFT", lambda row: Cell(hours_text(row["key"], row["remaining"]), "figure"), drop=1),
-    _when("likely_at"),
-    _when("earliest_at"),
-    _when("latest_at"),
+    when("likely_at"),
+    when("earliest_at"),
+    when("latest_at"),
     Column(
         "CHANCE",
         lambda row: (

@@ -26,6 +26,8 @@ from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment
 from deploy.runtime.ledgers import reading
 from projections.budgets.entries import budget_entries
+from projections.budgets.forecasts import forecast_budget
+from projections.evidence import moments_s
 
 _BUDGETS = (
     "SELECT cluster, quota, key, start_at, end_at, hard, credits, spent, committed, remaining,"
@@ -33,10 +35,12 @@ _BUDGETS = (
 )
 _FIELDS = (
     "quota", "key", "start_at", "end_at", "hard", "credits", "spent", "committed", "remaining",
-    "exhausts_at", "is_granted", "cluster",
+    "exhausts_at", "is_granted", "cluster", "earliest_at", "likely_at", "latest_at", "chance",
 )  # fmt: skip
 _ENTRY_FIELDS = ("time", "quota", "key", "hours", "amount", "reason", "author", "period", "ref", "sequence", "cluster")  # fmt: skip
 
+#: Most budgets of which the list says when they will be used up: each takes a hundredth of a second.
+MOST_FORECAST = 50
 
 Hours = Annotated[
     str, typer.Argument(metavar="HOURS", help="More budget; below 0 takes some away.")
@@ -74,7 +78,8 @@ def list_(
 ) -> None:
     """What is left of each budget at the ledger's moment, in hours: LEFT = BUDGET + CREDITS - SPENT.
 
-    COMMITTED is what running work with a deadline may still spend. Other formats have exact unit-seconds.
+    COMMITTED is what running work with a deadline may still spend. EXHAUSTS-AT goes on with what is spent now, LIKELY with
+    the changes between past days, and has an interval: see `bursar budget forecast`. Other formats have exact unit-seconds.
 
     \b
     bursar budget list
@@ -92,6 +97,10 @@ def list_(
         answer(asked, rows, fields=_ENTRY_FIELDS, columns=_ENTRY_COLUMNS)
     else:
         notes = footer(stands.sequence, stands.observed_s)
+        if len(rows) > MOST_FORECAST:
+            notes.append(
+                f"of {len(rows)} budgets no LIKELY is said here: bursar budget forecast QUOTA"
+            )
         answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=notes)
 
 
@@ -105,7 +114,29 @@ def _budgets(
     for row in found:
         if row["remaining"] <= 0:
             row["exhausts_at"] = times.stamp(_exhausted_s(connection, row))
-    return [{name: row[name] for name in _FIELDS} for row in found]
+    _forecast(connection, found)
+    return [{name: row.get(name) for name in _FIELDS} for row in found]
+
+
+def _forecast(connection: sa.Connection, rows: list[dict[str, Any]]) -> None:
+    """When each will be used up, where there are not too many. How far such forecasts were off `budget forecast` says."""
+
+    def select(query: sa.Select[Any]) -> list[tuple[Any, ...]]:
+        return [tuple(row) for row in connection.execute(query)]
+
+    now = moments_s(select)
+    for row in rows if len(rows) <= MOST_FORECAST else ():
+        found = None
+        if row["is_granted"]:
+            found = forecast_budget(
+                select, row["cluster"], row["quota"], row["key"], left=row["remaining"],
+                end_s=row["end_s"], now_s=now.get(row["cluster"], 0), is_tested=False,
+            )  # fmt: skip
+        if found is not None:
+            row |= {
+                "earliest_at": times.stamp(found.earliest_s), "likely_at": times.stamp(found.likely_s),
+                "latest_at": times.stamp(found.latest_s), "chance": found.chance,
+            }  # fmt: skip
 
 
 def _exhausted_s(connection: sa.Connection, row: dict[str, Any]) -> int | None:
@@ -127,6 +158,15 @@ def _ends(row: Row) -> Cell | None:
     return Cell(f"none before {row['end_at'] or 'ever'}", "words")
 
 
+def _likely(row: Row) -> Cell | None:
+    """The likely day, and the interval: from the day before which it is used up in one of ten futures to that of nine in ten."""
+    if row["chance"] is None:
+        return None
+    days = [row[f"{name}_at"] for name in ("likely", "earliest", "latest")]
+    likely, earliest, latest = (day[:10] if day else "never" for day in days)
+    return Cell(f"{likely} ({earliest} to {latest})", "words")
+
+
 _COLUMNS = (
     field("QUOTA"),
     field("KEY"),
@@ -137,6 +177,7 @@ _COLUMNS = (
     _hours("COMMITTED", "committed", drop=3),
     _hours("LEFT", "remaining"),
     field("EXHAUSTS-AT", show=moment),
+    Column("LIKELY", _likely, drop=2),
     field("BEGAN", "start_at", show=moment, wide=True),
     field("CLUSTER", wide=True),
 )

@@ -1,15 +1,16 @@
-"""When a budget will be used up: many futures, each of past days' changes. Pure.
+"""When a budget will be used up, or a limit reached: many futures, each of past days' changes. Pure.
 
 A future begins with the spending of the last 24 hours. Each further day spends as much as the one before and a change that is drawn
 from those between past days: twice as much, as a change seldom stands alone, and one time in four the other way, as growth seldom
-lasts. The same history gives the same futures. How far such forecasts were off is tried on the past itself.
+lasts. The same history gives the same futures. How far such forecasts were off is tried on the past itself. Of a limit each future
+day has the largest hour of the one before, and a change that is drawn from those between past days.
 
 Source: docs/quotas.md ("When a budget will be used up").
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from random import Random
 
@@ -57,7 +58,20 @@ def outlook(hours: Sequence[int], left: int, most_hours: int | None, seed: str) 
     if len(days) < LEAST_DAYS:
         return None
     bound = AHEAD_DAYS * DAY if most_hours is None else min(most_hours, AHEAD_DAYS * DAY)
-    found = sorted(_reached(days, max(0, left), seed))
+    return _outlook(_reached(days, max(0, left), seed), bound)
+
+
+def limit_outlook(hours: Sequence[int], limit: int, seed: str) -> Outlook | None:
+    """When an hour will use ``limit``. ``hours``: what each past hour used, the newest last; None where they are too few."""
+    days = _days(hours, max)
+    if len(days) < LEAST_DAYS:
+        return None
+    return _outlook(_grown(days, limit, seed), AHEAD_DAYS * DAY)
+
+
+def _outlook(hours: Sequence[int], bound: int) -> Outlook:
+    """Of the hours in which each future comes to it."""
+    found = sorted(hours)
     reached = [min(one, bound + 1) for one in found]
 
     def at(part: int) -> int | None:
@@ -85,20 +99,53 @@ def looked_back(hours: Sequence[int], seed: str) -> Tested | None:
         line = min(-(-spent // rate), AHEAD_DAYS * DAY) if rate else AHEAD_DAYS * DAY
         off.append(abs(likely - ahead))
         straight.append(abs(line - ahead))
-        is_early = found.earliest is None or found.earliest > ahead
-        held += not is_early and (found.latest is None or found.latest >= ahead)
+        held += _holds(found, ahead)
+    return _tested(off, straight, held)
+
+
+def limit_looked_back(hours: Sequence[int], seed: str) -> Tested | None:
+    """How forecasts of limits of the past came out, each of the most that an hour of the days after used, where that was more
+    than in the day before. Straight lines go on as the largest hours of the last week did.
+    """
+    ahead = TRIED_DAYS * DAY
+    first, last = LEAST_DAYS * DAY, len(hours) - ahead
+    off, straight, held = [], [], 0
+    for number in range(TRIES if last > first else 0):
+        now = first + (last - first) * number // (TRIES - 1)
+        limit = max(hours[now : now + ahead])
+        found = limit_outlook(hours[:now], limit, f"{seed}/{now}")
+        if found is None or limit <= max(hours[now - DAY : now]):
+            continue
+        came = hours.index(limit, now) - now + 1
+        days = _days(hours[:now], max)
+        slope = (days[-1] - days[-LEAST_DAYS]) / ((LEAST_DAYS - 1) * DAY)
+        line = min((limit - days[-1]) / slope, AHEAD_DAYS * DAY) if slope > 0 else AHEAD_DAYS * DAY
+        likely = AHEAD_DAYS * DAY if found.likely is None else found.likely
+        off.append(abs(likely - came))
+        straight.append(abs(round(line) - came))
+        held += _holds(found, came)
+    return _tested(off, straight, held)
+
+
+def _holds(found: Outlook, came: int) -> bool:
+    """Whether what came after so many hours lies within the interval."""
+    is_early = found.earliest is None or found.earliest > came
+    return not is_early and (found.latest is None or found.latest >= came)
+
+
+def _tested(off: Sequence[int], straight: Sequence[int], held: int) -> Tested | None:
     if not off:
         return None
     middle = len(off) // 2
     return Tested(len(off), sorted(off)[middle], sorted(straight)[middle], held)
 
 
-def _days(hours: Sequence[int]) -> list[int]:
+def _days(hours: Sequence[int], of: Callable[[Sequence[int]], int] = sum) -> list[int]:
     """The spending of whole days that end now, the newest last, from the first hour that spent anything."""
     first = next((at for at, one in enumerate(hours) if one), len(hours))
     count = min((len(hours) - first) // DAY, MOST_DAYS + 1)
     begins = range(len(hours) - count * DAY, len(hours), DAY)
-    return [sum(hours[at : at + DAY]) for at in begins]
+    return [of(hours[at : at + DAY]) for at in begins]
 
 
 def _reached(days: Sequence[int], left: int, seed: str) -> list[int]:
@@ -117,6 +164,23 @@ def _reached(days: Sequence[int], left: int, seed: str) -> list[int]:
                 found.append(day * DAY + part)
                 break
             spent += level
+        else:
+            found.append(AHEAD_DAYS * DAY + 1)
+    return found
+
+
+def _grown(days: Sequence[int], limit: int, seed: str) -> list[int]:
+    """By future: the hours until an hour uses ``limit``, more than all that are looked at where none does."""
+    random = Random(seed)
+    changes = [later - earlier for earlier, later in pairwise(days)]
+    found = []
+    for _ in range(FUTURES):
+        level = days[-1]
+        for day in range(AHEAD_DAYS):
+            if level >= limit:
+                found.append(day * DAY)
+                break
+            level = max(0, level + changes[random.randrange(len(changes))])
         else:
             found.append(AHEAD_DAYS * DAY + 1)
     return found

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from reactors.budgets import NAME
 from reactors.budgets.decide import decide
+from reactors.budgets.metrics import figures
 from reactors.budgets.settings import BudgetSettings
 from reactors.budgets.state import BudgetState, LedgerRead
 from reactors.engine.contract import Reactor
@@ -32,5 +33,6 @@ reactor = Reactor(
     triggers=(LedgerRead,),
     decide=decide,
     effects=effects,
+    metrics=figures,
     expects="budget.judged",
 )

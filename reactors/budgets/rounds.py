@@ -33,6 +33,7 @@ from projections.quota_trees import Node, Tree
 from projections.quota_trees.shape import BUSINESS
 from reactors.budgets import NAME
 from reactors.budgets.decide import evaluated, metered
+from reactors.budgets.forecasting import Forecasts
 from reactors.budgets.state import BudgetState, Evaluated, LedgerRead
 from reactors.budgets.status import status_of
 from reactors.effectors.elastic_status import ElasticStatus
@@ -72,6 +73,7 @@ class Metering:
         self._writer = writer
         self._writes_elastic = writes_elastic
         self._since: dict[tuple[str, str], Condition] = {}
+        self._forecasts = Forecasts(lambda query: self._store.select(query), replica.cluster)
 
     async def run(self) -> None:
         """Round after round, for ever."""
@@ -91,8 +93,16 @@ class Metering:
         read = await asyncio.to_thread(self._read, floor_seconds(self._clock.now_us()))
         await self._meter(read)
         judged = await self._judge(read)
+        await asyncio.to_thread(self._forecasts.advance, read)
+        self._state.forecasts = self._forecasts.of
         if self._writer is not None:
             await self._write(self._writer, read, judged)
+
+    @property
+    def _state(self) -> BudgetState:
+        state = self._replica.states[NAME]
+        assert isinstance(state, BudgetState)
+        return state
 
     def _is_being_filled(self) -> bool:
         missing = MODEL.missing(self._store.checkpoint(MODEL.version).version)
@@ -124,8 +134,7 @@ class Metering:
                 await self._trees.say(tree, partial(metered, standings=mine, at_s=read.at_s))
 
     async def _judge(self, read: LedgerRead) -> Evaluated:
-        state = self._replica.states[NAME]
-        assert isinstance(state, BudgetState)
+        state = self._state
         facts = self._replica.review(NAME, read, self._clock.now_us())
         judged = evaluated(state, read)
         events = [self._event(fact) for fact in facts if isinstance(fact, BudgetJudged)]
@@ -193,6 +202,7 @@ class Metering:
         status = status_of(
             tree, node, mine, phases, at_s=read.at_s, sequence=read.sequence,
             generation=said.generation if said else 0,
+            forecasts={key: one for (name, key), one in self._forecasts.of.items() if name == node.name},
         )  # fmt: skip
         conditions = tuple(self._dated(node.uid, one, read.at_s) for one in status.conditions)
         return msgspec.structs.replace(status, conditions=conditions)

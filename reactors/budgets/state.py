@@ -21,6 +21,7 @@ from reactors.engine.contract import Review
 
 if TYPE_CHECKING:
     from projections.budgets import BudgetStatus, Exhaustion, Phase
+    from projections.budgets.forecasts import Forecast
     from projections.quotas import Quota
 
 #: A judgement that is older is no news.
@@ -54,7 +55,7 @@ class BudgetState(Part):
     """Kept by :class:`reactors.engine.contract.State`."""
 
     Saved = SavedBudgets
-    derived = frozenset({"kept", "_taken_away"})
+    derived = frozenset({"kept", "forecasts", "_taken_away"})
 
     reads: ClassVar[tuple[type[Fact], ...]] = (BudgetJudged, NoticeSettled, ClockTicked)
 
@@ -64,6 +65,8 @@ class BudgetState(Part):
         self.judged: dict[Place, BudgetJudged] = {}
         #: What this process judged since, at its newest look; None: it did not look yet.
         self.kept: Evaluated | None = None
+        #: What this process made of the past, by quota and key, budgets with ``cash/``; None = there is too little of it.
+        self.forecasts: Mapping[Place, Forecast | None] = {}
         #: Budgets that were judged once, and were not there at this process's newest look.
         self._taken_away: set[Place] = set()
         #: By id of the event: judgements that nobody was told of.

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
+from bus.clock import SECOND_US, format_stamp
 from bus.kube.crds.keys import CASH
 from projections.budgets import BudgetStatus, Exhaustion
+from projections.budgets.forecasts import Forecast
 from projections.quota_trees import Node, Tree
 from reactors.effectors.quota_status import Condition, Status
 
@@ -19,12 +22,13 @@ def status_of(
     at_s: int,
     sequence: int,
     generation: int,
+    forecasts: Mapping[str, Forecast | None] = MappingProxyType({}),
 ) -> Status:
-    """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash."""
+    """What ``kubectl get`` shall show of a quota. ``standings`` and ``phases`` by key of cash, ``forecasts`` by key."""
     spec = node.observed or node.spec
     shown = sorted(spec.hard)
     budgets = sorted(standings.items())
-    forecasts = [
+    exhausts = [
         second
         for key, one in standings.items()
         if (second := _exhausts_s(phases[key], one, at_s)) is not None
@@ -38,12 +42,27 @@ def status_of(
         self_used={key: node.self_used.get(key, 0) for key in shown},
         runtime=tree.elastic.runtime(node.name),
         budget_left={key: one.left(at_s) for key, one in budgets},
-        exhausts_s=min(forecasts, default=None),
+        exhausts_s=min(exhausts, default=None),
+        forecast={key: sentence(one) for key, one in sorted(forecasts.items()) if one is not None},
         conditions=tuple(_conditions(node, phases, at_s)),
         generation=generation,
         moment_s=at_s,
         observed_sequence=sequence,
     )
+
+
+def sentence(one: Forecast) -> str:
+    """A forecast as a person reads it: the likely day and the interval, whole days UTC, and how far such forecasts were off."""
+    if one.likely_s is None:
+        said = f"likely not; chance {one.chance / 10:.0f} %"
+    else:
+        latest = _day(one.latest_s) if one.latest_s is not None else "never"
+        said = f"likely {_day(one.likely_s)}, {_day(one.earliest_s or one.likely_s)} to {latest}; chance {one.chance / 10:.0f} %"
+    return said if one.off_s is None else f"{said}; off by {one.off_s / 86_400:.1f} days"
+
+
+def _day(second: int) -> str:
+    return format_stamp(second * SECOND_US)[:10]
 
 
 def _exhausts_s(judged: Exhaustion, standing: BudgetStatus, at_s: int) -> int | None:

@@ -59,6 +59,8 @@ class Status(msgspec.Struct, frozen=True, kw_only=True):
     budget_left: Mapping[str, int] = {}
     #: When the first budget was spent, or will be if what runs goes on (seconds UTC); None = not in this period.
     exhausts_s: int | None = None
+    #: By quota key: when a budget will be used up or a limit reached, as a sentence.
+    forecast: Mapping[str, str] = {}
     conditions: tuple[Condition, ...] = ()
     #: metadata.generation that this was worked out for.
     generation: int = 0
@@ -142,6 +144,7 @@ def told(status: Status) -> Json:
         },
         "budgetLeft": _texts(_cash(status.budget_left)),
         "exhaustsAt": _stamp(status.exhausts_s),
+        "forecast": dict(status.forecast),
         "conditions": [_condition(one, status.generation) for one in status.conditions],
     }
     found["shown"] = {

@@ -35,7 +35,7 @@ def test_the_table_has_hours(capsys, data):
     bursar("budget", "list", "team", "--data", data)
     head, _, row, _ = capsys.readouterr().out.splitlines()
 
-    assert head.split()[-2:] == ["LEFT", "EXHAUSTS-AT"]
+    assert head.split()[-3:] == ["LEFT", "EXHAUSTS-AT", "LIKELY"]
     assert row.split()[3:8] == ["30", "0", "20", "0", "10"]
 
 

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from bus.clock import parse_stamp
 from bus.events.quotas import Budget
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering import tables
@@ -80,3 +81,47 @@ def test_a_quota_that_is_not_there_is_an_error(capsys, tmp_path):
 
     assert bursar("budget", "forecast", "tema", "--data", data) != Exit.OK
     assert "tema" in capsys.readouterr().err
+
+
+def test_the_list_of_budgets_says_the_same_day_and_interval(capsys, tmp_path):
+    data = make_ledger(tmp_path, list(spending(30, lambda day: 1 + day % 3, hard=3_000)))
+    assert bursar("budget", "forecast", "--data", data, "-o", "json") == 0
+    (forecast,) = json.loads(capsys.readouterr().out)
+    assert bursar("budget", "list", "--data", data, "-o", "json") == 0
+    (row,) = json.loads(capsys.readouterr().out)
+
+    names = ("earliest_at", "likely_at", "latest_at", "chance")
+    assert [forecast[name] for name in names] == [row[name] for name in names]
+    assert bursar("budget", "list", "--data", data) == 0
+    days = tuple(row[name][:10] for name in ("likely_at", "earliest_at", "latest_at"))
+    assert "{} ({} to {})".format(*days) in capsys.readouterr().out
+
+
+def growing(days):
+    """A quota that may use 40 cores, and every day uses one more."""
+    yield f.quota_observed("q", 1, 0, hard={"limits.cpu": 40_000, "limits.memory": 2**40})
+    for day in range(days):
+        fields = {"labels": {BIZ: "q"}, "cpu": "1", "node": "n"}
+        yield f.pod_observed(f"p{day}", 1, day * DAY + 1, created=day * DAY, **fields)
+    yield f.pod_observed("last", 1, days * DAY + 1, created=days * DAY, **fields)
+
+
+def test_a_limit_is_reached_when_growth_says_so(capsys, tmp_path):
+    data = make_ledger(tmp_path, list(growing(20)))
+    assert bursar("quota", "forecast", "q", "--data", data, "-o", "json") == 0
+    rows = {row["key"]: row for row in json.loads(capsys.readouterr().out)}
+
+    cpu = rows["limits.cpu"]
+    # The 40th core comes 20 days after the 20th.
+    assert cpu["earliest_at"] == cpu["likely_at"] == cpu["latest_at"]
+    assert abs(days_after(cpu["likely_at"]) - 40) <= 1
+    assert (cpu["chance"], cpu["tried"] > 0, cpu["off_s"] <= DAY) == (1_000, True, True)
+    assert rows["limits.memory"]["likely_at"] is None
+
+    assert bursar("quota", "forecast", "--data", data) == 0
+    assert cpu["likely_at"][:10] in capsys.readouterr().out
+    assert bursar("quota", "forecast", "nobody", "--data", data) != Exit.OK
+
+
+def days_after(stamp):
+    return (parse_stamp(stamp) - f.us(0)) / 1e6 / DAY

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.reactors.lab.test_quota_worlds import asked, random_asks
+from tests.reactors.lab.quota_worlds import asked, random_asks
 from tests.reactors.lab.worlds import World, people, policy
 from tests.simulation.loop import simulate
 

@@ -287,6 +287,12 @@ class QuotaStatus(_Model):
         default="",
         description="When the first budget was spent, or will be if what runs goes on; empty: never.",
     )
+    forecast: Texts = Field(
+        default={},
+        description="By key, when a budget (cash/) will be used up or a limit reached, by the changes between past days: the "
+        "likely day, the days by which it is so in one and in nine of ten futures, and how far such forecasts were off. Worked "
+        "out once an hour.",
+    )
     shown: Shown = Shown()
     conditions: list[Condition] = Field(default=[], json_schema_extra=rules.BY_TYPE)
     last_reconcile_time: str = Field(default="", description="The ledger's moment of this status.")

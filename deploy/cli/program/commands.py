@@ -93,6 +93,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
                 "quotas.explain",
                 "What counts against a quota, item by item, and why.",
             ),
+            "forecast": Entry(
+                "quotas.forecast",
+                "When will what runs in each quota reach its limits? By the changes between past days.",
+            ),
             "check": Entry(
                 "quotas.check",
                 "Would these objects be admitted now.",

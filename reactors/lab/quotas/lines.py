@@ -14,7 +14,6 @@ from bus.clock import SECOND_US
 from bus.events.admissions import AdmissionDecided
 from bus.events.quotas import Queue
 from projections.quota_trees import Tree, TreeOverlay
-from projections.quota_trees.unmet import Unmet
 from reactors.lab.quotas.shape import Arrived, Queued, Reordered
 from reactors.queue.decide import decide_releases, decide_returns
 from reactors.queue.demand import unmet
@@ -23,6 +22,9 @@ from reactors.queue.shape import Running, Waiting, ordered
 
 #: Nobody keeps anybody waiting: a thousand years.
 _ANYBODY = Queue(hold=True, order="BackFill", max_head_delay_seconds=1_000 * 365 * 86_400)
+
+#: Elastic trees count what is wanted of them no more often than live.
+COUNTED_US = 10 * SECOND_US
 
 
 class Lines:
@@ -34,6 +36,7 @@ class Lines:
         self._started: dict[str, tuple[Waiting, int, str]] = {}
         self._known: set[str] = set()
         self._returned: set[str] = set()
+        self._counted_us = 0
 
     def take(self, fact: Queued) -> None:
         """Somebody came, went, or was put elsewhere by a person."""
@@ -81,10 +84,13 @@ class Lines:
         """It has run."""
         self._started.pop(uid, None)
 
-    def wanted(self, tree: Tree) -> list[Unmet]:
-        """What all that wait want of an elastic tree."""
-        lines = (ordered(line.values()) for line in self._waiting.values())
-        return [unmet(tree, one) for line in lines for one in line]
+    def count(self, tree: Tree, at_us: int) -> None:
+        """Have an elastic tree count what is wanted of it: by those that wait, and by those that were refused."""
+        if tree.elastic.is_used and at_us >= self._counted_us + COUNTED_US:
+            self._counted_us = at_us
+            tree.refused.elapse(at_us)
+            lines = (ordered(line.values()) for line in self._waiting.values())
+            tree.count([unmet(tree, one) for line in lines for one in line])
 
     def bound_us(self, tree: Tree, one: Arrived) -> int:
         """When the one that came has waited as long as back-fill may delay it; 0 = there is no such moment."""

@@ -11,11 +11,10 @@ import itertools
 
 import msgspec
 
-from bus.clock import SECOND_US
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased, QuotaDeclared
 from bus.kube.kinds import GOVERNED
-from projections.quota_trees import TreeOverlay
+from projections.quota_trees import Tree, TreeOverlay
 from projections.quota_trees.tree import Fact
 from reactors.lab.outcome import SAME_US
 from reactors.lab.quotas.holdings import Holdings, Place
@@ -39,8 +38,6 @@ from reactors.rederive.reviews import decided_again, has_basis, is_review, reque
 
 #: Most workloads of one quota that are asked for again when something is given back.
 MOST_WAITING = 10
-#: Elastic trees count what is wanted of them no more often than live.
-COUNTED_US = 10 * SECOND_US
 
 _HOLDS = frozenset(kind.kind for kind in GOVERNED if kind.queues)
 
@@ -59,7 +56,6 @@ class TreeTrial:
         self._let_in: dict[Place, Workload] = {}
         #: By quota and uid: who was refused and asks again.
         self._asking: dict[str, dict[str, tuple[AdmissionDecided, Changed]]] = {}
-        self._counted_us = 0
         self._last: Event | None = None
         self._changed: list[Changed] = []
         self._answers: dict[str, list[int]] = {}
@@ -149,7 +145,7 @@ class TreeTrial:
                 self._holds.leave_out(fact, event.time_us)
         elif place in self._holds.out:
             return
-        elif is_create and self._would_wait(fact):
+        elif is_create and _would_wait(self._holds.tree, fact):
             self._wait(fact, event)
         else:
             self._answered(fact, event, is_create=is_create)
@@ -174,7 +170,7 @@ class TreeTrial:
             # What is left of the capacity under trial is known from the tree itself.
             basis = msgspec.structs.replace(fact.basis, limits=None)
             fact = msgspec.structs.replace(fact, basis=basis)
-            self._count(at_us)
+            self._lines.count(self._holds.tree, at_us)
         found = decided_again(TreeOverlay(self._holds.tree), fact, at_us)
         assert isinstance(found, AdmissionDecided)
         return found
@@ -218,13 +214,6 @@ class TreeTrial:
             self._holds.wake(self._lines.bound_us(self._holds.tree, fact), fact.quota)
         self._use_room(fact.quota, event)
 
-    def _would_wait(self, fact: AdmissionDecided) -> bool:
-        """Whether a queue would have held it that was not there on record."""
-        node = self._holds.tree.nodes.get(fact.quota)
-        is_held = node is not None and node.spec.queue.hold and fact.kind in _HOLDS
-        is_resumed = fact.basis is not None and fact.basis.is_resumed
-        return is_held and bool(fact.demand) and not is_resumed
-
     def _wait(self, fact: AdmissionDecided, event: Event) -> None:
         assert fact.basis is not None
         place = (fact.quota, fact.uid)
@@ -261,7 +250,7 @@ class TreeTrial:
     def _work_off(self, quota: str, event: Event) -> None:
         """Start who may start of a queue, and stop who has to wait again."""
         tree, now_us = self._holds.tree, event.time_us
-        self._count(now_us)
+        self._lines.count(tree, now_us)
         for release in self._lines.releases(tree, quota, now_us):
             self._start(release, event)
         stopped = self._lines.returns(tree, quota, now_us)
@@ -294,10 +283,10 @@ class TreeTrial:
             kind = "waited" if at_us > life.from_us else "sooner"
             self._change(kind, workload, one.uid, at_us).waited_us = at_us - life.from_us
 
-    def _count(self, at_us: int) -> None:
-        """Have an elastic tree count what is wanted of it."""
-        tree = self._holds.tree
-        if tree.elastic.is_used and at_us >= self._counted_us + COUNTED_US:
-            self._counted_us = at_us
-            tree.refused.elapse(at_us)
-            tree.count(self._lines.wanted(tree))
+
+def _would_wait(tree: Tree, fact: AdmissionDecided) -> bool:
+    """Whether a queue would have held it that was not there on record."""
+    node = tree.nodes.get(fact.quota)
+    is_held = node is not None and node.spec.queue.hold and fact.kind in _HOLDS
+    is_resumed = fact.basis is not None and fact.basis.is_resumed
+    return is_held and bool(fact.demand) and not is_resumed
