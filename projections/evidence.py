@@ -58,6 +58,7 @@ from bus.events.pods import (
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.scvs import ScvObserved, ScvVanished
+from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
 from bus.events.volumes import (
     ClaimObserved,
@@ -100,6 +101,8 @@ _KINDS: dict[type[Fact], str] = {
     NodeDevicesVanished: "devices",
     NodeTopologyObserved: "noderesourcetopologies",
     NodeTopologyVanished: "noderesourcetopologies",
+    ServiceObserved: "services",
+    ServiceVanished: "services",
     ScvObserved: "scvs",
     ScvVanished: "scvs",
     PodGroupObserved: "podgroups",

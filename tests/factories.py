@@ -4,6 +4,7 @@ Times are seconds after :data:`START`, whole or with a fraction; ``at`` is when 
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
@@ -11,6 +12,7 @@ from bus.amounts import ContainerResources, PodResources
 from bus.clock import format_stamp, parse_stamp
 from bus.events.namespaces import NamespaceObserved, NamespaceVanished
 from bus.events.nodes import NodeObserved, NodeVanished
+from bus.events.observations import ObjectsListed
 from bus.events.pods import (
     DisruptionBudgetObserved,
     Owner,
@@ -178,6 +180,14 @@ def pods_listed(uids: Iterable[str] = (), version="", at=0, *, cluster=CLUSTER, 
         source="test",
         per_part=per_part,
     )
+
+
+def objects_listed(kind, uids: Iterable[str] = (), version="", at=0):
+    """One complete list of objects of a kind, as the events of its parts."""
+    return listed(
+        partial(ObjectsListed, kind=kind), uids, resource_version=str(version), time_us=us(at),
+        cluster=CLUSTER, source="test", name=kind,
+    )  # fmt: skip
 
 
 def said(body, *, key, id, at, cluster=CLUSTER):

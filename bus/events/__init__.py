@@ -17,6 +17,7 @@ from bus.events import (
     queues,
     quotas,
     scvs,
+    services,
     volumes,
     workloads,
 )
@@ -49,6 +50,8 @@ OBSERVED: dict[str, type[Fact]] = vocabulary(
     nodes.NodeTopologyVanished,
     scvs.ScvObserved,
     scvs.ScvVanished,
+    services.ServiceObserved,
+    services.ServiceVanished,
     volumes.ClaimObserved,
     volumes.ClaimVanished,
     volumes.VolumeObserved,

@@ -26,6 +26,7 @@ from bus.sources import (
     quotas,
     reservations,
     scvs,
+    services,
     storage_classes,
     volumes,
     workloads,
@@ -145,6 +146,15 @@ NODE_TOPOLOGIES = Source(
     is_optional=True,
     on_demand=True,
 )
+#: By which the pods of training jobs find each other.
+SERVICES = Source(
+    "services",
+    f"/api/v1/services?labelSelector={services.SELECTOR}",
+    services.translate,
+    list_fact=partial(ObjectsListed, kind="Service"),
+    kind="Service",
+    on_demand=True,
+)
 #: The cards of nodes as Yoda's daemon measures them.
 SCVS = Source(
     "scvs", "/apis/core.run-linux.com/v1/scvs", scvs.translate, kind="Scv", is_optional=True
@@ -224,6 +234,7 @@ SOURCES = (
     NODE_METRICS,
     NODE_DEVICES,
     NODE_TOPOLOGIES,
+    SERVICES,
     SCVS,
     *POD_GROUPS,
     RESERVATIONS,

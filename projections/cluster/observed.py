@@ -38,6 +38,7 @@ from bus.events.pods import (
 from bus.events.priorities import PriorityClassObserved, PriorityClassVanished
 from bus.events.quotas import QuotaObserved, QuotaVanished
 from bus.events.scvs import ScvObserved, ScvVanished
+from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
 from bus.events.volumes import (
     ClaimObserved,
@@ -61,7 +62,13 @@ from projections.cluster.devices import (
     scv,
 )
 from projections.cluster.loads import NodeLoad, NodeTopology, node_load, node_topology
-from projections.cluster.pod_terms import DisruptionBudget, disruption_budget, pod_group
+from projections.cluster.pod_terms import (
+    DisruptionBudget,
+    Service,
+    disruption_budget,
+    pod_group,
+    service,
+)
 from projections.cluster.reservations import Reservation, reservation
 from projections.cluster.rows import POD, Node, PriorityClass
 from projections.cluster.volumes import Claim, CsiNode, StorageClass, Volume
@@ -75,6 +82,7 @@ OBSERVED: dict[type[Fact], tuple[str, Callable[..., Any]]] = {
     PriorityClassObserved: (PriorityClass.kind, rows.priority_class),
     DisruptionBudgetObserved: (DisruptionBudget.kind, disruption_budget),
     ScvObserved: (Scv.kind, scv),
+    ServiceObserved: (Service.kind, service),
     NodeMetricObserved: (NodeLoad.kind, node_load),
     NodeDevicesObserved: (NodeDevices.kind, devices.node_devices),
     NodeTopologyObserved: (NodeTopology.kind, node_topology),
@@ -98,6 +106,7 @@ VANISHED: dict[type[Fact], str] = {
     PriorityClassVanished: PriorityClass.kind,
     DisruptionBudgetVanished: DisruptionBudget.kind,
     ScvVanished: Scv.kind,
+    ServiceVanished: Service.kind,
     NodeMetricVanished: NodeLoad.kind,
     NodeDevicesVanished: NodeDevices.kind,
     NodeTopologyVanished: NodeTopology.kind,

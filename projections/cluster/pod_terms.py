@@ -1,4 +1,4 @@
-"""The rows of what is said of pods beside them: disruption budgets, and PodGroups that start together. Pure."""
+"""The rows of what is said of pods beside them: disruption budgets, PodGroups that start together, services of jobs. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import msgspec
 
 from bus.events.constraints import LabelSelector
 from bus.events.pods import DisruptionBudgetObserved, Owner, PodGroupObserved
+from bus.events.services import ServiceObserved
 
 
 class DisruptionBudget(msgspec.Struct, gc=False):
@@ -73,4 +74,31 @@ def pod_group(fact: PodGroupObserved, time_us: int, known: PodGroup | None) -> P
         fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.least,
         fact.wait_seconds, fact.mode, fact.total, fact.groups, fact.is_cut, fact.queue, fact.phase, fact.owner,
         fact.topology, fact.is_copy, time_us,
+    )  # fmt: skip
+
+
+class Service(msgspec.Struct, gc=False):
+    """A service of a training job. ``job``, ``type`` and ``index`` are as its labels have them."""
+
+    kind: ClassVar[str] = "Service"
+
+    uid: str
+    namespace: str
+    name: str
+    version: str
+    seen_us: int
+    owner: Owner | None
+    job: str
+    type: str
+    index: str
+    is_terminating: bool
+    last_us: int = 0
+    listed_us: int = 0
+
+
+def service(fact: ServiceObserved, time_us: int, known: Service | None) -> Service:
+    """The row of a service."""
+    return Service(
+        fact.uid, fact.namespace, fact.name, fact.resource_version, time_us, fact.owner, fact.job,
+        fact.type, fact.index, fact.is_terminating, time_us,
     )  # fmt: skip

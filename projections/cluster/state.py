@@ -46,7 +46,7 @@ from projections.cluster.index import Index
 from projections.cluster.loads import NodeLoad, NodeTopology
 from projections.cluster.objects import Change, Gone, ObjectStore, SavedStore, share
 from projections.cluster.observed import OBSERVED, VANISHED
-from projections.cluster.pod_terms import DisruptionBudget, PodGroup
+from projections.cluster.pod_terms import DisruptionBudget, PodGroup, Service
 from projections.cluster.reservations import Reservation
 from projections.cluster.rows import (
     POD,
@@ -91,6 +91,7 @@ class SavedCluster(msgspec.Struct):
     _slices: SavedStore[DeviceSlice]
     _pod_groups: SavedStore[PodGroup]
     _reservations: SavedStore[Reservation]
+    _services: SavedStore[Service]
     cards_seen: dict[str, str]
     namespaces: dict[str, Namespace]
 
@@ -107,6 +108,7 @@ class ClusterState(Part):
             "_changes", "_folded", "index", "_stores", "pods", "workloads", "nodes", "quotas", "priority_classes",
             "disruption_budgets", "scvs", "claims", "volumes", "storage_classes", "csi_nodes", "_assumed",
             "device_classes", "claim_templates", "device_claims", "slices", "pod_groups", "loads", "claiming", "reservations",
+            "services",
         }
     )  # fmt: skip
 
@@ -138,6 +140,7 @@ class ClusterState(Part):
         self._slices: ObjectStore[DeviceSlice] = ObjectStore(self._changes)
         self._pod_groups: ObjectStore[PodGroup] = ObjectStore(self._changes)
         self._reservations: ObjectStore[Reservation] = ObjectStore(self._changes)
+        self._services: ObjectStore[Service] = ObjectStore(self._changes)
         self._stores: dict[str, ObjectStore[Any]] = {
             POD: self._pods, _NODE: self._nodes, _CLASS: self._classes, _BUDGET: self._budgets,
             _SCV: self._scvs, BUSINESS: self._quotas, ELASTIC: self._quotas, Claim.kind: self._claims,
@@ -146,6 +149,7 @@ class ClusterState(Part):
             DeviceClaim.kind: self._device_claims, DeviceSlice.kind: self._slices, NodeLoad.kind: self._loads,
             NodeDevices.kind: self._node_devices,
             NodeTopology.kind: self._topologies, Reservation.kind: self._reservations,
+            Service.kind: self._services,
             **dict.fromkeys((NATIVE, SIGS, PLUGINS, VOLCANO), self._pod_groups),
         }  # fmt: skip
         #: What exists, by uid.
@@ -167,6 +171,7 @@ class ClusterState(Part):
         self.slices = self._slices.rows
         self.pod_groups = self._pod_groups.rows
         self.reservations = self._reservations.rows
+        self.services = self._services.rows
         #: Classes of devices of which a claim was given cards, and the resource under which these count.
         self.cards_seen: dict[str, str] = {}
         self.claiming = Claiming(

@@ -1,7 +1,7 @@
 """How far the steps that were decided are those that the operator takes.
 
 - ``agreed``: the cluster showed a step after it was decided.
-- ``missed``: it did not, for :data:`reactors.jobs.steps.UNSEEN_US`.
+- ``missed``: it did not, for :data:`reactors.jobs.shape.UNSEEN_US`.
 - ``unforeseen``: the cluster showed a step that nobody had decided.
 
 Source: docs/jobs.md.

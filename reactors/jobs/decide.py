@@ -26,7 +26,17 @@ from projections.cluster import Pod
 from reactors.engine.contract import ProposedDecision, Trigger
 from reactors.jobs.shape import Job, Pass, Slot
 from reactors.jobs.state import JobsState
-from reactors.jobs.steps import CREATE, DELETE, DELETE_JOB, REPORT, TrackedJob, is_same
+from reactors.jobs.steps import (
+    CREATE,
+    DELETE,
+    DELETE_JOB,
+    REPORT,
+    SERVICE_MISSING,
+    TrackedJob,
+    is_same,
+    service_key,
+    slot_name,
+)
 
 if TYPE_CHECKING:
     # Its methods import the rules when they are asked; the test of purity looks at those by themselves.
@@ -103,6 +113,8 @@ def _steps(
                 numbers={"index": slot.index}, expires_us=expires_us,
                 fields={"replica": name, "type": slot.type, "attempt": attempt},
             )  # fmt: skip
+    if is_on and view.knows_services:
+        yield from _services(tracked, found, target, expires_us)
     asked = set[str]()
     for removal in found.removals:
         pod = removal.pod
@@ -136,6 +148,21 @@ def _steps(
     # What was decided before is what the status says by now, also where it was not seen yet.
     if not is_same(found.status, tracked.told.status):
         yield _report(job, target, found, expires_us)
+
+
+def _services(
+    tracked: TrackedJob, found: Pass, target: Target, expires_us: int
+) -> Iterator[ProposedDecision]:
+    """Services that are missing while their pods are there: those of other slots are made with the pod."""
+    with_pod = {slot.name for slot in found.creates}
+    for slot in found.service_creates:
+        if slot.name in with_pod or service_key(slot.name) in tracked.steps:
+            continue
+        yield ProposedDecision(
+            verb=CreateReplica, key=f"{target.uid}/{slot.name}", target=target, reason=SERVICE_MISSING,
+            numbers={"index": slot.index}, expires_us=expires_us,
+            fields={"replica": slot.name, "type": slot.type, "attempt": 0},
+        )  # fmt: skip
 
 
 def lost(pod: Pod, now_us: int) -> dict[str, int]:
@@ -185,8 +212,10 @@ def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:
     if tracked is None:
         return "gone"
     if isinstance(decision, CreateReplica):
-        slot = decision.replica.removesuffix(f"-{decision.attempt}")
-        if tracked.attempts.get(slot, 0) >= decision.attempt:
+        if decision.reason == SERVICE_MISSING:
+            if service_key(decision.replica) not in tracked.steps:
+                return "service_seen"
+        elif tracked.attempts.get(slot_name(decision), 0) >= decision.attempt:
             return "pod_seen"
         is_idle = tracked.told.status.is_finished or tracked.job.spec.suspend
         return "job_stopped" if is_idle or tracked.job.is_deleting else ""

@@ -26,7 +26,6 @@ from reactors.jobs.shape import (
     LIMIT_REACHED,
     GroupStep,
     Job,
-    Outstanding,
     Pass,
     Removal,
     Rules,
@@ -34,18 +33,18 @@ from reactors.jobs.shape import (
     SeenPod,
     SeenService,
     Timer,
+    may_look,
 )
 from reactors.jobs.success import StatusDraft, conclude
 
 #: The operator whose jobs these are, and who runs them as ``managedBy`` says it of Bursar.
 OPERATOR, BURSAR = "kubeflow.org/training-operator", "bursar.io/jobs"
 _RUNS = ("Running", "Pending")
-_SETTLED = Outstanding()
 
 
 def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
     """What follows from one look at ``job``."""
-    skipped = _skipped(job, seen, rules)
+    skipped = _skipped(job, seen, now_us, rules)
     if skipped:
         return Pass(skipped=skipped, status=job.status)
     one = _Reconciliation(job, seen, now_us, rules)
@@ -59,7 +58,7 @@ def reconciled(job: Job, seen: Seen, now_us: int, rules: Rules) -> Pass:
     return one.found
 
 
-def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
+def _skipped(job: Job, seen: Seen, now_us: int, rules: Rules) -> str:
     elsewhere = run_elsewhere(job, rules, is_elsewhere=seen.is_elsewhere)
     if elsewhere:
         return elsewhere
@@ -68,11 +67,8 @@ def _skipped(job: Job, seen: Seen, rules: Rules) -> str:
     unnamed = unnameable(job)
     if unnamed:
         return unnamed
-    keys = [f"{type.lower()}/{part}" for type, _ in job.types for part in ("pods", "services")]
-    settled = [seen.outstanding.get(key, _SETTLED).is_settled for key in keys]
-    # The operator goes on as soon as anything that it waited for was seen.
-    may_go = any(settled) if rules.is_v1 else all(settled)
-    return "" if may_go else "outstanding"
+    types = (type for type, _ in job.types)
+    return "" if may_look(types, seen.outstanding, now_us, rules) else "outstanding"
 
 
 def run_elsewhere(job: Job, rules: Rules, *, is_elsewhere: bool) -> str:

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 from bus.events.clock import ClockTicked
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
 from bus.events.pods import PodObserved, PodVanished
+from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.workloads import WorkloadObserved
-from projections.cluster import Pod
+from projections.cluster import Pod, Service
 from reactors.engine.contract import Reactor
 from reactors.jobs import NAME
 from reactors.jobs.decide import decide, is_concerned, managed, overtaken
@@ -56,7 +57,14 @@ reactor = Reactor(
     settings=JobsSettings,
     activity="running jobs",
     state=JobsState,
-    triggers=(ClockTicked, PodObserved, PodVanished, WorkloadObserved),
+    triggers=(
+        ClockTicked,
+        PodObserved,
+        PodVanished,
+        WorkloadObserved,
+        ServiceObserved,
+        ServiceVanished,
+    ),
     is_concerned=is_concerned,
     decide=decide,
     managed=managed,
@@ -64,5 +72,5 @@ reactor = Reactor(
     effects=effects,
     metrics=figures,
     run_by=run_by,
-    hears_at_once=frozenset({Pod.kind, *KINDS}),
+    hears_at_once=frozenset({Pod.kind, Service.kind, *KINDS}),
 )

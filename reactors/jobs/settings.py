@@ -26,6 +26,11 @@ class JobsPolicy(ReactorPolicy):
     #: that name nobody, where no operator runs; one of which another program makes a pod is left to it.
     runs: Literal["marked", "all"] = "marked"
 
+    @property
+    def follows(self) -> frozenset[str]:
+        """Services of jobs: nobody else asks for them."""
+        return frozenset({"Service"})
+
     def reconciled(self, job: Job, seen: Seen, now_us: int, mode: Mode) -> Pass:
         """One look at a job by these rules."""
         # A question to the reactors where there is no job should not pay for the import.

@@ -5,15 +5,18 @@ Source: Kubeflow training-operator v1, release 1.9; docs/jobs.md.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
 import msgspec
 
+from bus.clock import SECOND_US
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
 
 #: Why pods are deleted of a job past its limits.
 LIMIT_REACHED = "limit_reached"
+#: So long a decided step may be unseen. The operator itself waits as long for what it asked for.
+UNSEEN_US = 300 * SECOND_US
 #: A job of more pods gets none: nobody can want it, and it would fill the memory.
 MOST_PODS = 10_000
 
@@ -160,15 +163,37 @@ class SeenService(msgspec.Struct, frozen=True):
 
 
 class Outstanding(msgspec.Struct, frozen=True):
-    """How many creations and deletions were decided and not seen yet."""
+    """How many creations and deletions were decided and not seen yet. The operator calls them expectations."""
 
     creations: int = 0
     deletions: int = 0
+    #: When the pass was that decided them; None = they are never given up.
+    since_us: int | None = None
 
-    @property
-    def is_settled(self) -> bool:
-        """Whether all of them were seen."""
-        return self.creations <= 0 and self.deletions <= 0
+    def raised(self, creations: int = 0, deletions: int = 0) -> Outstanding:
+        """With more of them; fewer where a number is negative, as something was seen. That takes no new time."""
+        return Outstanding(self.creations + creations, self.deletions + deletions, self.since_us)
+
+    def is_settled(self, now_us: int) -> bool:
+        """Whether all of them were seen, or are given up."""
+        is_seen = self.creations <= 0 and self.deletions <= 0
+        return is_seen or (self.since_us is not None and now_us - self.since_us > UNSEEN_US)
+
+
+def may_look(
+    types: Iterable[str], outstanding: Mapping[str, Outstanding], now_us: int, rules: Rules
+) -> bool:
+    """Whether a job with these replica types may be looked at again, by what was decided and not seen.
+
+    The operator goes on as soon as all pods, or all services, of any one type were seen. Bursar waits for all pods.
+    """
+    parts = ("pods", "services") if rules.is_v1 else ("pods",)
+    keys = [f"{type.lower()}/{part}" for type in types for part in parts]
+    settled = [outstanding.get(key, _SETTLED).is_settled(now_us) for key in keys]
+    return any(settled) if rules.is_v1 else all(settled)
+
+
+_SETTLED = Outstanding()
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -1,6 +1,6 @@
 """What is known of training jobs beside the state of the cluster: their specs, and the steps that were decided and not seen yet.
 
-In shadow a step that is not seen for :data:`reactors.jobs.steps.UNSEEN_US` is missed, and is decided again once the job's object
+In shadow a step that is not seen for :data:`reactors.jobs.shape.UNSEEN_US` is missed, and is decided again once the job's object
 changes. Where Bursar runs jobs, it is decided again at once, as is one that a complete list shows not to have come about.
 
 Source: docs/jobs.md; docs/architecture.md.
@@ -25,24 +25,22 @@ from bus.events.decisions import (
 from bus.events.observations import ObjectsListed
 from bus.events.pods import PodsListed, PodState
 from bus.events.policies import Mode, PolicyChanged
+from bus.events.services import ServiceObserved, ServiceVanished
 from bus.events.vocabulary import Fact
 from bus.events.workloads import WorkloadObserved, WorkloadVanished
-from projections.cluster import Change, ClusterState, Pod, Workload
+from projections.cluster import Change, ClusterState, Pod, Service, Workload
 from projections.engine.parts import Part
 from projections.quota_trees.forest import QuotaTrees
 from reactors.jobs import NAME
 from reactors.jobs.agreements import Agreement, Agreements, Difference, SavedAgreements
+from reactors.jobs.seeing import PodEnd, job_pods, job_services, seen_pod, service_of
 from reactors.jobs.shape import (
-    INDEX,
-    JOB,
     KINDS,
     LIMIT_REACHED,
-    TYPE,
+    UNSEEN_US,
     Gang,
     Group,
-    Job,
     Seen,
-    SeenPod,
     Status,
 )
 from reactors.jobs.steps import (
@@ -51,25 +49,20 @@ from reactors.jobs.steps import (
     DELETE_JOB,
     REPORT,
     REST_US,
-    UNSEEN_US,
+    SERVICE,
     TrackedJob,
-    attempt_at,
     is_of,
     is_same,
     job_of,
     outstanding,
     said,
+    service_key,
+    service_step,
+    slot_name,
     step_of,
     text,
     us,
 )
-
-
-class PodEnd(msgspec.Struct, frozen=True):
-    """What the state of the cluster does not hold of a job's pod."""
-
-    exits: dict[str, int]
-    restarts: int
 
 
 class SavedJobs(msgspec.Struct):
@@ -81,6 +74,7 @@ class SavedJobs(msgspec.Struct):
     mode: Mode
     gang_scheduler: str
     since_us: int
+    knows_services: bool
     agreements: SavedAgreements
 
 
@@ -91,7 +85,7 @@ class JobsState(Part):
     derived = frozenset({"state", "touched"})
     reads: ClassVar[tuple[type[Fact], ...]] = (
         PodState, PodsListed, ObjectsListed, WorkloadObserved, WorkloadVanished, ClockTicked,
-        PolicyChanged, CreateReplica, DeleteReplica, ReportJob, DeleteJob, EffectSettled,
+        PolicyChanged, CreateReplica, DeleteReplica, ReportJob, DeleteJob, EffectSettled, ServiceObserved, ServiceVanished,
     )  # fmt: skip
 
     def __init__(self, state: ClusterState, _: QuotaTrees) -> None:
@@ -104,6 +98,8 @@ class JobsState(Part):
         self.gang_scheduler = ""
         #: When the policy in force began.
         self.since_us = 0
+        #: Services are followed: there was a complete list of them.
+        self.knows_services = False
         self.agreements = Agreements()
         #: The jobs about which the newest event was.
         self.touched: set[str] = set()
@@ -114,12 +110,17 @@ class JobsState(Part):
         for change in self.state.changes(event):
             if change.kind == Pod.kind:
                 self._pod(change.before, change.after, fact, event.time_us)
+            elif change.kind == Service.kind:
+                self._service(change)
             elif change.kind in KINDS:
                 self._workload(change, fact, event.time_us)
         if isinstance(fact, ClockTicked):
             self._expire(event.time_us)
         elif isinstance(fact, PodsListed):
-            self._listed(fact, event.time_us)
+            self._listed(CREATE, fact, event.time_us)
+        elif isinstance(fact, ObjectsListed) and fact.kind == Service.kind:
+            self.knows_services |= not fact.until
+            self._listed(SERVICE, fact, event.time_us)
         elif isinstance(fact, PolicyChanged) and fact.reactor == NAME:
             self._policy(fact, event.time_us)
         elif isinstance(fact, Decision) and fact.reactor == NAME:
@@ -147,7 +148,7 @@ class JobsState(Part):
         job = job_of(fact, fact.training)
         if before is None:
             tracked = self.jobs[fact.uid] = TrackedJob(job, at_us)
-            for pod in self._pods(job):
+            for pod in job_pods(self.state, job):
                 tracked.appeared(pod)
             return
         old, before.job = before.job.status, job
@@ -209,6 +210,17 @@ class JobsState(Part):
             self._unforeseen(tracked, CREATE, pod.name, at_us)
             tracked.is_elsewhere |= self.mode == "on" and not attempt
 
+    def _service(self, change: Change) -> None:
+        found = change.after or change.before
+        if not isinstance(found, Service) or found.owner is None:
+            return
+        tracked = self.jobs.get(found.owner.uid)
+        if tracked is None or found.namespace != tracked.job.namespace:
+            return
+        self.touched.add(found.owner.uid)
+        if change.after is not None:
+            tracked.steps.pop(service_key(found.name), None)
+
     # what was decided
 
     def _decided(self, decision: Decision) -> None:
@@ -218,6 +230,10 @@ class JobsState(Part):
         if tracked is None or found is None:
             return
         key, tracked.steps[key] = found
+        if isinstance(decision, CreateReplica) and self.knows_services:
+            slot = slot_name(decision)
+            if service_of(self.state, tracked.job, slot) is None:
+                tracked.steps[service_key(slot)] = service_step(decision)
         if not decision.is_shadow:
             tracked.is_over_limits |= decision.reason == LIMIT_REACHED
             self.awaited[decision.id] = (uid, key)
@@ -226,6 +242,8 @@ class JobsState(Part):
         """What was done is still to be seen; what was refused rests; what was not done is decided anew."""
         uid, key = self.awaited.pop(fact.decision, ("", ""))
         tracked = self.jobs.get(uid)
+        if tracked is not None and key.startswith(f"{CREATE}/"):
+            tracked.service_settled(fact, at_us)
         step = tracked.steps.get(key) if tracked is not None else None
         if tracked is None or step is None or step.decision != fact.decision:
             return
@@ -240,16 +258,10 @@ class JobsState(Part):
         else:
             del tracked.steps[key]
 
-    def _listed(self, fact: PodsListed, asked_us: int) -> None:
-        """A pod that was made before a complete list was asked for, and was never seen, is gone."""
-        if self.mode != "on" or fact.until:
-            return
-        for tracked in self.jobs.values():
-            tracked.steps = {
-                key: one
-                for key, one in tracked.steps.items()
-                if one.step != CREATE or one.done_us is None or one.done_us >= asked_us
-            }
+    def _listed(self, step: str, fact: PodsListed | ObjectsListed, asked_us: int) -> None:
+        if self.mode == "on" and not fact.until:
+            for tracked in self.jobs.values():
+                tracked.listed(step, asked_us)
 
     def _expire(self, now_us: int) -> None:
         is_on = self.mode == "on"
@@ -260,6 +272,9 @@ class JobsState(Part):
                         del tracked.steps[key]
                     continue
                 if one.is_missed or now_us - one.at_us < UNSEEN_US:
+                    continue
+                if one.step == SERVICE:
+                    del tracked.steps[key]
                     continue
                 if is_on:
                     del tracked.steps[key]
@@ -295,32 +310,19 @@ class JobsState(Part):
     # questions
 
     def seen(self, uid: str) -> Seen:
-        """What is known around a job. Its services and its PodGroup are not watched: a group whose job has pods has begun."""
+        """What is known around a job. Its PodGroup is not watched: a group whose job has pods has begun."""
         tracked = self.jobs[uid]
-        pods = tuple(self._seen_pod(pod, tracked.job) for pod in self._pods(tracked.job))
+        job, ends = tracked.job, self.ends
+        pods = tuple(seen_pod(one, job, ends.get(one.uid)) for one in job_pods(self.state, job))
         gang = None
         if self.gang_scheduler:
             gang = Gang(self.gang_scheduler, Group("Running") if pods else None)
         return Seen(
             pods,
-            (),
+            tuple(job_services(self.state, tracked.job)),
             outstanding(tracked.steps),
             gang,
             tracked.replaced,
             tracked.is_elsewhere,
             tracked.is_over_limits,
         )
-
-    def _pods(self, job: Job) -> list[Pod]:
-        found = (self.state.pods.get(one) for one in sorted(self.state.index.owned[job.uid]))
-        return [pod for pod in found if pod is not None and is_of(pod, job)]
-
-    def _seen_pod(self, pod: Pod, job: Job) -> SeenPod:
-        end = self.ends.get(pod.uid)
-        return SeenPod(
-            pod.name, pod.uid, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""), pod.phase,
-            pod.is_terminating, end.restarts if end else 0,
-            end.exits.get(job.rules.container) if end else None,
-            is_selected=pod.labels.get(JOB) == job.name, node=pod.node,
-            attempt=attempt_at(pod, job)[1],
-        )  # fmt: skip

@@ -18,14 +18,19 @@ import msgspec
 
 from bus.clock import SECOND_US, parse_stamp
 from bus.errors import TimestampError
-from bus.events.decisions import CreateReplica, Decision, DeleteJob, DeleteReplica, ReportJob
+from bus.events.decisions import (
+    CreateReplica,
+    Decision,
+    DeleteJob,
+    DeleteReplica,
+    EffectSettled,
+    ReportJob,
+)
 from bus.events.workloads import Condition, Training, WorkloadObserved
 from projections.cluster import Pod
 from reactors.jobs.replicas import LONGEST_INDEX, attempt_of, replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Job, Outstanding, Status
 
-#: So long a step may be unseen. The operator itself waits as long for what it asked for.
-UNSEEN_US = 300 * SECOND_US
 #: What the API server refused is tried again after this, and after twice as long each time, up to the longest.
 REST_US = 60 * SECOND_US
 LONGEST_REST_US = 600 * SECOND_US
@@ -33,10 +38,12 @@ LONGEST_REST_US = 600 * SECOND_US
 MOST_REPORTS = 8
 
 CREATE, DELETE, REPORT, DELETE_JOB = "create", "delete", "report", "delete_job"
+#: A service that is made with a pod, or by itself where it is missing for one (:data:`SERVICE_MISSING`).
+SERVICE, SERVICE_MISSING = "service", "service_missing"
 
 
 class Step(msgspec.Struct, frozen=True):
-    """A decided step that was not seen yet. ``name``: the pod, "" = the job itself."""
+    """A decided step that was not seen yet. ``name``: the pod or service, "" = the job itself."""
 
     step: str
     name: str
@@ -62,7 +69,7 @@ class Rest(msgspec.Struct, frozen=True):
 
 
 class TrackedJob(msgspec.Struct):
-    """A training job. ``steps`` by ``create/<pod>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
+    """A training job. ``steps`` by ``create/<pod>``, ``service/<slot>``, ``delete/<uid>``, ``report`` and ``delete_job``."""
 
     job: Job
     #: When it was seen first.
@@ -105,6 +112,23 @@ class TrackedJob(msgspec.Struct):
             known = self.rests[type] = Rest(at_us + long_us, long_us)
         return known.until_us
 
+    def listed(self, step: str, asked_us: int) -> None:
+        """What was made before a complete list was asked for, and was never seen, is gone."""
+        self.steps = {
+            key: one
+            for key, one in self.steps.items()
+            if one.step != step or one.done_us is None or one.done_us >= asked_us
+        }
+
+    def service_settled(self, fact: EffectSettled, at_us: int) -> None:
+        """What became of a creation: the service that is made with the pod is still to be seen, or was not made."""
+        for key, one in list(self.steps.items()):
+            if one.step == SERVICE and one.decision == fact.decision:
+                if fact.result == "done":
+                    self.steps[key] = msgspec.structs.replace(one, done_us=at_us)
+                else:
+                    del self.steps[key]
+
 
 def has_place(job: Job, type: str, index: str) -> bool:
     """Whether a pod with these labels is in one of the job's slots: who makes pods writes any labels."""
@@ -135,6 +159,8 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
     at_us, id, name = decision.at_us, decision.id, decision.target.name
     if isinstance(decision, CreateReplica):
         replica = decision.replica
+        if decision.reason == SERVICE_MISSING:
+            return service_key(replica), service_step(decision)
         step = Step(CREATE, replica, decision.type.lower(), at_us, decision=id)
         return f"{CREATE}/{replica}", step
     if isinstance(decision, DeleteReplica):
@@ -145,6 +171,23 @@ def step_of(decision: Decision, before: Mapping[str, Step]) -> tuple[str, Step] 
     if isinstance(decision, DeleteJob):
         return DELETE_JOB, Step(DELETE_JOB, "", "", at_us, decision=id)
     return None
+
+
+def slot_name(decision: CreateReplica) -> str:
+    """The slot of what is made: what its service is called."""
+    return decision.replica.removesuffix(f"-{decision.attempt}" if decision.attempt else "")
+
+
+def service_key(slot: str) -> str:
+    """The key of the step that makes the service of a slot."""
+    return f"{SERVICE}/{slot}"
+
+
+def service_step(decision: CreateReplica) -> Step:
+    """That a service is made is outstanding, too, until it is seen."""
+    return Step(
+        SERVICE, slot_name(decision), decision.type.lower(), decision.at_us, decision=decision.id
+    )
 
 
 def _reported(decision: ReportJob, before: Step | None) -> Step:
@@ -158,16 +201,14 @@ def _reported(decision: ReportJob, before: Step | None) -> Step:
 
 
 def outstanding(steps: Mapping[str, Step]) -> dict[str, Outstanding]:
-    """By type. Services are not watched; they are there at once, so nobody waits for one. Nor for what was refused."""
+    """By type and ``pods`` or ``services``. Nobody waits for what was refused."""
     found: dict[str, Outstanding] = {}
     for one in steps.values():
-        if one.is_missed or one.rests_until_us or one.step not in (CREATE, DELETE):
+        if one.is_missed or one.rests_until_us or one.step not in (CREATE, DELETE, SERVICE):
             continue
-        key = f"{one.type}/pods"
-        known = found.get(key, Outstanding())
-        found[key] = Outstanding(
-            known.creations + (one.step == CREATE), known.deletions + (one.step == DELETE)
-        )
+        key = f"{one.type}/{'services' if one.step == SERVICE else 'pods'}"
+        known = found.get(key, Outstanding(since_us=one.at_us))
+        found[key] = known.raised(int(one.step != DELETE), int(one.step == DELETE))
     return found
 
 

@@ -275,6 +275,8 @@ def thing(secret, kind, number):
             "conditions": [{"type": "Ready", "status": "True", "message": secret()}],
         }
         return {**found, "spec": {**spec, "providerID": secret("aws:///{}")}, "status": status}
+    if kind == "services":
+        return {**found, "spec": {"selector": secret.some(), "externalName": secret()}}
     if kind == "namespaces":
         return {**found, "status": {"conditions": [{"type": "x", "message": secret()}]}}
     if kind == "poddisruptionbudgets":

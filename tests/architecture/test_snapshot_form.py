@@ -18,9 +18,9 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "f319f391a2f3d040",
-    "versions": "b68d9dd29854b0bf",
-    "reactors": "981eade275868272",
-    "admission": "5ef725e918d518fc",
+    "versions": "6309810ab5b9fb13",
+    "reactors": "1a0053bb056515b7",
+    "admission": "6af4dd87aa480d2f",
 }
 
 ADVICE = """

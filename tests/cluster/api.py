@@ -86,7 +86,7 @@ class Api:
     def answers(self, path: str) -> bool:
         """True when a GET succeeds; false for any refusal, also of the connection."""
         try:
-            self.request("GET", path, seconds=2)
+            self.request("GET", path, seconds=10)
         except (OSError, http.client.HTTPException, ApiError):
             return False
         return True

@@ -28,7 +28,7 @@ from tests.cluster.processes import Processes, StartError, free_port, until
 OWN_STAGES = Path(__file__).parent / "stages"
 SERVICE_ADDRESSES = "10.0.0.0/16"
 NODE_LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
-START_SECONDS = 60
+START_SECONDS = 240
 """Generous: 3 s on an idle machine, but a test machine may be anything but idle."""
 
 

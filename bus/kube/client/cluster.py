@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import parse_qsl, urlencode
 
 import aiohttp
 import msgspec
@@ -274,7 +274,9 @@ class KubeCluster:
     ) -> aiohttp.ClientResponse:
         """A response of status 200 to a list or a watch."""
         sent_us = self.clock.own_us()
-        response, said = await self._requests.ask("GET", path, query, timeout, accept=accept)
+        where, _, selected = path.partition("?")
+        query = [*query, *parse_qsl(selected)]
+        response, said = await self._requests.ask("GET", where, query, timeout, accept=accept)
         self.clock.answered(response.headers.get("Date"), sent_us)
         if response.status == 200:
             return response

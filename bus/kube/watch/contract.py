@@ -54,7 +54,7 @@ class Source(msgspec.Struct, frozen=True):
 
     #: The plural, as permissions and status name it, e.g. ``pods``.
     name: str
-    #: Where the API server serves all of them, e.g. ``/api/v1/pods``.
+    #: Where the API server serves all of them, e.g. ``/api/v1/pods``; with a query where only some are followed.
     path: str
     translate: Translate
     #: Every version is evidence and is said. Otherwise one that differs by its version only is left
@@ -206,5 +206,5 @@ def refusal(
 
 def resource_of(path: str) -> str:
     """The resource under an API path, as permissions name it: ``pods``, ``deployments.apps``."""
-    parts = path.strip("/").split("/")
+    parts = path.partition("?")[0].strip("/").split("/")
     return f"{parts[-1]}.{parts[1]}" if parts[0] == "apis" else parts[-1]

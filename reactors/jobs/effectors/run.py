@@ -34,7 +34,7 @@ from bus.events.decisions import (
 from reactors.jobs.effectors import bodies
 from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Slot, Status
-from reactors.jobs.steps import is_same
+from reactors.jobs.steps import SERVICE_MISSING, is_same
 
 Json = dict[str, Any]
 Outcome = tuple[Result, str]
@@ -113,6 +113,8 @@ class JobEffector:
         if taken:
             return "refused", f"the service {slot.name} {taken}"
         crashpoint("job.after_service")
+        if decision.reason == SERVICE_MISSING:
+            return DONE
         body = bodies.pod(found, job, slot, decision.replica, decision.id)
         taken = await self._made(f"{core}/pods", body, job.uid)
         if taken:

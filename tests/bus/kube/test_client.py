@@ -138,6 +138,14 @@ async def test_a_connection_that_the_loop_has_lost_may_be_tried_again(
         await server.cluster.get(PATH)
 
 
+async def test_a_path_may_say_which_objects_are_followed(server):
+    server.answers = [web.Response(body=b'{"metadata":{}}')]
+    await server.cluster.page(f"{PATH}?labelSelector=example.org/job", limit=5)
+
+    ((_, query),) = server.asked
+    assert query == {"labelSelector": "example.org/job", "limit": "5"}
+
+
 async def test_a_renewed_token_is_read_after_a_refusal(server):
     server.answers = [web.Response(status=401), web.Response(body=b'{"metadata":{}}')]
     server.use_token("second")

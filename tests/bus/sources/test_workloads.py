@@ -123,7 +123,7 @@ def test_every_governed_kind_but_the_pod_is_followed():
 
     others = {"BizGroupResourceQuota", "ElasticQuota", "PodDisruptionBudget"}
     others |= {"Namespace", "Node", "PriorityClass", "Scv", "NodeMetric", "Device"}
-    others |= {"NodeResourceTopology", "Reservation"}
+    others |= {"NodeResourceTopology", "Reservation", "Service"}
     others |= {"PersistentVolumeClaim", "PersistentVolume", "StorageClass", "CSINode"}
     others |= {"ResourceClaim", "ResourceClaimTemplate", "ResourceSlice", "DeviceClass"}
     others |= {NATIVE, SIGS, PLUGINS, VOLCANO}

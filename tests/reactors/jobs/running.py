@@ -11,12 +11,12 @@ from bus.errors import ConflictError, NotFoundError
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
 from bus.kube.watch.labels import LabelPolicy
 from bus.kube.watch.records import Record
-from bus.sources.catalogue import PODS, WORKLOADS
+from bus.sources.catalogue import PODS, SERVICES, WORKLOADS
 from reactors.jobs.effectors.run import JobEffector
 from reactors.jobs.reactor import reactor
 from reactors.jobs.settings import JobsPolicy, JobsSettings
 from reactors.jobs.shape import INDEX, TYPE
-from tests.factories import CLUSTER, pods_listed, stamp
+from tests.factories import CLUSTER, objects_listed, pods_listed, stamp
 from tests.scenario import FAST, Scenario
 
 SPECS = {
@@ -130,8 +130,11 @@ class Running(Scenario):
         self.ends, self.is_over = ends or {}, False
         self.kinds = kinds
 
-    async def begin(self, mode="on", **policy):
+    async def begin(self, mode="on", *, sees_services=True, **policy):
         await self.say(self.ticked())
+        self.sees_services = sees_services
+        if sees_services:
+            await self.say(*objects_listed("Service", [], next(self.api._versions), self.at()))
         section = JobsSettings(mode=mode, policy=JobsPolicy(**{"pace": FAST} | policy))
         await self.set_policy(section.wanted({})[1], mode)
 
@@ -156,6 +159,8 @@ class Running(Scenario):
         part = path.split("/")[-2]
         if part == "pods":
             return PODS
+        if part == "services":
+            return SERVICES if self.sees_services else None
         return next((one for one in WORKLOADS.values() if one.name == part), None)
 
     async def relist(self):
@@ -166,6 +171,17 @@ class Running(Scenario):
         await self.watch()
         uids = [one["metadata"]["uid"] for one in there.values()]
         await self.say(*pods_listed(uids, next(self.api._versions), self.at()))
+
+    async def relist_services(self):
+        """A complete list of services; what a watch would have said is lost."""
+        self.clock.after(1)
+        there = self.api.of("services")
+        self.api.changes = [
+            ("LISTED", f"{CORE}/services/{name}", one) for name, one in there.items()
+        ]
+        await self.watch()
+        uids = [one["metadata"]["uid"] for one in there.values()]
+        await self.say(*objects_listed("Service", uids, next(self.api._versions), self.at()))
 
     def live(self):
         """Pods by slot that have not ended."""

@@ -4,7 +4,7 @@ import pytest
 
 from bus import crashpoints
 from bus.errors import PermissionDeniedError, RequestRefusedError
-from bus.events.decisions import CreateReplica
+from bus.events.decisions import CreateReplica, EffectSettled
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
 from reactors.jobs.shape import INDEX, JOB, TYPE
@@ -79,6 +79,56 @@ async def test_a_pod_that_somebody_deletes_is_made_again_as_the_next_attempt():
     await world.turns(2)
 
     assert sorted(world.api.of("pods")) == ["train-worker-0-2", "train-worker-1-1"]
+
+
+async def test_a_service_that_somebody_deletes_is_made_again_and_its_pod_is_not():
+    world = await begun()
+    world.api.drop(f"{CORE}/services/train-worker-0")
+    await world.watch()
+    await world.turns(2)
+
+    assert sorted(world.api.of("services")) == ["train-worker-0", "train-worker-1"]
+    assert (world.api.made["services", "train-worker-0"], world.api.made["pods", "train-worker-0-1"]) == (2, 1)  # fmt: skip
+    (again,) = [one for one in world.decisions(CreateReplica) if one.reason == "service_missing"]
+    assert (again.replica, again.attempt) == ("train-worker-0", 0)
+
+
+async def test_a_service_that_was_lost_before_it_was_seen_is_made_again_after_one_list():
+    world = Running()
+    await world.begin()
+    await world.submit(job())
+    await world.work()
+    world.api.drop(f"{CORE}/services/train-worker-0")
+    await world.relist_services()
+    await world.turns(3)
+
+    assert world.api.made["services", "train-worker-0"] == 2
+    assert set(world.api.made[one] for one in world.api.made if one[0] == "pods") == {1}
+
+
+async def test_who_may_not_follow_services_makes_each_once():
+    """A reader of an older version has no right to them."""
+    world = Running()
+    await world.begin(sees_services=False)
+    await world.submit(job())
+    await world.turns(40)
+    await ended(world)
+
+    assert set(world.api.made.values()) == {1}
+    assert world.conditions()[-1] == "Succeeded"
+
+
+async def test_a_name_that_another_service_has_is_refused_and_rests():
+    world = await begun()
+    path = f"{CORE}/services/train-worker-0"
+    world.api.drop(path)
+    world.api.put(path, {"metadata": {"name": "train-worker-0", "namespace": "ns"}})
+    await world.watch()
+    await world.turns(4)
+
+    tried = [one for one in world.decisions(CreateReplica) if one.reason == "service_missing"]
+    (result,) = [one.result for one in world.facts(EffectSettled) if one.decision == tried[0].id]
+    assert (result, len(tried)) == ("refused", 1)
 
 
 async def test_a_pod_that_was_lost_before_it_was_seen_is_made_again_after_one_list():

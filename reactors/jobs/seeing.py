@@ -1,0 +1,58 @@
+"""What a look sees of a job: its pods and services in the state of the cluster. Pure.
+
+Source: docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from projections.cluster import ClusterState, Pod, Service
+from reactors.jobs.replicas import replica_name
+from reactors.jobs.shape import INDEX, JOB, TYPE, Job, SeenPod, SeenService
+from reactors.jobs.steps import attempt_at, is_of
+
+
+class PodEnd(msgspec.Struct, frozen=True):
+    """What the state of the cluster does not hold of a job's pod."""
+
+    exits: dict[str, int]
+    restarts: int
+
+
+def job_pods(state: ClusterState, job: Job) -> list[Pod]:
+    """The pods that the job controls."""
+    found = (state.pods.get(one) for one in sorted(state.index.owned[job.uid]))
+    return [pod for pod in found if pod is not None and is_of(pod, job)]
+
+
+def seen_pod(pod: Pod, job: Job, end: PodEnd | None) -> SeenPod:
+    """One of them, as a look sees it."""
+    return SeenPod(
+        pod.name, pod.uid, pod.labels.get(TYPE, ""), pod.labels.get(INDEX, ""), pod.phase,
+        pod.is_terminating, end.restarts if end else 0,
+        end.exits.get(job.rules.container) if end else None,
+        is_selected=pod.labels.get(JOB) == job.name, node=pod.node,
+        attempt=attempt_at(pod, job)[1],
+    )  # fmt: skip
+
+
+def job_services(state: ClusterState, job: Job) -> Iterator[SeenService]:
+    """The services that it controls and that have the names of its slots; none of a job that is too large."""
+    for type, spec in () if job.is_too_large else job.types:
+        for index in range(spec.count):
+            found = service_of(state, job, replica_name(job.name, type, index))
+            if found is not None:
+                yield SeenService(
+                    found.name, found.type, found.index, found.is_terminating,
+                    is_selected=found.job == job.name,
+                )  # fmt: skip
+
+
+def service_of(state: ClusterState, job: Job, name: str) -> Service | None:
+    """The service of this name that the job controls."""
+    found = state.services.get(state.named(Service.kind, job.namespace, name))
+    is_own = found is not None and found.owner is not None and found.owner.uid == job.uid
+    return found if is_own else None
