@@ -43,7 +43,8 @@ def pod_plan(
     """
     spec, type = job.spec.replicas[slot.type], slot.type.lower()
     labels = {OPERATOR: job.rules.operator, JOB: job.name, TYPE: type, INDEX: str(slot.index)}
-    if slot.type == job.leader or (not job.leader and slot.type == "Worker" and slot.index == 0):
+    is_first = job.rules.worker_leads and slot.type == "Worker" and slot.index == 0
+    if slot.type == job.leader or (not job.leader and is_first):
         labels[ROLE] = "master"
     annotations, scheduler = dict[str, str](), spec.scheduler_name
     if gang is not None:

@@ -36,6 +36,10 @@ class TrainingKind(msgspec.Struct, frozen=True):
     leaders: tuple[str, ...]
     #: What holds where a replica type says no restart policy.
     restart_policy: str
+    #: Where no type leads, worker 0 has the role of the master.
+    worker_leads: bool = True
+    #: Under the operator's rules workers never decide, and any failed pod ends the job but one whose exit code is asked.
+    is_strict: bool = False
 
 
 _KINDS = (
@@ -49,11 +53,11 @@ _KINDS = (
     ),
     TrainingKind(
         "XGBoostJob", "xgboostjob-controller", "xgboost", 9999,
-        ("Master", "Worker"), ("Master",), "Never",
+        ("Master", "Worker"), ("Master",), "Never", worker_leads=False, is_strict=True,
     ),
     TrainingKind(
         "PaddleJob", "paddlejob-controller", "paddle", 36543,
-        ("Master", "Worker"), ("Master",), "OnFailure",
+        ("Master", "Worker"), ("Master",), "OnFailure", worker_leads=False,
     ),
     TrainingKind("JAXJob", "jaxjob-controller", "jax", 6666, ("Worker",), (), "Never"),
 )  # fmt: skip

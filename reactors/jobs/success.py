@@ -2,12 +2,14 @@
 
 - *TFJob*: with a Chief or Master that type alone decides, else the workers: all of them, or worker 0 where the success policy
   is not ``AllWorkers``. A failed pod of any type that is not replaced fails the job, unless workers may come and go.
-- *Other kinds*: the master decides, else all workers, of an elastic PyTorchJob any one.
+- *Other kinds*: the master decides, else all workers, of an elastic PyTorchJob any one. The operator goes on to count what failed
+  of a job whose workers succeeded, and fails an XGBoostJob of which any pod failed, but where exit codes are asked.
 
 Under the operator's rules a condition ``Restarting`` that was listed before hides every failure, and a job whose chief
 succeeded may fail, too. Under Bursar's own rules a failure counts unless its own pod is replaced, and success is the end.
 
-Source: Kubeflow training-operator v1, ``tensorflow/tfjob_controller.go``, ``pytorch/pytorchjob_controller.go``; docs/jobs.md.
+Source: Kubeflow training-operator v1, ``tensorflow/tfjob_controller.go``, ``pytorch/pytorchjob_controller.go``,
+``xgboost/xgboostjob_controller.go``; docs/jobs.md.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ import msgspec
 
 from bus.events.workloads import Condition
 from reactors.jobs.conditions import with_condition
-from reactors.jobs.replicas import Replicas
+from reactors.jobs.replicas import EXIT_CODE, Replicas
 from reactors.jobs.shape import Job, Rules, SeenPod
 
 
@@ -61,7 +63,7 @@ def conclude(
     """Write what the counts mean; the events beside."""
     if job.kind == "TFJob":
         return _tensorflow(draft, job, found, pods, rules)
-    return _trained(draft, job, found, rules)
+    return _operated(draft, job, found) if rules.is_v1 else _trained(draft, job, found)
 
 
 def _tensorflow(
@@ -120,12 +122,10 @@ def _failures(
     return [f"Normal {job.kind}Failed"]
 
 
-def _trained(
-    draft: StatusDraft, job: Job, found: Mapping[str, Replicas], rules: Rules
-) -> list[str]:
+def _trained(draft: StatusDraft, job: Job, found: Mapping[str, Replicas]) -> list[str]:
     for type, spec in job.types:
         counts = found[type].counts
-        is_success = counts.succeeded == spec.count and (rules.is_v1 or spec.count > 0)
+        is_success = 0 < spec.count == counts.succeeded
         if type == "Worker" and not job.leader:
             is_success = is_success or (job.spec.elastic is not None and counts.succeeded > 0)
         if type == job.leader or not job.leader:
@@ -135,10 +135,40 @@ def _trained(
             if counts.active:
                 draft.set("Running")
         if counts.failed and spec.count > counts.succeeded + counts.active:
-            is_kept = job.policy(spec) != "Never" and (rules.is_v1 or not found[type].is_lost)
-            if is_kept:
-                draft.set("Restarting")
-            else:
+            if job.policy(spec) == "Never" or found[type].is_lost:
                 draft.end("Failed")
                 return [f"Normal {job.kind}Failed"]
+            draft.set("Restarting")
     return []
+
+
+def _operated(draft: StatusDraft, job: Job, found: Mapping[str, Replicas]) -> list[str]:
+    """As the operator concludes it."""
+    is_strict, events = job.rules.is_strict, list[str]()
+    for type, spec in job.types:
+        counts = found[type].counts
+        is_success = counts.succeeded == spec.count
+        is_elastic = job.spec.elastic is not None and counts.succeeded > 0
+        if type == job.leader:
+            if counts.active or (is_strict and is_success):
+                draft.set("Running")
+            if is_success:
+                draft.end("Succeeded")
+                return [*events, f"Normal {job.kind}Succeeded"]
+        elif type == "Worker" and not job.leader and not is_strict:
+            if is_success or is_elastic:
+                draft.end("Succeeded")
+                events.append(f"Normal {job.kind}Succeeded")
+            elif counts.active:
+                draft.set("Running")
+        if not counts.failed or not (is_strict or spec.count > counts.succeeded + counts.active):
+            continue
+        policy = job.policy(spec)
+        if is_strict:
+            draft.set("Running")
+        if policy == EXIT_CODE if is_strict else policy != "Never":
+            draft.set("Restarting")
+        else:
+            draft.end("Failed")
+            events.append(f"Normal {job.kind}Failed")
+    return events

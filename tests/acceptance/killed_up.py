@@ -33,10 +33,11 @@ def was_hit(folder, label):
 def _hook(folder):
     def hook(label):
         try:
+            # Read before: whoever waits for the new name takes it away at once.
+            victim, pid = (folder / label).read_text().split()
             os.rename(folder / label, folder / f"{label}.hit")
         except FileNotFoundError:
             return
-        victim, pid = (folder / f"{label}.hit").read_text().split()
         own = os.getpid()
         children = Path(f"/proc/{own}/task/{own}/children").read_text().split()
         for one in {"reactor": [own], "bus": children}.get(victim, [pid]):

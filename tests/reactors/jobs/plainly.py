@@ -140,3 +140,44 @@ class Plainly:
     def _end(self, type):
         self.completion = self.now if self.completion is None else self.completion
         self.set(type)
+
+
+class PlainlyTrained(Plainly):
+    """The same of the other kinds: ``job["kind"]`` is theirs, ``job["elastic"]`` a PyTorchJob's."""
+
+    def _status(self):
+        types, kind = self.job["types"], self.job["kind"]
+        for type in (name for name in ORDER if name in types):
+            wanted, policy = types[type]
+            active, succeeded, failed = self.counts[type]
+            if kind == "XGBoostJob":
+                if type == "Master":
+                    if active:
+                        self.set("Running")
+                    if succeeded == wanted:
+                        self.set("Running")
+                        self._end("Succeeded")
+                        return
+                if failed:
+                    self.set("Running")
+                    if policy == _EXIT:
+                        self.set("Restarting")
+                    else:
+                        self._end("Failed")
+                continue
+            if "Master" in types:
+                if type == "Master":
+                    if active:
+                        self.set("Running")
+                    if succeeded == wanted:
+                        self._end("Succeeded")
+                        return
+            elif succeeded == wanted or (self.job["elastic"] and succeeded):
+                self._end("Succeeded")
+            elif active:
+                self.set("Running")
+            if failed and wanted > succeeded + active:
+                if policy == "Never":
+                    self._end("Failed")
+                else:
+                    self.set("Restarting")

@@ -4,18 +4,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bus.clock import SECOND_US
-from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, TrainingSpec
+from bus.events.workloads import Condition, Elastic, ReplicaCounts, ReplicaSpec, TrainingSpec
 from reactors.jobs.passes import reconciled
 from reactors.jobs.shape import Job, Rules, Seen, SeenPod, Status
-from tests.reactors.jobs.plainly import ORDER, Plainly
+from tests.reactors.jobs.plainly import ORDER, Plainly, PlainlyTrained
 from tests.thorough import tries
 
 NOW = 1_000
-TYPES = st.dictionaries(
-    st.sampled_from(ORDER),
-    st.tuples(st.integers(0, 3), st.sampled_from(["", "Never", "Always", "OnFailure", "ExitCode"])),
-    min_size=1,
-)
+POLICIES = st.sampled_from(["", "Never", "Always", "OnFailure", "ExitCode"])
 PHASES = st.sampled_from(["Pending", "Running", "Succeeded", "Failed"])
 PODS = st.tuples(
     PHASES, st.sampled_from([None, 0, 1, 127, 128, 137]), st.integers(0, 2), st.booleans()
@@ -25,8 +21,9 @@ TIMES = st.none() | st.integers(NOW - 20, NOW)
 
 
 @st.composite
-def jobs(draw):
-    types = draw(TYPES)
+def jobs(draw, names=ORDER):
+    counted = st.tuples(st.integers(0, 3), POLICIES)
+    types = draw(st.dictionaries(st.sampled_from(names), counted, min_size=1))
     conditions = draw(st.lists(st.sampled_from(NAMED), unique=True, max_size=3))
     job = {
         "types": types, "conditions": [(name, draw(st.booleans())) for name in conditions],
@@ -40,15 +37,35 @@ def jobs(draw):
     return job, [(*slot, *draw(PODS)) for slot in slots]
 
 
+#: Their types, and what holds where a type says no restart policy.
+OTHERS = {
+    "PyTorchJob": (("Master", "Worker"), "OnFailure"), "XGBoostJob": (("Master", "Worker"), "Never"),
+    "PaddleJob": (("Master", "Worker"), "OnFailure"), "JAXJob": (("Worker",), "Never"),
+}  # fmt: skip
+
+
+@st.composite
+def other_jobs(draw):
+    """Of the kinds but TFJob. Half of the elastic ones have a master, which then decides."""
+    kind = draw(st.sampled_from(sorted(OTHERS)))
+    names, default = OTHERS[kind]
+    job, pods = draw(jobs(names))
+    job |= {"kind": kind, "elastic": kind == "PyTorchJob" and draw(st.booleans())}
+    types = {name: (count, policy or default) for name, (count, policy) in job["types"].items()}
+    return job, pods, job | {"types": types}
+
+
 def of(job, pods):
     """The same as the product has it."""
+    kind = job.get("kind", "TFJob")
     spec = TrainingSpec(
         {type: ReplicaSpec(count, policy) for type, (count, policy) in job["types"].items()},
         clean_pod_policy=job["clean"], deadline_s=job["deadline"], backoff_limit=job["backoff"],
         suspend=job["suspend"], success_policy=job["success"], is_dynamic=job["dynamic"],
+        elastic=Elastic() if job.get("elastic") else None,
     )  # fmt: skip
     conditions = tuple(
-        Condition(name, str(held), f"TFJob{name}") for name, held in job["conditions"]
+        Condition(name, str(held), f"{kind}{name}") for name, held in job["conditions"]
     )
     counts = {type: ReplicaCounts(*one) for type, one in job["counts"].items()}
     status = Status(conditions, counts, us(job["start"]), us(job["completion"]))
@@ -56,7 +73,7 @@ def of(job, pods):
         SeenPod(f"{type}-{index}-{n}", str(n), type.lower(), str(index), phase, deleting, restarts, code)
         for n, (type, index, phase, code, restarts, deleting) in enumerate(pods)
     )  # fmt: skip
-    return Job("j", "TFJob", "ns", "train", spec, status), Seen(seen)
+    return Job("j", kind, "ns", "train", spec, status), Seen(seen)
 
 
 def us(seconds):
@@ -71,7 +88,17 @@ def plain_counts(status):
 @given(jobs())
 def test_a_look_gives_what_the_plain_walk_gives(drawn):
     job, pods = drawn
-    told = Plainly(job, pods, NOW).run()
+    check(job, pods, Plainly(job, pods, NOW).run())
+
+
+@settings(max_examples=tries(100, 5_000), deadline=None)
+@given(other_jobs())
+def test_a_look_at_a_job_of_another_kind_gives_what_the_plain_walk_gives(drawn):
+    job, pods, resolved = drawn
+    check(job, pods, PlainlyTrained(resolved, pods, NOW).run())
+
+
+def check(job, pods, told):
     found = reconciled(*of(job, pods), NOW * SECOND_US, Rules(is_v1=True))
     removed = sorted((one.pod.type, int(one.pod.index)) for one in found.removals)
 
