@@ -191,7 +191,7 @@ def _jobs(replica: Replica) -> list[tuple[str, TrackedJob]]:
 def _listed(
     view: JobsState, uid: str, policy: JobsPolicy, now_us: int, cluster: str
 ) -> dict[str, Any]:
-    from reactors.jobs.decide import needed
+    from reactors.jobs.decide import lone_services, needed
     from reactors.jobs.limits import deadline_left_us
     from reactors.jobs.metrics import phase, runner
 
@@ -200,6 +200,8 @@ def _listed(
     due = []
     if found.creates:
         due.append(f"create {len(found.creates)}")
+    if alone := lone_services(view, found):
+        due.append(f"service {len(alone)}")
     reasons = [one.reason for one in found.removals]
     due += [f"delete {reasons.count(one)}: {one}" for one in dict.fromkeys(reasons)]
     due += ["delete the job: ttl_over"] if found.is_deleted else []
@@ -216,15 +218,17 @@ def _listed(
 
 def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[dict[str, Any]]:
     """A line for each pod that the job has or needs."""
-    from reactors.jobs.decide import needed
+    from reactors.jobs.decide import lone_services, needed
     from reactors.jobs.rendezvous import pod_plan
     from reactors.jobs.replicas import replica_name
     from reactors.jobs.shape import Slot
+    from reactors.jobs.steps import service_key
 
     job, seen, found = view.jobs[uid].job, view.seen(uid), needed(view, uid, now_us, policy)
     phases = {one.name: "Terminating" if one.is_deleting else one.phase for one in seen.pods}
     missing = {slot.name for slot in found.creates}
     steps = {one.pod.name: f"delete: {one.reason}" for one in found.removals}
+    alone = {slot.name for slot in lone_services(view, found)}
     there = _by_slot(job, seen)
     slots = [
         Slot(type, index, replica_name(job.name, type, index))
@@ -238,9 +242,11 @@ def _slots(view: JobsState, uid: str, policy: JobsPolicy, now_us: int) -> list[d
         plan = pod_plan(job, slot, seen.gang, has_variables=job.total <= MOST_TOLD)
         name = there.get(slot.name) or _next(view, uid, slot)
         shown.add(name)
-        step = _step(
-            view.jobs[uid], name, "create" if slot.name in missing else steps.get(name, "")
-        )
+        step = "create" if slot.name in missing else steps.get(name, "")
+        if not step and slot.name in alone:
+            step = _step(view.jobs[uid], service_key(slot.name), "service")
+        else:
+            step = _step(view.jobs[uid], f"create/{name}", step)
         rows.append(
             {
                 "name": name, "type": slot.type, "index": slot.index, "step": step,
@@ -276,9 +282,9 @@ def _next(view: JobsState, uid: str, slot: Slot) -> str:
     return next_attempt(view.jobs[uid], slot)[0] if view.mode == "on" else slot.name
 
 
-def _step(tracked: TrackedJob, name: str, step: str) -> str:
+def _step(tracked: TrackedJob, key: str, step: str) -> str:
     """A step, and in which words the API server refused it last."""
-    refused = tracked.steps.get(f"create/{name}")
+    refused = tracked.steps.get(key)
     return f"{step}, refused: {refused.message}" if refused and refused.message else step
 
 

@@ -113,8 +113,13 @@ def _steps(
                 numbers={"index": slot.index}, expires_us=expires_us,
                 fields={"replica": name, "type": slot.type, "attempt": attempt},
             )  # fmt: skip
-    if is_on and view.knows_services:
-        yield from _services(tracked, found, target, expires_us)
+    for slot in lone_services(view, found):
+        if service_key(slot.name) not in steps:
+            yield ProposedDecision(
+                verb=CreateReplica, key=f"{job.uid}/{slot.name}", target=target, reason=SERVICE_MISSING,
+                numbers={"index": slot.index}, expires_us=expires_us,
+                fields={"replica": slot.name, "type": slot.type, "attempt": 0},
+            )  # fmt: skip
     asked = set[str]()
     for removal in found.removals:
         pod = removal.pod
@@ -150,19 +155,12 @@ def _steps(
         yield _report(job, target, found, expires_us)
 
 
-def _services(
-    tracked: TrackedJob, found: Pass, target: Target, expires_us: int
-) -> Iterator[ProposedDecision]:
-    """Services that are missing while their pods are there: those of other slots are made with the pod."""
+def lone_services(view: JobsState, found: Pass) -> list[Slot]:
+    """The services that are missing while their pods are there: those of other slots are made with the pod."""
+    if view.mode != "on" or not view.knows_services:
+        return []
     with_pod = {slot.name for slot in found.creates}
-    for slot in found.service_creates:
-        if slot.name in with_pod or service_key(slot.name) in tracked.steps:
-            continue
-        yield ProposedDecision(
-            verb=CreateReplica, key=f"{target.uid}/{slot.name}", target=target, reason=SERVICE_MISSING,
-            numbers={"index": slot.index}, expires_us=expires_us,
-            fields={"replica": slot.name, "type": slot.type, "attempt": 0},
-        )  # fmt: skip
+    return [slot for slot in found.service_creates if slot.name not in with_pod]
 
 
 def lost(pod: Pod, now_us: int) -> dict[str, int]:

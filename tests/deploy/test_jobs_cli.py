@@ -9,7 +9,7 @@ from bus.events.workloads import ReplicaSpec, Training, TrainingSpec
 from deploy.cli.program.exits import Exit
 from tests import factories as said
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.reactors.jobs.running import Running
+from tests.reactors.jobs.running import CORE, Running
 from tests.reactors.jobs.running import job as running_job
 from tests.reactors.jobs.scene import EXIT, Training4, begun
 from tests.simulation.loop import simulate
@@ -114,6 +114,30 @@ async def _run():
     await world.turns(1)
     world.api.refuses = PermissionDeniedError(message="exceeded quota: team")
     await world.turns(4)
+    return list(world.transport.events)
+
+
+def test_a_service_whose_name_another_has_is_shown_as_refused(capsys, tmp_path):
+    data = make_ledger(tmp_path, simulate(_taken()))
+    (row,) = told(capsys, "jobs", "list", "--data", data)
+    rows = told(capsys, "jobs", "show", "ns/train", "--data", data)
+
+    assert row["due"] == "service 1"
+    assert rows[0]["step"].startswith("service, refused: the service train-worker-0 belongs to")
+    assert rows[1]["step"] == ""
+
+
+async def _taken():
+    """Somebody deletes a service, and gives its name to another."""
+    world = Running()
+    await world.begin()
+    await world.submit(running_job())
+    await world.turns(2)
+    path = f"{CORE}/services/train-worker-0"
+    world.api.drop(path)
+    world.api.put(path, {"metadata": {"name": "train-worker-0", "namespace": "ns"}})
+    await world.watch()
+    await world.turns(2)
     return list(world.transport.events)
 
 

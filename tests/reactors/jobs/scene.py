@@ -4,6 +4,7 @@ import msgspec
 
 from bus.events.decisions import CreateReplica, DeleteJob, DeleteReplica, ReportJob
 from bus.events.pods import Owner
+from bus.events.services import ServiceObserved
 from bus.events.workloads import Condition, ReplicaCounts, ReplicaSpec, Training, TrainingSpec
 from reactors.jobs.reactor import reactor
 from reactors.jobs.settings import JobsPolicy
@@ -60,6 +61,20 @@ class Training4(Scenario):
         """A pod of the job as it is now."""
         self.clock.after(1)
         await self.say(self._pod(said.pod_observed, index, phase, attempt, fields))
+
+    async def list_services(self):
+        """A complete list of services: they are followed from now on."""
+        await self.say(*said.objects_listed("Service", [], self.version(), self.at()))
+
+    async def see_service(self, index):
+        """The service of a worker."""
+        self.clock.after(1)
+        fact = ServiceObserved(
+            uid=f"s{index}", namespace="ns", name=f"train-worker-{index}",
+            resource_version=str(self.version()), owner=Owner("TFJob", "train", UID), job="train",
+            type="worker", index=str(index),
+        )  # fmt: skip
+        await self.say(said.said(fact, key=fact.uid, id=fact.uid, at=self.at()))
 
     async def lose_pod(self, index, attempt=1, phase="Failed"):
         """A pod of the job is deleted."""

@@ -1,5 +1,7 @@
 """Steps of a training job are decided once, at the event that makes them due, and compared with what its operator does."""
 
+import pytest
+
 from bus.events.decisions import CreateReplica
 from reactors.engine.verify import rederive
 from reactors.jobs.reactor import reactor
@@ -32,6 +34,34 @@ async def test_a_failed_pod_is_deleted_and_made_again_by_its_exit_code():
     await scene.lose_pod(1)
     assert scene.created()[2:] == ["train-worker-1"]
     assert scene.state.jobs["j"].replaced == 1
+
+
+@pytest.mark.parametrize("services", [0, 1, 2])
+async def test_the_operator_goes_on_when_all_pods_or_all_services_of_a_type_were_seen(services):
+    scene = Training4(**EXIT)
+    await scene.begin()
+    await scene.list_services()
+    await scene.see_job("Created")
+    for index in range(services):
+        await scene.see_service(index)
+    await scene.see_pod(0, "Failed", exits={"tensorflow": 137})
+    wanted = [("train-worker-0", "failed_retryable")]
+    assert scene.deleted() == (wanted if services == 2 else [])
+
+    await scene.see_pod(1)
+    assert scene.deleted() == wanted
+
+
+async def test_who_gives_up_a_service_that_is_not_seen_goes_on():
+    scene = Training4(**EXIT)
+    await scene.begin()
+    await scene.list_services()
+    await scene.see_job("Created")
+    assert len(scene.state.jobs["j"].steps) == 4
+    for _ in range(40):
+        await scene.tick()
+
+    assert {one.step for one in scene.state.jobs["j"].steps.values()} == {"create"}
 
 
 async def test_a_permanent_exit_code_fails_the_job():
