@@ -26,7 +26,7 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +46,7 @@ from projections.engine.checkpoint import Checkpoint
 from projections.engine.folder import Folder
 from projections.engine.runner import Runner
 from projections.engine.tables import events
-from tests.benchmarks import ledgers, measure, traffic
+from tests.benchmarks import apart, ledgers, measure, traffic
 from tests.benchmarks.measure import Report
 from tests.cluster.plane import ControlPlane
 
@@ -74,17 +74,23 @@ class Follower:
         self.reflectors: list[Reflector] = []
 
     @asynccontextmanager
-    async def running(self, sources: tuple[Source, ...], *, ledger: bool) -> AsyncIterator[None]:
-        """Follow until left. Without ``ledger`` events are published and not folded."""
+    async def running(
+        self, sources: tuple[Source, ...], *, ledger: bool, is_apart: bool = False
+    ) -> AsyncIterator[None]:
+        """Follow until left. Without ``ledger`` events are published and not folded; ``is_apart`` = by another process."""
         self._folder.mkdir(parents=True)
-        async with EmbeddedServer(self._folder) as server:
+        path = self._folder / "ledger.db"
+        async with EmbeddedServer(self._folder) as server, AsyncExitStack() as stack:
             door = await JetStream.connect(server.url, history(), credentials=server.credentials)
-            self.store = ledgers.fresh(self._folder / "ledger.db", archive=True)
+            self.store = ledgers.fresh(path, archive=True)
+            if is_apart:
+                order = apart.Order(server.url, server.credentials, str(path))
+                await stack.enter_async_context(apart.beside(order, self._heard))
             self.began = time.perf_counter()
             cluster = await connect(Access(str(self._plane.kubeconfig)))
             self.reflectors = [Reflector(s, cluster, door, SystemClock()) for s in sources]
             tasks = [asyncio.create_task(one.run()) for one in self.reflectors]
-            if ledger:
+            if ledger and not is_apart:
                 runner = Runner(self.store, Folder(MODEL, self.store), door, told=self._told)
                 tasks.append(asyncio.create_task(runner.run()))
             try:
@@ -100,7 +106,10 @@ class Follower:
         self.store.close()
 
     def _told(self, checkpoint: Checkpoint) -> None:
-        self.commits.append((checkpoint.sequence, time.time_ns() // 1000))
+        self._heard(checkpoint.sequence, time.time_ns() // 1000)
+
+    def _heard(self, sequence: int, time_us: int) -> None:
+        self.commits.append((sequence, time_us))
 
     @property
     def published(self) -> int:
@@ -150,11 +159,16 @@ def some_pods(plane: ControlPlane) -> list[tuple[str, str, str]]:
 
 
 async def first_sync(
-    plane: ControlPlane, folder: Path, expected: int, sources: tuple[Source, ...] = BUILT_IN
+    plane: ControlPlane,
+    folder: Path,
+    expected: int,
+    sources: tuple[Source, ...] = BUILT_IN,
+    *,
+    is_apart: bool = False,
 ) -> float:
     """Objects a second, from nothing to the last committed."""
     follower = Follower(plane, folder)
-    async with follower.running(sources, ledger=True):
+    async with follower.running(sources, ledger=True, is_apart=is_apart):
         # Complete lists are events too; they come on top of what is expected.
         await follower.reach(lambda: follower.committed >= expected)
         seconds = time.perf_counter() - follower.began

@@ -60,14 +60,15 @@ def notebook(team: Team, person: str, *, gpus: int = 1) -> Json:
     return _object("apps/v1", "StatefulSet", team, name, spec)
 
 
-def service(team: Team, name: str, *, replicas: int, gpus: int = 1) -> Json:
-    """An inference service of so many equal replicas."""
+def service(team: Team, name: str, *, replicas: int, gpus: int = 1, claim: str = "") -> Json:
+    """An inference service of so many equal replicas; `claim` as in :func:`training`."""
     labels = {"app": name}
     spec = {
         "replicas": replicas,
         "selector": {"matchLabels": labels},
         "template": _template(labels, "server", cpu="2", memory="16Gi", gpus=gpus),
     }
+    _claiming(spec["template"], claim)
     return _object("apps/v1", "Deployment", team, name, spec)
 
 
@@ -92,10 +93,7 @@ def training(
         "bursar.test/exit-code": "1" if failing else "0",
     }
     template["spec"]["restartPolicy"] = "Never"
-    if claim:
-        source = {"name": "gpu", "resourceClaimTemplateName": claim}
-        template["spec"]["resourceClaims"] = [source]
-        template["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
+    _claiming(template, claim)
     if model:
         template["spec"]["nodeSelector"] = {"nvidia.com/gpu.product": model}
     spec = {
@@ -106,6 +104,13 @@ def training(
         "template": template,
     }
     return _object("batch/v1", "Job", team, name, spec)
+
+
+def _claiming(template: Json, claim: str) -> None:
+    if claim:
+        source = {"name": "gpu", "resourceClaimTemplateName": claim}
+        template["spec"]["resourceClaims"] = [source]
+        template["spec"]["containers"][0]["resources"]["claims"] = [{"name": "gpu"}]
 
 
 def _object(version: str, kind: str, team: Team, name: str, spec: Json) -> Json:

@@ -34,6 +34,10 @@ SERVED = {
     ("/apis/kubeflow.org/v1", "notebooks"): "Notebook",
     ("/apis/scheduling.k8s.io/v1", "priorityclasses"): "PriorityClass",
     ("/apis/bursar.io/v1alpha1", "bizgroupresourcequotas"): "BizGroupResourceQuota",
+    ("/apis/resource.k8s.io/v1", "resourceclaims"): "ResourceClaim",
+    ("/apis/resource.k8s.io/v1", "resourceclaimtemplates"): "ResourceClaimTemplate",
+    ("/apis/resource.k8s.io/v1", "resourceslices"): "ResourceSlice",
+    ("/apis/resource.k8s.io/v1", "deviceclasses"): "DeviceClass",
     ("/apis/events.k8s.io/v1", "events"): "Event",
 }
 

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from bus.clock import SECOND_US, Clock, parse_stamp
 from bus.errors import RequestRefusedError
 from tests.simulation.apiserver import CONTROLLERS, ApiServer, Json, Key
+from tests.simulation.claims import Claims
 
 PODS = ("/api/v1", "pods")
 PASS_SECONDS = 2.0
@@ -25,6 +26,7 @@ class Controllers:
     def __init__(self, api: ApiServer, clock: Clock, seed: int = 16) -> None:
         self._api = api
         self._clock = clock
+        self._claims = Claims(api)
         self._dice = random.Random(seed)
         self._ready_us: dict[str, int] = {}
         self._addresses = 0
@@ -46,6 +48,7 @@ class Controllers:
         for kind in ("Deployment", "ReplicaSet", "StatefulSet", "Job"):
             for key, one in self._api.of(kind):
                 await getattr(self, f"_{kind.lower()}")(key, one)
+        self._claims.release()
         for key, pod in self._api.of("Pod"):
             self._pod(key, pod)
 
@@ -135,16 +138,19 @@ class Controllers:
             "spec": dict(template["spec"]),
             "status": {"phase": "Pending"},
         }
-        await self._make(Key(*PODS, namespace, name), body)
+        key = Key(*PODS, namespace, name)
+        if await self._make(key, body):
+            await self._claims.make(key, self._api.objects[key])
 
-    async def _make(self, key: Key, body: Json) -> None:
+    async def _make(self, key: Key, body: Json) -> bool:
         version = key.root.removeprefix("/apis/").removeprefix("/api/")
         path = f"{key.root}/namespaces/{key.namespace}/{key.plural}"
         try:
             await self._api.create(path, {"apiVersion": version, **body}, user=CONTROLLERS)
         except RequestRefusedError:
             # As a real controller: again at the next pass.
-            return
+            return False
+        return True
 
     def _below(self, owner: Json) -> list[tuple[Key, Json]]:
         uid = owner["metadata"]["uid"]
@@ -188,6 +194,11 @@ class Controllers:
         return now_us >= self._ready_us[what]
 
     def _bind(self, key: Key, pod: Json) -> None:
+        if pod["spec"].get("resourceClaims"):
+            node_name = self._claims.node_of(key, pod)
+            if node_name is not None:
+                self._bound(key, node_name)
+            return
         asked, selector = _gpus(pod), pod["spec"].get("nodeSelector") or {}
         for node_key, node in self._api.of("Node"):
             labels = node["metadata"]["labels"]
@@ -198,11 +209,12 @@ class Controllers:
                 if other["spec"].get("nodeName") == node_key.name and not _is_ended(other)
             )
             if room >= asked and all(labels.get(k) == v for k, v in selector.items()):
-                bound = _condition("PodScheduled", self._api.stamp())
-                self._api.change(
-                    key, spec={"nodeName": node_key.name}, status={"conditions": [bound]}
-                )
+                self._bound(key, node_key.name)
                 return
+
+    def _bound(self, key: Key, node: str) -> None:
+        said = _condition("PodScheduled", self._api.stamp())
+        self._api.change(key, spec={"nodeName": node}, status={"conditions": [said]})
 
     def _start(self, key: Key) -> None:
         self._addresses += 1

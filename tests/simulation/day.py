@@ -20,7 +20,8 @@ from bus.waiting import beside
 from reactors.culling.policy import CullingPolicy
 from reactors.evictions import NAME as EVICTIONS
 from reactors.evictions.settings import EvictionPolicy
-from tests.cluster import nodes, workloads
+from tests.cluster import devices, nodes, workloads
+from tests.simulation import claims
 from tests.simulation.apiserver import ApiServer, Json, Key
 from tests.simulation.controllers import STOPPED, Controllers
 from tests.simulation.installation import NAME, Installation
@@ -30,6 +31,9 @@ from tests.simulation.notebooks import NotebookServers, Use
 #: A Monday.
 DAY_US = parse_stamp("2026-11-16T00:00:00Z")
 MODELS = {"a100": "NVIDIA-A100-SXM4-80GB", "h100": "NVIDIA-H100-80GB-HBM3"}
+#: Nodes whose cards are given out by claim, and whether these are divided.
+CLAIMED = {"b200-1": False, "b200-2": True}
+CLAIMED_MODEL = "NVIDIA-B200"
 QUOTA = "biz.group.resource.quota"
 #: When nobody watches, hours of the day.
 AWAY = (13.0, 13.2)
@@ -64,7 +68,11 @@ QUOTAS: tuple[tuple[str, Json], ...] = (
         {
             "parentBizGroup": "ai-lab",
             "namespaces": ["language"],
-            "hard": {"limits.cpu": "80", "limits.nvidia.com/gpu": "12"},
+            "hard": {
+                "limits.cpu": "80",
+                "limits.nvidia.com/gpu": "12",
+                "limits.dra/gpu.nvidia.com": "2",
+            },
             "queue": {"hold": True, "order": "BackFill"},
         },
     ),
@@ -73,7 +81,11 @@ QUOTAS: tuple[tuple[str, Json], ...] = (
         {
             "parentBizGroup": "ai-lab",
             "namespaces": ["robotics"],
-            "hard": {"limits.cpu": "72", "limits.nvidia.com/gpu": "9"},
+            "hard": {
+                "limits.cpu": "72",
+                "limits.nvidia.com/gpu": "9",
+                "limits.dra/mig.nvidia.com": "6",
+            },
         },
     ),
 )
@@ -120,9 +132,24 @@ async def _begin(api: ApiServer) -> None:
         body = workloads.namespace(team)
         body["metadata"]["labels"][QUOTA] = team.name
         await api.create("/api/v1/namespaces", body)
+    await _offer(api)
     for name, spec in QUOTAS:
         body = {"apiVersion": "bursar.io/v1alpha1", "metadata": {"name": name}, "spec": spec}
         await api.create("/apis/bursar.io/v1alpha1/bizgroupresourcequotas", body)
+
+
+async def _offer(api: ApiServer) -> None:
+    """What the driver of the cards that are given out by claim writes, and each team's templates of claims."""
+    for one in devices.classes():
+        await api.create(f"{claims.ROOT}/deviceclasses", one)
+    for name, divided in CLAIMED.items():
+        await api.create("/api/v1/nodes", nodes.node(name, 0, "", "96", "1Ti"))
+        for one in devices.slices(name, CLAIMED_MODEL, 4, divided=divided):
+            await api.create(f"{claims.ROOT}/resourceslices", one)
+    for team in workloads.TEAMS:
+        for name in devices.CLASSES:
+            path = f"{claims.ROOT}/namespaces/{team.name}/resourceclaimtemplates"
+            await api.create(path, devices.template(team.name, name))
 
 
 async def _unwatched(api: ApiServer, clock: SimulatedClock) -> Event:
@@ -147,6 +174,8 @@ async def _teams(api: ApiServer, clock: SimulatedClock) -> None:
             await _until(hour + minute / 60)
             if (hour, minute) == (21, 30):
                 await _pretrain(api)
+            if minute == 30:
+                await _claim(api, hour)
             for team in workloads.TEAMS:
                 if minute == 0:
                     await _serve(api, team, hour, dice)
@@ -168,6 +197,26 @@ async def _serve(api: ApiServer, team: workloads.Team, hour: int, dice: random.R
     elif api.objects[key]["spec"]["replicas"] != replicas:
         path = f"/apis/apps/v1/namespaces/{team.name}/deployments/inference"
         await _asked(api.merge(path, {"spec": {"replicas": replicas}}, user=team.owner))
+
+
+async def _claim(api: ApiServer, hour: int) -> None:
+    """Devices by claim: parts of cards for a service of small models, whole ones for evaluations."""
+    language, robotics = workloads.TEAMS[1:]
+    folder = f"/apis/batch/v1/namespaces/{language.name}/jobs"
+    if hour % 3 == 0:
+        body = workloads.training(
+            language, f"evaluation-{hour}", workers=1 + hour % 2, gpus=0, seconds=5400, claim=devices.WHOLE
+        )  # fmt: skip
+        _prioritized(body, "batch")
+        await _asked(api.create(folder, body, user=language.owner))
+    service = f"/apis/apps/v1/namespaces/{robotics.name}/deployments"
+    if hour == 6:
+        body = workloads.service(robotics, "perception", replicas=2, gpus=0, claim=devices.PART)
+        _prioritized(body, "interactive")
+        await _asked(api.create(service, body, user=robotics.owner))
+    elif hour in (9, 20):
+        wanted = {"spec": {"replicas": 5 if hour == 9 else 3}}
+        await _asked(api.merge(f"{service}/perception", wanted, user=robotics.owner))
 
 
 async def _attend(

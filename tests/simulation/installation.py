@@ -121,7 +121,7 @@ class Installation:
         key = change.key
         group, _, version = key.root.removeprefix("/apis/").removeprefix("/api/").rpartition("/")
         kind = kinds.served(group, version, key.plural)
-        if kind is None and key.plural not in ("bizgroupresourcequotas",):
+        if kind is None and key.plural not in ("bizgroupresourcequotas", "resourceclaims"):
             return change.new
         new = change.new
         mutated = await self._hold(self._asked(change, new, group, version))
