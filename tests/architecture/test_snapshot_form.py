@@ -17,10 +17,10 @@ from tests.recording import recorded
 
 WRITTEN_DOWN = {
     "form": 2,
-    "day": "f319f391a2f3d040",
+    "day": "89234d1f24d236a0",
     "versions": "6309810ab5b9fb13",
-    "reactors": "1a0053bb056515b7",
-    "admission": "6af4dd87aa480d2f",
+    "reactors": "2dfd0ef7a0dbb6a4",
+    "admission": "299c335bc958cbcb",
 }
 
 ADVICE = """

@@ -93,6 +93,15 @@ def test_its_quotas_name_their_namespaces_as_they_should(data, capsys):
     assert "name no namespaces" not in said
 
 
+def test_cards_are_given_out_by_claim_whole_and_in_parts(asked):
+    devices, classes = (asked(*one) for one in (("devices",), ("report", "--by", "class")))
+    held = [row for row in devices if row["state"] == "held"]
+
+    assert {row["class"] for row in classes} > {"gpu.nvidia.com", "mig.nvidia.com"}
+    assert any(row["gpu_milli"] < 1000 for row in held)
+    assert sum(row["model"] == "NVIDIA-B200" for row in devices if row["state"] == "idle") > 3
+
+
 def test_jobs_waited_and_some_wait_still(asked):
     waits = asked("sql", "SELECT * FROM v1_waits")
     waiting = asked("queue", "show")
@@ -133,7 +142,9 @@ kind: Job
 metadata: {name: more, namespace: language, labels: {biz.group.resource.quota: language}}
 spec:
   template:
-    spec: {containers: [{name: c, resources: {limits: {cpu: "64", memory: 1Gi}, requests: {cpu: "64", memory: 1Gi}}}]}
+    spec:
+      resourceClaims: [{name: gpu, resourceClaimTemplateName: gpu}]
+      containers: [{name: c, resources: {limits: {cpu: "64", memory: 1Gi}, requests: {cpu: "64", memory: 1Gi}}}]
 """
 
 
@@ -162,6 +173,7 @@ def test_questions_are_answered_alike_with_a_snapshot_and_without(asked, data, t
     store.close()
 
     assert plain == list(answers(tmp_path))
+    assert not [out for _, _, out in plain if "claims-unseen" in out]
     assert [] == [(q, c) for q, c, out in plain if not out.strip()]
 
 
