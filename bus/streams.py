@@ -20,8 +20,15 @@ class Stream(msgspec.Struct, frozen=True):
     replicas: int = 1
     duplicate_window_seconds: int = 600
     max_message_bytes: int = 64 * 1024 + 4096
+    #: Of which JetStream domain this is a mirror of the history; "" = of none.
+    mirrored_domain: str = ""
 
 
 def history(cluster: str = "*", *, replicas: int = 1) -> Stream:
     """The one stream of an installation: facts, decisions and outcomes in one total order."""
     return Stream("HISTORY", (f"bursar.{cluster}.>",), replicas)
+
+
+def mirror(cluster: str, domain: str, *, replicas: int = 1) -> Stream:
+    """A copy of a cluster's history on the NATS of a hub: the same events under the same sequences. It takes no message."""
+    return Stream(f"HISTORY_{cluster}", (), replicas, mirrored_domain=domain)

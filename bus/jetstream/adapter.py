@@ -208,6 +208,19 @@ class JetStream:
         varz = [await varz_of(url) for url in monitor_urls]
         return guard_lines(self.stream, info, self._connection.server_info, varz)
 
+    async def original(self) -> int:
+        """Of a mirror: the last sequence of the history itself, as its own server says now.
+
+        Raises BusUnavailableError while that is not reached, or has no history.
+        """
+        try:
+            found = await self._connection.ask(
+                "STREAM.INFO.HISTORY", domain=self.stream.mirrored_domain
+            )
+        except ApiError as error:
+            raise BusUnavailableError(reason=str(error)) from error
+        return msgspec.json.decode(found, type=_Info).state.last_seq
+
     async def close(self) -> None:
         """Let go of the connection. Closing twice is fine."""
         await self._connection.close()
@@ -243,6 +256,17 @@ async def _ensure(connection: Connection, stream: Stream, create: bool) -> None:
 
 def configuration(stream: Stream) -> dict[str, Any]:
     """`stream` in the words of JetStream's API. Everything that could drop an event is off."""
+    made = _made(stream)
+    if stream.mirrored_domain:
+        # What only those that publish need, a mirror does not take.
+        for name in ("subjects", "duplicate_window", "allow_atomic", "allow_batched"):
+            del made[name]
+        api = f"$JS.{stream.mirrored_domain}.API"
+        made["mirror"] = {"name": "HISTORY", "external": {"api": api}}
+    return made
+
+
+def _made(stream: Stream) -> dict[str, Any]:
     return {
         "name": stream.name,
         "subjects": list(stream.subjects),

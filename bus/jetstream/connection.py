@@ -218,14 +218,17 @@ class Connection:
             raise BusUnavailableError(reason="the connection is closed")
         await self._client.write(commands)
 
-    async def ask(self, subject: str, body: bytes = b"") -> bytes:
+    async def ask(self, subject: str, body: bytes = b"", *, domain: str = "") -> bytes:
         """The answer of JetStream's API under `$JS.API.`.
 
         Tries again while the bus is away or not ready, for `api_seconds` in all, then raises
         BusUnavailableError; ApiError when the answer is a refusal, PermissionDeniedError when this
-        user may not ask.
+        user may not ask. Another ``domain`` is asked once: whether it answers now is what is asked.
         """
-        message = await self.request("$JS.API." + subject, body)
+        if domain:
+            message = await self._request_once(f"$JS.{domain}.API.{subject}", body)
+        else:
+            message = await self.request("$JS.API." + subject, body)
         answer = _answer.decode(message.data)
         if answer.error is not None:
             raise ApiError(answer.error.err_code, answer.error.description)

@@ -66,18 +66,28 @@ def guard_lines(
     what each monitoring port answered (None for one that did not).
     """
     config: Mapping[str, Any] = info.get("config", {})
-    return [
+    fixed = {name: (config.get(name, default), want, bad) for name, default, want, bad in _FIXED}
+    if stream.mirrored_domain:
+        # Nobody publishes to a mirror, so what a publisher needs is not asked of it.
+        del fixed["allow_atomic"]
+        fixed["mirror"] = (_domain(config), stream.mirrored_domain, State.UNSAFE)
+    lines = [
         _version(server),
         _sync(stream, varz),
-        *(
-            _equal(name, config.get(name, default), want, bad)
-            for name, default, want, bad in _FIXED
-        ),
+        *(_equal(name, *wanted) for name, wanted in fixed.items()),
         _subjects(stream, config),
         _replicas(stream, info),
-        _window(stream, config),
         _message_size(stream, config),
     ]
+    return lines if stream.mirrored_domain else [*lines[:-1], _window(stream, config), lines[-1]]
+
+
+def _domain(config: Mapping[str, Any]) -> str:
+    """Of which domain's history a stream is a whole mirror; "" for any other."""
+    found = config.get("mirror") or {}
+    api = (found.get("external") or {}).get("api", "")
+    is_whole = set(found) <= {"name", "external"} and found.get("name") == "HISTORY"
+    return api.removeprefix("$JS.").removesuffix(".API") if is_whole else ""
 
 
 def require_safe(lines: Sequence[GuardLine]) -> None:

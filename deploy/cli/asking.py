@@ -27,7 +27,7 @@ from deploy.cli.filters import (
     wanted,
 )
 from deploy.cli.notes import unassigned
-from deploy.cli.notes.position import LedgerPosition, standing, unwatched
+from deploy.cli.notes.position import LedgerPosition, standing, together, unwatched
 from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.output import say, write
@@ -36,6 +36,7 @@ from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.units import Unit, record
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from deploy.hints import hint
+from deploy.queries.clusters import added, reading_all
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
 from projections import reports
@@ -109,18 +110,20 @@ def report(
         label, is_all, team=team, user=user, namespace=namespace, workload=workload, node=node,
         model=model, quota=quota,
     )  # fmt: skip
-    with reading(asked.place) as connection:
-        stands = standing(connection)
+    with reading_all(asked.place) as ledgers:
+        stands = together({name: standing(one) for name, one in ledgers.items()})
         question = _question(stands, groups, start, end, as_of, zone, where)
         asks = reports.sums if amounts else reports.report
-        rows = asks(connection, question)
+        rows = added(asks(one, question) for one in ledgers.values())
         if not any(row.sums != reports.Sums() for row in rows):
-            require(connection, where)
+            first, *others = ledgers.values()
+            require(first, where, *others)
         whole = _added(rows)
         total = None
         if asked.output is Format.TABLE and len(rows) > 1:
-            total = asks(connection, msgspec.structs.replace(question, by=()))[0]
-        nobody = unassigned.note(connection, question)
+            of_all = msgspec.structs.replace(question, by=())
+            total = added(asks(one, of_all) for one in ledgers.values())[0]
+        nobody = [line for one in ledgers.values() for line in unassigned.note(one, question)]
     found, names = len(rows), list(groups)
 
     def figures(row: reports.Row) -> dict[str, Any]:
@@ -183,7 +186,7 @@ def _notes(
     told = f"{duration(unknown_s)} of" if unknown_s else "no"
     unknown = "" if amounts else f" · {told} unknown time beside the figures"
     notes = [
-        f"as of event {stands.sequence:,}, {times.stamp(question.as_of_s)}{unknown}"
+        f"as of event {stands.events}, {times.stamp(question.as_of_s)}{unknown}"
         f" · {stands.parked:,} events parked"
     ]
     notes += unwatched(stands, question.as_of_s)

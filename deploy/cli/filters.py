@@ -56,21 +56,26 @@ def wanted(labels: Sequence[str] | None, is_all: bool, **given: str | None) -> d
     return found
 
 
-def require(connection: sa.Connection, where: Mapping[str, str]) -> None:
+def require(connection: sa.Connection, where: Mapping[str, str], *others: sa.Connection) -> None:
     """Nothing was found: where that is because a name is nobody's, raise AbsentObjectError saying which are near."""
     for name, value in where.items():
         column = _COLUMNS.get(name)
         if column is None:
             continue
-        known = {row[0] for row in connection.execute(sa.select(column).distinct()) if row[0]}
-        if name == "quota":
-            known |= set(connection.scalars(sa.select(quotas.c.name)))
-        if name == "model":
-            # A pod may hold cards of several models, of which its row names the first.
-            texts = connection.scalars(sa.select(held_segments.c.devices).distinct())
-            known.update(model for text in texts if text for model in json.loads(text))
+        known = set[str]().union(*(_known(one, name, column) for one in (connection, *others)))
         if value not in known:
             raise absent(name, value, known)
+
+
+def _known(connection: sa.Connection, name: str, column: sa.Column[Any]) -> set[str]:
+    known = {row[0] for row in connection.execute(sa.select(column).distinct()) if row[0]}
+    if name == "quota":
+        known |= set(connection.scalars(sa.select(quotas.c.name)))
+    if name == "model":
+        # A pod may hold cards of several models, of which its row names the first.
+        texts = connection.scalars(sa.select(held_segments.c.devices).distinct())
+        known.update(model for text in texts if text for model in json.loads(text))
+    return known
 
 
 def sorted_by(

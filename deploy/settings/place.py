@@ -37,7 +37,7 @@ FIELDS = {
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
 OTHERS = frozenset(
-    {"labels", "admission", "api", "budgets", "culling", "evictions", "jobs", "scheduling"}
+    {"labels", "admission", "api", "hub", "budgets", "culling", "evictions", "jobs", "scheduling"}
 )
 
 

@@ -130,6 +130,20 @@ class ClusterSettings(_Part):
         return name
 
 
+class HubSettings(_Part):
+    """Which clusters a hub follows. See ``bursar hub``."""
+
+    #: Cluster to the JetStream domain of its NATS, reached by a leaf node or a gateway.
+    clusters: dict[str, str] = {}
+
+    @field_validator("clusters")
+    @classmethod
+    def _tokens(cls, clusters: dict[str, str]) -> dict[str, str]:
+        if not all(_CLUSTER_NAME.match(name) for one in clusters.items() for name in one):
+            raise ValueError("clusters and domains are 1 to 64 letters, digits, '_' or '-'")
+        return clusters
+
+
 class LabelSettings(_Part):
     """Which labels name team and user, and which others leave the cluster. See :class:`LabelPolicy`."""
 
@@ -172,6 +186,7 @@ class Settings(BaseSettings):
     labels: LabelSettings = LabelSettings()
     admission: AdmissionSettings = AdmissionSettings()
     api: ApiSettings = ApiSettings()
+    hub: HubSettings = HubSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""

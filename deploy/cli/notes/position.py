@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import sqlalchemy as sa
@@ -30,6 +31,29 @@ class LedgerPosition:
     parked: int
     newest_s: int
     moments: dict[str, int]
+    #: Of a hub: the last event of each cluster's ledger.
+    sequences: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def events(self) -> str:
+        """As of which event: of one ledger, or of each."""
+        found = [f"{sequence:,} of {inert(name)}" for name, sequence in self.sequences.items()]
+        return ", ".join(found) or f"{self.sequence:,}"
+
+
+def together(stands: Mapping[str, LedgerPosition]) -> LedgerPosition:
+    """Where the ledgers of a hub stand, by cluster; of a single one as it is."""
+    parts = list(stands.values())
+    if len(parts) == 1:
+        return parts[0]
+    return LedgerPosition(
+        0,
+        max(one.observed_s for one in parts),
+        sum(one.parked for one in parts),
+        max(one.newest_s for one in parts),
+        {name: moment for one in parts for name, moment in one.moments.items()},
+        {name: one.sequence for name, one in stands.items()},
+    )
 
 
 def standing(connection: sa.Connection) -> LedgerPosition:

@@ -52,6 +52,14 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "api",
         "Answer questions to the ledger over HTTPS, for `kubectl bursar` and other programs.",
     ),
+    "hub": Entry(
+        "hub",
+        "Write the ledgers of many clusters, each from a mirror of its history on a NATS of the hub.",
+    ),
+    "clusters": Entry(
+        "hub",
+        "Every cluster of a hub: up to which event it is known, and whether its link is up.",
+    ),
     "status": Entry(
         "status",
         "How far the ledger is, what is parked, and how safe the bus is.",

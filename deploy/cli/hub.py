@@ -1,0 +1,83 @@
+"""``bursar hub`` and ``bursar clusters``: many clusters in one place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import typer
+
+from deploy.cli import times
+from deploy.cli.notes.position import standing
+from deploy.cli.options import CommandContext, command
+from deploy.cli.program.exits import Exit
+from deploy.cli.rendering.answers import answer, count, field
+from deploy.cli.rendering.output import say
+from deploy.cli.rendering.words import duration
+from deploy.errors import StoppedError
+from deploy.queries.clusters import links, places
+from deploy.runtime.ledgers import reading
+
+#: A link that was silent for longer is down: a cluster says at least a tick every ten seconds.
+QUIET_S = 60
+_FIELDS = ("cluster", "link", "quiet_s", "sequence", "lag", "observed", "parked", "trouble")
+_COLUMNS = (
+    field("CLUSTER"),
+    field("LINK"),
+    field("SILENT", "quiet_s", show=duration),
+    count("EVENT", "sequence"),
+    count("WAITING", "lag"),
+    field("OBSERVED"),
+    count("PARKED", "parked"),
+    field("TROUBLE", drop=1),
+)
+
+
+def register(app: typer.Typer) -> None:
+    """Add both commands to the program."""
+    command(app, "hub")(hub)
+    command(app, "clusters", question=True, past=False)(clusters)
+
+
+def hub(asked: CommandContext) -> None:
+    """Write the ledgers of many clusters, each from a mirror of its history on a NATS of the hub. It reads clusters, and no more.
+
+    \b
+    BURSAR_HUB__CLUSTERS='{"prod": "prod-domain"}' bursar hub --bus nats://nats:4222 --data /data/hub
+    bursar report --by cluster,team --data /data/hub          all of them
+    bursar why vision/train-7 --data /data/hub/clusters/prod  one of them
+    """
+    from deploy.cli.up import LineScreen
+    from deploy.runtime.bootstrap import run
+    from deploy.runtime.hub import follow_clusters
+
+    try:
+        with LineScreen() as screen:
+            run(follow_clusters(asked.settings, screen))
+    except StoppedError:
+        say("stopped; the next start goes on from here")
+
+
+def clusters(asked: CommandContext) -> None:
+    """Every cluster of a hub: up to which event it is known, and whether its link is up. Exit code 7 where one is not."""
+    told = links(asked.place)
+    rows: list[dict[str, Any]] = []
+    for place in places(asked.place):
+        with reading(place) as connection:
+            stands = standing(connection)
+        rows.append({
+            "cluster": place.cluster, "sequence": stands.sequence, "observed": times.stamp(stands.observed_s),
+            "parked": stands.parked,
+        })  # fmt: skip
+    known = {row["cluster"] for row in rows}
+    rows += [{"cluster": name, "sequence": 0, "observed": None, "parked": 0} for name in told if name not in known]  # fmt: skip
+    for row in rows:
+        link = told.get(row["cluster"])
+        quiet_s = None if link is None or link.quiet_seconds < 0 else int(link.quiet_seconds)
+        is_up = link is not None and not link.trouble and quiet_s is not None and quiet_s <= QUIET_S
+        row |= {
+            "link": "up" if is_up else "unknown" if link is None else "down",
+            "quiet_s": quiet_s, "lag": 0 if link is None else link.lag, "trouble": "" if link is None else link.trouble,
+        }  # fmt: skip
+    answer(asked, rows, fields=_FIELDS, columns=_COLUMNS)
+    if any(row["link"] != "up" or row["parked"] for row in rows):
+        raise typer.Exit(Exit.UNHEALTHY)

@@ -1,0 +1,79 @@
+"""The ledgers of a hub: which there are, all of them at one look, and how each cluster's link is.
+
+A hub's data folder has a folder for each cluster, with a ledger in it as any other. What is summed over clusters is asked of each
+and added: a pod, a node and a namespace belong to one cluster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import sqlalchemy as sa
+
+from deploy.runtime.ledgers import reading
+from deploy.settings.place import LedgerPlace
+
+if TYPE_CHECKING:
+    from projections import reports
+
+#: Below a hub's data folder: a folder for each cluster; what the hub says of itself.
+FOLDER = "clusters"
+STATE = "hub.json"
+
+
+class ClusterLink(msgspec.Struct):
+    """How a hub hears a cluster. ``domain``: of its JetStream. ``quiet_seconds``: since its server was heard; -1 = never.
+
+    ``lag``: events that are there and not here, as last heard. ``trouble``: why its ledger is not written any more.
+    """
+
+    domain: str
+    projected: int = 0
+    quiet_seconds: float = -1.0
+    lag: int = 0
+    trouble: str = ""
+
+
+def places(place: LedgerPlace) -> list[LedgerPlace]:
+    """The ledgers at a place: those of its clusters where it is a hub's, else the one that is named."""
+    folder = place.data / FOLDER
+    if place.past is not None or not (place.data / STATE).exists():
+        return [place]
+    found = sorted(one for one in folder.iterdir() if (one / "ledger.db").is_file())
+    return [
+        replace(place, data=one, cluster=one.name, ledger_url=f"sqlite:///{one / 'ledger.db'}")
+        for one in found
+    ] or [place]
+
+
+def links(place: LedgerPlace) -> dict[str, ClusterLink]:
+    """What a running hub says of its clusters; nothing where this is no hub's folder."""
+    try:
+        content = (place.data / STATE).read_bytes()
+    except FileNotFoundError:
+        return {}
+    return msgspec.json.decode(content, type=dict[str, ClusterLink])
+
+
+@contextmanager
+def reading_all(place: LedgerPlace) -> Iterator[dict[str, sa.Connection]]:
+    """One consistent look at each ledger of a place, by cluster; a ledger that is no hub's is under its settings' name."""
+    with ExitStack() as stack:
+        yield {one.cluster: stack.enter_context(reading(one)) for one in places(place)}
+
+
+def added(parts: Iterable[list[reports.Row]]) -> list[reports.Row]:
+    """The rows of several clusters as one answer: groups of one name are one group."""
+    from projections import reports
+
+    found: dict[tuple[Any, ...], reports.Row] = {}
+    for rows in parts:
+        for row in rows:
+            sums = found.setdefault(row.key, reports.Row(row.key, reports.Sums())).sums
+            for name in reports.Sums.__struct_fields__:
+                setattr(sums, name, getattr(sums, name) + getattr(row.sums, name))
+    return list(found.values())

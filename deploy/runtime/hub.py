@@ -1,0 +1,113 @@
+"""Many clusters, one place: on the hub's NATS each cluster's history is mirrored, and here each is written to a ledger of its own.
+
+A mirror has the same events under the same sequences as the cluster's own stream, so the ledger here has the same rows, the same
+chain and the same digests as the cluster's own. What a cluster says while its link is down is mirrored once it is back, from
+where it stopped; until then nothing new is known of it, and the others go on. Nothing is said here: a mirror takes no message.
+
+Source: NATS, "Source and Mirror Streams", "JetStream on Leaf Nodes"; docs/install.md, "Many clusters".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import msgspec
+
+from bus.errors import BursarError, BusUnavailableError
+from bus.jetstream import JetStream, require_safe
+from bus.private_files import own_folder, replace
+from bus.sharing import SharedReading
+from bus.streams import mirror
+from bus.waiting import beside
+from deploy.errors import SettingsError
+from deploy.queries.clusters import FOLDER, STATE, ClusterLink
+from deploy.runtime.bootstrap import OwnLedgerWriter
+from deploy.runtime.ledgers import held_ledger
+from deploy.runtime.service import Screen
+from deploy.settings.shape import LedgerSettings, Settings
+
+#: Between two looks at the mirrors.
+LOOK_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+async def follow_clusters(settings: Settings, screen: Screen) -> None:
+    """Mirror every cluster of the settings and write its ledger, until cancelled. Raises SettingsError, UnsafeBusError.
+
+    What ends one cluster's ledger is kept in the state and shown; the others go on, and it is tried again at the next start.
+    """
+    if settings.bus.is_embedded or not settings.hub.clusters:
+        raise SettingsError(
+            "`bursar hub` needs a NATS of its own (--bus nats://…) and `hub.clusters`: docs/install.md"
+        )
+    own_folder(settings.data)
+    links = {name: ClusterLink(domain) for name, domain in sorted(settings.hub.clusters.items())}
+    async with AsyncExitStack() as stack:
+        for name, link in links.items():
+            await stack.enter_async_context(beside(_followed(settings, name, link, screen)))
+        await stack.enter_async_context(beside(_told(settings.data, links)))
+        await _ended(links.values())
+
+
+async def _ended(links: Iterable[ClusterLink]) -> None:
+    """Return when no cluster is followed any more."""
+    while not all(link.trouble for link in links):
+        await asyncio.sleep(LOOK_SECONDS)
+    raise SettingsError("no cluster is followed any more: `bursar clusters` says why")
+
+
+async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Screen) -> None:
+    """One cluster's history, from its mirror into its ledger."""
+    url, credentials = settings.bus.address
+    stream = mirror(name, link.domain, replicas=settings.bus.replicas)
+    own = cluster_settings(settings, name)
+    try:
+        door = await JetStream.connect(url, stream, credentials=credentials)
+        try:
+            require_safe(await door.guard(*settings.bus.monitor_urls))
+            with held_ledger(own, "hub") as (store, lock):
+                writer = OwnLedgerWriter(own, store, SharedReading(door), lock)
+                screen.tell(f"cluster {name}: its ledger goes on from event {writer.sequence:,}")
+                async with beside(writer.run()), beside(_looked_at(door, link, writer)):
+                    await asyncio.Event().wait()
+        finally:
+            await door.close()
+    except BursarError as error:
+        link.trouble = str(error)
+        screen.tell(f"cluster {name}: {error}")
+
+
+async def _looked_at(door: JetStream, link: ClusterLink, writer: OwnLedgerWriter) -> None:
+    heard: float | None = None
+    while True:
+        try:
+            last = await door.original()
+            heard = time.monotonic()
+            link.lag = max(last - writer.sequence, 0)
+        except BusUnavailableError as error:
+            _log.info("the link is down: %s", error)
+        link.projected = writer.sequence
+        link.quiet_seconds = -1.0 if heard is None else time.monotonic() - heard
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+async def _told(data: Path, links: dict[str, ClusterLink]) -> None:
+    """Keep the state in a file, for ``bursar clusters`` of another process."""
+    while True:
+        replace(data / STATE, msgspec.json.encode(links))
+        await asyncio.sleep(LOOK_SECONDS)
+
+
+def cluster_settings(settings: Settings, name: str) -> Settings:
+    """The settings of one cluster's ledger."""
+    cluster = settings.cluster.model_copy(update={"name": name})
+    data = settings.data / FOLDER / name
+    return settings.model_copy(
+        update={"data": data, "ledger": LedgerSettings(), "cluster": cluster}
+    )
