@@ -17,12 +17,12 @@ EXIT = {"replicas": {"Worker": ReplicaSpec(2, "ExitCode")}}
 
 
 class Training4(Scenario):
-    """One TFJob ``ns/train``, its pods by name, and what its operator writes."""
+    """One job ``ns/train``, its pods by name, and what its operator writes."""
 
-    def __init__(self, **spec):
+    def __init__(self, kind="TFJob", **spec):
         super().__init__(reactor, {})
         self.spec = TrainingSpec(**({"replicas": {"Worker": ReplicaSpec(2)}} | spec))
-        self.status = {}
+        self.kind, self.status = kind, {}
         self.versions = 0
 
     async def begin(self, mode="shadow", **policy):
@@ -45,14 +45,14 @@ class Training4(Scenario):
         """The job's object as it is now: ``conditions`` by type, all True."""
         if conditions or counts is not None:
             fields["conditions"] = tuple(
-                Condition(one, "True", f"TFJob{one}") for one in conditions
+                Condition(one, "True", f"{self.kind}{one}") for one in conditions
             )
             fields["counts"] = {"Worker": ReplicaCounts(*counts or (0, 0, 0))}
         self.status |= fields
         self.spec = msgspec.structs.replace(self.spec, **(spec or {}))
         await self.say(
             said.workload_observed(
-                UID, self.version(), self.at(), kind="TFJob", namespace="ns", name="train",
+                UID, self.version(), self.at(), kind=self.kind, namespace="ns", name="train",
                 training=Training(self.spec, **self.status),
             )
         )  # fmt: skip
@@ -71,7 +71,7 @@ class Training4(Scenario):
         self.clock.after(1)
         fact = ServiceObserved(
             uid=f"s{index}", namespace="ns", name=f"train-worker-{index}",
-            resource_version=str(self.version()), owner=Owner("TFJob", "train", UID), job="train",
+            resource_version=str(self.version()), owner=Owner(self.kind, "train", UID), job="train",
             type="worker", index=str(index),
         )  # fmt: skip
         await self.say(said.said(fact, key=fact.uid, id=fact.uid, at=self.at()))
@@ -86,7 +86,7 @@ class Training4(Scenario):
         labels = {JOB: "train", TYPE: "worker", INDEX: str(index)}
         return make(
             f"p{index}-{attempt}", self.version(), self.at(), name=f"train-worker-{index}",
-            phase=phase, labels=labels, owner=Owner("TFJob", "train", UID), created=self.at(), **fields,
+            phase=phase, labels=labels, owner=Owner(self.kind, "train", UID), created=self.at(), **fields,
         )  # fmt: skip
 
     def created(self):
