@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import getpass
+from collections import Counter
 from collections.abc import Iterable
 from typing import Annotated, Any
 from zoneinfo import ZoneInfo
 
-import msgspec
 import sqlalchemy as sa
 import typer
 
@@ -148,49 +148,48 @@ def simulate(
 ) -> None:
     """What culling would have done by recorded evidence: who is stopped, hours saved, and who came back soon.
 
-    A gap in the evidence starts idleness anew and saves nothing. Limits but these are those of the settings. --like plays
-    the rules of another culler on the same evidence: Kubeflow's, its fork of Open Data Hub, jupyterhub-idle-culler,
-    or Kubeflow Notebooks 2.0 (workspaces). Those give no warning, and know no gap.
+    Bursar's own rules are played by the lab, as `bursar lab` does, with its likely hours; limits but these are those of the
+    settings. --like plays the rules of another culler on the same evidence: Kubeflow's, its fork of Open Data Hub,
+    jupyterhub-idle-culler, or Kubeflow Notebooks 2.0 (workspaces). Those give no warning, and know no gap.
 
     \b
     bursar cull simulate --idle 30m --idle 2h --from 2026-11-01
     bursar cull simulate --idle 1h --like bursar --like kubeflow
     bursar cull simulate --idle 1h --culls -o csv
     """
+    from deploy.queries.lab_simulated import simulated
     from deploy.queries.notebooks import samples
     from reactors.culling.alike import simulate_like
     from reactors.culling.policy import Subject, limits_of
     from reactors.culling.reactor import reactor
     from reactors.culling.settings import CullingSettings
-    from reactors.culling.simulate import Simulation, look_of
-    from reactors.culling.simulate import simulate as played
+    from reactors.culling.simulate import Simulation
 
-    spans = {seconds_of(text, "--idle"): None for text in idle}
+    spans = list(dict.fromkeys(seconds_of(text, "--idle") for text in idle))
     _check_cullers(like, spans)
     section, where = asked.settings.section(reactor), times.zone_of(zone)
     assert isinstance(section, CullingSettings)
-    limits = msgspec.structs.replace(
-        limits_of(section.policy, Subject("")), warning_seconds=seconds_of(warning, "--warning")
-    )
+    limits, warning_s = limits_of(section.policy, Subject("")), seconds_of(warning, "--warning")
     with reading(asked.place) as connection:
         moment_s = standing(connection).newest_s
         since_us, until_us = _period(begin, end, where, moment_s)
-        name = cluster or asked.place.cluster
-        looks, seen = [], []
-        for event, fact in samples(selecting(connection), name, since_us, until_us):
-            look = look_of(fact, event.time_us, limits)
-            if look is not None:
-                looks.append(look)
-            if set(like) != {OWN}:
-                # A fact takes ten times the memory of what Bursar's own rules look at.
-                seen.append((event.time_us, fact))
-    looks.sort(key=lambda look: look.at_us)
-    seen.sort(key=lambda one: one[0])
-
-    def found(rules: str, span_s: int) -> Simulation:
-        if rules == OWN:
-            return played(looks, msgspec.structs.replace(limits, idle_seconds=span_s))
-        return simulate_like(seen, rules, span_s, limits)
+        name, select = cluster or asked.place.cluster, selecting(connection)
+        looked = samples(select, name, since_us, until_us)
+        found: dict[tuple[str, int], Simulation] = {}
+        if set(like) == {OWN}:
+            uids = Counter(fact.uid for _, fact in looked)
+        else:
+            seen = sorted(((event.time_us, fact) for event, fact in looked), key=lambda one: one[0])
+            uids = Counter(fact.uid for _, fact in seen)
+            for rules in {*like} - {OWN}:
+                for span_s in spans:
+                    found[rules, span_s] = simulate_like(seen, rules, span_s, limits)
+        if OWN in like:
+            counted = len(uids), uids.total()
+            own = simulated(
+                select, name, section.policy, spans, warning_s, since_us, until_us, counted
+            )
+            found |= {(OWN, span_s): one for span_s, one in zip(spans, own, strict=True)}
 
     within_s = seconds_of(within, "--within")
     rows = [
@@ -198,9 +197,9 @@ def simulate(
         for span_s in spans
         for rules in dict.fromkeys(like)
         for row in (
-            _culls(found(rules, span_s), span_s)
+            _culls(found[rules, span_s], span_s)
             if culls
-            else [_sums(found(rules, span_s), span_s, within_s)]
+            else [_sums(found[rules, span_s], span_s, within_s)]
         )
     ]
     if culls:
@@ -260,7 +259,7 @@ def _sums(found: Any, idle_s: int, within_s: int) -> dict[str, Any]:
         "notebooks": found.notebooks,
         "looks": found.looks,
         "gaps": found.gaps,
-        "unknown_hours": round(found.unknown_us / hour_us, 2),
+        "unknown_hours": None if found.unknown_us is None else round(found.unknown_us / hour_us, 2),
     }
 
 

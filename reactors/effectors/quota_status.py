@@ -144,9 +144,11 @@ def told(status: Status) -> Json:
         },
         "budgetLeft": _texts(_cash(status.budget_left)),
         "exhaustsAt": _stamp(status.exhausts_s),
-        "forecast": dict(status.forecast),
         "conditions": [_condition(one, status.generation) for one in status.conditions],
     }
+    if status.forecast:
+        # An older kind of the object has no such field, and refuses it.
+        found["forecast"] = dict(status.forecast)
     found["shown"] = {
         "hard": _short(_held(found["hard"])),
         "used": _short(_held(found["used"])),

@@ -148,6 +148,10 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
         },
     ),
+    "agreement": Entry(
+        "shadow",
+        "Go or no-go: what each reactor decided in shadow, and what whatever is installed, or people, did instead.",
+    ),
     "schedule": Group(
         "Placing pods on nodes.",
         {

@@ -117,9 +117,16 @@ class Holdings:
         self.held.append(_held(fact, life.from_us, life.until_us, is_saved=True))
 
     def stop(self, place: Place, event: Event) -> None:
-        """What runs under trial alone ends."""
-        self._runs.pop(place).until_us = event.time_us
+        """What runs under trial ends, before it does on record where it runs as there."""
         quota, uid = place
+        run = self._runs.pop(place, None)
+        if run is not None:
+            run.until_us = event.time_us
+        else:
+            self.out.add(place)
+            until_us = self._lives.at(quota, uid, event.time_us).until_us
+            demand = self.tree.nodes[quota].grants[uid].demand
+            self.held.append(Held(quota, True, *amounts(demand), event.time_us, until_us))
         self.apply(AdmissionReleased(number=0, releases=(Release(quota, uid, "tried"),)), event)
 
     def released(self, fact: AdmissionReleased, event: Event) -> list[str]:

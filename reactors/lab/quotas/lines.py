@@ -75,10 +75,11 @@ class Lines:
             self._started[uid] = (waiting, at_us, passed)
 
     def stop(self, quota: str, uid: str) -> None:
-        """It has to wait again."""
-        waiting, _, _ = self._started.pop(uid)
-        self._returned.add(uid)
-        self._waiting.setdefault(quota, {})[uid] = waiting
+        """It has to wait again, if it was seen to wait."""
+        if uid in self._started:
+            waiting, _, _ = self._started.pop(uid)
+            self._returned.add(uid)
+            self._waiting.setdefault(quota, {})[uid] = waiting
 
     def end(self, uid: str) -> None:
         """It has run."""

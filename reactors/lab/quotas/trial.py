@@ -52,8 +52,9 @@ class TreeTrial:
         self._lines = Lines()
         #: What ran earlier under trial.
         self._moved: set[Place] = set()
-        #: Workloads that were let in, and what runs of them.
+        #: Workloads that were let in, by what runs of them, and all of these.
         self._let_in: dict[Place, Workload] = {}
+        self._running: set[Workload] = set()
         #: By quota and uid: who was refused and asks again.
         self._asking: dict[str, dict[str, tuple[AdmissionDecided, Changed]]] = {}
         self._last: Event | None = None
@@ -98,11 +99,16 @@ class TreeTrial:
         while (passed := self._holds.passed(event)) is not None:
             at, quota, uid = passed
             self._lines.end(uid)
-            self._let_in.pop((quota, uid), None)
+            if (quota, uid) in self._let_in:
+                self._running.discard(self._let_in.pop((quota, uid)))
             self._use_room(quota, at)
             self._holds.burn(at.time_us, at)
 
     def _take(self, fact: Fact, event: Event) -> None:
+        if isinstance(fact, AdmissionReleased):
+            for one in fact.releases:
+                if one.reason == "returned" and (one.quota, one.uid) not in self._holds.out:
+                    self._lines.stop(one.quota, one.uid)
         if not self._is_tried:
             if isinstance(fact, AdmissionDecided) and fact.reason == "released":
                 self._lines.start(fact.quota, fact.uid, event.time_us, fact.passed)
@@ -139,7 +145,7 @@ class TreeTrial:
         is_admitted = fact.verdict != "refused"
         if is_create:
             self._answer(fact.quota, 0, int(is_admitted))
-        if is_create and (workload_of(fact) in self._let_in.values() or place in self._moved):
+        if is_create and (workload_of(fact) in self._running or place in self._moved):
             if is_admitted:
                 # It runs already, or has run, and nobody asks for it twice.
                 self._holds.leave_out(fact, event.time_us)
@@ -186,7 +192,12 @@ class TreeTrial:
         else:
             self._run_unknown(again, event)
         if self._rule != "never":
-            self._let_in[fact.quota, fact.uid] = workload
+            self._know((fact.quota, fact.uid), workload)
+
+    def _know(self, place: Place, workload: Workload) -> None:
+        """A workload runs, or waits, under trial alone: nobody asks for it twice."""
+        self._let_in[place] = workload
+        self._running.add(workload)
 
     def _run_unknown(self, again: AdmissionDecided, event: Event) -> None:
         """Let in what never ran on record. Of a quota where nothing ended yet nobody knows how long: it runs to the end."""
@@ -216,14 +227,13 @@ class TreeTrial:
 
     def _wait(self, fact: AdmissionDecided, event: Event) -> None:
         assert fact.basis is not None
-        place = (fact.quota, fact.uid)
         if fact.verdict != "refused":
             self._holds.leave_out(fact, event.time_us)
         request = msgspec.structs.replace(
             request_of(fact, fact.basis), operation="RELEASE", review="", basis=None
         )
         arrived = Arrived(fact.quota, Waiting(request, NO_PRIORITY, event.time_us))
-        self._let_in[place] = workload_of(fact)
+        self._know((fact.quota, fact.uid), workload_of(fact))
         self._queued(arrived, event)
 
     def _use_room(self, quota: str, event: Event) -> None:

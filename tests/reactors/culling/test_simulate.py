@@ -1,4 +1,4 @@
-"""What a policy would have done with recorded evidence; ends with the real duty-cycle trace."""
+"""What a limit would have done with recorded looks, counted by looks alone; ends with the real duty-cycle trace."""
 
 import pytest
 from hypothesis import given
@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from bus.clock import SECOND_US
 from bus.events.notebooks import Evidence, NotebookSampled
 from reactors.culling.policy import Limits
-from reactors.culling.simulate import Cull, Look, Simulation, look_of, simulate
+from reactors.culling.simulate import Cull, Look, Simulation, look_of
 from tests.reactors.culling import genai
+from tests.reactors.culling.looks import simulate
 
 MINUTE = 60 * SECOND_US
 

@@ -27,6 +27,7 @@ FULL = status(
     runtime={"cpu": 2_000, "memory": 2**30},
     budget_left={"limits.cpu": 5_400_000, "limits.nvidia.com/gpu": -3_600_000},
     exhausts_s=86_400,
+    forecast={"cash/limits.cpu": "likely 1970-01-02, 1970-01-02 to never; chance 60 %"},
     conditions=(Condition("Exhausted", "False", 0, "Left", "1.5 core-hours"),),
     generation=3,
 )
@@ -68,6 +69,7 @@ def test_a_status_says_amounts_as_people_write_them():
         "runtime": {"cpu": "2", "memory": "1Gi"},
         "budgetLeft": {"cash/limits.cpu": "1.5", "cash/limits.nvidia.com/gpu": "-1"},
         "exhaustsAt": "1970-01-02T00:00:00Z",
+        "forecast": {"cash/limits.cpu": "likely 1970-01-02, 1970-01-02 to never; chance 60 %"},
         "conditions": [
             {
                 "type": "Exhausted",
@@ -98,6 +100,10 @@ def test_a_status_is_what_the_schema_has():
     said = body(FULL, "5")["status"]
 
     assert QuotaStatus.model_validate(said).model_dump(by_alias=True) == said
+
+
+def test_without_a_forecast_an_older_kind_of_the_object_takes_the_status():
+    assert "forecast" not in told(status())
 
 
 def test_columns_show_three_keys_and_count_the_others():

@@ -5,11 +5,15 @@ import random
 import pytest
 
 from bus.events.decisions import Cull
+from bus.events.notebooks import NotebookSampled
 from reactors.culling.decide import decide
+from reactors.culling.policy import Subject, limits_of
+from reactors.culling.simulate import look_of
 from reactors.lab import trial
 from reactors.lab.due import DueNotebooks
 from reactors.lab.outcome import outcome, unsure_us
-from tests.reactors.lab.worlds import Person, World, people, played, policy, seconds
+from tests.reactors.culling.looks import simulate
+from tests.reactors.lab.worlds import LOOK, Person, World, people, played, policy, seconds
 from tests.thorough import tries
 
 HOUR = 3_600
@@ -59,6 +63,37 @@ def test_the_hours_of_the_other_policy_lie_in_the_interval_and_its_stops_are_tho
 
     assert inside >= 0.95 * worlds
     assert same >= 0.95 * compared - 1
+
+
+@pytest.mark.thorough
+def test_looks_alone_give_the_same_stops_where_nobody_was_stopped_on_record():
+    for seed in range(tries(4, 100)):
+        rng = random.Random(seed)
+        tried, _ = two_policies(rng)
+        record = World(people(seed, END, count=3, leaves=0), tried, "shadow").run(END).events
+        limits = limits_of(tried, Subject("ns"))
+        looks = [
+            look
+            for event in record
+            if event.type == NotebookSampled.wire_type
+            and (look := look_of(NotebookSampled.read(event), event.time_us, limits))
+        ]
+
+        alone = simulate(looks, limits).culls
+        found = [
+            one
+            for one in played(record, tried, rules=("later",))[0].decided
+            if isinstance(one.decision, Cull)
+        ]
+
+        assert len(alone) == len(found)
+        for one, other in zip(
+            alone, sorted(found, key=lambda f: (f.decision.at_us, f.uid)), strict=True
+        ):
+            # Looks are every two minutes, and a tick decides between them.
+            assert (
+                one.uid == other.uid and abs(one.at_us - other.decision.at_us) <= 2 * LOOK * 10**6
+            )
 
 
 def test_the_policy_on_record_changes_nothing():

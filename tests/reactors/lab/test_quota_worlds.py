@@ -68,6 +68,19 @@ def test_who_passed_the_head_waits_behind_it_where_nobody_may_pass():
     ]  # fmt: skip
 
 
+def test_who_had_to_wait_again_on_record_does_so_where_its_first_start_came_before_the_trial():
+    jobs = [(10, 3, 900, None), (20, 4, 300, None), (30, 1, 900, None)]
+    record = lived(jobs, 4, "BackFill", 300)
+    ended = next(e.sequence for e in record.events if e.type == "admission.released")
+
+    found = tried(record.events, ended - 1, team=queue("BackFill", 300))
+
+    assert {"job-0": 10, "job-2": 30, "job-1": 910} == record.starts
+    assert [] == changes(found)
+    amount = outcomes(found)[-1].cpu_milli_s
+    assert (0, 0, 0) == (amount.low, amount.likely, amount.high)
+
+
 def test_more_room_starts_what_waited_and_nobody_asks_whether_it_is_there():
     jobs = [(10, 3, 500, None), (20, 3, 300, None)]
     record = lived(jobs, 4, "Strict", 0)

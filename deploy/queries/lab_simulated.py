@@ -1,0 +1,55 @@
+"""What Bursar's own culling would have stopped on recorded history, for other idle limits: the lab's answer, by its rule *later*.
+
+Source: docs/lab.md; docs/culling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import sqlalchemy as sa
+
+from bus.events.decisions import Cull as CullDecided
+from deploy.queries.lab import Recording
+from projections.engine.tables import events
+from projections.quota_trees.queries import Select
+from reactors.culling.policy import CullingPolicy
+from reactors.culling.simulate import Cull, Simulation
+from reactors.lab.trial import Played
+
+
+def simulated(
+    select: Select, cluster: str, policy: CullingPolicy, spans_s: Sequence[int], warning_s: int,
+    since_us: int | None, until_us: int, counted: tuple[int, int],
+) -> Iterator[Simulation]:  # fmt: skip
+    """One for each idle limit in seconds. ``counted``: notebooks and looks of the period."""
+    first = 0 if since_us is None else _before(select, cluster, since_us)
+    last = _before(select, cluster, until_us)
+    recording = Recording(select, cluster, first, last)
+    tried = [
+        policy.model_copy(update={"idle_seconds": span_s, "warning_seconds": warning_s})
+        for span_s in spans_s
+    ]
+    for one in recording.tried([(each, "on") for each in tried], rules=("later",)):
+        yield Simulation(tuple(_culls(one.played[0])), *counted, None, None)
+
+
+def _culls(played: Played) -> Iterator[Cull]:
+    spans = {span.decision.id: span for span in played.spans if span.is_saved}
+    for one in played.decided:
+        decision = one.decision
+        if not isinstance(decision, CullDecided):
+            continue
+        span = spans.get(decision.id)
+        saved_us = span.until_us - span.from_us if span is not None else 0
+        again_us = span.again_us or None if span is not None else None
+        idle_us = decision.numbers["last_activity_us"]
+        yield Cull(one.uid, decision.at_us, decision.reason, idle_us, saved_us, again_us)
+
+
+def _before(select: Select, cluster: str, at_us: int) -> int:
+    """The newest event of a cluster before a moment; 0 where there is none."""
+    columns = events.c
+    query = sa.select(sa.func.max(columns.sequence))
+    found = select(query.where(columns.cluster == cluster, columns.time_us < at_us))
+    return int(found[0][0] or 0)
