@@ -184,6 +184,8 @@ class PodGroupObserved(Fact, frozen=True, kw_only=True):
     owner: Owner | None = None
     #: Koordinator's scheduler made it from the annotations of pods, which say more.
     is_copy: bool = False
+    #: None of its pods goes for a more important one without the others.
+    goes_whole: bool = False
 
 
 class PodGroupVanished(Fact, frozen=True, kw_only=True):

@@ -64,6 +64,8 @@ class Spec(msgspec.Struct, rename="camel"):
     """What is decoded of ``spec``."""
 
     scheduling_constraints: Constraints | None = None
+    #: A word in ``v1alpha2``, an object with one key from ``v1beta1`` on.
+    disruption_mode: object = None
     scheduling_policy: Policy | None = None
     min_member: int | None = None
     schedule_timeout_seconds: int | None = None
@@ -121,6 +123,8 @@ def translate(record: Record, labels: LabelPolicy, *, kind: str) -> Event:
             queue=spec.queue[:LONGEST_NAME],
             phase=status.phase[:LONGEST_WORD],
             owner=records.controller(metadata),
+            goes_whole=spec.disruption_mode == "PodGroup"
+            or (isinstance(spec.disruption_mode, dict) and "all" in spec.disruption_mode),
             is_copy=kind == SIGS and noted.get(COPY) == "true",
         )
     return records.said(

@@ -17,6 +17,7 @@ from projections.quota_trees.queries import Select, archived, facts
 from reactors.catalogue import REACTORS
 from reactors.engine.snapshots import at
 from reactors.scheduling import NAME as SCHEDULING
+from reactors.scheduling.columns import Placed
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.passes import Scheduler
@@ -144,7 +145,7 @@ def derived(select: Select, cluster: str, one: Recorded) -> Derived:
             framework.reserve(before, scheduler.columns.row_of[node])
     if scheduler.preemption == "on" and not fact.is_shadow:
         for uid, node in _nominated_before(scheduler, parts, fact.profile, one.pod.uid):
-            hold(scheduler.columns, pods[uid], node)
+            hold(scheduler.columns, [Placed(pods[uid], node)])
     return _derived(scheduler.frameworks[fact.profile], pods[one.pod.uid], fact.after)
 
 
@@ -152,10 +153,12 @@ def _nominated_before(
     scheduler: Scheduler, parts: Sequence[SchedulingPassed], profile: str, uid: str
 ) -> Iterator[tuple[str, str]]:
     """The pods that a pass nominated before it tried this one, each with its node."""
-    own = scheduler.queues[profile].get(uid)
+    own, group = scheduler.queues[profile].get(uid), scheduler.gangs.started_with(uid)
     for part in parts:
         queue = scheduler.queues[part.profile]
         for asked in part.nominated:
+            if group and scheduler.gangs.started_with(asked.uid) == group:
+                continue
             other = queue.get(asked.uid)
             is_before = part.profile != profile or (
                 own is not None and other is not None and queue.turn_of(other) < queue.turn_of(own)

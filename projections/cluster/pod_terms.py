@@ -64,6 +64,8 @@ class PodGroup(msgspec.Struct, gc=False):
     topology: str
     #: It was made from the annotations of pods, which say more.
     is_copy: bool
+    #: None of its pods is evicted for a more important one without the others.
+    goes_whole: bool = False
     last_us: int = 0
     listed_us: int = 0
 
@@ -73,7 +75,7 @@ def pod_group(fact: PodGroupObserved, time_us: int, known: PodGroup | None) -> P
     return PodGroup(
         fact.uid, fact.kind, fact.namespace, fact.name, fact.resource_version, time_us, fact.least,
         fact.wait_seconds, fact.mode, fact.total, fact.groups, fact.is_cut, fact.queue, fact.phase, fact.owner,
-        fact.topology, fact.is_copy, time_us,
+        fact.topology, fact.is_copy, fact.goes_whole, time_us,
     )  # fmt: skip
 
 

@@ -171,6 +171,9 @@ class Together(Plugin, Protocol):
     def are_apart(self, names: Sequence[str], columns: Columns) -> bool:
         """Whether each of these sets is placed by itself, as one of them gets nodes of a domain."""
 
+    def must_be_near(self, name: str, columns: Columns) -> bool:
+        """Whether all of a set get nodes of one domain, or none of them does."""
+
     def domains(
         self, name: str, kinds: Callable[[], Sequence[Alike]], columns: Columns
     ) -> tuple[Sequence[Bools | None], str]:
@@ -178,6 +181,9 @@ class Together(Plugin, Protocol):
 
         ``kinds``: its pods that wait.
         """
+
+    def lacking(self, name: str, columns: Columns) -> int:
+        """How many pods more a set needs on nodes."""
 
     def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
         """Why these sets have too few pods with a node, those of ``placed`` included; "" = they have enough."""

@@ -333,16 +333,17 @@ class Framework(Filtering):
         self, cycle: Cycle, sequence: int, sparing: Sparing = NOBODY
     ) -> Preemption | None:
         """How room could be made for a pod that no node takes: what the first plugin says that finds a way, else the last."""
-        found = None
-        for one in self._spares:
-            spared = one.sparing(cycle, sparing)
-            if spared is None:
-                return None
-            sparing = spared
-        for plugin in self._post_filters:
-            found = plugin.post_filter(cycle, self, sequence, sparing)
-            if found.node:
+        found, spared = None, self.spared(cycle, sparing)
+        for plugin in self._post_filters if spared is not None else ():
+            if (found := plugin.post_filter(cycle, self, sequence, spared or sparing)).node:
                 break
+        return found
+
+    def spared(self, cycle: Cycle, sparing: Sparing) -> Sparing | None:
+        """Whom a search for the pod of this cycle leaves alone, by every plugin; None = nobody goes for it now."""
+        found: Sparing | None = sparing
+        for one in self._spares:
+            found = one.sparing(cycle, found) if found is not None else None
         return found
 
 

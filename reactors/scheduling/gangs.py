@@ -80,7 +80,9 @@ def needs_of_group(row: PodGroup) -> Needs | None:
     found = _needs(row.least or 0, row.total, row.mode, max(wait_us, 0) or WAIT_US, row.groups)
     if row.least is None:
         found = msgspec.structs.replace(found, least=None, groups=())
-    return msgspec.structs.replace(found, topology=row.topology) if row.topology else found
+    if row.topology or row.goes_whole:
+        return msgspec.structs.replace(found, topology=row.topology, goes_whole=row.goes_whole)
+    return found
 
 
 @lru_cache(maxsize=1_000)
@@ -243,10 +245,9 @@ class Gangs:
         groups = needs.groups if needs is not None else ()
         self._name(key, groups)
         is_same = gang is not None and key in self._known and self._known[key] == needs
+        self._known.pop(key, None)
         if gang is not None:
             self._known[key] = needs
-        else:
-            self._known.pop(key, None)
         found: list[str] = []
         named_by = self._named_by.get(key, set())
         # How many pods it has is looked at by those alone that it names, too.
@@ -307,6 +308,19 @@ class Gangs:
         is_open = gang is not None and not gang.is_complete
         return is_open and needs is not None and needs.least is not None and needs.is_strict
 
+    def started_with(self, uid: str) -> str:
+        """The first of the gangs with which a pod's strict gang starts in one pass; "" = the pod starts by itself."""
+        gang = self.of(uid)
+        keys = self.group(gang.key) if gang is not None and not gang.is_complete else ()
+        return keys[0] if any(map(self.is_strict, keys)) else ""
+
+    def lacking(self, key: str) -> int:
+        """How many pods more a gang needs on nodes."""
+        gang, needs = self.all.get(key), self.needs(key)
+        if gang is None or needs is None or gang.is_complete:
+            return 0
+        return max(0, (needs.least or 0) - len(gang.bound) - len(gang.assumed))
+
     def missing(self, keys: Iterable[str], placed: Collection[str] = ()) -> str:
         """Why gangs have too few pods with a node, also with those of ``placed``; "" = they have enough."""
         more: dict[str, int] = {}
@@ -323,9 +337,8 @@ class Gangs:
 
     def waiting(self, keys: Iterable[str]) -> list[str]:
         """The pods of gangs that wait for the others, in an order of their own."""
-        return [
-            uid for key in keys if (gang := self.all.get(key)) is not None for uid in sorted(gang.waiting)
-        ]  # fmt: skip
+        found = (self.all.get(key) for key in keys)
+        return [uid for gang in found if gang is not None for uid in sorted(gang.waiting)]
 
     def _reason(self, gang: Gang) -> str:
         needs = self.needs(gang.key)
@@ -351,7 +364,6 @@ class Gangs:
                 return f"gang {key} needs {wanted.least} pods, and fewer are there"
             waiting += 0 if other.is_complete else len(other.pods) - len(other.bound)
         if waiting > MOST_NEEDED and any(map(self.is_strict, together)):
-            return (
-                f"gang {gang.key} has too many pods that wait; at most {MOST_NEEDED} start together"
-            )
+            many = f"gang {gang.key} has too many pods that wait"
+            return f"{many}; at most {MOST_NEEDED} start together"
         return ""

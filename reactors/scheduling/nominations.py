@@ -4,15 +4,18 @@ The room of a nominated pod is held against pods of lower or equal priority, as 
 when its pod is placed or gone, when its node is gone, when a more important pod is nominated there, when the eviction of
 a victim is refused (by a disruption budget, say), and when nobody went for ten minutes. A pod whose eviction was refused is left
 alone for five minutes, each further time twice as long, an hour at most: else one that is protected would be asked for ever, and
-others would go in vain. A victim that still ends after an hour is chosen never again: its node cannot end it, and other victims
-may go.
+others would go in vain. A victim that still ends after an hour, or does not even begin to, is chosen never again: its node cannot
+end it, and other victims may go.
+
+The pods of a strict gang are nominated in one pass. But for those that are placed, their nominations end together: room for some
+of them is none.
 
 Source: Kubernetes, "Pod Priority and Preemption"; docs/scheduling.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from bus.clock import SECOND_US
 from bus.events.decisions import EffectSettled, Evict, Nomination
@@ -63,26 +66,28 @@ class Nominations:
     # what is folded
 
     def begin(
-        self, profile: str, asked: Nomination, node: str, mark: Mark, *, is_shadow: bool
-    ) -> None:
+        self, profile: str, asked: Nomination, node: str, mark: Mark, *, is_shadow: bool, group: str = ""
+    ) -> None:  # fmt: skip
         """A pass nominated a pod; less important ones that were nominated to its node are so no more."""
         one = Nominated(
-            asked.uid,
-            profile,
-            node,
-            asked.victims,
-            mark.passed,
-            mark.decision,
-            is_shadow,
-            mark.at_us,
-        )
+            asked.uid, profile, node, asked.victims, mark.passed, mark.decision, is_shadow,
+            mark.at_us, group=group,
+        )  # fmt: skip
         self.all.pop(one.uid, None)
         pod = self._cluster.pods[one.uid]
         for other in self:
             known = self._cluster.pods.get(other.uid)
             is_less = known is None or known.priority < pod.priority
-            if other.node == one.node and other.is_shadow == one.is_shadow and is_less:
+            is_own = bool(group) and other.group == group
+            if is_own and other.passed != one.passed:
                 self.end(other.uid)
+            if (
+                other.node == one.node
+                and other.is_shadow == one.is_shadow
+                and is_less
+                and not is_own
+            ):
+                self.give_up(other.uid)
         self._keep(one)
 
     def _keep(self, one: Nominated) -> None:
@@ -96,6 +101,15 @@ class Nominations:
         self.all.pop(uid, None)
         return self._columns.nominated.pop(uid, None) is not None
 
+    def give_up(self, uid: str) -> bool:
+        """A pod does not get the room that it was nominated to, and so no pod of its gang; whether room was held."""
+        one = self.all.get(uid)
+        return any([self.end(other.uid) for other in self._with(one)]) if one is not None else False
+
+    def _with(self, one: Nominated) -> Collection[Nominated]:
+        """The nominations that end together."""
+        return [other for other in self if other.group == one.group] if one.group else (one,)
+
     def saw(self, pod: Pod) -> None:
         """A pod was observed: the newest of a nominated one counts."""
         one = self._columns.nominated.get(pod.uid)
@@ -108,7 +122,8 @@ class Nominations:
         if uid in self.evicting and self.evicting[uid].is_over:
             del self.evicting[uid]
         for one in self.wanting(uid):
-            one.at_us = at_us
+            for other in self._with(one):
+                other.at_us = at_us
 
     def decided(self, decision: Evict) -> None:
         """It was decided that a pod is evicted. No search for victims depends on it: it is known before it is read."""
@@ -128,30 +143,37 @@ class Nominations:
         wanting = self.wanting(uid)
         if is_done:
             for one in wanting:
-                one.is_making_room, one.at_us = True, at_us
+                for other in self._with(one):
+                    other.is_making_room, other.at_us = True, at_us
         if fact.result != "refused":
             return False
         if is_there:
-            times = self.rested[uid].times + 1 if uid in self.rested else 1
-            rest_us = min(REST_US << min(times - 1, 8), LONGEST_REST_US)
-            self.rested[uid] = Rested(times, at_us + rest_us)
-        return any([self.end(one.uid) for one in wanting])
+            known = self.rested.get(uid, Rested(0, 0))
+            rest_us = min(REST_US << min(known.times, 8), LONGEST_REST_US)
+            # What cannot end rests for good.
+            self.rested[uid] = Rested(known.times + 1, max(known.until_us, at_us + rest_us))
+        return any([self.give_up(one.uid) for one in wanting])
 
     def elapse(self, at_us: int) -> bool:
         """End what nobody makes room for any more; whether room was held for it."""
         is_held = False
         for one in self:
-            going = [pod.uid for pod in self.victims(one) if pod.is_terminating]
-            if at_us - one.at_us >= (LONGEST_US if going else IDLE_US):
-                self.rested.update(dict.fromkeys(going, Rested(1, FOREVER_US)))
-                is_held |= self.end(one.uid)
+            if one.uid not in self.all:
+                continue
+            there = [pod for other in self._with(one) for pod in self.victims(other)]
+            is_going = any(pod.is_terminating for pod in there)
+            if at_us - one.at_us >= (LONGEST_US if is_going else IDLE_US):
+                # In a shadow nobody was asked to end.
+                stuck = [pod.uid for pod in there if self.ends(pod) and not one.is_shadow]
+                self.rested.update(dict.fromkeys(stuck, Rested(1, FOREVER_US)))
+                is_held |= self.give_up(one.uid)
         return is_held
 
     def moved(self) -> bool:
         """Nodes came or went: end what waits for a node that is gone; whether there was such."""
         gone = [one.uid for one in self if one.node not in self._columns.row_of]
         for uid in gone:
-            self.end(uid)
+            self.give_up(uid)
         return bool(gone)
 
     # questions
@@ -159,7 +181,17 @@ class Nominations:
     def victims(self, one: Nominated) -> list[Pod]:
         """Who still holds what a nominated pod waits for, the most important first."""
         found = (self._cluster.pods.get(victim.uid) for victim in one.victims)
-        return [pod for pod in found if pod is not None and holds(pod) and pod.node == one.node]
+        return [pod for pod in found if pod is not None and holds(pod)]
+
+    def staying(self) -> Iterator[tuple[Nominated, list[Pod]]]:
+        """Of each nomination the victims that nobody has asked to go, those of a gang together under the first of its pods."""
+        seen: set[str] = set()
+        for one in self:
+            if one.group in seen:
+                continue
+            seen.update({one.group} - {""})
+            victims = {pod.uid: pod for other in self._with(one) for pod in self.victims(other)}
+            yield one, [pod for pod in victims.values() if not self.ends(pod)]
 
     def ends(self, pod: Pod) -> bool:
         """Whether a pod is going, or would in a shadow."""
@@ -173,7 +205,7 @@ class Nominations:
     def awaits(self, uid: str, framework: Framework, cycle: Cycle) -> bool:
         """Whether room is being made for a pod already, on a node that would still take it."""
         one = self.all.get(uid)
-        if one is None or not self.victims(one):
+        if one is None or not any(map(self.victims, self._with(one))):
             return False
         return not framework.keeps_away(cycle, self._columns.row_of[one.node])
 

@@ -133,7 +133,8 @@ class Scheduler(AssumedPods):
         """A pass found who has to go for a pod. Nothing where that waits no more, or its node is gone."""
         if self.queues[profile].get(asked.uid) is not None and node in self.columns.row_of:
             is_shadow = mark.is_shadow or self.preemption != "on"
-            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow)
+            group = self.gangs.started_with(asked.uid)
+            self.nominations.begin(profile, asked, node, mark, is_shadow=is_shadow, group=group)
 
     def settled(self, fact: EffectSettled, at_us: int) -> None:
         """What became of an eviction."""
@@ -259,7 +260,8 @@ class Scheduler(AssumedPods):
         """A pod goes, or is gone, before it was bound: nobody binds it any more."""
         for queue in self.queues.values():
             queue.remove(uid)
-        self._denominate(uid, at_us)
+        if self.nominations.give_up(uid):
+            self.happened({Hint.GONE}, at_us)
         self.nominations.left(uid, at_us)
         self._forget(uid, at_us)
 

@@ -28,19 +28,18 @@ EXPIRES_US = 300 * SECOND_US
 def decide(
     state: SchedulingState, trigger: Trigger, policy: SchedulingPolicy
 ) -> Sequence[ProposedDecision]:
-    """What follows from the nominations, the oldest first; of each those alone that a disruption budget covers, until they end:
-    where one of them may not go, the others need not.
+    """What follows from the nominations, the oldest first; of each, or of a gang's, those alone that a disruption budget covers,
+    until they end: where one of them may not go, the others need not.
     """
     scheduler, drafts = state.scheduler, dict[str, ProposedDecision]()
     if scheduler is None or policy.preemption == "off":
         return ()
     nominations = scheduler.nominations
     budgets = known(scheduler.columns.disruption_budgets()) if nominations.all else []
-    for one in nominations:
+    for one, staying in nominations.staying():
         asker = state.pod(one.uid)
         if asker is None:
             continue
-        staying = [pod for pod in nominations.victims(one) if not nominations.ends(pod)]
         covered = [pod for pod in staying if any(covers(budget, pod) for budget in budgets)]
         for pod in covered or staying:
             if pod.uid in nominations.evicting:
@@ -69,7 +68,7 @@ def overtaken(state: SchedulingState, decision: Decision, policy: SchedulingPoli
     if scheduler is None or policy.preemption != "on":
         return "not_wanted"
     wanting = scheduler.nominations.wanting(decision.key)
-    is_wanted = any(not one.is_shadow and one.node == pod.node for one in wanting)
+    is_wanted = any(not one.is_shadow for one in wanting)
     return "" if is_wanted else "not_wanted"
 
 

@@ -49,8 +49,6 @@ if TYPE_CHECKING:
 
 #: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
 CONFIRMED_US = 300 * SECOND_US
-
-
 #: So long pods of a gang that is not strict wait for the others, where it says nothing else.
 WAIT_US = 600 * SECOND_US
 
@@ -66,6 +64,8 @@ class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
     groups: tuple[str, ...] = ()
     #: The label of nodes of which all its pods get one value; "" = any nodes.
     topology: str = ""
+    #: None of its pods goes for a more important one without the others.
+    goes_whole: bool = False
 
 
 class SavedGangs(msgspec.Struct):
@@ -135,6 +135,8 @@ class Nominated(msgspec.Struct):
     at_us: int
     #: Somebody was evicted for it.
     is_making_room: bool = False
+    #: The gang, or the first of a group, that gets its nodes together: its nominations end together, too. "" = it is by itself.
+    group: str = ""
 
 
 class Evicting(msgspec.Struct, frozen=True):

@@ -4,8 +4,8 @@ Each pod that gets a node is counted there at once, so the next one sees what is
 unreserved by every plugin, also by those that were never asked, the last one first.
 
 For a pod that no node takes victims are searched, unless room is being made for it already. Its node is held for it from
-then on. A search looks at many pods, so a pass ends after a few of them, and the next one goes on; of pods that are alike one is
-searched for.
+then on. For a group they are searched as one (:mod:`reactors.scheduling.making_room`). A search looks at many pods, so a pass ends
+after a few of them, and the next one goes on; of pods that are alike one is searched for.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
@@ -24,6 +24,7 @@ from reactors.scheduling.columns import Bools, Columns, Placed
 from reactors.scheduling.contract import Alike, Cycle, Preemption, Together
 from reactors.scheduling.explaining import Candidate, best
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.making_room import Room
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.queue import Place, Queued
@@ -85,7 +86,8 @@ def attempts(
                     found.setdefault(name, []).append(attempt)
                 elif not group.is_tried:
                     most -= len(group.members)
-                    for profile, attempt in tried_together(scheduler, group, sequence, tried):
+                    outcome = tried_together(scheduler, group, sequence, tried)
+                    for profile, attempt in searches.search_together(group, outcome):
                         found.setdefault(profile, []).append(attempt)
     finally:
         scheduler.columns.nominated = nominated
@@ -124,18 +126,48 @@ class Searches:
             self._in_vain.add(kind)
             return None
         if self._holds:
-            hold(columns, pod, found.node)
+            hold(columns, [Placed(pod, found.node)])
         return found
 
+    def search_together(
+        self, group: Group, tried: list[tuple[str, Attempt]]
+    ) -> list[tuple[str, Attempt]]:
+        """What became of the pods of a group: where they got no nodes, with who has to go so that enough get some."""
+        columns, members = self._columns, [(own, one) for _, own, one in group.members]
+        lowest = min((one.pod.priority for _, one in members), default=0)
+        if any(attempt.node for _, attempt in tried) or not self._is_on:
+            return tried
+        said = [one.pod.constraints for _, one in members]
+        is_never = any(one is not None and one.never_preempts for one in said)
+        if is_never or min(columns.priorities, default=lowest) >= lowest:
+            return tried
+        cycles = [
+            (one.pod.uid, own, Cycle(one.pod, columns))
+            for own, one in members
+            if one.pod.uid in self._nominations.all
+        ]
+        if cycles and all(self._nominations.awaits(*one) for one in cycles):
+            return tried
+        self._left -= 1
+        room = Room(group.plugin, group.names, members, self._sequence, self._sparing)
+        found = room.find(partial(_alike, columns, group.members))
+        if self._holds:
+            pods = {one.pod.uid: one.pod for _, one in members}
+            hold(columns, [Placed(pods[uid], one.node) for uid, one in found.items()])
+        return [
+            (name, msgspec.structs.replace(one, preemption=found.get(one.pod.uid)))
+            for name, one in tried
+        ]
 
-def hold(columns: Columns, pod: Pod, node: str) -> None:
-    """Hold a node for a pod from now on; less important pods hold it no more."""
+
+def hold(columns: Columns, seats: Sequence[Placed]) -> None:
+    """Hold nodes for pods from now on; less important pods hold these no more."""
     kept = {
         uid: one
         for uid, one in columns.nominated.items()
-        if one.node != node or one.pod.priority >= pod.priority
+        if all(one.node != seat.node or one.pod.priority >= seat.pod.priority for seat in seats)
     }
-    columns.nominated = kept | {pod.uid: Placed(pod, node)}
+    columns.nominated = kept | {seat.pod.uid: seat for seat in seats}
 
 
 def _tried(

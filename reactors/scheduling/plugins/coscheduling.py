@@ -72,6 +72,10 @@ class Coscheduling(msgspec.Struct, frozen=True):
         """Whether one of these gangs gets nodes of a domain."""
         return bool(self.topology) or any(self._must(name, columns) for name in names)
 
+    def must_be_near(self, name: str, columns: Columns) -> bool:
+        """Whether its PodGroup names a label of which its nodes have one value."""
+        return bool(self._must(name, columns))
+
     def _must(self, name: str, columns: Columns) -> str:
         needs = columns.gangs.needs(name) if columns.gangs is not None else None
         return needs.topology if needs is not None else ""
@@ -98,6 +102,11 @@ class Coscheduling(msgspec.Struct, frozen=True):
         if not must:
             found.append(None)
         return found, f"no {must} has room for the {needed} pods that gang {name} still needs"
+
+    def lacking(self, name: str, columns: Columns) -> int:
+        """How many pods more a gang needs."""
+        assert columns.gangs is not None
+        return columns.gangs.lacking(name)
 
     def missing(self, names: Sequence[str], placed: Collection[str], columns: Columns) -> str:
         """Which gang has too few pods with a node."""

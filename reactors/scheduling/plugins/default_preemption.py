@@ -2,8 +2,9 @@
 
 On each node that evictions could help, all pods of lower priority are taken away. Where the pod fits then, they are put back
 from the most important to the least, those first that a disruption budget protects; who does not fit beside it any more is a
-victim. Of several nodes one is taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest
-victims, latest start of the most important victims, and at last a seed.
+victim, and with it all of its gang where that would keep too few pods (:mod:`reactors.scheduling.victims`). Of several nodes one is
+taken by: fewest protected victims, lowest highest priority, lowest sum of priorities, fewest victims, latest start of the most
+important victims, and at last a seed.
 
 Everything is tried on the columns and put back. Where filters look at one node alone, many nodes are tried at once.
 
@@ -23,12 +24,11 @@ from reactors.reclaim.disruption import known, split_by_budget
 from reactors.scheduling.columns import Bools, Columns, Ints
 from reactors.scheduling.contract import Cycle, Filters, Preemption, Refused, Sparing
 from reactors.scheduling.seeds import seed
+from reactors.scheduling.victims import Victims, cost, importance
 
 NEVER = "not eligible due to preemptionPolicy=Never."
 NO_VICTIMS = "No preemption victims found for incoming pod"
 NO_HELP = "Preemption is not helpful for scheduling"
-#: Makes every priority positive, so that fewer victims of negative priority are not worse than more of them.
-_LIFTED = 2**31
 
 
 class DefaultPreemption(msgspec.Struct, frozen=True):
@@ -107,22 +107,18 @@ class _Trial:
         self, cycle: Cycle, filters: Filters, sparing: Sparing, rows: Ints, reasons: _Counts
     ) -> None:
         self._pod, self._columns, self._filters = cycle.pod, cycle.columns, filters
-        self._sparing = sparing
+        self._is_protected = sparing.is_protected
         self._rows, self._reasons = rows, reasons
         self._budgets = known(cycle.columns.disruption_budgets())
+        self._victims = Victims(cycle.columns, cycle.pod, sparing.may_go)
+        # Who goes already, where room is made for several pods: they take from the budgets, too.
+        going = [cycle.columns.counted(uid) for uid in sorted(cycle.columns.lifted)]
+        self._going = [one.pod for one in going if one is not None]
         self._lifted: set[str] = set()
 
     def run(self) -> Iterator[Preemption]:
         """A candidate for each node where the pod would fit."""
-        columns, pod = self._columns, self._pod
-        lower = {
-            row: [
-                one.pod
-                for one in columns.placed_on(row)
-                if one.pod.priority < pod.priority and self._sparing.may_go(one.pod)
-            ]
-            for row in self._rows.tolist()
-        }
+        lower = {row: self._victims.on(row) for row in self._rows.tolist()}
         self._reasons.add(NO_VICTIMS, sum(not pods for pods in lower.values()))
         for pods in lower.values():
             for one in pods:
@@ -131,8 +127,9 @@ class _Trial:
         orders: dict[int, list[Pod]] = {}
         protected: dict[int, set[str]] = {}
         for row in rows:
-            first, rest = split_by_budget(sorted(lower[row], key=_importance), self._budgets)
-            orders[row], protected[row] = first + rest, {one.uid for one in first}
+            violating, _ = split_by_budget([*self._going, *lower[row]], self._budgets)
+            protected[row] = {one.uid for one in violating}
+            orders[row] = sorted(lower[row], key=lambda one: one.uid not in protected[row])
         for at in range(max(map(len, orders.values()), default=0)):
             tried = [row for row in rows if len(orders[row]) > at]
             for row in tried:
@@ -143,10 +140,21 @@ class _Trial:
                     self._lift(orders[row][at])
         for row in rows:
             victims = [one for one in orders[row] if one.uid in self._lifted]
-            violating = sum(one.uid in protected[row] for one in victims)
-            if victims and not (violating and self._sparing.is_protected):
-                ordered = tuple(sorted(victims, key=_importance))
-                yield Preemption(columns.names[row], ordered, violating)
+            if victims and (found := self._candidate(row, victims, protected[row])) is not None:
+                yield found
+
+    def _candidate(self, row: int, victims: list[Pod], protected: set[str]) -> Preemption | None:
+        """The victims of a node with those that go with them; None where a budget protects some of these."""
+        if beside := self._victims.beside(victims):
+            victims = [*victims, *beside]
+            protected = {
+                one.uid for one in split_by_budget([*self._going, *victims], self._budgets)[0]
+            }
+        violating = sum(one.uid in protected for one in victims)
+        if violating and self._is_protected:
+            return None
+        ordered = tuple(sorted(victims, key=importance))
+        return Preemption(self._columns.names[row], ordered, violating)
 
     def end(self) -> None:
         """Everything is as it was."""
@@ -190,23 +198,7 @@ def _helped(refused: Sequence[Refused], columns: Columns) -> Bools:
     return found
 
 
-def _importance(pod: Pod) -> tuple[int, int, str]:
-    """Sorts pods from the most important to the least."""
-    return -pod.priority, pod.started_us, pod.uid
-
-
 def _best(found: Sequence[Preemption], number: int) -> Preemption:
-    best = min(map(_cost, found))
-    equal = [one for one in found if _cost(one) == best]
+    costs = [cost(one.victims, one.violating) for one in found]
+    equal = [one for one, price in zip(found, costs, strict=True) if price == min(costs)]
     return equal[number % len(equal)]
-
-
-def _cost(one: Preemption) -> tuple[int, int, int, int, int]:
-    highest = one.victims[0].priority
-    return (
-        one.violating,
-        highest,
-        sum(victim.priority + _LIFTED for victim in one.victims),
-        len(one.victims),
-        -min(victim.started_us for victim in one.victims if victim.priority == highest),
-    )

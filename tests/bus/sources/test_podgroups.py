@@ -26,6 +26,13 @@ def test_a_native_pod_group_says_how_many_start_together(source):
     assert said(source, {"schedulingPolicy": {"basic": {}}}) == SAID | {"kind": NATIVE}
 
 
+@pytest.mark.parametrize("mode", ["PodGroup", {"all": {}}], ids=["v1alpha2", "v1beta1"])
+def test_a_native_pod_group_says_whether_it_goes_as_a_whole(mode):
+    assert said(POD_GROUPS[0], {"disruptionMode": mode})["goes_whole"] is True
+    for other in ("Pod", {"single": {}}, None, ["all"], 7):
+        assert said(POD_GROUPS[0], {"disruptionMode": other}) == SAID | {"kind": NATIVE}
+
+
 @pytest.mark.parametrize("source", POD_GROUPS[:2], ids=["v1alpha2", "v1beta1"])
 def test_a_native_pod_group_says_of_which_label_its_pods_get_one_value(source):
     for said_key, kept in (("rack", "rack"), ("x" * 400, "x" * 318), ("", "")):
