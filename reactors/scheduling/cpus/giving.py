@@ -156,10 +156,10 @@ def numa_amounts(ask: Ask, room: Room) -> dict[str, int]:
 
 def fewest(ask: Ask, room: Room, needed: Mapping[str, int]) -> int:
     """How many NUMA nodes the pod would need on an empty node; 0 = all are too few."""
-    own = (
-        _by_numa(room, room.topology.cpus.keys() - room.reserved) if room.reserved
-        else room.topology.parts[0]
-    )  # fmt: skip
+    own: Mapping[int, int] = room.topology.parts[0]
+    if room.reserved or (ask.wish is not None and ask.wish.is_required):
+        empty = room.topology.cpus.keys() - room.reserved
+        own = _by_numa(room, empty - (_misfits(ask.wish, room, empty) if ask.wish else set()))
     for size in range(1, len(room.numa) + 1):
         for some in combinations(room.numa, size):
             count = sum(own.get(one.node, 0) for one in some)

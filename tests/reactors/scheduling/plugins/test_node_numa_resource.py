@@ -135,6 +135,8 @@ def test_a_part_of_a_cpu_is_refused_and_others_are_not_asked():
     [
         (wanting(2, gib=2), "SingleNUMANode", [("0-1", [(0, "2", 2)]), ("2-3", [(0, "2", 2)]), ("4-5", [(1, "2", 2)])]),
         (wanting(5), "Restricted", [("0-4", [(0, "4", 0), (1, "1", 0)]), None, None]),
+        (wanting(3, required="SpreadByPCPUs"), "Restricted",
+         [(cpus, [(0, "2", 0), (1, "1", 0)]) for cpus in ("0,2,4", "1,3,5")] + [None]),
         (wanting(3, gib=5), "BestEffort", [("0-2", [(0, "3", 5)]), ("4-6", [(1, "3", 5)]), None]),
         (wanting(1, "", gib=6), "SingleNUMANode", [("", [(0, "1", 6)]), ("", [(1, "1", 6)]), None]),
         (wanting("1500m", "", gib=9), "Restricted", [("", [(0, "1500m", 8), (1, None, 1)]), None, None]),
