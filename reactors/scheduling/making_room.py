@@ -29,6 +29,9 @@ from reactors.scheduling.framework import Framework
 from reactors.scheduling.queue import Queued
 from reactors.scheduling.victims import Victims, cost, importance
 
+#: A gang that lacks more pods has nobody go: the search for a hundred takes more than a second.
+MOST_SEATS = 100
+
 
 class Seat(msgspec.Struct):
     """A pod of the gang on the node that it would get."""

@@ -24,7 +24,7 @@ from reactors.scheduling.columns import Bools, Columns, Placed
 from reactors.scheduling.contract import Alike, Cycle, Preemption, Together
 from reactors.scheduling.explaining import Candidate, best
 from reactors.scheduling.framework import Framework
-from reactors.scheduling.making_room import Room
+from reactors.scheduling.making_room import MOST_SEATS, Room
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.queue import Place, Queued
@@ -139,7 +139,8 @@ class Searches:
             return tried
         said = [one.pod.constraints for _, one in members]
         is_never = any(one is not None and one.never_preempts for one in said)
-        if is_never or min(columns.priorities, default=lowest) >= lowest:
+        lacking = sum(group.plugin.lacking(name, columns) for name in group.names)
+        if is_never or lacking > MOST_SEATS or min(columns.priorities, default=lowest) >= lowest:
             return tried
         cycles = [
             (one.pod.uid, own, Cycle(one.pod, columns))

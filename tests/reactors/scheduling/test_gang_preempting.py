@@ -9,6 +9,7 @@ from bus.crashpoints import install
 from bus.events.constraints import LabelSelector
 from bus.events.decisions import Evict
 from bus.events.pods import NATIVE
+from reactors.scheduling import trial
 from reactors.scheduling.reactor import reactor
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
@@ -46,6 +47,16 @@ async def test_where_the_whole_gang_does_not_fit_nobody_goes(cluster):
     await cluster.later(400)
 
     assert (cluster.said(), cluster.ends) == ([], [])
+
+
+async def test_for_a_gang_that_lacks_too_many_pods_nobody_goes(cluster, monkeypatch):
+    monkeypatch.setattr(trial, "MOST_SEATS", 2)
+    await cluster.full_of({"a": [1, 1], "b": [1, 1]})
+    await cluster.say(*cluster.gang(3))
+    many = cluster.said()
+    await cluster.say(*cluster.gang(2, gang="h"))
+
+    assert many == [] and len(cluster.victims()) == 2
 
 
 async def test_pods_that_a_gang_does_not_need_have_nobody_go(cluster):
