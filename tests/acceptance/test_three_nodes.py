@@ -17,7 +17,7 @@ from tests.acceptance.soak.churn import Churn, Truth
 from tests.acceptance.soak.findings import counted, settled
 from tests.acceptance.soak.site import QUOTAS, Site
 
-HURT_SECONDS, REST_SECONDS, DELAY_SECONDS = 12, 6, 0.15
+HURT_SECONDS, REST_SECONDS = 12, 6
 #: Without an answer: a client notices a silent server after 6 s, and servers a silent leader after as many.
 SILENT_SECONDS = 25
 
@@ -50,10 +50,10 @@ def cut(site, n):
 
 def slow(site, n):
     for wire in site.bus.wires_of(n):
-        wire.delay = DELAY_SECONDS
+        wire.slow()
     yield
     for wire in site.bus.wires_of(n):
-        wire.delay = 0.0
+        wire.hasten()
 
 
 def test_any_one_of_three_nodes_may_be_killed_cut_off_or_slow(site):

@@ -1,6 +1,7 @@
-"""The JetStream adapter on three replicated servers: the same promises, and servers killed in turn."""
+"""The JetStream adapter on three replicated servers: the same promises, and servers killed, cut off and slow in turn."""
 
 import asyncio
+from contextlib import ExitStack
 
 import pytest
 
@@ -8,6 +9,8 @@ from bus.errors import BusUnavailableError, DuplicateIdError, WrongExpectationEr
 from bus.jetstream import JetStream, require_safe
 from bus.streams import history
 from bus.transport import Expectation
+from tests.acceptance.soak.buses import Nodes
+from tests.acceptance.soak.parts import Parts
 from tests.bus.kube.observations import publish_on, read_until_last, said
 from tests.bus.replicas import ThreeServers
 
@@ -68,5 +71,52 @@ async def test_killing_servers_of_three_in_turn_loses_and_doubles_nothing(three)
         acked["last"] = (await three.bus.publish([said(0, id="last")]))[0]
         seen = await reading
 
+    assert [e.sequence for e in seen] == list(range(1, len(acked) + 1))
+    assert {e.id: e.sequence for e in seen} == acked
+
+
+@pytest.fixture
+async def wired(tmp_path):
+    """Three servers behind wires to their clients and to each other, and a connection by one address of all."""
+    with ExitStack() as stack:
+        nodes, parts = Nodes(tmp_path / "nats", tmp_path / "store", 3, stack), Parts(tmp_path)
+        stack.callback(parts.stop)
+        nodes.start(parts)
+        parts.watch()
+        for left in range(9, -1, -1):
+            try:
+                url = f"nats://127.0.0.1:{nodes.port}"
+                nodes.bus = await JetStream.connect(url, history(replicas=3), connect_seconds=5)
+                break
+            except BusUnavailableError:
+                if not left:
+                    raise
+        yield nodes
+        await nodes.bus.close()
+
+
+async def test_servers_that_are_cut_off_or_slow_lose_and_double_nothing(wired):
+    """Whoever writes goes on by the other two, within the time in which a silent leader is noticed."""
+    acked, enough, progress = {}, asyncio.Event(), []
+    writing = [asyncio.create_task(publish_on(wired.bus, n, acked, enough)) for n in (0, 1)]
+    reading = asyncio.create_task(read_until_last(wired.bus))
+    for n in range(3):
+        for hurt, heal in (("cut", "mend"), ("slow", "hasten")):
+            before = len(acked)
+            for wire in wired.wires_of(n):
+                getattr(wire, hurt)()
+            await asyncio.sleep(16)
+            progress.append(len(acked) - before)
+            for wire in wired.wires_of(n):
+                getattr(wire, heal)()
+            await asyncio.sleep(2)
+    enough.set()
+    async with asyncio.timeout(60):
+        await asyncio.gather(*writing)
+        acked["last"] = (await wired.bus.publish([said(0, id="last")]))[0]
+        seen = await reading
+
+    print(f"{len(acked)} events; written while one of three was cut off, or slow: {progress}")
+    assert min(progress) > 0
     assert [e.sequence for e in seen] == list(range(1, len(acked) + 1))
     assert {e.id: e.sequence for e in seen} == acked

@@ -129,6 +129,14 @@ class Wire:
         for one in list(self.ends):
             one.mend()
 
+    def slow(self, seconds=0.15):
+        """All takes so long from now on, in each direction."""
+        self.delay = seconds
+
+    def hasten(self):
+        """It does no more."""
+        self.delay = 0.0
+
     def stop(self):
         """End all connections."""
 
