@@ -21,6 +21,7 @@ Source: docs/wrong-input.md.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 
 import sqlalchemy as sa
@@ -37,6 +38,9 @@ from projections.views import VIEWS, View
 
 #: Key of PostgreSQL's advisory lock: any number that is ours alone.
 LOCK = int.from_bytes(hashlib.sha256(b"bursar migrations").digest()[:8], "big", signed=True)
+
+#: PostgreSQL's code for a view that is replaced by one with a column less, or of another type.
+_OTHER_COLUMNS = "42P16"
 
 #: How long a second process waits for the first one's steps.
 MIGRATION_SECONDS = 120
@@ -122,7 +126,19 @@ def _make_views(connection: sa.Connection) -> None:
             for view in VIEWS:
                 connection.exec_driver_sql(view.created("sqlite"))
         return
-    for view in different:
+    try:
+        with connection.begin_nested():
+            _replace(connection, different)
+    except sa.exc.DBAPIError as error:
+        if getattr(error.orig, "sqlstate", "") != _OTHER_COLUMNS:
+            raise
+        # A newer program's view may have a column more, which can only be dropped with the view.
+        _drop_views(connection)
+        _replace(connection, VIEWS)
+
+
+def _replace(connection: sa.Connection, views: Sequence[View]) -> None:
+    for view in views:
         text = view.created("postgresql")
         connection.exec_driver_sql(
             text.replace("CREATE", "CREATE OR REPLACE", 1).replace("%", "%%"), ()

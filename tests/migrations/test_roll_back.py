@@ -17,6 +17,7 @@ from projections.engine.folder import Folder
 from projections.engine.replay import compare, rebuild, swap
 from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
+from projections.views import VIEWS
 from tests.deploy.ledgers import bursar, make_ledger
 from tests.migrations.looks import objects, revision
 from tests.projections.engine.archives import lives
@@ -93,6 +94,26 @@ def test_a_step_that_takes_away_is_refused_by_the_program_before(made, tmp_path,
 
     with pytest.raises(LedgerNewerError, match="9000"):
         schema.upgrade(made)
+
+
+def test_views_of_a_newer_program_are_put_back_where_no_step_was_taken(made):
+    """A view with a column more is no step, and PostgreSQL replaces it by none with a column less."""
+    schema.upgrade(made)
+    view = VIEWS[0]
+    with made.begin() as connection:
+        begin, _, query = view.created(made.dialect.name).partition(" AS\n")
+        for one in reversed(VIEWS):
+            connection.exec_driver_sql(f"DROP VIEW {one.name}")
+        newer = f"{begin} AS SELECT x.*, 1 AS more FROM ({query}) AS x"
+        is_escaped = made.dialect.name == "postgresql"
+        connection.exec_driver_sql(newer.replace("%", "%%") if is_escaped else newer, ())
+
+    schema.upgrade(made)
+
+    for one in VIEWS:
+        with made.connect() as connection:
+            found = connection.exec_driver_sql(f"SELECT * FROM {one.name}")
+            assert list(found.keys()) == [column.name for column in one.columns]
 
 
 def test_questions_of_the_program_before_are_answered_from_it(tmp_path, capsys):
