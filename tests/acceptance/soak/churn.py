@@ -72,7 +72,9 @@ class Churn:
             self._count(what)
             return True
         except ApiError as error:
-            self._count("refused" if "over-quota" in str(error) else f"answer {error.status}")
+            # What has ended is deleted by the cluster itself after a while.
+            words = {404: "gone"}.get(error.status, f"answer {error.status}")
+            self._count("refused" if "over-quota" in str(error) else words)
         except (OSError, http.client.HTTPException):
             self.answers["no answer"] += 1
         return False

@@ -208,7 +208,7 @@ class Site:
     def ask(self, *arguments, name="ledger-0", tree=HERE):
         """The exit code of a command of the checkout in ``tree``, and what it says, with the settings of a process."""
         done = subprocess.run(
-            bursar("", *arguments), env=self.environment(name) | {"PYTHONPATH": str(tree)},
+            bursar(os.devnull, *arguments), env=self.environment(name) | {"PYTHONPATH": str(tree)},
             capture_output=True, text=True, timeout=300,
         )  # fmt: skip
         return done.returncode, done.stdout + done.stderr
