@@ -43,6 +43,8 @@ _log = logging.getLogger(__name__)
 
 _PR_SET_PDEATHSIG = 1
 _WATCH_SECONDS = 0.2
+#: Of so many looks whether it is there one asks whether it can write: every 5 s.
+_LOOKS = 25
 _LOG_BYTES = 16 * 1024 * 1024
 
 #: What only `recovery` may ask of JetStream: everything that edits or removes history.
@@ -234,13 +236,18 @@ class EmbeddedServer:
         replace(self.folder / "server.conf", text.encode())
 
     async def _watch(self, seconds: float) -> None:
-        """Start it again when it is gone, for ever, with a pause that grows to 5 s."""
-        pause = _WATCH_SECONDS
+        """Start it again when it is gone, for ever, with a pause that grows to 5 s.
+
+        So, too, when it could not write: once its disk was full it refuses all until it starts again, also when there is room.
+        """
+        pause, looks = _WATCH_SECONDS, 0
         while True:
             await asyncio.sleep(pause)
             if self._process is not None and self._process.poll() is None:
-                pause = _WATCH_SECONDS
-                continue
+                pause, looks = _WATCH_SECONDS, looks + 1
+                if looks % _LOOKS or not await asyncio.to_thread(_refuses, self.monitor_url):
+                    continue
+                await self._end()
             status = self._process.returncode if self._process else None
             _log.error("the embedded bus ended by itself (status %s): starting it again", status)
             try:
@@ -351,14 +358,24 @@ def _die_with_parent(parent: int) -> Callable[[], None] | None:
 
 
 def _healthy(monitor_url: str) -> bool:
+    return _health(monitor_url, "?js-enabled-only=true")[0] == 200
+
+
+def _health(monitor_url: str, of: str) -> tuple[int, bytes]:
     connection = http.client.HTTPConnection("127.0.0.1", _port(monitor_url), timeout=1.0)
     try:
-        connection.request("GET", "/healthz?js-enabled-only=true")
-        return connection.getresponse().status == 200
+        connection.request("GET", f"/healthz{of}")
+        answer = connection.getresponse()
+        return answer.status, answer.read()
     except (OSError, http.client.HTTPException):
-        return False
+        return 0, b""
     finally:
         connection.close()
+
+
+def _refuses(monitor_url: str) -> bool:
+    """Whether a write failed, so that it takes no other."""
+    return b"write error" in _health(monitor_url, "")[1]
 
 
 def _read_ports(path: Path) -> dict[str, list[str]] | None:

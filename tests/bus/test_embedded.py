@@ -1,6 +1,7 @@
 """The embedded server: starts fast, is safe, comes back, ends with us, and shares its folder with nobody."""
 
 import asyncio
+import contextlib
 import fcntl
 import json
 import os
@@ -16,11 +17,12 @@ import pytest
 
 from bus.embedded import EmbeddedServer, bundled_binary, running
 from bus.envelope import Event
-from bus.errors import BusUnavailableError, PermissionDeniedError
+from bus.errors import BusUnavailableError, PermissionDeniedError, PublishUnknownError
 from bus.jetstream import JetStream, require_safe
 from bus.jetstream.connection import ApiError, Connection
 from bus.streams import history
 from tests.cluster.pausing import pause
+from tests.disks import fill, small_disk
 
 pytestmark = pytest.mark.nats
 
@@ -252,3 +254,29 @@ def test_a_server_of_the_container_before_counts_as_gone(tmp_path):
     (folder / "lock").write_text(f"{os.getpid()}\n")
 
     assert running(tmp_path) is None
+
+
+@pytest.mark.timeout(120)
+async def test_a_disk_that_was_full_is_written_again_once_there_is_room(tmp_path):
+    """A nats-server refuses everything after one write that failed, until it starts again."""
+    with small_disk(tmp_path / "disk", mib=64) as is_small:
+        if not is_small:
+            pytest.skip("nobody may mount a small disk here")
+        async with EmbeddedServer(tmp_path / "disk" / "data") as server:
+            bus = await JetStream.connect(server.url, history(), credentials=server.credentials)
+            await bus.publish([said(0)])
+            filling = tmp_path / "disk" / "filling"
+            fill(filling)
+            with pytest.raises((PublishUnknownError, BusUnavailableError)):
+                for n in range(1, 200):
+                    await bus.publish([said(n)])
+            filling.unlink()
+            async with asyncio.timeout(60):
+                while True:
+                    with contextlib.suppress(PublishUnknownError, BusUnavailableError):
+                        sequences = await bus.publish([said(n) for n in range(200)])
+                        break
+            last = (await bus.head()).last_sequence
+            await bus.close()
+
+    assert (sequences, last) == (list(range(1, 201)), 200)

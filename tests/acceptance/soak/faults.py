@@ -1,9 +1,9 @@
 """What goes wrong in a soak: each fault is a name, and a generator that hurts, waits by `yield seconds`, and heals."""
 
-import errno
 import os
 
 from tests.acceptance.soak.site import CERTIFICATE_SECONDS, certificate
+from tests.disks import fill
 
 PARTS = ("watch", "ledger", "act", "webhook", "nats")
 #: How long a process stands still, a network is cut, a disk is full, a clock is wrong.
@@ -51,13 +51,7 @@ def full_disk(site, _):
     if not site.has_disk:
         return
     filling = site.disk / "filling"
-    with filling.open("wb", buffering=0) as file:
-        for size in (1 << 20, 1 << 12):
-            try:
-                while file.write(bytes(size)):
-                    pass
-            except OSError as error:
-                assert error.errno == errno.ENOSPC
+    fill(filling)
     yield HURT_SECONDS
     filling.unlink()
 

@@ -6,7 +6,7 @@ import json
 import os
 import subprocess
 import time
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
@@ -19,6 +19,7 @@ from tests.acceptance.soak.buses import Nodes
 from tests.acceptance.soak.parts import Parts, bursar
 from tests.acceptance.soak.wires import Wire, balanced
 from tests.cluster.processes import free_port
+from tests.disks import small_disk
 
 #: This checkout.
 HERE = MANIFESTS.parents[1]
@@ -26,20 +27,6 @@ DISK_MIB = 384
 #: All that a quota gives, in cores; what `queue` holds starts when there is room.
 QUOTAS = {"team-a": 40, "team-b": 40, "team-q": 40}
 CERTIFICATE_SECONDS = 7 * 86_400
-
-
-@contextmanager
-def small_disk(folder):
-    """A file system of its own, of :data:`DISK_MIB`; where nobody may mount one, the folder, which is never full."""
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MIB}m,mode=700", "tmpfs", str(folder)]
-    if subprocess.run(mount, capture_output=True).returncode:
-        yield False
-        return
-    try:
-        yield True
-    finally:
-        subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
 def certificate(path, seconds):
@@ -90,7 +77,7 @@ class Site:
 
     def _begin(self, stack):
         self.disk = self.folder / "disk"
-        self.has_disk = stack.enter_context(small_disk(self.disk))
+        self.has_disk = stack.enter_context(small_disk(self.disk, DISK_MIB))
         certificate(self.certificate, CERTIFICATE_SECONDS)
         for file in ("crds/bursar.io.yaml", "pods/namespace.yaml", "rbac"):
             self.plane.kubectl("apply", "-f", str(MANIFESTS / file))
