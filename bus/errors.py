@@ -228,6 +228,20 @@ class LedgerError(PermanentError):
     """
 
 
+class DamagedSegmentError(LedgerError):
+    """A sealed segment of the history is damaged.
+
+    The questioner is told which file; `bursar verify` names all. A copy of the file heals it.
+    """
+
+
+class SegmentPlaceError(RetryableError):
+    """Sealed segments cannot be written or read.
+
+    Sealing tries again later and the ledger goes on; a question is told.
+    """
+
+
 class LedgerNewerError(LedgerError):
     """The ledger's schema is newer than this code: upgrade it.
 

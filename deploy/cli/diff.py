@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Annotated, Any
 
 import sqlalchemy as sa
@@ -15,7 +16,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column, Row
 from deploy.runtime.ledgers import reading
 from projections import reports
-from projections.engine.tables import events
+from projections.engine.segments.reading import counts, selecting
 
 #: (what, name, measure) to an amount.
 Amounts = dict[tuple[str, str, str], int]
@@ -101,14 +102,10 @@ def _amounts(connection: sa.Connection, cluster: str) -> Amounts:
 
 
 def _said(connection: sa.Connection, first: int, last: int) -> list[tuple[str, int]]:
-    count = sa.func.count()
-    query = (
-        sa.select(events.c.type, count)
-        .where(events.c.sequence > first, events.c.sequence <= last)
-        .group_by(events.c.type)
-        .order_by(count.desc(), events.c.type)
-    )
-    return [(type, number) for type, number in connection.execute(query)]
+    found = Counter[str]()
+    for (_, type), number in counts(selecting(connection), after=first, until=last).items():
+        found[type] += number
+    return sorted(found.items(), key=lambda one: (-one[1], one[0]))
 
 
 def _amount(name: str) -> Column:

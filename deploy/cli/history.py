@@ -25,7 +25,7 @@ from deploy.cli.rendering.words import moment
 from deploy.queries.sql import ROWS, ask
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
-from projections.engine.store import event_of_row
+from projections.engine.segments.reading import Select, Wanted, counts, newest, selecting
 from projections.engine.tables import events as archive
 
 #: Characters of a body that a table shows; a wide one shows it whole.
@@ -117,19 +117,13 @@ def events(
     if schema:
         print(json.dumps(vocabulary_schema(), indent=2))
         return
-    columns = archive.c
-    query = sa.select(archive).order_by(columns.sequence.desc()).limit(limit)
-    if key is not None:
-        query = query.where(columns.key == key)
-    if kind is not None:
-        query = query.where(columns.type == kind)
+    types = None if kind is None else frozenset({kind})
+    wanted = Wanted(types=types, keys=None if key is None else frozenset({key}))
     with reading(asked.place) as connection:
-        found = [event_of_row(tuple(row)) for row in connection.execute(query)]
+        select = selecting(connection)
+        found = newest(select, wanted, limit)
         if not found and (key is not None or kind is not None):
-            column, named = ("type", kind) if key is None else ("key", key)
-            there = set(connection.scalars(sa.select(columns[column]).distinct()))
-            if named not in there:
-                raise absent(column, str(named), there)
+            _require(select, key, kind)
     rows: list[dict[str, Any]] = [
         {
             "sequence": event.sequence,
@@ -140,9 +134,20 @@ def events(
             "source": event.source,
             "body": event.body.decode("utf-8", "replace"),
         }
-        for event in reversed(found)
+        for event in found
     ]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS)
+
+
+def _require(select: Select, key: str | None, kind: str | None) -> None:
+    """Raise where nothing at all was said of the key, or of the type, naming near ones; keys out of what was not trimmed."""
+    if key is None:
+        there = {type for _, type in counts(select)}
+        if kind not in there:
+            raise absent("type", str(kind), there)
+    elif not newest(select, Wanted(keys=frozenset({key})), 1):
+        keys = {row[0] for row in select(sa.select(archive.c.key).distinct())}
+        raise absent("key", key, keys)
 
 
 def vocabulary_schema() -> dict[str, Any]:

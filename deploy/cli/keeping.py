@@ -19,8 +19,8 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write
 from deploy.runtime.ledgers import held_ledger, ledger, reader, reading
-from projections.engine.store import Store, event_of_row
-from projections.engine.tables import events
+from projections.engine.segments.reading import event_at, selecting
+from projections.engine.store import Store
 from projections.engine.tables import parked as parked_events
 
 if TYPE_CHECKING:
@@ -260,10 +260,9 @@ def parked_show(
         why = connection.scalar(
             sa.select(parked_events.c.reason).where(parked_events.c.sequence == sequence)
         )
-        row = connection.execute(sa.select(events).where(events.c.sequence == sequence)).first()
-    if why is None or row is None:
+        event = event_at(selecting(connection), sequence)
+    if why is None or event is None:
         raise LedgerError("no event of this sequence is parked", sequence=sequence)
-    event = event_of_row(tuple(row))
     told = {
         "sequence": event.sequence, "reason": why, "type": event.type, "key": event.key, "id": event.id,
         "source": event.source, "time": format_stamp(event.time_us), "defect": event.defect,

@@ -21,7 +21,7 @@ from deploy.runtime.ledgers import reader
 from deploy.settings.place import LedgerPlace, PastLedger
 from projections.engine.past import past_rows, sequence_before
 from projections.engine.replay import live_checkpoint
-from projections.engine.tables import events
+from projections.engine.segments.reading import event_at, selecting
 
 #: The folder of kept rows, in the data folder.
 FOLDER = "past"
@@ -71,9 +71,8 @@ def _sequence(connection: sa.Connection, at: str, option: str) -> int:
 
 
 def _second(connection: sa.Connection, sequence: int) -> int | None:
-    found = sa.select(events.c.time_us).where(events.c.sequence == sequence)
-    time_us = connection.execute(found).scalar()
-    return None if time_us is None else int(time_us) // 1_000_000
+    found = event_at(selecting(connection), sequence)
+    return None if found is None else found.time_us // 1_000_000
 
 
 @functools.cache

@@ -17,6 +17,7 @@ from deploy.cli.governed import governed, governed_line
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_line, enforces_nothing
+from deploy.cli.notes.segments import segments_line, segments_of
 from deploy.cli.notes.unread import devices_unread, unread, unread_lines
 from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
@@ -25,6 +26,7 @@ from deploy.cli.rendering.output import write
 from deploy.hints import hint
 from deploy.runtime.ledgers import reading
 from deploy.settings.addresses import masked
+from projections.engine.segments.reading import selecting, trimmed_until
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
 
@@ -72,6 +74,7 @@ def status(
         pods = _pods(connection)
         nobody = unassigned.holding(connection)
         held = governed(connection)
+        segments = segments_of(selecting(connection))
     view, told = _look(settings), _told(settings)
     admission = told.get("admission")
     lag = None if view.sequence is None else max(view.sequence - stands.sequence, 0)
@@ -82,6 +85,7 @@ def status(
         "parked": stands.parked,
         "filling": told.get("filling"),
         "gaps": gaps,
+        "segments": {**segments, "trouble": told.get("unsealed", "")},
         "guard": [msgspec.to_builtins(line) for line in view.guard],
         "bus": {"running": view.is_running, "url": view.url, "trouble": view.trouble},
         "ledger": masked(settings.ledger_url),
@@ -106,6 +110,8 @@ def status(
         or row["unread"]
         or row["devices_unread"]
         or row["clock"]
+        or segments["missing"]
+        or row["segments"]["trouble"]
         or enforces_nothing(admission)
         or (lag or 0) > most
         or (live and not view.is_running)
@@ -120,10 +126,12 @@ def status(
 
 def _gaps(connection: sa.Connection, last: int) -> int:
     """Sequences missing among the last :data:`LOOKED_AT` of the archive."""
-    first = connection.scalar(sa.select(sa.func.min(events.c.sequence)))
+    line = trimmed_until(selecting(connection))
+    behind = events.c.sequence > line
+    first = connection.scalar(sa.select(sa.func.min(events.c.sequence)).where(behind))
     if first is None:
-        return 0
-    begin = max(first, last - LOOKED_AT + 1)
+        return last - line
+    begin = max(line + 1 if line else first, last - LOOKED_AT + 1)
     count = connection.scalar(
         sa.select(sa.func.count()).select_from(events).where(events.c.sequence >= begin)
     )
@@ -204,6 +212,7 @@ def _for_people(row: dict[str, Any], view: BusView) -> dict[str, Any]:
         [f"{safe} of {len(view.guard)} properties OK", *others] if view.guard else "not asked"
     )
     row["pods"] = "{all:,}: {holding:,} holding, {waiting:,} waiting".format(**row["pods"])
+    row["segments"] = segments_line(row["segments"])
     row["filling"] = _filling(row["filling"])
     row["unassigned"] = unassigned.holding_line(row["unassigned"])
     row["quotas"] = governed_line(row["quotas"])

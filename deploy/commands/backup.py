@@ -24,11 +24,10 @@ from pathlib import Path
 
 import msgspec
 import sqlalchemy as sa
-import zstandard
 
 from bus import private_files
 from bus.envelope import GENESIS, Event, chain
-from bus.errors import LedgerError
+from bus.errors import DamagedSegmentError, LedgerError
 from deploy.commands.backup_heads import SEQUENCE, Warned, accepted_heads, all_heads, keep_heads
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import held_ledger, reading
@@ -39,8 +38,9 @@ from projections.engine.collecting import seldom_collecting
 from projections.engine.folder import Folder
 from projections.engine.heads import Signer, read_heads
 from projections.engine.replay import archived, live_checkpoint
+from projections.engine.segments.form import event_of, pack, unpack
+from projections.engine.segments.reading import chain_at, selecting
 from projections.engine.store import Store
-from projections.engine.tables import events
 
 MANIFEST = "backup.json"
 HEADS = "heads.jsonl"
@@ -49,13 +49,10 @@ KEY = "signing.key"
 FILE_EVENTS = 50_000
 FILE_BYTES = 64 * 2**20
 BATCH = 5_000
-#: More bytes than the rows of one file have; a larger one is none of ours.
-LARGEST_FILE = 2**30
 #: What a killed backup leaves: files that were not renamed yet (``private_files.draft``).
 _DRAFT = re.compile(r"(events-\d{12}\.zst|backup\.json|heads\.jsonl|signing\.key)\.[0-9a-f]{16}\.new")  # fmt: skip
 
 Progress = Callable[[int, int], None]
-_Row = tuple[int, str, str, str, str, str, int, int, str, bytes]
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -191,8 +188,8 @@ def read_manifest(folder: Path) -> Manifest:
 def _check_history(connection: sa.Connection, found: Manifest, newest: int, folder: Path) -> None:
     if not found.sequence:
         return
-    query = sa.select(events.c.chain).where(events.c.sequence == found.sequence)
-    if found.sequence > newest or bytes(connection.execute(query).scalar() or b"") != found.chain:
+    there = chain_at(selecting(connection), found.sequence)
+    if found.sequence > newest or there != found.chain:
         raise SettingsError(
             f"{folder} holds a backup of another history, {found.sequence:,} events of it: name another folder"
         )
@@ -228,7 +225,7 @@ def _write(folder: Path, found: Manifest, part: list[Event]) -> Part:
     if (part[0].sequence, part[-1].sequence) != (found.sequence + 1, found.sequence + len(part)):
         raise LedgerError("the archive has a gap: see `bursar verify`")
     path = folder / _name(part[0].sequence)
-    packed = zstandard.ZstdCompressor(level=10).compress(_encode([_row(one) for one in part]))
+    packed = pack(part)
     private_files.replace(path, packed)
     last = chain(found.chain, part)[-1]
     return Part(
@@ -285,33 +282,12 @@ def _read(folder: Path, part: Part) -> list[Event]:
     if hashlib.sha256(packed).hexdigest() != part.sha256:
         raise SettingsError(f"{path}: damaged: it is not the file that was written")
     try:
-        # zstandard heeds its own bound only where the frame does not say its size; ours all do.
-        if not 0 <= zstandard.frame_content_size(packed) <= LARGEST_FILE:
-            raise SettingsError(
-                f"{path}: damaged: its size is above {LARGEST_FILE:,} bytes, or missing"
-            )
-        content = zstandard.ZstdDecompressor().decompress(packed)
-        found = [_event(row) for row in _decode(content)]
-    except (zstandard.ZstdError, msgspec.DecodeError) as error:
+        found = [event_of(row) for row in unpack(packed)]
+    except DamagedSegmentError as error:
         raise SettingsError(f"{path}: damaged: {error}") from None
     if [event.sequence for event in found] != list(range(part.first, part.last + 1)):
         raise SettingsError(f"{path}: not the events {part.first:,} to {part.last:,}")
     return found
-
-
-def _row(event: Event) -> _Row:
-    return (
-        event.sequence, event.cluster, event.type, event.key, event.id, event.source, event.time_us,
-        event.version, event.defect, event.body,
-    )  # fmt: skip
-
-
-def _event(row: _Row) -> Event:
-    return Event(row[1], row[2], row[3], row[4], row[5], row[6], row[9], row[7], row[0], row[8])
-
-
-_encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(list[_Row]).decode
 
 
 @contextmanager

@@ -22,9 +22,8 @@ from bus.envelope import Event, to_line
 from bus.errors import BursarError
 from bus.private_files import create, draft
 from deploy.errors import SettingsError
+from projections.engine.replay import archived, live_checkpoint
 from projections.engine.restored import Carried
-from projections.engine.store import event_of_row
-from projections.engine.tables import events
 from projections.pod_runs import held_segments
 
 #: Rows read at once.
@@ -51,13 +50,13 @@ def export_events(
     Raises SettingsError where a file cannot be written, or is there already and ``force`` is not given.
     """
     written = Written()
-    query = sa.select(events).where(events.c.sequence >= first).order_by(events.c.sequence)
-    rows = connection.execute(query.execution_options(yield_per=READ))
+    until = live_checkpoint(connection).sequence
     forms = Carried()
-    before = sa.select(events.c.id).where(events.c.sequence < first)
-    for (id,) in connection.execute(before.execution_options(yield_per=READ)):
-        forms.mark(id)
-    found = (forms.carried(event_of_row(tuple(row))) for row in rows)
+    for part in archived(connection, 1, min(first - 1, until), READ):
+        for event in part:
+            forms.mark(event.id)
+    parts = archived(connection, first, until, READ)
+    found = (forms.carried(event) for part in parts for event in part)
     following = next(found, None)
     while following is not None or not written.files:
         target = path

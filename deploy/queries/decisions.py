@@ -20,7 +20,8 @@ from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.memory import MemoryTransport
 from projections.decisions import decisions
-from projections.engine.tables import events, snapshots
+from projections.engine.segments.reading import clusters
+from projections.engine.tables import snapshots
 from projections.quota_trees.decisions import admissions
 from projections.quota_trees.queries import Select, archived
 from projections.waits import waits
@@ -58,8 +59,7 @@ def rederived(select: Select) -> AllRederived:
     kept = list[Compared]()
     transport, clock = MemoryTransport(), SystemClock()
     types = decided_types(REACTORS)
-    passes = sa.select(events.c.cluster).where(events.c.type.in_(sorted(types))).distinct()
-    with_decisions = sorted({*_clusters(select, decisions), *(name for (name,) in select(passes))})
+    with_decisions = sorted({*_clusters(select, decisions), *clusters(select, types)})
     for cluster in with_decisions:
         comparison = Comparison(select, REACTORS, cluster, transport, clock)
         # One reading serves both.

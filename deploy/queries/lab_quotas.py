@@ -5,16 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from bus.clock import SystemClock
-from bus.errors import QuantityError
+from bus.errors import LedgerError, QuantityError
 from bus.events.admissions import JOURNAL, QuotaDeclared
 from bus.kube.crds.keys import CASH, is_key, is_resource, key_amount, resource_amount
 from bus.memory import MemoryTransport
 from deploy.errors import SettingsError
 from deploy.settings.file import SettingsFile, read_settings_file
-from projections.engine.tables import events
+from projections.engine.segments.reading import event_at
 from projections.quota_trees.queries import Select, archived, facts
 from reactors.lab.quotas import Limits, Proposed, QuotaOutcome, outcomes, played
 from reactors.lab.quotas.arrivals import READS, Journals
@@ -144,8 +142,10 @@ def tried_limits(
                 raise SettingsError(f"{quota}: {one.parent[:64]!r} is no quota of the same tree")
     for quota in tried:
         _check_above(quota, parents)
-    ((until_us,),) = select(sa.select(events.c.time_us).where(events.c.sequence == last))
-    return outcomes(played(journals.of, tried, first, until_us=until_us))
+    end = event_at(select, last)
+    if end is None:
+        raise LedgerError("the archive has no such event: see `bursar verify`", sequence=last)
+    return outcomes(played(journals.of, tried, first, until_us=end.time_us))
 
 
 def _check_above(quota: str, parents: dict[str, str]) -> None:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import msgspec
-import sqlalchemy as sa
 
 from bus.envelope import Event
 from bus.events.decisions import Cull
 from bus.events.notebooks import NotebookSampled
-from projections.engine.store import event_of_row
-from projections.engine.tables import events
+from projections.engine.segments.reading import Wanted, newest
 from projections.quota_trees.queries import Select, archived
 from reactors.catalogue import REACTORS
 from reactors.culling.decide import Judged, judged
@@ -63,12 +60,5 @@ def samples(
 
 def cull(select: Select, cluster: str, decision: str) -> Cull | None:
     """A cull by its id; None where there is none."""
-    columns = events.c
-    query = sa.select(events).where(
-        columns.id == decision, columns.type == Cull.wire_type, columns.cluster == cluster
-    )
-    return next((Cull.read(event) for event in _events(select, query)), None)
-
-
-def _events(select: Select, query: sa.Select[Any]) -> Iterator[Event]:
-    return (event_of_row(row) for row in select(query))
+    found = newest(select, Wanted(cluster, frozenset({Cull.wire_type}), id=decision), 1)
+    return Cull.read(found[0]) if found else None

@@ -12,15 +12,13 @@ from collections.abc import Callable, Collection
 from functools import partial
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.events.admissions import JOURNAL
 from bus.events.queues import QueueOrdered
 from bus.events.vocabulary import Fact
 from bus.memory import MemoryTransport
-from projections.engine.tables import events
+from projections.engine.segments.reading import Wanted, history
 from projections.quota_trees import Tree
 from projections.quota_trees.queries import Select, archived
 from reactors.admission.mapping import QuotaRef
@@ -85,12 +83,9 @@ def stories(
     select: Select, cluster: str, uids: Collection[str], now_us: int
 ) -> tuple[list[WaitStep], list[Outlook]]:
     """What befell the workloads ``uids``, in order; and of those that wait still, what they wait for now."""
-    columns = events.c
-    said = sa.select(sa.func.min(columns.sequence)).where(
-        columns.cluster == cluster, columns.key.in_(sorted(uids))
-    )
     # What held them up may have come long before them, and is in the snapshot.
-    first = select(said)[0][0] or 1
+    said = history(select, Wanted(cluster, keys=frozenset(uids)), part=1)
+    first = next((part[0].sequence for part in said), 1)
     archive = _Archive(restored(select, partial(_readers, cluster), first - 1))
     names = {
         grant.uid: f"{grant.namespace}/{grant.name}"

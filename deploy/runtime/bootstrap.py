@@ -112,6 +112,10 @@ class LedgerWriter(Protocol):
         """Which new or changed parts of the ledger are being filled, and how far; None for none, and where another does."""
 
     @property
+    def unsealed(self) -> str:
+        """Why the history is not sealed; "" where it is, and where another process seals."""
+
+    @property
     def signer(self) -> str:
         """By which key heads are signed; "" where another process signs."""
 
@@ -126,6 +130,7 @@ class OwnLedgerWriter:
     ) -> None:
         """``lock``: what ends this one where it is lost; None where whoever runs it looks."""
         # Who only asks the bus need not import what is written.
+        from deploy.runtime.sealing import Sealing
         from projections.catalogue import MODEL
         from projections.engine.folder import Folder
         from projections.engine.heads import HeadKeeper, Signer
@@ -133,6 +138,7 @@ class OwnLedgerWriter:
 
         self._heads = HeadKeeper(store, Signer(settings.signing_key), settings.heads_file)
         self._lock = lock
+        self._sealing = Sealing(settings, store)
         self._runner = Runner(store, Folder(MODEL, store), transport, told=self._heads.told)
 
     async def run(self) -> None:
@@ -141,6 +147,7 @@ class OwnLedgerWriter:
             async with AsyncExitStack() as stack:
                 if self._lock is not None:
                     await stack.enter_async_context(beside(self._lock.run()))
+                await stack.enter_async_context(beside(self._sealing.run()))
                 await self._runner.run()
         finally:
             self._heads.keep(self._runner.checkpoint)
@@ -156,6 +163,11 @@ class OwnLedgerWriter:
         return self._runner.filled
 
     @property
+    def unsealed(self) -> str:
+        """Why the history is not sealed."""
+        return self._sealing.trouble
+
+    @property
     def signer(self) -> str:
         """The public key that signs the heads, with a warning where the first head was signed by another key."""
         key, pinned = self._heads.public_key, self._heads.pinned()
@@ -168,7 +180,7 @@ class OwnLedgerWriter:
 class OtherLedgerWriter:
     """Another process writes the ledger; this one looks how far it is."""
 
-    signer = ""
+    signer = unsealed = ""
     filled = None
 
     def __init__(self, store: Store, name: str) -> None:

@@ -93,10 +93,10 @@ def joined_ledger(settings: Located, purpose: str) -> Iterator[tuple[Store, Held
 
 def clusters(connection: sa.Connection) -> list[str]:
     """The names of the clusters that the ledger has events of."""
-    from projections.engine.tables import events
+    from projections.engine.segments.reading import clusters as of_history
+    from projections.engine.segments.reading import selecting
 
-    found = connection.execute(sa.select(events.c.cluster).distinct())
-    return sorted(name for (name,) in found if name)
+    return sorted(name for name in of_history(selecting(connection)) if name)
 
 
 @contextmanager

@@ -3,7 +3,6 @@
 Where a cluster is found it is followed. Where none is, the bundled recording goes the same way: bus, runner, ledger.
 Recorded and real ledgers are kept apart: a recording is played into an embedded ledger that is empty or holds it
 already, and a cluster is not followed into a folder that holds one.
-
 Source: docs/architecture.md; items 1 and 5.
 """
 
@@ -75,8 +74,9 @@ class Progress(msgspec.Struct):
     stage: str = "starting"
     sequence: int = 0
     projected: int = 0
-    #: Which new or changed parts of the ledger are being filled, and how far.
+    #: Which new or changed parts of the ledger are being filled, and how far; and why the history is not sealed.
     filled: Filled | None = None
+    unsealed: str = ""
     sources: dict[str, ReflectorState] = {}
     guard: list[GuardLine] = []
     cluster: str = ""
@@ -357,7 +357,7 @@ async def guarded(opened: Bus) -> None:
 async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: LedgerWriter) -> None:
     while True:
         progress.projected = keeping.sequence
-        progress.filled = keeping.filled
+        progress.filled, progress.unsealed = keeping.filled, keeping.unsealed
         progress.sequence = max(progress.sequence, keeping.sequence)
         if opened.transport.connected:
             progress.sequence = (await opened.transport.head()).last_sequence
@@ -384,7 +384,7 @@ async def written(settings: Settings, progress: Progress) -> AsyncIterator[None]
 def _write_state(settings: Settings, progress: Progress) -> None:
     told = {
         "pid": os.getpid(),
-        "filling": progress.filled,
+        **{"filling": progress.filled, "unsealed": progress.unsealed},
         "sources": states(progress.sources),
         "blocked": held_back(progress.replica, progress.releasing, progress.troubles),
         "admission": progress.proof,

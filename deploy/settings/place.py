@@ -37,7 +37,8 @@ FIELDS = {
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
 OTHERS = frozenset(
-    {"labels", "admission", "api", "hub", "budgets", "culling", "evictions", "jobs", "scheduling"}
+    {"history", "labels", "admission", "api", "hub", "budgets", "culling", "evictions", "jobs"}
+    | {"scheduling"}
 )
 
 

@@ -53,6 +53,8 @@ if TYPE_CHECKING:
     from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
 
+_DAYS = re.compile(r"[1-9]\d{0,4}d\Z", re.ASCII)
+_DAY_US = 86_400_000_000
 _CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
 _POLICY = LabelPolicy()
 
@@ -75,6 +77,29 @@ class LedgerSettings(_Part):
     @classmethod
     def _known(cls, url: SecretStr) -> SecretStr:
         return SecretStr(ledger_url(url.get_secret_value()))
+
+
+class HistorySettings(_Part):
+    """How the beginning of a long history is kept: in sealed segments, see ``docs/history.md``."""
+
+    #: Events of one segment; fewer where they are large. 0 = none is written.
+    segment_events: int = Field(20_000, ge=0, le=1_000_000)
+    #: The folder of the segments. None = ``segments`` in the data folder.
+    folder: Path | None = None
+    #: How long the ledger's table keeps what a verified segment holds, such as ``90d``. ``for ever``: nothing is trimmed.
+    keep: str = "for ever"
+
+    @field_validator("keep")
+    @classmethod
+    def _days(cls, keep: str) -> str:
+        if keep != "for ever" and not _DAYS.match(keep):
+            raise ValueError("'for ever', or a number of days such as 90d")
+        return keep
+
+    @property
+    def keep_us(self) -> int | None:
+        """The same in microseconds; None = for ever."""
+        return None if self.keep == "for ever" else int(self.keep[:-1]) * _DAY_US
 
 
 class BusSettings(_Part):
@@ -181,6 +206,7 @@ class Settings(BaseSettings):
     #: Folder of everything embedded: the ledger, the bus, locks.
     data: Path
     ledger: LedgerSettings = LedgerSettings()
+    history: HistorySettings = HistorySettings()
     bus: BusSettings = BusSettings()
     cluster: ClusterSettings = ClusterSettings()
     labels: LabelSettings = LabelSettings()
@@ -213,6 +239,11 @@ class Settings(BaseSettings):
     def heads_file(self) -> Path:
         """Where signed heads are also written."""
         return self.ledger.heads_file or self.data / "heads.jsonl"
+
+    @property
+    def segments_folder(self) -> Path:
+        """Where sealed segments lie."""
+        return (self.history.folder or self.data / "segments").expanduser().absolute()
 
     @property
     def signing_key(self) -> Path:

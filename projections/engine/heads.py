@@ -29,6 +29,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from bus import private_files
 from bus.errors import LedgerError
 from projections.engine.checkpoint import Checkpoint
+from projections.engine.segments.form import SegmentHead
 from projections.engine.store import Store
 from projections.engine.tables import heads
 from projections.engine.writers import writer
@@ -79,6 +80,11 @@ class Signer:
     def seal(self, digest: bytes) -> bytes:
         """The signature of a snapshot by its digest."""
         return self._key.sign(_SEAL_CONTEXT + digest)
+
+    def sign_segment(self, head: SegmentHead) -> SegmentHead:
+        """The head of a segment, signed."""
+        named = msgspec.structs.replace(head, public_key=self.public_key)
+        return msgspec.structs.replace(named, signature=self._key.sign(named.said))
 
 
 class HeadKeeper:
@@ -136,6 +142,13 @@ def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
     if keys and head.public_key not in keys:
         return False
     return _is_signed(head.public_key, head.signature, _said(head.sequence, head.chain))
+
+
+def verify_segment_head(head: SegmentHead, keys: Collection[bytes] = ()) -> bool:
+    """As :func:`verify_head`, of a segment's."""
+    if keys and head.public_key not in keys:
+        return False
+    return _is_signed(head.public_key, head.signature, head.said)
 
 
 def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:

@@ -33,8 +33,17 @@ from projections.engine.contract import METADATA
 from projections.engine.dump import snapshot
 from projections.engine.model import Model
 from projections.engine.replay import Progress, Rebuilt, live_checkpoint
+from projections.engine.segments.form import Ticks
+from projections.engine.segments.reading import (
+    Wanted,
+    chain_at,
+    packed,
+    selecting,
+    trimmed,
+    trimmed_until,
+)
 from projections.engine.store import Store, engine, readable_uri
-from projections.engine.tables import checkpoints, events, heads, parked, snapshots
+from projections.engine.tables import checkpoints, events, heads, parked, segments, snapshots
 
 #: Files that are kept, those that were asked for last.
 KEPT = 8
@@ -43,7 +52,7 @@ LEFT = 0.1
 #: What a process that died left behind is deleted after this.
 STALE_SECONDS = 3_600
 #: What of the live ledger is shown up to the event.
-_SHOWN = (events, heads, snapshots)
+_SHOWN = (events, heads, segments, snapshots)
 
 
 def past_rows(
@@ -95,9 +104,11 @@ def past_engine(path: Path, live: sa.Engine, sequence: int, views: Sequence[str]
             behind = readable_uri(driver, Path(str(live.url.database)))
             connection.execute("ATTACH DATABASE ? AS live", (behind,))
             for table in _SHOWN:
+                # A segment may go on beyond the event: its readers end there.
+                column = "first" if table is segments else "sequence"
                 connection.execute(
                     f"CREATE TEMP VIEW {table.name} AS SELECT * FROM live.{table.name}"
-                    f" WHERE sequence <= {int(sequence)}"
+                    f" WHERE {column} <= {int(sequence)}"
                 )
         for view in views:
             connection.execute(view)
@@ -112,25 +123,46 @@ def sequence_before(connection: sa.Connection, moment_us: int) -> int:
     behind it, so that a clock that was wrong for a while moves nothing. Of the events between two ticks those count that stand
     before the first that was observed later.
     """
-    ticks = connection.execute(
+    select = selecting(connection)
+    first, until, out, fewest = 1, live_checkpoint(connection).sequence, 0, 0
+    end, is_best = until, True
+    for ticked in _ticked(connection, moment_us):
+        if is_best:
+            until, is_best = ticked.first - 1, False
+        # All are on one side: the fewest are out of place behind the last of them, or before the first.
+        out += ticked.count if ticked.min_us > moment_us else -ticked.count
+        if out < fewest:
+            first, until, fewest, is_best = ticked.last, end, out, True
+    for segment in trimmed(select, first - 1, until):
+        for event in packed(segment, after=first - 1, until=until):
+            if event.time_us > moment_us:
+                return event.sequence - 1
+    later = sa.select(sa.func.min(events.c.sequence)).where(
+        events.c.time_us > moment_us, events.c.sequence >= first, events.c.sequence <= until,
+        events.c.sequence > trimmed_until(select),
+    )  # fmt: skip
+    found = connection.execute(later).scalar()
+    return until if found is None else int(found) - 1
+
+
+def _ticked(connection: sa.Connection, moment_us: int) -> Iterator[Ticks]:
+    """The ticks of the clock in order, those of a segment together where all lie on one side of the moment."""
+    select = selecting(connection)
+    for segment in trimmed(select):
+        ticks = segment.head.ticks
+        if ticks.count and (ticks.min_us > moment_us or ticks.max_us <= moment_us):
+            yield ticks
+        elif ticks.count:
+            for event in packed(segment, Wanted(types=frozenset({ClockTicked.wire_type}))):
+                yield Ticks(1, event.sequence, event.sequence, event.time_us, event.time_us)
+    rest = (
         sa.select(events.c.sequence, events.c.time_us)
-        .where(events.c.type == ClockTicked.wire_type)
+        .where(events.c.type == ClockTicked.wire_type, events.c.sequence > trimmed_until(select))
         .order_by(events.c.sequence)
         .execution_options(yield_per=10_000)
     )
-    first, until, out, fewest = 1, live_checkpoint(connection).sequence, 0, 0
-    end, is_best = until, True
-    for sequence, time_us in ticks:
-        if is_best:
-            until, is_best = sequence - 1, False
-        out += 1 if time_us > moment_us else -1
-        if out < fewest:
-            first, until, fewest, is_best = sequence, end, out, True
-    later = sa.select(sa.func.min(events.c.sequence)).where(
-        events.c.time_us > moment_us, events.c.sequence >= first, events.c.sequence <= until
-    )
-    found = connection.execute(later).scalar()
-    return until if found is None else int(found) - 1
+    for sequence, time_us in connection.execute(rest):
+        yield Ticks(1, sequence, sequence, time_us, time_us)
 
 
 def _make(
@@ -164,11 +196,10 @@ def _name(model: Model, connection: sa.Connection, sequence: int) -> str:
 
 
 def _chain(connection: sa.Connection, sequence: int) -> bytes:
-    query = sa.select(events.c.chain).where(events.c.sequence == sequence)
-    found = connection.execute(query).scalar()
+    found = chain_at(selecting(connection), sequence)
     if found is None:
         raise LedgerError("the archive has no such event", sequence=sequence)
-    return bytes(found)
+    return found
 
 
 def _rules(model: Model, connection: sa.Connection) -> str:

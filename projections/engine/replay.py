@@ -28,6 +28,7 @@ from projections.engine.dump import digest, snapshot, sorted_rows, stream
 from projections.engine.folder import Folder
 from projections.engine.model import Model
 from projections.engine.restored import is_restored
+from projections.engine.segments.reading import selecting, trimmed
 from projections.engine.store import LEDGER, Store, event_of_row
 from projections.engine.tables import checkpoints, events, parked
 
@@ -225,20 +226,29 @@ def live_checkpoint(connection: sa.Connection) -> Checkpoint:
 def archived(
     connection: sa.Connection, first: int, until: int, batch: int
 ) -> Iterator[list[Event]]:
-    """The archive's events of [first, until] in order, in lists of ``batch``."""
-    mark = "?" if connection.dialect.name == "sqlite" else "%s"
-    statement = (
-        f"SELECT {', '.join(events.columns.keys())} FROM events "
-        f"WHERE sequence >= {mark} AND sequence <= {mark} ORDER BY sequence"
-    )
+    """The history's events of [first, until] in order, from segments and table, in lists of ``batch``."""
     waiting: list[Event] = []
-    for rows in stream(connection, statement, (first, until)):
-        waiting += [event_of_row(row) for row in rows]
+    for part in _parts(connection, first, until):
+        waiting += part
         while len(waiting) >= batch:
             yield waiting[:batch]
             del waiting[:batch]
     if waiting:
         yield waiting
+
+
+def _parts(connection: sa.Connection, first: int, until: int) -> Iterator[list[Event]]:
+    """Segments one by one, then the table in one statement: a connection sees one moment of both."""
+    for segment in trimmed(selecting(connection), first - 1, until):
+        yield segment.content().events(first - 1, until)
+        first = segment.last + 1
+    mark = "?" if connection.dialect.name == "sqlite" else "%s"
+    statement = (
+        f"SELECT {', '.join(events.columns.keys())} FROM events "
+        f"WHERE sequence >= {mark} AND sequence <= {mark} ORDER BY sequence"
+    )
+    for rows in stream(connection, statement, (first, until)):
+        yield [event_of_row(row) for row in rows]
 
 
 def _compared(

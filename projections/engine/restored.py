@@ -18,6 +18,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.envelope import MALFORMED, Event, digest, is_sound
+from projections.engine.segments.reading import Wanted, history, selecting
 from projections.engine.store import event_of_row
 from projections.engine.tables import events, parked
 
@@ -69,16 +70,19 @@ class Carried:
 
 def archived_ids(connection: sa.Connection) -> Iterator[str]:
     """The id of every archived event, and the other one under which it may come back."""
+    select = selecting(connection)
     seen: set[int] = set()
     again: set[str] = set()
-    for (id,) in connection.execute(sa.select(events.c.id).execution_options(yield_per=10_000)):
-        if hash(id) in seen:
-            again.add(id)
-        seen.add(hash(id))
-        yield id
+    for part in history(select):
+        for event in part:
+            if hash(event.id) in seen:
+                again.add(event.id)
+            seen.add(hash(event.id))
+            yield event.id
     odd = sa.select(events).where(events.c.sequence.in_(sa.select(parked.c.sequence)))
     for row in connection.execute(odd.execution_options(yield_per=1_000)):
         yield restored(event_of_row(tuple(row))).id
     for id in again:
-        for row in connection.execute(sa.select(events).where(events.c.id == id)):
-            yield restored(event_of_row(tuple(row))).id
+        for part in history(select, Wanted(id=id)):
+            for event in part:
+                yield restored(event).id

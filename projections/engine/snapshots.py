@@ -14,16 +14,16 @@ Source: docs/architecture.md (snapshots); docs/reliability.md.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Collection, Iterator
 
 import msgspec
 import sqlalchemy as sa
 
 from bus.clock import SECOND_US
 from bus.crashpoints import crashpoint
+from projections.engine.segments.reading import Select, at, chain_at
 from projections.engine.store import Store
-from projections.engine.tables import checkpoints, events, snapshots
+from projections.engine.tables import checkpoints, snapshots
 
 #: Version of the form in which all snapshots are written, and of what no part's shape shows: it grows when a fold gives another
 #: state for the same history.
@@ -36,8 +36,6 @@ LARGEST = 2**31
 NEWEST = 3
 DAYS = 30
 _DAY_US = 86_400 * SECOND_US
-
-Select = Callable[[sa.Select[Any]], Sequence[Sequence[Any]]]
 
 
 class Reader(msgspec.Struct, frozen=True):
@@ -82,13 +80,12 @@ def write(
 
     ``seal`` signs a digest, see :meth:`projections.engine.heads.Signer.seal`; None: nobody's decisions will rest on it.
     """
-    place = sa.select(events.c.time_us, events.c.chain).where(events.c.sequence == sequence)
-    found, moved = store.select(place), store.select(sa.select(checkpoints))
-    if not found or not moved:
+    found, moved = at(store.select, sequence), store.select(sa.select(checkpoints))
+    if found is None or not moved:
         return False
-    (time_us, chain), (_, _, stream, created_us, incarnation, *_) = found[0], moved[0]
+    (event, chain), (_, _, stream, created_us, incarnation, *_) = found, moved[0]
     row = Snapshot(
-        reader.name, reader.cluster, sequence, reader.version, time_us, stream, created_us, incarnation, bytes(chain)
+        reader.name, reader.cluster, sequence, reader.version, event.time_us, stream, created_us, incarnation, chain
     )  # fmt: skip
     import zstandard
 
@@ -193,8 +190,7 @@ def _rows(select: Select, reader: Reader, *more: sa.ColumnElement[bool]) -> Iter
     for values in select(row_of.order_by(columns.sequence.desc())):
         fields = dict(zip(parts, values, strict=True))
         row = Snapshot(**{**fields, "chain": bytes(fields["chain"])})
-        chain = select(sa.select(events.c.chain).where(events.c.sequence == row.sequence))
-        if [row.chain] == [bytes(one[0]) for one in chain] and history == [
+        if row.chain == chain_at(select, row.sequence) and history == [
             (row.stream, row.stream_created_us, row.incarnation)
         ]:
             yield row

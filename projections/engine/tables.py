@@ -1,4 +1,4 @@
-"""The tables of the machinery itself: the archive, the checkpoint, what is parked.
+"""The tables of the machinery itself: the archive and its segments, the checkpoint, what is parked.
 
 Source: docs/architecture.md.
 """
@@ -76,6 +76,23 @@ snapshots = sa.Table(
     sa.Column("digest", sa.LargeBinary, nullable=False),
     # MessagePack of named fields, zstandard.
     sa.Column("state", sa.LargeBinary, nullable=False),
+    sqlite_strict=True,
+)
+
+#: Files that hold the beginning of the history, in order and without gaps.
+segments = sa.Table(
+    "segments",
+    METADATA,
+    # The last event in it, and the first.
+    sa.Column("sequence", Integer, primary_key=True, autoincrement=False),
+    sa.Column("first", Integer, nullable=False),
+    # The folder, relative to an SQLite ledger where it lies beside it.
+    sa.Column("place", sa.Text, nullable=False),
+    # SHA-256 of the file, and its head as it is written there.
+    sa.Column("sha256", sa.LargeBinary, nullable=False),
+    sa.Column("head", sa.LargeBinary, nullable=False),
+    # 1: the archive does not hold these events any more, but for those that are parked.
+    sa.Column("trimmed", sa.Integer, nullable=False),
     sqlite_strict=True,
 )
 

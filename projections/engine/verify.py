@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from bus.envelope import GENESIS, Event, link
+from bus.envelope import Event, link
 from bus.errors import LedgerError
 from projections.engine.definitions import foreign
 from projections.engine.dump import snapshot, stream
@@ -28,6 +28,8 @@ from projections.engine.heads import Head, read_heads, verify_head
 from projections.engine.model import Model
 from projections.engine.replay import live_checkpoint
 from projections.engine.restored import is_restored
+from projections.engine.segments.reading import selecting, trimmed_until
+from projections.engine.segments.verifying import Walk
 from projections.engine.snapshots import untrue
 from projections.engine.store import Store, event_of_row
 from projections.engine.tables import events, heads, parked
@@ -39,8 +41,8 @@ TOLD = 100
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, checkpoint, parked, head, key,
-    snapshot or view.
+    """One thing that does not fit. ``what`` is a stable token: chain, gap, end, segment, checkpoint, parked, head,
+    key, snapshot or view.
     """
 
     what: str
@@ -104,13 +106,13 @@ def verify(
         first = inside[0].public_key if inside else b""
         accepted = keys or ({first} if first else ())
         witnesses = _witnesses(told, accepted, found)
-        count, last, chain = _walk(connection, witnesses, found, progress)
+        count, last, chain = _walk(connection, accepted, witnesses, found, progress)
         sequence = last.sequence if last is not None else 0
         for missing in sorted(number for number in witnesses if number > sequence):
             found.add("end", missing, "a signed head is beyond the end of the archive")
         _checkpoint(connection, last, chain, found)
         _parked(connection, found)
-        for place, reason in untrue(lambda query: connection.execute(query).all(), accepted):
+        for place, reason in untrue(selecting(connection), accepted):
             found.add("snapshot", place, reason)
     for reason in foreign(model, store):
         found.add("view", sequence, reason)
@@ -128,15 +130,24 @@ def _newest(found: Sequence[Head]) -> int:
 
 def _walk(
     connection: sa.Connection,
+    accepted: Collection[bytes],
     witnesses: dict[int, set[bytes]],
     found: _Findings,
     progress: Callable[[int, int], None] | None,
 ) -> tuple[int, Event | None, bytes]:
-    """(events, the last one, the chain's value there), telling what breaks the chain."""
+    """(events, the last one, the chain's value there), telling what breaks the chain, segments first."""
     until = live_checkpoint(connection).sequence
-    statement = f"SELECT {', '.join(events.columns.keys())} FROM events ORDER BY sequence"
-    count, expected, previous, observed_us = 0, 1, GENESIS, 0
-    last: Event | None = None
+
+    def told(count: int) -> None:
+        if progress is not None:
+            progress(count, max(count, until))
+
+    walk = Walk(selecting(connection), accepted, witnesses, found.add, told)
+    walk.run()
+    names = ", ".join(events.columns.keys())
+    statement = f"SELECT {names} FROM events WHERE sequence > {walk.sequence} ORDER BY sequence"
+    count, expected, previous, observed_us = walk.count, walk.sequence + 1, walk.chain, walk.observed_us  # fmt: skip
+    last = walk.last
     for rows in stream(connection, statement):
         for row in rows:
             last = event = event_of_row(row)
@@ -151,8 +162,7 @@ def _walk(
             if event.sequence in witnesses and witnesses[event.sequence] != {computed}:
                 found.add("head", event.sequence, "a signed head has another chain value here")
         count += len(rows)
-        if progress is not None:
-            progress(count, max(count, until))
+        told(count)
     if observed_us != live_checkpoint(connection).observed_us:
         found.add("checkpoint", expected - 1, "the ledger's moment is not the newest observation")
     return count, last, bytes(previous)
@@ -202,7 +212,9 @@ def _parked(connection: sa.Connection, found: _Findings) -> None:
     query = (
         sa.select(parked.c.sequence)
         .outerjoin(events, events.c.sequence == parked.c.sequence)
-        .where(events.c.sequence.is_(None))
+        .where(
+            events.c.sequence.is_(None), parked.c.sequence > trimmed_until(selecting(connection))
+        )
     )
     for (sequence,) in connection.execute(query):
         found.add("parked", sequence, "a parked event is not in the archive")

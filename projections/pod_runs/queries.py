@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import PodsListed
+from projections.engine.segments.reading import event_at
 from projections.engine.tables import events
 from projections.pod_runs.lists import Listed, Part
 from projections.pod_runs.shape import (
@@ -105,7 +106,7 @@ def vanished(select: Select, part: Part) -> list[str]:
 def newest_parts(select: Select, lists: sa.Table, count: int) -> list[Part]:
     """The newest parts of complete lists, oldest first."""
     query = _parts(lists).order_by(lists.c.time_us.desc(), lists.c.first_uid.desc())
-    return [_part(row) for row in reversed(select(query.limit(count)))]
+    return [_part(select, row) for row in reversed(select(query.limit(count)))]
 
 
 def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
@@ -116,7 +117,7 @@ def same_part(select: Select, lists: sa.Table, part: Part) -> Part | None:
         lists.c.first_uid == part.first,
     )
     found = select(query)
-    return _part(found[0]) if found else None
+    return _part(select, found[0]) if found else None
 
 
 def parts_after(select: Select, lists: sa.Table, pod: Listed, time_us: int) -> list[Part]:
@@ -127,7 +128,7 @@ def parts_after(select: Select, lists: sa.Table, pod: Listed, time_us: int) -> l
         sa.or_(lists.c.until_uid == "", lists.c.until_uid > pod.uid),
     )
     after = _parts(lists).where(*covering, lists.c.time_us > time_us).order_by(lists.c.time_us)
-    return [_part(row) for row in select(after)]
+    return [_part(select, row) for row in select(after)]
 
 
 def newest_beats(select: Select, count: int) -> list[tuple[str, int]]:
@@ -154,12 +155,16 @@ def _parts(lists: sa.Table) -> sa.Select[Any]:
         lists.c.resource_version,
         lists.c.sequence,
         events.c.body,
-    ).join(events, events.c.sequence == lists.c.sequence)
+    ).outerjoin(events, events.c.sequence == lists.c.sequence)
 
 
 _listed = msgspec.json.Decoder(PodsListed)
 
 
-def _part(row: tuple[Any, ...]) -> Part:
-    uids = frozenset(_listed.decode(row[6]).uids)
+def _part(select: Select, row: tuple[Any, ...]) -> Part:
+    body = row[6]
+    if body is None:
+        # The archive was trimmed: a segment has it.
+        body = there.body if (there := event_at(select, row[5])) is not None else b""
+    uids = frozenset(_listed.decode(body).uids)
     return Part(row[0], row[1], row[2], row[3], row[4], row[5], uids)

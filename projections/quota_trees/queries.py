@@ -2,25 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
-
-import sqlalchemy as sa
+from collections.abc import Iterable, Iterator
 
 from bus.envelope import Event
 from bus.errors import EnvelopeError
 from bus.events import VOCABULARY
 from bus.events.admissions import AdmissionDecided, AdmissionsGrouped, entries
 from bus.events.vocabulary import Fact, read
-from projections.engine.store import event_of_row
-from projections.engine.tables import events
-
-Select = Callable[[sa.Select[Any]], list[tuple[Any, ...]]]
+from projections.engine.segments.reading import Select as Select
+from projections.engine.segments.reading import Wanted, history
 
 GROUPED = AdmissionsGrouped.wire_type
-
-#: Events read at a time.
-PART = 5_000
 
 
 def archived(
@@ -39,25 +31,15 @@ def archived(
     Decisions that were stored together come one by one, all with one sequence; as they were stored if not ``apart``, which is
     what readers of the history take.
     """
-    columns = events.c
-    chosen: list[sa.ColumnElement[bool]] = [columns.cluster == cluster]
-    if types is not None:
-        asked = set(types)
-        asked |= {GROUPED} if AdmissionDecided.wire_type in asked else set()
-        chosen += [columns.type.in_(sorted(asked)), columns.defect == ""]
-    if key is not None:
-        chosen.append(columns.key == key)
-    if until is not None:
-        chosen.append(columns.sequence <= until)
-    while True:
-        query = sa.select(events).where(*chosen, columns.sequence > after)
-        rows = select(query.order_by(columns.sequence).limit(PART))
-        if rows:
-            part = [event_of_row(row) for row in rows]
-            yield [one for event in part for one in _apart(event)] if apart else part
-            after = rows[-1][0]
-        if len(rows) < PART:
-            return
+    asked = None if types is None else set(types)
+    if asked is not None and AdmissionDecided.wire_type in asked:
+        asked.add(GROUPED)
+    wanted = Wanted(
+        cluster, None if asked is None else frozenset(asked), None if key is None else frozenset({key}),
+        is_readable=asked is not None,
+    )  # fmt: skip
+    for part in history(select, wanted, after=after, until=until):
+        yield [one for event in part for one in _apart(event)] if apart else part
 
 
 def facts(parts: Iterable[list[Event]]) -> Iterator[tuple[Event, Fact]]:

@@ -16,6 +16,7 @@ from deploy.commands import backup as backups
 from projections.catalogue import MODEL
 from projections.engine.dump import digest
 from projections.engine.heads import Head, Signer, append, read_heads
+from projections.engine.segments import form
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, heads
 from tests.deploy.ledgers import bursar, make_ledger, process
@@ -302,7 +303,7 @@ def test_with_key_and_no_key_fails_before_anything_is_written(tmp_path, capsys):
 def test_a_file_that_stands_for_more_than_ours_do_is_not_unpacked(tmp_path, monkeypatch, capsys):
     data, kept = ledger_of(tmp_path / "data", 300), tmp_path / "kept"
     assert bursar("backup", kept, "--data", data) == 0
-    monkeypatch.setattr(backups, "LARGEST_FILE", 1_000)
+    monkeypatch.setattr(form, "LARGEST", 1_000)
 
     assert bursar("restore", kept, "--data", tmp_path / "again") == Exit.USAGE
     assert "its size is above 1,000 bytes" in capsys.readouterr()[1]

@@ -269,6 +269,23 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "history",
         "Write the history to files that `bursar import events` reads.",
     ),
+    "history": Group(
+        "The sealed segments of a long history.",
+        {
+            "segments": Entry(
+                "segments",
+                "The sealed segments: which events each holds, whether the table has them too, and whether its file is there.",
+            ),
+            "seal": Entry(
+                "segments",
+                "Seal what came since the last segment, in segments of `history.segment_events`.",
+            ),
+            "trim": Entry(
+                "segments",
+                "Take out of the ledger's table what sealed segments hold, after each was read and checked.",
+            ),
+        },
+    ),
     "import": Group(
         "Take recorded events in. Importing the same again changes nothing.",
         {

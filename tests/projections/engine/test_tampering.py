@@ -16,7 +16,7 @@ from projections.catalogue import METADATA, MODEL
 from projections.engine.heads import HeadKeeper, Signer
 from projections.engine.replay import compare, discard, rebuild
 from projections.engine.store import _archived
-from projections.engine.tables import checkpoints, events, heads, parked, snapshots
+from projections.engine.tables import checkpoints, events, heads, parked, segments, snapshots
 from projections.engine.verify import verify
 from projections.views import VIEWS
 from tests import factories as given
@@ -134,11 +134,11 @@ def test_every_table_is_compared_and_has_a_row_to_change(whole):
         if not store.select(sa.select(sa.func.count()).select_from(table))[0][0]
     }
 
-    assert {*MODEL.tables, events, parked, heads, checkpoints, snapshots} == set(
+    assert {*MODEL.tables, events, parked, heads, checkpoints, segments, snapshots} == set(
         METADATA.sorted_tables
     )
-    # A changed snapshot is passed over: tests/reactors/engine/test_snapshots.py.
-    assert empty == {"snapshots"}
+    # A changed snapshot is passed over: tests/reactors/engine/test_snapshots.py. Segments: tests/projections/engine/segments.
+    assert empty == {"snapshots", "segments"}
 
 
 # views

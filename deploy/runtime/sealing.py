@@ -1,0 +1,76 @@
+"""Seals and trims behind the ledger that this process writes, beside the work that writes it.
+
+One segment at a time, and as long a rest after it as it took, so that the ledger goes on. What goes wrong there is said and
+tried again: a ledger that cannot be sealed grows, and loses nothing.
+
+Source: ``docs/history.md`` (segments).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import sqlalchemy as sa
+
+from bus.errors import BursarError
+from deploy.settings.shape import Settings
+from projections.engine.heads import Signer
+from projections.engine.segments.sealing import Sealer
+from projections.engine.store import Store
+
+#: Between two looks, and after a failure.
+LOOK_SECONDS = 5.0
+RETRY_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+def sealer_of(settings: Settings, store: Store) -> Sealer:
+    """The one who seals this ledger as the settings say."""
+    wanted = settings.history
+    return Sealer(store, Signer(settings.signing_key), settings.segments_folder, wanted.segment_events)  # fmt: skip
+
+
+class Sealing:
+    """Seals and trims until cancelled. ``trouble``: why it cannot; "" = it can."""
+
+    def __init__(self, settings: Settings, store: Store) -> None:
+        self._settings = settings
+        self._store = store
+        self.trouble = ""
+
+    async def run(self) -> None:
+        """Look again and again."""
+        history = self._settings.history
+        if not history.segment_events:
+            return
+        sealer = sealer_of(self._settings, self._store)
+        steps: list[Callable[[], object | None]] = [sealer.seal]
+        if (keep_us := history.keep_us) is not None:
+            steps.append(lambda: sealer.trim(keep_us))
+        while True:
+            rest = LOOK_SECONDS
+            try:
+                for step in steps:
+                    began = time.monotonic()
+                    if await _done(step) is not None:
+                        rest = min(rest, time.monotonic() - began)
+                self.trouble = ""
+            except (BursarError, sa.exc.SQLAlchemyError) as error:
+                if str(error) != self.trouble:
+                    _log.warning("the history is not sealed, and will be tried again: %s", error)
+                self.trouble, rest = str(error), RETRY_SECONDS
+            await asyncio.sleep(rest)
+
+
+async def _done(step: Callable[[], object | None]) -> object | None:
+    """What a step gives; one that has begun is done to its end, also where this is cancelled."""
+    work = asyncio.get_running_loop().run_in_executor(None, step)
+    try:
+        return await asyncio.shield(work)
+    finally:
+        if not work.done():
+            await asyncio.wait([work])

@@ -1,0 +1,203 @@
+"""Writes segments behind the ledger, and takes out of the archive's table what verified segments hold.
+
+A segment is sealed in this order: the events are read from the table and their chain is computed; the file is written, on disk,
+and read back; then one transaction notes it. Killed in between, the same file is written again. The table is trimmed in this
+order: the oldest segment that is old enough is read and checked whole (file, signature, chain from end to end, the table's chain
+at its end), then one transaction deletes its events and notes that. So each event is in the table or in a segment that was
+just read, at every moment. What is parked stays in the table, as its raw bytes are asked for by name.
+
+Age is by the history's own clock: the newest observation of the segment, against the ledger's. A clock that was ahead trims early,
+which loses nothing.
+
+Source: ``docs/history.md`` (segments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from hashlib import sha256
+from pathlib import Path
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.crashpoints import crashpoint
+from bus.envelope import GENESIS, Event
+from bus.errors import DamagedSegmentError, LedgerError
+from projections.engine.heads import Signer, verify_segment_head
+from projections.engine.segments.form import (
+    Content,
+    SegmentHead,
+    encode_head,
+    head_of,
+    joined,
+    pack,
+    parted,
+    unpack,
+)
+from projections.engine.segments.places import LEDGER_FILE, place_of, written
+from projections.engine.segments.reading import Segment, file_name, sealed
+from projections.engine.store import Store
+from projections.engine.tables import checkpoints, events, heads, parked, segments
+from projections.engine.writers import writer
+
+#: Bytes of the bodies of one segment at most; one event may have more.
+MOST_BYTES = 32 * 2**20
+#: Events read at a time.
+PART = 2_000
+
+
+class Sealer:
+    """Seals and trims the ledger of ``store``. One process at a time: the one that may write the ledger."""
+
+    def __init__(self, store: Store, signer: Signer, folder: Path | str, every: int) -> None:
+        self._store = store
+        self._signer = signer
+        text = written(folder, store.engine) if isinstance(folder, Path) else folder
+        self._written = text
+        self._every = every
+        file = store.select(LEDGER_FILE)[0][0] if not text.startswith("/") else None
+        self._place = place_of(text, file)
+
+    def seal(self) -> SegmentHead | None:
+        """Seal the next segment; None where not enough events came since the last.
+
+        Raises SegmentPlaceError where it cannot be written, and LedgerError where the archive is damaged or the place holds
+        another history.
+        """
+        before, until = self._end()
+        first = before.last + 1 if before is not None else 1
+        if until - first + 1 < self._every:
+            return None
+        part = self._read(first)
+        link = before.head.chain if before is not None else GENESIS
+        packed = pack(part)
+        head = head_of(part, link, sha256(packed).digest())
+        if self._chain(head.last) != head.chain:
+            raise LedgerError("the archive is not what its chain says: see `bursar verify`", after=first)  # fmt: skip
+        head = self._signer.sign_segment(head)
+        file = joined(head, packed)
+        self._write(head, file)
+        with self._store.engine.begin() as connection:
+            row = head.last, head.first, self._written, sha256(file).digest(), encode_head(head), 0
+            writer(connection.dialect.name).insert(connection, segments, [row])
+            crashpoint("seal.before_commit")
+        crashpoint("seal.after_commit")
+        return head
+
+    def trim(self, keep_us: int) -> SegmentHead | None:
+        """Take the oldest segment's events out of the table, where all of them are older than ``keep_us``; None where none is.
+
+        Raises DamagedSegmentError, with nothing changed, where the segment is not what it should be, and SegmentPlaceError.
+        """
+        oldest = next(iter(sealed(self._store.select, segments.c.trimmed == 0)), None)
+        moved = self._store.select(sa.select(checkpoints.c.observed_us))
+        if oldest is None or oldest.head.newest_us + keep_us > moved[0][0]:
+            return None
+        head = checked(oldest, self._keys()).head
+        if self._chain(head.last) != head.chain:
+            raise DamagedSegmentError("a segment is not what the archive holds", path=oldest.where)
+        crashpoint("trim.before_delete")
+        column = events.c.sequence
+        with self._store.engine.begin() as connection:
+            gone = events.delete().where(column >= head.first, column <= head.last)
+            connection.execute(gone.where(column.not_in(sa.select(parked.c.sequence))))
+            noted = segments.update().where(segments.c.sequence == head.last)
+            connection.execute(noted.values(trimmed=1))
+            crashpoint("trim.before_commit")
+        crashpoint("trim.after_commit")
+        return head
+
+    def _end(self) -> tuple[Segment | None, int]:
+        """The last segment, and the last event."""
+        newest = sa.select(sa.func.max(segments.c.sequence)).scalar_subquery()
+        found = sealed(self._store.select, segments.c.sequence == newest)
+        moved = self._store.select(sa.select(checkpoints.c.sequence))
+        return (found[0] if found else None), (moved[0][0] if moved else 0)
+
+    def _read(self, first: int) -> list[Event]:
+        part: list[Event] = []
+        size = 0
+        while len(part) < self._every:
+            wanted = min(PART, self._every - len(part))
+            found = [event for event, _ in self._store.archived(first + len(part), wanted)]
+            if [event.sequence for event in found] != [*range(first + len(part), first + len(part) + wanted)]:  # fmt: skip
+                raise LedgerError("the archive has a gap: see `bursar verify`", after=first + len(part) - 1)  # fmt: skip
+            for event in found:
+                size += len(event.body)
+                if part and size > MOST_BYTES:
+                    return part
+                part.append(event)
+        return part
+
+    def _chain(self, sequence: int) -> bytes:
+        found = self._store.select(sa.select(events.c.chain).where(events.c.sequence == sequence))
+        return bytes(found[0][0]) if found else b""
+
+    def _write(self, head: SegmentHead, file: bytes) -> None:
+        name = file_name(head.first)
+        there = self._place.get(name)
+        if there is not None and _chain_of(there) not in (None, head.chain):
+            raise LedgerError(
+                "the folder of segments holds another history: name another with history.folder",
+                path=self._place.where(name),
+            )
+        crashpoint("seal.before_file")
+        if there != file:
+            self._place.put(name, file)
+        crashpoint("seal.after_file")
+        if self._place.get(name) != file:
+            raise DamagedSegmentError("a segment reads otherwise than it was written", path=self._place.where(name))  # fmt: skip
+
+    def _keys(self) -> Collection[bytes]:
+        first = sa.select(heads.c.public_key).order_by(heads.c.sequence).limit(1)
+        return {self._signer.public_key, *(bytes(row[0]) for row in self._store.select(first))}
+
+
+def _chain_of(file: bytes) -> bytes | None:
+    """What a file says of its chain; None where it says nothing: a damaged one is written again."""
+    try:
+        return parted(file)[0].chain
+    except DamagedSegmentError:
+        return None
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A segment that is what it should be."""
+
+    head: SegmentHead
+    content: Content
+
+
+def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead, bytes]:
+    """The head and packed events of a segment whose file is there, is the one that was written, and is signed by one of ``keys``.
+
+    Raises DamagedSegmentError saying what is wrong, and SegmentPlaceError.
+    """
+    head, packed = parted(segment.bytes())
+    for is_right, reason in (
+        (encode_head(head) == segment.said, "its head is another than the ledger's"),
+        ((head.first, head.last) == (segment.first, segment.last), "it holds other events than the ledger says"),
+        (verify_segment_head(head, keys), "its head is not signed by the key that signs the heads"),
+        (sha256(packed).digest() == head.content, "its events are not those of its head"),
+    ):  # fmt: skip
+        if not is_right:
+            raise DamagedSegmentError(f"a segment is damaged: {reason}", path=segment.where)
+    return head, packed
+
+
+def checked(segment: Segment, keys: Collection[bytes]) -> Checked:
+    """The segment, read whole: as :func:`checked_head`, and its events have the chain and the figures of its head."""
+    head, packed = checked_head(segment, keys)
+    try:
+        content = Content(unpack(packed), head.before)
+    except DamagedSegmentError as error:
+        raise DamagedSegmentError(f"a segment is damaged: {error}", path=segment.where) from None
+    found = content.events()
+    if [event.sequence for event in found] != list(range(head.first, head.last + 1)):
+        raise DamagedSegmentError("a segment is damaged: its events are not in order", path=segment.where)  # fmt: skip
+    computed = head_of(found, head.before, head.content)
+    unsigned = msgspec.structs.replace(head, public_key=b"", signature=b"")
+    if computed != unsigned:
+        raise DamagedSegmentError("a segment is damaged: its events are not what its head says", path=segment.where)  # fmt: skip
+    return Checked(head, content)
