@@ -34,7 +34,7 @@ from reactors.catalogue import REACTORS
 DENIED_SECONDS = 60.0
 #: Between two looks for a custom kind that is not installed: one small request each.
 ABSENT_SECONDS = 10.0
-#: Between two publishes of objects that a reactor hears of at once: a third of the usual time.
+#: Between two publishes of objects that a reactor hears of at once, at most: a third of the usual time.
 PROMPT_SECONDS = 0.02
 
 _log = logging.getLogger(__name__)
@@ -116,7 +116,7 @@ def paced(settings: Settings, source: Source) -> ReflectorSettings:
     kind, wanted = POD if source is PODS else source.kind, settings.wanted
     hurries = (one.name for one in REACTORS if kind in one.hears_at_once)
     if any(name in wanted and wanted[name][0] == "on" for name in hurries):
-        return msgspec.structs.replace(usual, linger_seconds=PROMPT_SECONDS)
+        return msgspec.structs.replace(usual, linger_seconds=PROMPT_SECONDS, is_urgent=True)
     return usual
 
 

@@ -37,6 +37,11 @@ class Filtering:
 
     def keeps_away(self, cycle: Cycle, row: int, by: Collection[str] = KEEPING_AWAY) -> bool:
         """Whether a node takes no new pod of this kind, whatever room it has: by default, as it is cordoned or tainted."""
+        columns = self.columns
+        is_closed = columns.unschedulable[row] or columns.is_cut[row]
+        if by is KEEPING_AWAY and not is_closed and not columns.nodes[row].taints:
+            # Each pod is asked about before its bind, and most nodes are like that.
+            return False
         rows = np.array([row], np.intp)
         closing = [one for one in self.filters if one.name in by]
         return any(found.nodes[0] for one in closing for found in one.filter(cycle, rows))

@@ -87,6 +87,9 @@ class ReflectorSettings(msgspec.Struct, frozen=True):
     #: Shortest time between two publishes: the first of many events is not late, the others share the
     #: next one.
     linger_seconds: float = 0.06
+    #: Of what somebody waits for: publish again once as long has passed as the last publish took, if that is sooner. So a
+    #: calm watch is heard at once, and a busy one shares its publishes.
+    is_urgent: bool = False
     #: The API server sends a bookmark about every minute; longer silence means a dead connection.
     silence_seconds: float = 75.0
     #: Longest time between two lists. It bounds how long an unseen delete stays unknown.

@@ -269,7 +269,10 @@ class Reflector:
                 self._waits.failures = 0
                 if taken < self._settings.window_events:
                     spent = self._schedule.now() - began
-                    await self._waits.sleep(max(self._settings.linger_seconds - spent, 0.0))
+                    linger = self._settings.linger_seconds
+                    if self._settings.is_urgent:
+                        linger = min(linger, 2 * spent)
+                    await self._waits.sleep(max(linger - spent, 0.0))
 
     async def _take(self, chunk: list[bytes]) -> int:
         """Publishes what the lines of ``chunk`` say, and moves on behind them. How many events it were."""

@@ -26,7 +26,10 @@ from reactors.scheduling.effectors.reserve import ReservationWrites, reserve
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16
-#: Between two looks at what is outstanding, at least, and at most where nothing was read meanwhile.
+#: Between two looks at what is outstanding: as little as this, or twenty times what a look took, where that is more; while
+#: placements are in work, of which nothing else says that they were refused; and where nothing was read meanwhile.
+LEAST_LOOK_SECONDS = 0.001
+LOOK_RATIO = 20
 LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 1.0
 #: Before a placement is tried again that got no answer, and before anything is while the right is missing.
@@ -128,18 +131,22 @@ class Binder:
         async with asyncio.TaskGroup() as tasks:
             for _ in range(AT_ONCE):
                 tasks.create_task(self._work())
+            loop = asyncio.get_running_loop()
             while True:
+                began = loop.time()
                 self._look()
+                spent = loop.time() - began
                 await self._settle()
-                # The first of many placements is not late, the others share the next look.
-                await asyncio.sleep(LOOK_SECONDS)
+                # Who looks at thousands again and again has no time left to bind them.
+                rest = min(max(LOOK_RATIO * spent, LEAST_LOOK_SECONDS), LOOK_SECONDS)
+                await asyncio.sleep(rest)
                 if self._outstanding.position == self._position and not self._refused:
                     await self._outstanding.moved(self._rest())
 
     def _rest(self) -> float:
         """How long nothing is due. What is in work may be refused at any moment, and nothing else says so."""
         if len(self._again_at) < len(self._known):
-            return 0.0
+            return LOOK_SECONDS
         now = asyncio.get_running_loop().time()
         return min(max(self._next_at, self._rests_until, now) - now, LONGEST_LOOK_SECONDS)
 

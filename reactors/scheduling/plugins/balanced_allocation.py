@@ -53,6 +53,10 @@ class NodeResourcesBalancedAllocation(msgspec.Struct, frozen=True):
 
 def _balance(amounts: list[tuple[Ints, Ints]], size: int) -> Ints:
     """100 less the standard deviation of the used fractions, in percent; a resource that a node has not counts nothing."""
+    if len(amounts) == 2 and all(capacity.all() for capacity, _ in amounts):
+        # What is computed below for two, without what nodes that lack one need: a score of few nodes is all overhead.
+        one, other = (np.minimum(used / capacity, 1.0) for capacity, used in amounts)
+        return np.asarray((1 - np.abs((one - other) / 2)) * float(HIGHEST)).astype(np.int64)
     count = np.zeros(size, np.int64)
     total = np.zeros(size, np.float64)
     fractions: list[Floats] = []

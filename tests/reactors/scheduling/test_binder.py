@@ -154,6 +154,28 @@ async def test_what_is_decided_is_bound_at_once_and_nobody_looks_while_nothing_m
     assert idle <= 102
 
 
+async def test_placements_that_come_one_after_another_do_not_wait_for_each_other():
+    world, loop = World(), asyncio.get_running_loop()
+    world.cluster.seconds, waits = 0.002, []
+    async with world.running():
+        for number in range(20):
+            began = loop.time()
+            world.place(f"p{number}")
+            while len(world.told) <= number:
+                await asyncio.sleep(0.0005)
+            waits.append(loop.time() - began)
+
+    assert max(waits) < 0.006
+
+
+async def test_nobody_looks_all_the_time_while_a_bind_takes_long():
+    world = World("p")
+    world.cluster.seconds = 10.0
+    await world.run(10.0)
+
+    assert world.looks < 600
+
+
 async def test_what_is_refused_late_is_said_at_once_though_nothing_moves():
     world, loop = World("gone"), asyncio.get_running_loop()
     world.cluster.errors, world.cluster.seconds = {"gone": [ConflictError()]}, 0.1

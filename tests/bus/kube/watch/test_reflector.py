@@ -2,6 +2,9 @@
 the catalogue.
 """
 
+import asyncio
+
+import msgspec
 import pytest
 
 from bus.errors import (
@@ -393,3 +396,18 @@ async def test_large_windows_are_published_in_parts():
 
         assert len(followed.said("pod.observed")) == 1200
         assert [len(one["uids"]) for one in followed.lists()] == [1000, 200]
+
+
+@pytest.mark.parametrize(("is_urgent", "least_seconds"), [(True, 0.0), (False, 0.5)])
+async def test_what_somebody_waits_for_is_published_again_where_that_takes_little(
+    is_urgent, least_seconds
+):
+    quiet = msgspec.structs.replace(
+        QUICK, linger_seconds=0.5, silence_seconds=5.0, is_urgent=is_urgent
+    )
+    lines = [line("ADDED", pod("a", "2")), line("ADDED", pod("b", "3"))]
+    began = asyncio.get_running_loop().time()
+    async with Followed([page("1")], [lines], settings=quiet) as run:
+        await run.until(lambda run: len(run.said("pod.observed")) == 2)
+
+    assert least_seconds <= asyncio.get_running_loop().time() - began < least_seconds + 0.1
