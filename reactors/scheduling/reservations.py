@@ -34,6 +34,7 @@ from projections.cluster.reservations import (
 )
 from reactors.scheduling import reservation_rules as rules
 from reactors.scheduling.columns import Columns, holds
+from reactors.scheduling.reservation_candidates import ReservationCandidates
 from reactors.scheduling.reservation_owners import NamedOwners
 from reactors.scheduling.state import Assumed
 
@@ -55,7 +56,8 @@ class Reservations:
         #: By pod.
         self._given: dict[str, Given] = {}
         self._named = NamedOwners(cluster)
-        self._open: list[str] | None = None
+        #: Those with room on a node, by whom they may mean.
+        self._open = ReservationCandidates()
         #: The last pod that was asked about, and its answer.
         self._usable: tuple[Pod, list[Reservation]] | None = None
         #: The newest tick: times that end are told by ticks.
@@ -70,6 +72,7 @@ class Reservations:
         for uid in sorted(rows):
             self._named.change(uid, (), rows[uid].current_owners)
             if uid in self._statuses:
+                self._offer(uid)
                 self._hold(uid)
             else:
                 self._saw(rows[uid])
@@ -156,22 +159,18 @@ class Reservations:
 
     def matched(self, pod: Pod) -> list[Reservation]:
         """The reservations with room on a node whose owners mean a pod, in the order of uids."""
-        if self._open is None:
-            known, own = self._cluster.reservations, self._statuses
-            self._open = [uid for uid in sorted(own) if _is_open(known[uid], own[uid])]
-            self._usable = None
         # Who has a node uses what it was given, and nothing that came later.
-        if not self._open or pod.uid in self._assumed or self.is_stand_in(pod.uid):
+        if pod.uid in self._assumed or self.is_stand_in(pod.uid):
             return []
         applicant = _applicant(pod)
-        rows = map(self._cluster.reservations.__getitem__, self._open)
+        rows = map(self._cluster.reservations.__getitem__, self._open.of(applicant))
         return [one for one in rows if _is_meant(one, applicant)]
 
     def usable(self, pod: Pod) -> list[Reservation]:
         """Those of them with enough left for it, by their policies."""
         if pod.uid in self._assumed:
             return []
-        if self._open is None or self._usable is None or self._usable[0] is not pod:
+        if self._usable is None or self._usable[0] is not pod:
             request = requested(pod.demand)
             found = [
                 row for row in self.matched(pod) if _fits(row, self._statuses[row.uid], request)
@@ -271,7 +270,8 @@ class Reservations:
         for pod in [pod for pod, one in self._given.items() if one.reservation == row.uid]:
             del self._given[pod]
         self._named.change(row.uid, row.current_owners, ())
-        self._open = None
+        self._open.remove(row.uid)
+        self._usable = None
         self._columns.take_back(row.uid)
 
     def _allocated(self, row: Reservation, status: Status, pod: str) -> Status:
@@ -281,8 +281,16 @@ class Reservations:
     def _set(self, uid: str, status: Status) -> None:
         allocated = {name: amount for name, amount in status.allocated.items() if amount}
         self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
-        self._open = None
+        self._offer(uid)
         self._hold(uid)
+
+    def _offer(self, uid: str) -> None:
+        """Let pods find a reservation that has room, and no other."""
+        row, self._usable = self._cluster.reservations[uid], None
+        if _is_open(row, self._statuses[uid]):
+            self._open.add(row)
+        else:
+            self._open.remove(uid)
 
     def _hold(self, uid: str) -> None:
         row, status = self._cluster.reservations[uid], self._statuses[uid]
