@@ -12,6 +12,7 @@ from bus.errors import (
     ConflictError,
     NotFoundError,
     PermissionDeniedError,
+    UnknownRightsError,
 )
 from bus.waiting import Moves
 from reactors.scheduling.effectors.bind import Placement
@@ -20,7 +21,7 @@ from reactors.scheduling.effectors.claims import UnboundClaim
 
 pytestmark = pytest.mark.simulated
 
-NO_RIGHT = PermissionDeniedError(message='User "u" cannot create resource "pods/binding"')
+NO_RIGHT = UnknownRightsError(message='User "u" cannot create resource "pods/binding"')
 
 
 class Killed(BaseException):
