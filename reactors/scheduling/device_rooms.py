@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from reactors.scheduling.columns import Bools, Columns, Ints
+from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.device_boards import kept
 from reactors.scheduling.device_rules import (
     CORE,
@@ -45,60 +45,67 @@ class DeviceColumns:
 
     def __init__(self, rows: int, names: tuple[str, ...]) -> None:
         self.names = names
-        #: [nodes x devices x names]; 0 where there is no healthy device.
-        self.total: Ints = np.zeros((rows, WIDTH, len(names)), np.int64)
-        self.free: Ints = np.zeros((rows, WIDTH, len(names)), np.int64)
+        #: By name [nodes x devices]; 0 where there is no healthy device.
+        self.total = {name: np.zeros((rows, WIDTH), np.int64) for name in names}
+        self.free = {name: np.zeros((rows, WIDTH), np.int64) for name in names}
+        #: The same of all devices of a node together.
+        self.wholes = {name: np.zeros(rows, np.int64) for name in names}
+        self.lefts = {name: np.zeros(rows, np.int64) for name in names}
         self.is_healthy: Bools = np.zeros((rows, WIDTH), np.bool_)
         #: How many devices a node has, healthy or not.
         self.count: Ints = np.zeros(rows, np.int64)
 
     def write(self, row: int, cards: tuple[Card, ...]) -> None:
         """What is left of the devices of a node."""
-        if len(cards) > self.total.shape[1]:
-            rows, width, names = self.total.shape
-            more = np.zeros((rows, len(cards) - width, names), np.int64)
-            self.total, self.free = np.hstack((self.total, more)), np.hstack((self.free, more))
-            self.is_healthy = np.hstack((self.is_healthy, np.zeros(more.shape[:2], np.bool_)))
-        self.total[row], self.free[row], self.is_healthy[row] = 0, 0, False
-        self.count[row] = len(cards)
-        for at, card in enumerate(cards):
-            self.is_healthy[row, at] = bool(card.total)
-            self.total[row, at] = [min(card.total.get(name, 0), MOST) for name in self.names]
-            self.free[row, at] = [min(card.free.get(name, 0), MOST) for name in self.names]
+        if not cards and not self.count[row]:
+            return
+        missing = len(cards) - self.is_healthy.shape[1]
+        if missing > 0:
+            for several in (self.total, self.free):
+                for name, amounts in several.items():
+                    several[name] = np.pad(amounts, ((0, 0), (0, missing)))
+            self.is_healthy = np.pad(self.is_healthy, ((0, 0), (0, missing)))
+        size = len(cards)
+        self.count[row] = size
+        self.is_healthy[row, size:] = False
+        self.is_healthy[row, :size] = [bool(card.total) for card in cards]
+        for name in self.names:
+            whole = [min(card.total.get(name, 0), MOST) for card in cards]
+            left = [min(card.free.get(name, 0), MOST) for card in cards]
+            self.total[name][row, size:] = self.free[name][row, size:] = 0
+            self.total[name][row, :size], self.free[name][row, :size] = whole, left
+            self.wholes[name][row], self.lefts[name][row] = sum(whole), sum(left)
 
-    def fitting(self, at: npt.NDArray[np.intp], part: Part) -> Ints:
+    def fitting(self, rows: Rows, part: Part) -> Ints:
         """On how many devices of each node a part is free."""
-        free, total = self.free[at], self.total[at]
-        fits = self.is_healthy[at]
+        fits = self.is_healthy[rows].copy()
         for name, amount in part.amounts.items():
             if name not in self.names:
-                return np.zeros(at.size, np.int64)
-            fits &= free[:, :, self.names.index(name)] >= min(amount, MOST)
+                return np.zeros(len(fits), np.int64)
+            fits &= self.free[name][rows] >= min(amount, MOST)
         if MEMORY in self.names:
-            memory, ratio = self.names.index(MEMORY), self.names.index(RATIO)
-            sizes = total[:, :, memory]
             if RATIO in part.amounts and MEMORY not in part.amounts:
                 amount = min(part.amounts[RATIO], WHOLE)
-                fits &= free[:, :, memory] >= amount * sizes // WHOLE
+                fits &= self.free[MEMORY][rows] >= amount * self.total[MEMORY][rows] // WHOLE
             elif MEMORY in part.amounts and RATIO not in part.amounts:
+                sizes = self.total[MEMORY][rows]
                 needed = min(part.amounts[MEMORY], MOST) / np.maximum(sizes, 1) * WHOLE
-                fits &= (free[:, :, ratio] >= needed.astype(np.int64)) | (sizes == 0)
+                fits &= (self.free[RATIO][rows] >= needed.astype(np.int64)) | (sizes == 0)
         counted: Ints = fits.sum(axis=1, dtype=np.int64)
         return counted
 
-    def scores(self, at: npt.NDArray[np.intp], part: Part, strategy: Strategy) -> Ints:
+    def scores(self, rows: Rows, part: Part, strategy: Strategy) -> Ints:
         """How full each node would be, 0 to 100, over the amounts that it has."""
-        wholes, lefts = self.total[at].sum(axis=1), self.free[at].sum(axis=1)
-        found, counted = np.zeros(at.size, np.int64), np.zeros(at.size, np.int64)
+        found = counted = np.zeros(len(self.count[rows]), np.int64)
         for name in SCORED:
             if name not in self.names:
                 continue
-            whole, left = (one[:, self.names.index(name)] for one in (wholes, lefts))
+            whole, left = self.wholes[name][rows], self.lefts[name][rows]
             asked = min(part.amounts.get(name, 0), MOST)
             used = np.where(whole >= left, whole - left + asked, whole)
             room = np.maximum(whole - used, 0) if strategy == "LeastAllocated" else np.minimum(used, whole)  # fmt: skip
-            found += room * 100 // np.maximum(whole, 1)
-            counted += whole > 0
+            found = found + room * 100 // np.maximum(whole, 1)
+            counted = counted + (whole > 0)
         return found // np.maximum(counted, 1)
 
 

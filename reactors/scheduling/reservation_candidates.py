@@ -25,9 +25,11 @@ class ReservationCandidates:
         self._keys: dict[str, set[_Key]] = {}
         self._uids: dict[_Key, set[str]] = {}
 
-    def add(self, row: Reservation) -> None:
-        """It is found from now on, by what it says now."""
+    def put(self, row: Reservation, *, is_there: bool = True) -> None:
+        """It is found from now on by what it says now, or no more."""
         self.remove(row.uid)
+        if not is_there:
+            return
         keys = self._keys[row.uid] = {self._key(owner) for owner in row.owners}
         for key in keys:
             self._uids.setdefault(key, set()).add(row.uid)

@@ -72,7 +72,7 @@ class Reservations:
         for uid in sorted(rows):
             self._named.change(uid, (), rows[uid].current_owners)
             if uid in self._statuses:
-                self._offer(uid)
+                self._open.put(rows[uid], is_there=_is_open(rows[uid], self._statuses[uid]))
                 self._hold(uid)
             else:
                 self._saw(rows[uid])
@@ -281,16 +281,9 @@ class Reservations:
     def _set(self, uid: str, status: Status) -> None:
         allocated = {name: amount for name, amount in status.allocated.items() if amount}
         self._statuses[uid] = msgspec.structs.replace(status, allocated=allocated, conditions=())
-        self._offer(uid)
-        self._hold(uid)
-
-    def _offer(self, uid: str) -> None:
-        """Let pods find a reservation that has room, and no other."""
         row, self._usable = self._cluster.reservations[uid], None
-        if _is_open(row, self._statuses[uid]):
-            self._open.add(row)
-        else:
-            self._open.remove(uid)
+        self._open.put(row, is_there=_is_open(row, self._statuses[uid]))
+        self._hold(uid)
 
     def _hold(self, uid: str) -> None:
         row, status = self._cluster.reservations[uid], self._statuses[uid]

@@ -60,12 +60,12 @@ class DeviceShare(msgspec.Struct, frozen=True):
         known, refused = rooms(columns, at), list[Refused]()
         for kind, part in parts_of(cycle.pod, self.rules).items():
             devices = known.kinds[kind]
-            lacking: Bools = devices.fitting(at, part) < part.count
+            lacking: Bools = devices.fitting(rows, part) < part.count
             if kind == "gpu" and not part.is_share:
                 for one in np.flatnonzero(known.honors[at] & ~lacking).tolist():
                     lacking[one] = not self._of(columns, int(at[one]), kind, part)
             if lacking.any():
-                never = devices.count[at] < part.count
+                never = devices.count[rows] < part.count
                 refused.append(Refused(REASON.format(kind), lacking, lacking & never))
         return refused
 
@@ -84,7 +84,7 @@ class DeviceShare(msgspec.Struct, frozen=True):
         at = np.arange(len(cycle.columns.nodes))[rows]
         known, found = rooms(cycle.columns, at), np.zeros(at.size, np.int64)
         for kind, part in parts_of(cycle.pod, self.rules).items():
-            found += known.kinds[kind].scores(at, part, self.strategy)
+            found += known.kinds[kind].scores(rows, part, self.strategy)
         return found
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:

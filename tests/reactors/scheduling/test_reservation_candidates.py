@@ -60,7 +60,7 @@ def test_all_that_mean_a_pod_are_found_in_the_order_of_uids(seed):
             rows.pop(uid, None)
         else:
             rows[uid] = Row(uid, tuple(owner(dice) for _ in range(dice.randrange(3))))
-            candidates.add(rows[uid])
+            candidates.put(rows[uid])
         pod = applicant(dice)
         found = candidates.of(pod)
         wanted = [uid for uid in sorted(rows) if owns(rows[uid].owners, pod)]
@@ -73,7 +73,7 @@ def test_of_many_with_a_label_of_their_own_one_is_looked_at():
     candidates = ReservationCandidates()
     for number in range(500):
         labels = {"app": f"app-{number}", "team": "a"}
-        candidates.add(Row(f"r{number:03}", (ReservationOwner(None, None, LabelSelector(labels)),)))
+        candidates.put(Row(f"r{number:03}", (ReservationOwner(None, None, LabelSelector(labels)),)))
     labels = {"app": "app-7", "team": "a"}
 
     assert len(candidates.of(Applicant("ns", "p", labels=labels))) <= 2
