@@ -24,7 +24,7 @@ from projections.devices.plugins import offered, vendor
 from projections.devices.sizes import WHOLE
 from projections.devices.slices import GONE, Card, Offer, Slice
 from projections.engine.changes import Changes, Columns
-from projections.engine.contract import Integer, Key, row_table
+from projections.engine.contract import Integer, Key, partial_index, row_table
 from projections.engine.model import Derivation, Restate
 from projections.engine.rows import Rows
 from projections.pod_runs import lists
@@ -41,6 +41,7 @@ card_supply = row_table(
     # Cluster, driver and pool: its rows are written together.
     sa.Column("origin", sa.Text, nullable=False),
     sa.Index("card_supply_by_origin", "origin"),
+    partial_index("card_supply_open", "cluster", "node", where="end_s IS NULL"),
 )
 
 slice_lists = row_table(

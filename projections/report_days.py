@@ -133,20 +133,34 @@ def _of_idle(row: PodRun) -> Values:
 _Amounts = list[int]
 
 
-def _cut(
-    row: PodRun, chosen: Callable[[Values], Values]
-) -> list[tuple[tuple[int, Values], _Amounts]]:
-    """What a pod did by (day, group), in the order of days; of one day in the order in which it was in the groups."""
+class _Cut:
+    """What pods did, by day and group of all dimensions: each table asks the same of the same row, before and after a change."""
+
+    def __init__(self) -> None:
+        self._latest: list[tuple[PodRun, list[tuple[int, Values, _Amounts]]]] = []
+
+    def __call__(self, row: PodRun) -> list[tuple[int, Values, _Amounts]]:
+        """In the order of days; of one day in the order in which the pod was in the groups."""
+        for known, found in self._latest:
+            if known is row:
+                return found
+        found = _days_of(row)
+        self._latest = [*self._latest[-1:], (row, found)]
+        return found
+
+
+_cut = _Cut()
+
+
+def _days_of(row: PodRun) -> list[tuple[int, Values, _Amounts]]:
     found: dict[tuple[int, Values], _Amounts] = {}
     for kind, start_s, end_s, values, cpu, gpu, memory, is_first in _stretches(row):
-        group = chosen(values)
         # A stretch of no length lies in one day.
-        for day_s, seconds in (
-            pieces(start_s, end_s, DAY) if start_s < end_s else ((start_s - start_s % DAY, 0),)
-        ):
-            amounts = found.get((day_s, group))
+        days = pieces(start_s, end_s, DAY) if start_s < end_s else ((start_s - start_s % DAY, 0),)
+        for day_s, seconds in days:
+            amounts = found.get((day_s, values))
             if amounts is None:
-                amounts = found[(day_s, group)] = [0] * (len(SUMS) - 1)
+                amounts = found[(day_s, values)] = [0] * (len(SUMS) - 1)
             if kind == HELD:
                 amounts[0] = 1
                 amounts[1] += cpu * seconds
@@ -155,11 +169,25 @@ def _cut(
                 amounts[4] += seconds if is_first else 0
             else:
                 amounts[5 if kind == WAITED else 6] += seconds
-    return sorted(found.items(), key=_day)
+    return sorted(((day_s, values, sums) for (day_s, values), sums in found.items()), key=_day)
 
 
-def _day(item: tuple[tuple[int, Values], _Amounts]) -> int:
-    return item[0][0]
+def _day(item: tuple[int, Values, _Amounts]) -> int:
+    return item[0]
+
+
+def _by_group(
+    row: PodRun, chosen: Callable[[Values], Values]
+) -> dict[tuple[int, Values], _Amounts]:
+    found: dict[tuple[int, Values], _Amounts] = {}
+    for day_s, values, amounts in _cut(row):
+        group = (day_s, chosen(values))
+        known = found.get(group)
+        if known is not None:
+            amounts = [a + b for a, b in zip(known, amounts, strict=True)]
+            amounts[0] = min(amounts[0], 1)
+        found[group] = amounts
+    return found
 
 
 def _seen(last: dict[Values, int], day_s: int, group: Values) -> tuple[str, int]:
@@ -195,7 +223,7 @@ def shares(dimensions: Sequence[str], row: PodRun) -> dict[Group, list[int]]:
     last: dict[Values, int] = {}
     last_held: dict[Values, int] = {}
     chosen = itemgetter(*(DIMENSIONS.index(one) for one in dimensions))
-    for (day_s, group), (has_held, *amounts) in _cut(row, chosen):
+    for (day_s, group), (has_held, *amounts) in _by_group(row, chosen).items():
         seen, back = _seen(last, day_s, group)
         last[group] = day_s
         seen_held = ""
@@ -220,7 +248,8 @@ def is_counted(seen: str, chosen: int, days: int | None) -> bool:
 TABLES = tuple(
     (dimensions, _table(name, dimensions))
     for name, dimensions in (
-        ("report_days_by_team", ("cluster", "team", "model")),
+        ("report_days_by_team", ("cluster", "team")),
+        ("report_days_by_model", ("cluster", "team", "model")),
         ("report_days_by_node", ("cluster", "node", "team", "model")),
         ("report_days", ("cluster", "team", "user_name", "namespace", "quota", "model")),
     )

@@ -38,6 +38,7 @@ workloads = row_table(
     sa.Column("vanished", sa.Integer, nullable=False),
     sa.Column("state", sa.Text, nullable=False),
     sa.Index("workloads_by_owner", "owner_uid"),
+    sa.Index("workloads_by_name", "name", "namespace", "cluster"),
 )
 
 

@@ -37,6 +37,7 @@ from deploy.cli.rendering.units import Unit, record
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from deploy.hints import hint
 from deploy.queries.clusters import added, reading_all
+from deploy.queries.near import near
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
 from projections import reports
@@ -241,8 +242,8 @@ def acct(
             select, as_of_s=question.as_of_s, where=tuple(chosen), moments=question.moments
         )
         if not found and pod is not None:
-            names = connection.execute(sa.select(runs.name, runs.uid))
-            raise absent("pod", pod, (name for row in names for name in row))
+            known = near(connection, pod_runs, pod)
+            raise absent("pod", pod, (name for row in known for name in (row.name, row.uid)))
         rows = [row for account in found for row in _lines(account, question)]
         if not rows:
             require(connection, where)

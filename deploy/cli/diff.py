@@ -14,6 +14,7 @@ from deploy.cli.options import CommandContext, command
 from deploy.cli.past import place_at
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.units import MILLI_HOUR
 from deploy.runtime.ledgers import reading
 from projections import reports
 from projections.engine.segments.reading import counts, selecting
@@ -23,7 +24,6 @@ Amounts = dict[tuple[str, str, str], int]
 
 #: Measures that are shown as hours.
 _HOURS = {"cpu_milli_s": "core-hours", "gpu_milli_s": "gpu-hours"}
-_MILLI_HOUR = 3_600_000
 _OPEN = "SELECT namespace, count(*) FROM v1_pod_runs WHERE is_open = 1 AND start_s IS NOT NULL GROUP BY 1"
 _QUOTAS = "SELECT cluster, tree, quota, key, used FROM v1_quota_usage"
 
@@ -115,7 +115,7 @@ def _amount(name: str) -> Column:
             return None
         sign = "+" if name == "change" and value > 0 else ""
         if row["measure"] in _HOURS:
-            return f"{sign}{value / _MILLI_HOUR:,.2f}"
+            return f"{sign}{value / MILLI_HOUR:,.2f}"
         if row["what"] == "quota":
             return f"{sign}{key_text(row['measure'], value)}"
         return f"{sign}{value:,}"

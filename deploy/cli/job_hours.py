@@ -12,6 +12,7 @@ from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.units import MILLI_HOUR
 from deploy.cli.rendering.words import words
 from deploy.runtime.ledgers import reading
 
@@ -37,7 +38,6 @@ _GROUPS = {
 }
 _AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
 _SUMS = ("attempts", "restarts", *_AMOUNTS, *(f"lost_{name}" for name in _AMOUNTS))
-_HOUR = 3_600_000
 
 
 def register(app: typer.Typer) -> None:
@@ -95,7 +95,7 @@ def hours(
 
 def _hours(title: str, name: str) -> Column:
     def cell(row: Row) -> str:
-        return f"{row[name] / _HOUR:,.1f}"
+        return f"{row[name] / MILLI_HOUR:,.1f}"
 
     return Column(title, cell, is_figure=True)
 

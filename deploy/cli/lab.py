@@ -20,6 +20,7 @@ from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
+from deploy.cli.rendering.units import MILLI_HOUR
 from deploy.cli.rendering.words import moment
 from deploy.runtime.ledgers import reading
 
@@ -45,7 +46,6 @@ Svg = Annotated[
     typer.Option("--svg", metavar="FILE", help="Draw the hours saved into this file, too."),
 ]
 
-_MILLI_HOUR = 3_600_000
 AMOUNTS = ("cpu_milli_s", "gpu_milli_s")
 #: Their fields, as exact integers.
 EXACT = tuple(f"{name}{end}" for name in AMOUNTS for end in ("", "_low", "_high"))
@@ -198,8 +198,8 @@ def hours(row: Row, name: str) -> Cell:
     """Hours with their interval."""
     found = [row[f"{name}{end}"] for end in ("", "_low", "_high")]
     if found[1] == found[2]:
-        return Cell(f"{found[0] / _MILLI_HOUR:,.1f}", "figure")
-    likely, low, high = (value / _MILLI_HOUR for value in found)
+        return Cell(f"{found[0] / MILLI_HOUR:,.1f}", "figure")
+    likely, low, high = (value / MILLI_HOUR for value in found)
     return Cell(f"{likely:,.1f} ({low:,.1f} to {high:,.1f})", "figure")
 
 
@@ -260,4 +260,4 @@ def draw(path: Path, title: str, groups: Sequence[tuple[str, Group | QuotaOutcom
 
 
 def _of(amount: Amount) -> tuple[float, float, float]:
-    return amount.low / _MILLI_HOUR, amount.likely / _MILLI_HOUR, amount.high / _MILLI_HOUR
+    return amount.low / MILLI_HOUR, amount.likely / MILLI_HOUR, amount.high / MILLI_HOUR

@@ -29,6 +29,7 @@ from deploy.settings.addresses import masked
 from projections.engine.segments.reading import selecting, trimmed_until
 from projections.engine.tables import events
 from projections.pod_runs import pod_runs
+from projections.reports import ended_pods
 
 if TYPE_CHECKING:
     from bus.jetstream import GuardLine
@@ -140,15 +141,17 @@ def _gaps(connection: sa.Connection, last: int) -> int:
 
 def _pods(connection: sa.Connection) -> dict[str, int]:
     runs = pod_runs.c
-    is_open = runs.end_s.is_(None)
-    row = connection.execute(
+    holding, waiting = connection.execute(
         sa.select(
-            sa.func.count(),
-            sa.func.count().filter(is_open, runs.start_s.is_not(None)),
-            sa.func.count().filter(is_open, runs.start_s.is_(None)),
-        ).select_from(pod_runs)
+            sa.func.count().filter(runs.start_s.is_not(None)),
+            sa.func.count().filter(runs.start_s.is_(None)),
+        ).where(runs.end_s.is_(None))
     ).one()
-    return {"all": row[0], "holding": row[1], "waiting": row[2]}
+    return {
+        "all": ended_pods(connection) + holding + waiting,
+        "holding": holding,
+        "waiting": waiting,
+    }
 
 
 def _told(settings: LedgerPlace) -> dict[str, Any]:

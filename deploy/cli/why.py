@@ -142,7 +142,7 @@ def why(
 
             steps += reservations.steps(select, cluster, name, stands.sequence, now_us)
         if not steps and not objects:
-            raise absent("workload, pod, quota or decision", name, names(connection, cluster))
+            raise absent("workload, pod, quota or decision", name, names(connection, cluster, name))
     if not steps:
         raise AbsentObjectError(f"nothing was ever decided about {name[:64]!r}")
     # What is so now has no place in the history: it comes last.

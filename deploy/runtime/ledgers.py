@@ -95,8 +95,11 @@ def clusters(connection: sa.Connection) -> list[str]:
     """The names of the clusters that the ledger has events of."""
     from projections.engine.segments.reading import clusters as of_history
     from projections.engine.segments.reading import selecting
+    from projections.evidence import evidence
 
-    return sorted(name for name in of_history(selecting(connection)) if name)
+    # What sources saw has a row for each cluster and kind; only where nothing was seen the history is read.
+    seen = {name for (name,) in connection.execute(sa.select(evidence.c.cluster).distinct())}
+    return sorted(name for name in seen or of_history(selecting(connection)) if name)
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Sums of reports by day, and pods by when they were there."""
+"""Sums of reports by day, pods by when they were there, and indexes of what people ask for."""
 
 from __future__ import annotations
 
@@ -15,9 +15,19 @@ _SUMS = (
     "pods", "held_pods", "cpu_milli_s", "gpu_milli_s", "memory_mib_s", "held_s", "waiting_s", "unknown_s",
 )  # fmt: skip
 _TABLES = {
-    "report_days_by_team": ("cluster", "team", "model"),
+    "report_days_by_team": ("cluster", "team"),
+    "report_days_by_model": ("cluster", "team", "model"),
     "report_days_by_node": ("cluster", "node", "team", "model"),
     "report_days": ("cluster", "team", "user_name", "namespace", "quota", "model"),
+}
+_INDEXES = {
+    "pod_runs_idle": ("pod_runs", ["cluster", "node"], "idle IS NOT NULL"),
+    "pod_runs_by_block": ("pod_runs", ["block"], ""),
+    "pod_runs_by_name": ("pod_runs", ["name", "namespace", "cluster"], ""),
+    "workloads_by_name": ("workloads", ["name", "namespace", "cluster"], ""),
+    "grants_holding": ("grants", ["cluster", "tree", "quota"], "charge <> '{}'"),
+    "card_supply_open": ("card_supply", ["cluster", "node"], "end_s IS NULL"),
+    "card_segments_open": ("card_segments", ["cluster", "node"], "end_s IS NULL"),
 }
 
 
@@ -25,11 +35,9 @@ def upgrade() -> None:
     """Make the table and the columns; their rows are filled from the archive."""
     op.add_column("pod_runs", sa.Column("idle", _TEXT))
     op.add_column("pod_runs", sa.Column("block", _INTEGER))
-    is_idle = sa.text("idle IS NOT NULL")
-    op.create_index(
-        "pod_runs_idle", "pod_runs", ["cluster", "node"], sqlite_where=is_idle, postgresql_where=is_idle
-    )  # fmt: skip
-    op.create_index("pod_runs_by_block", "pod_runs", ["block"])
+    for name, (table, columns, where) in _INDEXES.items():
+        is_in = sa.text(where) if where else None
+        op.create_index(name, table, columns, sqlite_where=is_in, postgresql_where=is_in)
     for table, dimensions in _TABLES.items():
         names = (*dimensions, "seen", "seen_held")
         op.create_table(
@@ -48,7 +56,7 @@ def downgrade() -> None:
     """Drop them; the events stay in the archive."""
     for table in _TABLES:
         op.drop_table(table)
-    for name in ("pod_runs_by_block", "pod_runs_idle"):
-        op.drop_index(name, "pod_runs")
+    for name, (table, _, _) in _INDEXES.items():
+        op.drop_index(name, table)
     for name in ("block", "idle"):
         op.drop_column("pod_runs", name)

@@ -81,5 +81,6 @@ card_segments = row_table(
     sa.Column("vanished", sa.Integer, nullable=False),
     sa.Index("card_segments_by_card", "cluster", "card"),
     sa.Index("card_segments_by_node", "cluster", "node"),
+    partial_index("card_segments_open", "cluster", "node", where="end_s IS NULL"),
     partial_index("card_segments_reserved", "cluster", "namespace", where="kind = 'reserved'"),
 )

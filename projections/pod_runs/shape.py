@@ -200,6 +200,8 @@ pod_runs = row_table(
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
+    # What people ask for.
+    sa.Index("pod_runs_by_name", "name", "namespace", "cluster"),
     partial_index("pod_runs_vanished", "cluster", "uid", where="vanished = 1"),
     partial_index("pod_runs_open", "cluster", "uid", where="end_s IS NULL"),
     partial_index("pod_runs_idle", "cluster", "node", where="idle IS NOT NULL"),

@@ -17,7 +17,7 @@ import sqlalchemy as sa
 from bus.envelope import Event
 from bus.events.admissions import AdmissionDecided, AdmissionReleased
 from projections.engine.codec import Codec
-from projections.engine.contract import Integer, Key, Projection, row_table
+from projections.engine.contract import Integer, Key, Projection, partial_index, row_table
 
 grants = row_table(
     "grants",
@@ -34,6 +34,8 @@ grants = row_table(
     sa.Column("charge_number", Integer, nullable=False),
     sa.Column("charge", sa.Text, nullable=False),
     sa.Index("grants_by_uid", "uid"),
+    # Few of all that ever were: most have given back what they held.
+    partial_index("grants_holding", "cluster", "tree", "quota", where="charge <> '{}'"),
 )
 
 

@@ -18,6 +18,7 @@ Rules where the segments alone do not decide:
 Source: docs/accounting.md.
 """
 
+from projections.reports.days import ended_pods
 from projections.reports.periods import periods
 from projections.reports.shape import DIMENSIONS, LABEL, UTC, Question, Row, Sums, check
 from projections.reports.sums import report, sums
@@ -30,6 +31,7 @@ __all__ = [
     "Row",
     "Sums",
     "check",
+    "ended_pods",
     "periods",
     "report",
     "sums",

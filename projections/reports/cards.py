@@ -21,6 +21,9 @@ from projections.devices.shape import card_segments
 #: Rows fetched at once.
 _FETCHED = 2_000
 
+#: Claims whose classes are remembered: the rows of one pod, and of those that share claims with it, are near each other.
+_KEPT = 10_000
+
 
 class CardPart(msgspec.Struct, frozen=True, gc=False):
     """What a pod holds of one card by a claim over [``start_s``, ``end_s``); None while it goes on."""
@@ -64,47 +67,47 @@ class HeldCards:
     def __init__(
         self, connection: sa.Connection, pods: sa.Select[Any], *, has_classes: bool
     ) -> None:
-        self._connection = connection
-        self._has_classes = has_classes
         self._classes: dict[str, tuple[str | None, ...]] = {}
         cards = card_segments.c
         query = sa.select(
             cards.pod_uid, cards.uid, cards.part, cards.card, cards.model, cards.start_s, cards.end_s,
             cards.gpu_milli,
         ).where(cards.kind == HELD, cards.pod_uid.in_(pods))  # fmt: skip
+        if has_classes:
+            claims = claim_rows.claims
+            query = query.add_columns(*claims.c).outerjoin(claims, claims.c.uid == cards.uid)
         ordered = query.order_by(cards.pod_uid, cards.start_s, cards.card, cards.uid, cards.part)
         self._rows = ByPod(connection.execute(ordered.execution_options(yield_per=_FETCHED)))
 
     def of(self, uid: str) -> list[CardPart]:
         """What a pod holds. Pods are asked for in the order of their uids."""
         return [
-            CardPart(card, self._class(claim, part), model, start_s, end_s, milli)
-            for _, claim, part, card, model, start_s, end_s, milli in self._rows.of(uid)
+            CardPart(card, self._class(claim, part, row), model, start_s, end_s, milli)
+            for _, claim, part, card, model, start_s, end_s, milli, *row in self._rows.of(uid)
         ]
 
-    def _class(self, claim: str, part: int) -> str | None:
-        if not self._has_classes:
+    def _class(self, uid: str, part: int, row: list[Any]) -> str | None:
+        """The class of a result of a claim; ``row`` has the claim's columns, or nothing where nobody asks for classes."""
+        if not row or row[0] is None:
             return None
-        if claim not in self._classes:
-            self._classes[claim] = self._of_claim(claim)
-        classes = self._classes[claim]
+        if uid not in self._classes:
+            if len(self._classes) == _KEPT:
+                self._classes.clear()
+            self._classes[uid] = _classes_of(claim_rows.projection.codec.row(tuple(row)))
+        classes = self._classes[uid]
         return classes[part] if part < len(classes) else None
 
-    def _of_claim(self, uid: str) -> tuple[str | None, ...]:
-        """The class of each result of a claim, in the order of its allocations."""
-        table = claim_rows.claims
-        row = self._connection.execute(sa.select(table).where(table.c.uid == uid)).first()
-        if row is None:
-            return ()
-        claim: claim_rows.Claim = claim_rows.projection.codec.row(tuple(row))
-        # Which entry of a prioritized list a request was given is not kept: it has a class where all entries have one.
-        asks = {one.name: {ask.device_class for ask in one.asks} for one in claim.requests}
-        return tuple(
-            next(iter(found)) if len(found) == 1 else None
-            for given in claim_rows.allocations(claim)
-            for result in given.allocation.results
-            for found in [asks.get(result.request.partition("/")[0], set())]
-        )
+
+def _classes_of(claim: claim_rows.Claim) -> tuple[str | None, ...]:
+    """The class of each result of a claim, in the order of its allocations."""
+    # Which entry of a prioritized list a request was given is not kept: it has a class where all entries have one.
+    asks = {one.name: {ask.device_class for ask in one.asks} for one in claim.requests}
+    return tuple(
+        next(iter(found)) if len(found) == 1 else None
+        for given in claim_rows.allocations(claim)
+        for result in given.allocation.results
+        for found in [asks.get(result.request.partition("/")[0], set())]
+    )
 
 
 def shares(

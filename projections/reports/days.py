@@ -25,6 +25,9 @@ from projections.usage import DAY
 #: Days of a period whose pods are looked up by their blocks; of a longer one all pods are read in order.
 _MOST_DAYS = 40
 
+#: What is the same for all that a pod ever holds.
+_OF_ONE = frozenset({"cluster", "namespace"})
+
 #: After everything.
 _EVER_S = 2**40
 
@@ -59,41 +62,61 @@ def add(
     connection: sa.Connection, question: Question, middle: Middle, totals: dict[Key, Sums]
 ) -> None:
     """Add what ended pods have in the middle. Rows are few: groups, days and the ways in which their pods were seen."""
-    columns = middle.table.c
-    chosen = [columns[_column(name) if name != "day" else "day_s"] for name in question.by]
-    first_s = middle.from_s
-    ages: list[sa.ColumnElement[Any]] = []
-    if "day" not in question.by:
-        # Days since the period began, as far as they tell something.
-        ages = [columns.back if first_s is None else _age(columns, first_s)]
-    groups = [*chosen, columns.seen, columns.seen_held, *ages]
-    query = (
-        sa.select(*groups, *(sa.func.sum(columns[name]) for name in SUMS))
-        .where(columns.day_s < middle.to_s, *(() if first_s is None else (columns.day_s >= first_s,)))
-        .where(*(columns[_column(name)] == value for name, value in question.where.items()))
-        .group_by(*groups)
-    )  # fmt: skip
     names = {_column(name) for name in (*question.by, *question.where)}
     bits = sum(1 << n for n, name in enumerate(middle.dimensions) if name in names)
+    groups, query = _asked(question, middle)
+    places = [groups.index(_column(name)) for name in question.by]
     day = periods("day", UTC)
-    width = len(chosen)
-    for row in connection.execute(query):
-        key = tuple(
-            next(day(value, value))[0] if name == "day" else value or None
-            for name, value in zip(question.by, row, strict=False)
-        )
-        seen, seen_held = row[width : width + 2]
-        # Of one day only that day counts.
-        days = row[width + 2] if ages else 0
-        pods, held_pods, *amounts = map(int, row[len(groups) :])
-        found = totals[key]
-        found.pods += 0 if is_counted(seen, bits, days) else pods
-        found.held_pods += 0 if is_counted(seen_held, bits, days) else held_pods
-        for name, amount in zip(SUMS[2:], amounts, strict=True):
-            setattr(found, name, getattr(found, name) + amount)
+    found: dict[tuple[Any, ...], Sums] = {}
+    for row in connection.execute(query).all():
+        raw = tuple([row[place] for place in places])
+        sums = found.get(raw)
+        if sums is None:
+            key = tuple(
+                next(day(value, value))[0] if name == "day" else value or None
+                for name, value in zip(question.by, raw, strict=True)
+            )
+            sums = found[raw] = totals[key]
+        seen, seen_held, days, pods, held_pods, cpu, gpu, memory, held, waiting, unknown = row[-11:]
+        if not is_counted(seen, bits, days):
+            sums.pods += int(pods)
+        if not is_counted(seen_held, bits, days):
+            sums.held_pods += int(held_pods)
+        sums.cpu_milli_s += int(cpu)
+        sums.gpu_milli_s += int(gpu)
+        sums.memory_mib_s += int(memory)
+        sums.held_s += int(held)
+        sums.waiting_s += int(waiting)
+        sums.unknown_s += int(unknown)
+
+
+def _asked(question: Question, middle: Middle) -> tuple[list[str], sa.Select[Any]]:
+    """The groups, and a query for them, ``seen``, ``seen_held``, days since the period began (of one day 0), and the sums."""
+    columns, first_s = middle.table.c, middle.from_s
+    # In the order of the key, so that most questions need no sorting.
+    wanted = {*map(_column, question.by), "cluster"}
+    groups = [name for name in ("day", *middle.dimensions) if name in wanted]
+    chosen = [columns["day_s" if name == "day" else name] for name in groups]
+    told: list[sa.ColumnElement[Any]] = [columns.seen, columns.seen_held, sa.literal_column("0")]
+    summed: list[sa.ColumnElement[Any]] = [*chosen, *told[:2]]
+    if "day" not in groups:
+        told[2] = columns.back if first_s is None else _age(columns, first_s)
+        summed.append(told[2])
+    elif {*middle.dimensions} - _OF_ONE <= {*groups, *map(_column, question.where)}:
+        # Of one day each row is a group of its own: no pod is counted before.
+        told[:2] = [sa.literal_column("''")] * 2
+        summed = [*chosen]
+    query = (
+        sa.select(*chosen, *told, *(sa.func.sum(columns[name]) for name in SUMS))
+        .where(columns.day_s < middle.to_s)
+        .where(*(columns[_column(name)] == value for name, value in question.where.items()))
+        .group_by(*summed)
+    )
+    return groups, query if first_s is None else query.where(columns.day_s >= first_s)
 
 
 def _age(columns: Any, first_s: int) -> sa.ColumnElement[Any]:
+    """Days since the period began, as far as they tell something."""
     since_s = columns.day_s - first_s
     days = since_s / sa.literal_column(str(DAY))
     return sa.case((columns.back * DAY > since_s, days), else_=columns.back).label("age")
@@ -141,6 +164,18 @@ def _there(connection: sa.Connection, first_s: int, last_s: int) -> list[str]:
         runs.end_s + runs.unknown_s >= first_s,
     )
     return [row[0] for row in connection.execute(query)]
+
+
+def ended_pods(connection: sa.Connection) -> int:
+    """How many pods have ended, ever."""
+    if not _is_kept(connection):
+        query = sa.select(sa.func.count()).where(pod_runs.c.end_s.is_not(None))
+        return int(connection.scalar(query) or 0)
+    _, table = TABLES[0]
+    # Of each pod one row is the first.
+    return int(
+        connection.scalar(sa.select(sa.func.sum(table.c.pods)).where(table.c.seen == "")) or 0
+    )
 
 
 def _is_kept(connection: sa.Connection) -> bool:

@@ -74,6 +74,10 @@ class _PodRow(msgspec.Struct, gc=False):
 _labels = msgspec.json.Decoder(dict[str, str])
 
 
+#: (group, kind, start, end, for whom)
+Stretch = tuple[Key, int, int, int, Holding]
+
+
 def pieces(
     connection: sa.Connection,
     question: Question,
@@ -87,23 +91,44 @@ def pieces(
     """
     cut = periods("hour" if "hour" in question.by else "day", question.zone)
     is_cut = "day" in question.by or "hour" in question.by
-    is_by_model = "model" in question.by or "model" in question.where
-    for pod in _asked(connection, question, only_open, uids):
+    for pod, clipped in _clipped_pods(connection, question, only_open, uids):
         found: list[tuple[Key, int, int, Holding]] = []
-        for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s, is_by_model):
-            clipped = _clipped(question, start_s, end_s)
-            if clipped is None or not _is_wanted(question, pod, holding):
-                continue
+        for kind, lo, hi, holding in clipped:
             if not is_cut:
-                lo, hi = clipped
                 found.append((_key(question.by, pod, holding, None), kind, hi - lo, holding))
                 continue
             found += [
                 (_key(question.by, pod, holding, period), kind, seconds, holding)
-                for period, seconds in cut(*clipped)
+                for period, seconds in cut(lo, hi)
             ]
+        yield found
+
+
+def stretches(
+    connection: sa.Connection, question: Question, uids: Sequence[str]
+) -> Iterator[list[Stretch]]:
+    """What each pod of ``uids`` has in the period, not cut; groups are without days and hours."""
+    for pod, clipped in _clipped_pods(connection, question, False, uids):
+        yield [
+            (_key(question.by, pod, holding, None), kind, lo, hi, holding)
+            for kind, lo, hi, holding in clipped
+        ]
+
+
+def _clipped_pods(
+    connection: sa.Connection, question: Question, only_open: bool, uids: Sequence[str] | None
+) -> Iterator[tuple[_PodRow, list[tuple[int, int, int, Holding]]]]:
+    """Each pod that has something in the period, with its (kind, start, end, for whom)."""
+    is_by_model = "model" in question.by or "model" in question.where
+    for pod in _asked(connection, question, only_open, uids):
+        found = [
+            (kind, *clipped, holding)
+            for kind, start_s, end_s, holding in _stretches(pod, question.as_of_s, is_by_model)
+            if (clipped := _clipped(question, start_s, end_s)) is not None
+            and _is_wanted(question, pod, holding)
+        ]
         if found:
-            yield found
+            yield pod, found
 
 
 def _asked(

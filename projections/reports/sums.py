@@ -9,8 +9,9 @@ import msgspec
 import sqlalchemy as sa
 
 from projections.reports import days
+from projections.reports.by_day import ByDay
 from projections.reports.periods import periods
-from projections.reports.pieces import HELD, Holding, add, pieces
+from projections.reports.pieces import HELD, Holding, add, pieces, stretches
 from projections.reports.shape import UTC, Key, Question, Row, Sums, check
 from projections.usage import DAY, HOUR, usage_days, usage_hours
 
@@ -39,9 +40,19 @@ def report(connection: sa.Connection, question: Question) -> list[Row]:
         return _rows(totals)
     days.add(connection, question, middle, totals)
     going, ended = days.beside(connection, question, middle)
-    _add_pods(totals, pieces(connection, question, uids=[*going, *ended]))
-    # What is kept of these is in the first part already.
-    _add_pods(totals, pieces(connection, middle.question, uids=ended), sign=-1)
+    # What is kept of those that ended is in the first part already.
+    parts = ((question, [*going, *ended], 1), (middle.question, ended, -1))
+    if "day" not in question.by:
+        for asked, uids, sign in parts:
+            _add_pods(totals, pieces(connection, asked, uids=uids), sign)
+    else:
+        by_day = ByDay(question.by.index("day"))
+        whole = tuple(name for name in question.by if name != "day")
+        for asked, uids, sign in parts:
+            asked = msgspec.structs.replace(asked, by=whole)
+            for pod in stretches(connection, asked, uids):
+                by_day.add(pod, sign)
+        by_day.into(totals)
     return _rows({key: found for key, found in totals.items() if found.pods or not question.by})
 
 

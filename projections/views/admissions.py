@@ -42,11 +42,11 @@ _ADMISSIONS = View(
     "FROM admissions",
 )
 
-#: Rows of ``grants`` that count: the quota stands, and has not left the tree since.
+#: Rows of ``grants`` that count: they hold something, the quota stands, and has not left the tree since.
 _COUNTED = (
     "grants g JOIN declared_quotas d ON d.cluster = g.cluster AND d.tree = g.tree"
     " AND d.quota = g.quota AND d.stands = 1 AND g.number > d.gone_number"
-    " CROSS JOIN pairs(g.charge) j"
+    " AND g.charge <> '{}' CROSS JOIN pairs(g.charge) j"
 )
 
 _GRANTS = View(

@@ -73,9 +73,9 @@ _NUMBERED = f"""WITH pods AS (
 )
 """
 _ATTEMPT_ROWS = f"""{_NUMBERED}, held AS (
-  SELECT s.uid, {", ".join(_SUMS)},
+  SELECT p.uid, {", ".join(_SUMS)},
     CAST(SUM({_HELD}) AS bigint) AS held_s
-  FROM pods p JOIN held_segments s ON s.uid = p.uid GROUP BY s.uid
+  FROM pods p JOIN held_segments s ON s.uid = p.uid GROUP BY p.uid
 )
 """
 

@@ -246,6 +246,7 @@ def test_poison_is_parked_and_changes_no_row_and_the_rest_goes_on():
         "usage_hours": 1,
         "usage_days": 1,
         "report_days": 1,
+        "report_days_by_model": 1,
         "report_days_by_node": 1,
         "report_days_by_team": 1,
         "evidence": 1,

@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US, format_stamp
 from bus.events.workloads import WorkloadObserved
 from deploy.cli.quotas.finding import Found
+from deploy.cli.rendering.units import MILLI_HOUR
 from projections.pod_runs.shape import held_segments, pod_runs
 from projections.quota_trees.queries import Select, archived, facts
 
@@ -27,7 +28,6 @@ KINDS = frozenset(
 STEPS = "bursar.io/steps"
 #: Twelve digits: no job has more steps, and no sum of them is too large.
 _STEPS = re.compile(r"([0-9]{1,12})/([0-9]{1,12})", re.ASCII)
-_HOUR = 3_600_000
 #: Nobody waits longer, and stamps have an end.
 _LONGEST_S = 10 * 365 * 86_400
 
@@ -89,8 +89,8 @@ def _pods(one: Found) -> list[sa.ColumnElement[bool]]:
 
 
 def _hours(cpu_milli_s: int, gpu_milli_s: int) -> str:
-    cards = f", {gpu_milli_s / _HOUR:,.1f} GPU-hours" if gpu_milli_s else ""
-    return f"{cpu_milli_s / _HOUR:,.1f} core-hours{cards}"
+    cards = f", {gpu_milli_s / MILLI_HOUR:,.1f} GPU-hours" if gpu_milli_s else ""
+    return f"{cpu_milli_s / MILLI_HOUR:,.1f} core-hours{cards}"
 
 
 def _reports(select: Select, cluster: str, one: Found) -> Iterator[Report]:

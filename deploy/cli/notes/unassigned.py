@@ -12,6 +12,7 @@ import msgspec
 import sqlalchemy as sa
 
 from deploy.cli.rendering.escapes import inert
+from deploy.cli.rendering.units import MILLI_HOUR
 from projections.pod_runs import UNASSIGNED, pod_runs
 
 if TYPE_CHECKING:
@@ -19,8 +20,6 @@ if TYPE_CHECKING:
 
 #: Namespaces that a line names; it counts the rest.
 NAMED = 3
-
-_MILLI_HOUR = 3_600_000
 
 
 def holding(connection: sa.Connection) -> dict[str, Any]:
@@ -56,8 +55,8 @@ def note(connection: sa.Connection, question: reports.Question) -> list[str]:
     )
     if not rows:
         return []
-    cpu = sum(row.sums.cpu_milli_s for row in rows) / _MILLI_HOUR
-    gpu = sum(row.sums.gpu_milli_s for row in rows) / _MILLI_HOUR
+    cpu = sum(row.sums.cpu_milli_s for row in rows) / MILLI_HOUR
+    gpu = sum(row.sums.gpu_milli_s for row in rows) / MILLI_HOUR
     names = _names([str(row.key[0]) for row in rows])
     return [
         f"booked to `{UNASSIGNED}`: {cpu:,.2f} core-hours and {gpu:,.2f} GPU-hours of {names},"

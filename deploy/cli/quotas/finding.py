@@ -8,6 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import Owner
+from deploy.queries.near import near
 from projections import pod_runs, timelines, workloads
 from projections.quota_trees.declared import declared_quotas
 
@@ -46,12 +47,13 @@ def find(connection: sa.Connection, cluster: str, text: str) -> list[Found]:
     return [one for one in found if kind in ("", one.kind.lower())]
 
 
-def names(connection: sa.Connection, cluster: str) -> set[str]:
-    """NAMESPACE/NAME of every workload and pod, and the names of quotas: what people may have meant."""
+def names(connection: sa.Connection, cluster: str, text: str) -> set[str]:
+    """NAMESPACE/NAME of workloads and pods, and the names of quotas: what people may have meant by ``text``."""
     found: set[str] = set()
+    name = _parts(text)[-1]
     for table in (workloads.workloads, pod_runs.pod_runs):
-        query = sa.select(table.c.namespace, table.c.name).where(table.c.cluster == cluster)
-        found |= {f"{namespace}/{name}" for namespace, name in connection.execute(query.distinct())}
+        rows = near(connection, table, name, table.c.cluster == cluster)
+        found |= {f"{row.namespace}/{row.name}" for row in rows}
     there = sa.select(declared_quotas.c.quota).where(declared_quotas.c.cluster == cluster)
     return found | set(connection.scalars(there))
 

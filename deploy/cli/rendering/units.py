@@ -11,6 +11,9 @@ from typing import Any
 
 from projections.reports import Sums
 
+#: Thousandths times seconds of one core or card for an hour.
+MILLI_HOUR = 3_600_000
+
 
 class Unit(StrEnum):
     """How amounts are counted."""
@@ -24,8 +27,8 @@ class Unit(StrEnum):
 #: Unit → (name, attribute of the sums, divisor). Percent divides by the whole.
 NAMES: dict[Unit, tuple[tuple[str, str, int], ...]] = {
     Unit.HOURS: (
-        ("core_hours", "cpu_milli_s", 3_600_000),
-        ("gpu_hours", "gpu_milli_s", 3_600_000),
+        ("core_hours", "cpu_milli_s", MILLI_HOUR),
+        ("gpu_hours", "gpu_milli_s", MILLI_HOUR),
         ("memory_gib_hours", "memory_mib_s", 1024 * 3_600),
     ),
     Unit.SECONDS: (
