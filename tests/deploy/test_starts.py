@@ -81,7 +81,8 @@ def test_a_question_imports_the_ledger_alone(data, arguments):
 
     assert code == 0
     assert names.isdisjoint(HEAVY)
-    assert len(names) <= 503
+    # `status` counts the pods that ended by the sums of reports.
+    assert len(names) <= (515 if arguments == ("status",) else 503)
 
 
 @pytest.mark.long
@@ -95,7 +96,7 @@ def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, argume
     # state of the cluster keeps of claims and PodGroups are three, what runs jobs is three, what it sees of
     # their services is two, what reads the history from segments and table is three, and the table of facts
     # that make rows is one.
-    assert len(names) <= 644
+    assert len(names) <= 645
 
 
 @pytest.mark.long

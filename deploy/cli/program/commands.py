@@ -103,7 +103,7 @@ COMMANDS: Mapping[str, Entry | Group] = {
             ),
             "forecast": Entry(
                 "quotas.forecast",
-                "When will what runs in each quota reach its limits? By the changes between past days.",
+                "When will what runs in each quota reach its limits?",
             ),
             "check": Entry(
                 "quotas.check",

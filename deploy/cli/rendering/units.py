@@ -7,9 +7,11 @@ milli-core-second still moves.
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from projections.reports import Sums
+if TYPE_CHECKING:
+    # Who only names units need not read what reports are made of.
+    from projections.reports import Sums
 
 #: Thousandths times seconds of one core or card for an hour.
 MILLI_HOUR = 3_600_000
