@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 from alembic import op
 
-revision = "0022"
+revision = "0022_from_0021"
 down_revision = "0021"
 
 #: As in 0001: 64 bits on both databases, texts ordered by their bytes.

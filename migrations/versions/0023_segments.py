@@ -6,8 +6,8 @@ import sqlalchemy as sa
 from alembic import op
 
 #: Older programs go on with it, as long as nothing is trimmed: docs/operating.md.
-revision = "0023_from_0022"
-down_revision = "0022"
+revision = "0023_from_0021"
+down_revision = "0022_from_0021"
 
 #: As in 0001: 64 bits on both databases, texts ordered by their bytes.
 _INTEGER = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
