@@ -28,9 +28,10 @@ def effects(adapters: Adapters) -> Effects:
     assert isinstance(settings, BudgetSettings) and isinstance(state, BudgetState)
     if trees is None or ledger is None:
         return Effects()
+    writer = StatusWriter(adapters.cluster)
     metering = Metering(
         replica, trees, ledger, adapters.transport, adapters.clock,
-        writer=StatusWriter(adapters.cluster), writes_elastic=adapters.writes_elastic,
+        writer=writer, writes_elastic=adapters.writes_elastic,
     )  # fmt: skip
     receiver = settings.receiver
     notices = BudgetNotices(
@@ -38,4 +39,5 @@ def effects(adapters: Adapters) -> Effects:
         name=replica.cluster, instance=platform.node(),
         tell=partial(tell, receiver) if receiver is not None else None,
     )  # fmt: skip
-    return Effects(beside=(metering.run, partial(telling, notices, trees)))
+    beside = metering.run, partial(telling, notices, trees)
+    return Effects(beside=beside, trouble=writer.trouble)

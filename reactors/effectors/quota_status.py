@@ -12,7 +12,7 @@ Source: Kubernetes API conventions, "Spec and Status".
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -30,6 +30,8 @@ Result = Literal["written", "unchanged", "gone", "refused"]
 SHOWN_KEYS = 3
 #: A forecast beyond this second (year 9999) is none.
 LAST_S = 253_402_300_799
+#: How an API server refuses a forecast whose kind of quotas is that of an earlier release.
+NO_FORECAST = ".status.forecast: field not declared"
 
 
 class Condition(msgspec.Struct, frozen=True):
@@ -147,7 +149,6 @@ def told(status: Status) -> Json:
         "conditions": [_condition(one, status.generation) for one in status.conditions],
     }
     if status.forecast:
-        # An older kind of the object has no such field, and refuses it.
         found["forecast"] = dict(status.forecast)
     found["shown"] = {
         "hard": _short(_held(found["hard"])),
@@ -229,6 +230,15 @@ class StatusWriter:
         self._next_at = 0.0
         #: uid to what its object was last made to say.
         self._written: dict[str, Json] = {}
+        self._takes_forecasts = True
+
+    def trouble(self) -> Iterator[str]:
+        """What is missing in statuses, in a sentence for people."""
+        if not self._takes_forecasts:
+            yield (
+                f"the status of quotas has no forecasts: the CustomResourceDefinition of {KIND} is that of an earlier release; "
+                "apply deploy/manifests/crds"
+            )
 
     async def write(self, status: Told) -> Outcome:
         """Make the object say ``status``, unless it was made to before.
@@ -257,10 +267,16 @@ class StatusWriter:
                 crashpoint("quota_status.before_apply")
                 await self._apply(status, found)
                 crashpoint("quota_status.after_apply")
+                if isinstance(status, Status) and status.forecast:
+                    self._takes_forecasts = True
                 return Outcome(status.name, "written")
             except NotFoundError:
                 return Outcome(status.name, "gone")
             except RequestRefusedError as error:
+                if isinstance(status, Status) and status.forecast and NO_FORECAST in error.message:
+                    # The next status has its forecast again: the kind may be applied meanwhile.
+                    self._takes_forecasts = False
+                    return await self._applied(msgspec.structs.replace(status, forecast={}))
                 return Outcome(status.name, "refused", error.message)
             except ConflictError as error:
                 failure: ConflictError | ClusterUnavailableError = error

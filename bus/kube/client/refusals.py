@@ -43,6 +43,9 @@ _NO_RIGHT = re.compile(r'\bUser "[^"]*" cannot ')
 #: Subresources of a namespace itself.
 _OF_NAMESPACES = ("status", "finalize")
 
+#: How it words, in a 500, that the kind of an object has no such field: no wait helps (kubernetes/kubernetes#139253).
+_UNDECLARED = "field not declared in schema"
+
 _decoder = msgspec.json.Decoder(_Status)
 
 
@@ -72,7 +75,8 @@ def declined(status: int, said: bytes, *, request: str, delay_seconds: float) ->
         return NotFoundError(request=request, message=message)
     if status == 409:
         return ConflictError(request=request, reason=reason, message=message)
-    if 400 <= status < 500 and status not in (408, 429):
+    is_final = 400 <= status < 500 and status not in (408, 429)
+    if is_final or (status == 500 and _UNDECLARED in message):
         return RequestRefusedError(request=request, status=status, message=message)
     return ClusterUnavailableError(
         status=status,

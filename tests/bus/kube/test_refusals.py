@@ -41,6 +41,16 @@ def test_each_status_has_its_reaction_and_the_servers_words(status, error):
     assert getattr(found, "delay_seconds", 7.0) == 7.0
 
 
+def test_a_field_that_the_kind_does_not_have_is_refused_for_good():
+    said = b"""{"kind": "Status", "code": 500, "message": "failed to create typed patch object (/q; bursar.io/v1alpha1,
+ Kind=BizGroupResourceQuota): .status.forecast: field not declared in schema"}""".replace(
+        b"\n", b""
+    )
+    found = declined(500, said, request="patch q", delay_seconds=0.0)
+
+    assert isinstance(found, RequestRefusedError) and "not declared" in found.message
+
+
 def test_a_wait_is_bounded():
     assert declined(429, b"", request="get pods", delay_seconds=1e6).delay_seconds == 300.0
 

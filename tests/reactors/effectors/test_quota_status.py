@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import msgspec
 import pytest
 
 from bus.errors import (
@@ -30,6 +31,11 @@ FULL = status(
     forecast={"cash/limits.cpu": "likely 1970-01-02, 1970-01-02 to never; chance 60 %"},
     conditions=(Condition("Exhausted", "False", 0, "Left", "1.5 core-hours"),),
     generation=3,
+)
+
+
+OLDER = (
+    "failed to create typed patch object (/team): .status.forecast: field not declared in schema"
 )
 
 
@@ -198,6 +204,22 @@ async def test_an_outcome_says_what_became_of_it_and_the_next_one_is_written(ans
 
     assert await writes.write(status()) == outcome
     assert (await writes.write(status())).result == "written"
+
+
+async def test_a_kind_of_an_earlier_release_takes_the_status_without_its_forecast():
+    objects = Objects(RequestRefusedError(status=500, message=OLDER))
+    writes = writer(objects, attempts=1)
+
+    assert await writes.write(FULL) == Outcome("team", "written")
+    assert ["forecast" in said["status"] for _, said in objects.applied] == [True, False]
+    assert "apply deploy/manifests/crds" in "".join(writes.trouble())
+    assert (await writes.write(FULL)).result == "unchanged"
+
+    # The kinds were applied.
+    changed = msgspec.structs.replace(FULL, forecast={"cash/limits.cpu": "likely not"})
+    assert (await writes.write(changed)).result == "written"
+    assert "forecast" in objects.applied[-1][1]["status"]
+    assert [] == list(writes.trouble())
 
 
 async def test_a_missing_permission_is_raised():
