@@ -139,6 +139,9 @@ class Searches:
             return tried
         said = [one.pod.constraints for _, one in members]
         is_never = any(one is not None and one.never_preempts for one in said)
+        # Pods with a gate are no members: where it needs them it does not start, whoever goes.
+        if group.plugin.missing(group.names, [one.pod.uid for _, one in members], columns):
+            return tried
         lacking = sum(group.plugin.lacking(name, columns) for name in group.names)
         if is_never or lacking > MOST_SEATS or min(columns.priorities, default=lowest) >= lowest:
             return tried

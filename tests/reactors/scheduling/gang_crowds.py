@@ -23,9 +23,11 @@ class GangCrowds(Crowded, Ganging):
         await self.say(*map(self.node, names), self.node("many", allocatable=many))
         await self.say(*(self.pod(f"more{n}", "many", cpu="0", priority=9) for n in range(200)))
 
-    def ganged(self, uid, node=None, gang="g", least=2, cpu="2", priority=5, **terms):
+    def ganged(self, uid, node=None, gang="g", least=2, cpu="2", priority=5, apart=(), **terms):
+        """``apart``: what its constraints say beside or instead."""
         named = {"name": gang, "isLight": True, "least": str(least)} | terms
-        raw = msgspec.Raw(msgspec.json.encode({"schedulerName": "bursar", "gang": named}))
+        said = {"schedulerName": "bursar", "gang": named} | dict(apart)
+        raw = msgspec.Raw(msgspec.json.encode(said))
         return self.pod(uid, node, constraints=raw, cpu=cpu, priority=priority)
 
     def gang(self, count, cpu="2", priority=5, gang="g", least=None, nodes=(), **terms):

@@ -49,6 +49,20 @@ async def test_where_the_whole_gang_does_not_fit_nobody_goes(cluster):
     assert (cluster.said(), cluster.ends) == ([], [])
 
 
+@pytest.mark.parametrize("apart", [{"schedulingGates": ["later"]}, {"schedulerName": "another"}])
+async def test_for_a_gang_of_which_too_few_are_to_be_placed_nobody_goes(cluster, apart):
+    await cluster.full_of({"a": [1, 1], "b": [1, 1]})
+    await cluster.say(
+        *cluster.gang(2, least=4),
+        *(cluster.ganged(uid, least=4, apart=apart) for uid in ("g2", "g3")),
+    )
+    await cluster.later(1_300)
+    early = cluster.said(), cluster.ends
+    await cluster.say(*cluster.gang(4))
+
+    assert early == ([], []) and len(cluster.victims()) == 4
+
+
 async def test_for_a_gang_that_lacks_too_many_pods_nobody_goes(cluster, monkeypatch):
     monkeypatch.setattr(trial, "MOST_SEATS", 2)
     await cluster.full_of({"a": [1, 1], "b": [1, 1]})
