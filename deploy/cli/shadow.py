@@ -58,9 +58,9 @@ def agreement(
     """Go or no-go: what each reactor decided in shadow, and what whatever is installed, or people, did instead.
 
     AGREED: others did the same within an hour. ALONE: nobody else did, and nobody was hit. AGAINST: somebody would have been
-    hit: a notebook was used again within an hour, a pod is on a node that was refused, what was refused came and ran. Hours
-    are those that the pods held from the decision on. GO: decisions of --days days, of which no more than --against per
-    cent are against.
+    hit: a notebook was used again within an hour, a pod that was to be evicted ran on, a pod is on a node that was refused,
+    what was refused came and ran. Hours are those that the pods held from the decision on. GO: decisions of --days days, of which
+    no more than --against per cent are against.
 
     \b
     bursar agreement

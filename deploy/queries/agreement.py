@@ -4,9 +4,9 @@ Of each decision one result:
 
 - *agreed*: whatever is installed, or the owner, did the same: the pod ended within an hour, the pod is on the chosen node or an
   equally good one, the operator took the step, what was refused never came.
-- *alone*: nobody else did it and nobody was hit: the pod ran on unused, or is on another node that fitted.
-- *against*: somebody would have been hit: the notebook was used again within an hour, the pod is on a node that was refused, the
-  operator took another step, what was refused came and ran.
+- *alone*: nobody else did it and nobody was hit: the notebook ran on unused, or the pod is on another node that fitted.
+- *against*: somebody would have been hit: the notebook was used again within an hour, a pod that was to be evicted ran on, the pod
+  is on a node that was refused, the operator took another step, what was refused came and ran.
 - *open*: it is too early to say.
 
 Source: docs/operating.md ("Before you switch a reactor on").
@@ -21,6 +21,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.clock import SECOND_US
+from bus.events.decisions import Cull, Evict
 from bus.events.notebooks import NotebookSampled
 from projections import activity
 from projections.decisions import decisions
@@ -66,22 +67,27 @@ def compared(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator
 def _stops(select: Select, cluster: str, since_s: int, now_s: int) -> Iterator[Compared]:
     columns, runs = decisions.c, pod_runs.c
     query = (
-        sa.select(columns.reactor, columns.reason, columns.key, columns.at_us, columns.sequence, runs.end_s)
+        sa.select(
+            columns.reactor, columns.reason, columns.key, columns.at_us, columns.sequence, columns.type, runs.end_s,
+        )
         .outerjoin(pod_runs, sa.and_(runs.uid == columns.key, runs.cluster == columns.cluster))
         .where(
             columns.cluster == cluster, columns.is_shadow == 1, columns.at_us >= since_s * SECOND_US,
-            columns.type.in_(("decision.cull", "decision.evict")),
+            columns.type.in_((Cull.wire_type, Evict.wire_type)),
         )
         .order_by(columns.at_us)
     )  # fmt: skip
-    for reactor, reason, uid, at_us, sequence, end_s in select(query):
+    for reactor, reason, uid, at_us, sequence, verb, end_s in select(query):
         at_s = at_us // SECOND_US
         if reactor == "culling" and _is_used(select, cluster, uid, at_us, sequence):
             result = "against"
         elif end_s is not None and end_s <= at_s + WITHIN_S:
             result = "agreed"
+        elif now_s <= at_s + WITHIN_S:
+            result = "open"
         else:
-            result = "alone" if now_s > at_s + WITHIN_S else "open"
+            # Whether a pod was still of use is seen of notebooks alone.
+            result = "alone" if verb == Cull.wire_type else "against"
         held = _held(select, held_segments.c.uid == uid, at_s, now_s)
         yield Compared(reactor, reason, result, at_s, *held)
 

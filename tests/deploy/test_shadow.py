@@ -102,6 +102,33 @@ def test_steps_of_jobs_are_counted(capsys, tmp_path):
     assert next(r for r in rows if r["reactor"] == "jobs" and not r["reason"])["verdict"] == "go"
 
 
+def test_a_pod_that_was_to_be_evicted_and_ran_on_speaks_against(capsys, tmp_path):
+    from tests.reactors.evictions.scene import Evicting, overuse
+
+    async def lived():
+        async with Evicting() as cluster:
+            await cluster.nodes(20)
+            await cluster.see_elastic("q", 10, 20)
+            await cluster.see_elastic("other", 10, 20)
+            for number in range(100):
+                await cluster.run_pod(f"else-{number}", quota="nobody", gpu=0)
+            await cluster.policy("shadow", monitor_all_quotas=True, delay_evict_seconds=20)
+            await overuse(cluster)
+            for _ in range(4):
+                await cluster.tick()
+            assert ["p09", "p06"] == [one.target.name for one in cluster.decisions()]
+            await cluster.evict("ns", "p09", uid="uid-p09")
+            cluster.clock.after(2 * HOUR)
+            await cluster.run_pod("later")
+            return list(cluster.transport.events)
+
+    data = make_ledger(tmp_path, simulate(lived()))
+    rows = told(capsys, data, "evictions", "--days", "0", code=Exit.DIFFERENT)
+
+    assert figures(rows, "evictions")[None] == [2, 1, 0, 1, 0]
+    assert rows[-1]["verdict"] == "no-go"
+
+
 def test_what_was_refused_and_came_speaks_against(capsys, tmp_path):
     from tests.reactors.cluster import Cluster
 
