@@ -187,7 +187,7 @@ def simulate(
         if OWN in like:
             counted = len(uids), uids.total()
             own = simulated(
-                select, name, section.policy, spans, warning_s, since_us, until_us, counted
+                connection, name, section.policy, spans, warning_s, since_us, until_us, counted
             )
             found |= {(OWN, span_s): one for span_s, one in zip(spans, own, strict=True)}
 

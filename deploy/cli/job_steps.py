@@ -10,7 +10,8 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US
 from deploy.queries.agreement import Compared
 from projections.decisions import decisions
-from projections.engine.tables import events
+from projections.engine.past import sequence_before
+from projections.engine.segments.reading import selecting
 from projections.quota_trees.queries import Select
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
@@ -19,10 +20,11 @@ from reactors.jobs import NAME as JOBS
 from reactors.jobs.state import JobsState
 
 
-def steps(select: Select, cluster: str, since_s: int) -> Iterator[Compared]:
+def steps(connection: sa.Connection, cluster: str, since_s: int) -> Iterator[Compared]:
     """The steps of training jobs since a second, which are counted as they come; an empty count for the last decision's moment."""
+    select = selecting(connection)
     newest = at(select, REACTORS, cluster)
-    since = _sequence(select, cluster, since_s)
+    since = sequence_before(connection, since_s * SECOND_US - 1) if since_s else 0
     before = _counts(at(select, REACTORS, cluster, since)) if since else {}
     last_s = _moment(select, cluster, sa.func.max)
     first_s = min(max(since_s, _moment(select, cluster, sa.func.min)), last_s)
@@ -38,13 +40,6 @@ def _counts(replica: Replica) -> dict[tuple[str, str], int]:
     view = replica.states[JOBS]
     assert isinstance(view, JobsState)
     return dict(view.agreements.counts)
-
-
-def _sequence(select: Select, cluster: str, since_s: int) -> int:
-    query = sa.select(sa.func.max(events.c.sequence)).where(
-        events.c.cluster == cluster, events.c.time_us < since_s * SECOND_US
-    )
-    return int(select(query)[0][0] or 0) if since_s else 0
 
 
 def _moment(select: Select, cluster: str, of: Any) -> int:

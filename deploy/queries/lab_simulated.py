@@ -11,21 +11,21 @@ import sqlalchemy as sa
 
 from bus.events.decisions import Cull as CullDecided
 from deploy.queries.lab import Recording
-from projections.engine.tables import events
-from projections.quota_trees.queries import Select
+from projections.engine.past import sequence_before
+from projections.engine.segments.reading import selecting
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.simulate import Cull, Simulation
 from reactors.lab.trial import Played
 
 
 def simulated(
-    select: Select, cluster: str, policy: CullingPolicy, spans_s: Sequence[int], warning_s: int,
+    connection: sa.Connection, cluster: str, policy: CullingPolicy, spans_s: Sequence[int], warning_s: int,
     since_us: int | None, until_us: int, counted: tuple[int, int],
 ) -> Iterator[Simulation]:  # fmt: skip
-    """One for each idle limit in seconds. ``counted``: notebooks and looks of the period."""
-    first = 0 if since_us is None else _before(select, cluster, since_us)
-    last = _before(select, cluster, until_us)
-    recording = Recording(select, cluster, first, last)
+    """One for each idle limit in seconds, between two moments. ``counted``: notebooks and looks of the period."""
+    first = 0 if since_us is None else sequence_before(connection, since_us - 1)
+    last = sequence_before(connection, until_us - 1)
+    recording = Recording(selecting(connection), cluster, first, last)
     tried = [
         policy.model_copy(update={"idle_seconds": span_s, "warning_seconds": warning_s})
         for span_s in spans_s
@@ -45,11 +45,3 @@ def _culls(played: Played) -> Iterator[Cull]:
         again_us = span.again_us or None if span is not None else None
         idle_us = decision.numbers["last_activity_us"]
         yield Cull(one.uid, decision.at_us, decision.reason, idle_us, saved_us, again_us)
-
-
-def _before(select: Select, cluster: str, at_us: int) -> int:
-    """The newest event of a cluster before a moment; 0 where there is none."""
-    columns = events.c
-    query = sa.select(sa.func.max(columns.sequence))
-    found = select(query.where(columns.cluster == cluster, columns.time_us < at_us))
-    return int(found[0][0] or 0)

@@ -13,7 +13,7 @@ from reactors.budgets.settings import BudgetSettings
 from reactors.culling.policy import KubeflowRules
 from reactors.culling.settings import CullingSettings
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.factories import said, us
+from tests.factories import namespace_observed, said, us
 from tests.reactors.culling.scene import Notebooks
 
 CLUSTER = ("--cluster", "c")
@@ -96,6 +96,41 @@ def test_a_simulation_tells_culls_and_hours(capsys, data):
     )  # fmt: skip
 
     assert [(600, 1), (7_200, 0)] == [(row["idle_s"], row["culls"]) for row in rows]
+
+
+@pytest.mark.parametrize(
+    "period", [("--from", "2026-10-26T08:01:40Z"), ("--to", "2026-10-26T08:33:00Z")]
+)
+def test_one_wrong_clock_moves_no_period_of_a_simulation(capsys, tmp_path, period):
+    """A namespace that was said last by a clock of half an hour ago, and one that was said first by that of tomorrow."""
+    early, late = namespace_observed("early", at=86_400), namespace_observed("late", at=5)
+    data = make_ledger(tmp_path, [early, *asyncio.run(a_morning()).transport.events, late])
+    rows = answer(
+        capsys, "--data", data, "cull", "simulate", "--idle", "10m", "--warning", "5m", *period,
+        *CLUSTER,
+    )  # fmt: skip
+
+    assert [1] == [row["culls"] for row in rows]
+
+
+def test_a_period_that_is_trimmed_is_played_as_before(capsys, tmp_path, monkeypatch):
+    monkeypatch.setenv("BURSAR_HISTORY__SEGMENT_EVENTS", "50")
+    made = make_ledger(
+        tmp_path,
+        [*asyncio.run(a_morning()).transport.events, namespace_observed("later", at=200_000)],
+    )
+    period = ("--from", "2026-10-26T08:01:40Z", "--to", "2026-10-26T08:20:00Z")
+    asked = (
+        "--data", made, "cull", "simulate", "--idle", "10m", "--warning", "5m", *period, *CLUSTER,
+    )  # fmt: skip
+    before = answer(capsys, *asked)
+    assert bursar("--data", made, "history", "seal") == 0
+    capsys.readouterr()
+    trimmed = answer(capsys, "--data", made, "history", "trim", "--keep-days", "1")
+
+    assert trimmed["trimmed"] > 1
+    assert [1] == [row["culls"] for row in before]
+    assert answer(capsys, *asked) == before
 
 
 def test_a_simulation_plays_the_rules_of_other_cullers(capsys, data):
