@@ -25,7 +25,9 @@ class RowReader(Protocol):
         ...
 
     def select(
-        self, query: sa.Select[Any], values: Mapping[str, Any] | None = None
+        self,
+        query: sa.Select[Any] | sa.CompoundSelect[Any],
+        values: Mapping[str, Any] | None = None,
     ) -> list[Columns]:
         """The rows of a query, with ``values`` for its parameters."""
         ...

@@ -174,7 +174,9 @@ class Store:
             return self._writer.find(connection, table, keys)
 
     def select(
-        self, query: sa.Select[Any], values: Mapping[str, Any] | None = None
+        self,
+        query: sa.Select[Any] | sa.CompoundSelect[Any],
+        values: Mapping[str, Any] | None = None,
     ) -> list[tuple[Any, ...]]:
         """The rows of a query, with ``values`` for its parameters."""
         with looking(self.engine) as connection:

@@ -52,7 +52,11 @@ class PodMemory:
         for row in queries.by_uid(self._reader, missing):
             self._keep(row)
 
-    def stored(self, query: sa.Select[Any], values: Mapping[str, Any] | None = None) -> set[str]:
+    def stored(
+        self,
+        query: sa.Select[Any] | sa.CompoundSelect[Any],
+        values: Mapping[str, Any] | None = None,
+    ) -> set[str]:
         """The uids that a query finds, brought into memory."""
         uids = {row[0] for row in self._reader.select(query, values)}
         self.load(uids)
@@ -66,8 +70,7 @@ class PodMemory:
     def on_node(self, key: Key, since: int) -> set[str]:
         """Those that held, or ended before they did, on a (cluster, node) after second ``since``."""
         values = {"cluster": key[0], "name": key[1], "since": since}
-        found = self.stored(queries.ON_NODE, values) | self.stored(queries.IDLE_ON_NODE, values)
-        return found | self._by_node.get(key, set())
+        return self.stored(queries.ON_NODE, values) | self._by_node.get(key, set())
 
     def of_owners(self, uids: Iterable[str], stored: set[str]) -> set[str]:
         """Those whose controller is one of ``uids``, of which ``stored`` are in the ledger."""

@@ -53,23 +53,20 @@ OF_NAMESPACE = sa.select(pod_runs.c.uid).where(
     sa.or_(pod_runs.c.end_s.is_(None), pod_runs.c.end_s >= sa.bindparam("since")),
 )
 
-#: Uids of pods that held on a (``cluster``, ``name`` of a node) after second ``since``.
-ON_NODE = (
-    sa.select(held_segments.c.uid)
-    .where(
+#: Uids of pods that held on a (``cluster``, ``name`` of a node) after second ``since``, or were bound to it and ended, from
+#: ``since`` on, before they held.
+ON_NODE = sa.union(
+    sa.select(held_segments.c.uid).where(
         held_segments.c.cluster == sa.bindparam("cluster"),
         held_segments.c.node == sa.bindparam("name"),
         sa.or_(held_segments.c.end_s.is_(None), held_segments.c.end_s > sa.bindparam("since")),
-    )
-    .distinct()
-)
-
-#: Uids of pods that were bound to one and ended, from second ``since`` on, before they held.
-IDLE_ON_NODE = sa.select(pod_runs.c.uid).where(
-    pod_runs.c.cluster == sa.bindparam("cluster"),
-    pod_runs.c.node == sa.bindparam("name"),
-    pod_runs.c.idle.is_not(None),
-    pod_runs.c.end_s >= sa.bindparam("since"),
+    ),
+    sa.select(pod_runs.c.uid).where(
+        pod_runs.c.cluster == sa.bindparam("cluster"),
+        pod_runs.c.node == sa.bindparam("name"),
+        pod_runs.c.idle.is_not(None),
+        pod_runs.c.end_s >= sa.bindparam("since"),
+    ),
 )
 
 

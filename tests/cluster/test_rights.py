@@ -95,11 +95,11 @@ def noted(cluster):
     found, ask, get = set(), cluster._object, cluster._get
 
     async def _object(method, verb, path, *arguments, **options):
-        found.add((resource_at(path), verb))
+        found.add((resource_at(path.partition("?")[0]), verb))
         return await ask(method, verb, path, *arguments, **options)
 
     async def _get(path, verb, *arguments, **options):
-        found.add((resource_at(path), verb))
+        found.add((resource_at(path.partition("?")[0]), verb))
         return await get(path, verb, *arguments, **options)
 
     cluster._object, cluster._get = _object, _get

@@ -207,8 +207,10 @@ def test_every_command_of_the_readme_answers_with_something(line, data, tmp_path
     words = [quoted or plain for quoted, plain in arguments]
     policy = tmp_path / "policy.yaml"
     policy.write_text("culling: {policy: {idle_seconds: 7200}}\n")
+    limits = tmp_path / "more.yaml"
+    limits.write_text('quotas: {vision: {limits.cpu: "200"}}\n')
     names = {
-        "NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept", "two-hours.yaml": policy,
+        "more.yaml": limits, "NAME": "ada-0", "NAMESPACE/NAME": "vision/ada", "DIR": tmp_path / "kept", "two-hours.yaml": policy,
     }  # fmt: skip
     code = bursar(*(names.get(word, word) for word in words), "--data", data)
     out, err = capsys.readouterr()

@@ -138,7 +138,7 @@ def snapshot(store, history, sequence):
 
 
 def begun(store, history, **options):
-    """(where the archive was read from, what is known) of a start."""
+    """(where the archive was read from, what is known) of a start; where nothing comes after the snapshot, nothing is read."""
     first = []
 
     def select(query):
@@ -149,7 +149,7 @@ def begun(store, history, **options):
         return store.select(query)
 
     replica = at(select, REACTORS, history[0].cluster, **options)
-    return first[0], replica
+    return first[0] if first else replica.sequence, replica
 
 
 def test_a_start_reads_only_what_came_after_the_newest_snapshot(store, history):
