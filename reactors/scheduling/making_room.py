@@ -29,8 +29,10 @@ from reactors.scheduling.framework import Framework
 from reactors.scheduling.queue import Queued
 from reactors.scheduling.victims import Victims, cost, importance
 
-#: A gang that lacks more pods has nobody go: the search for a hundred takes more than a second.
+#: A gang that lacks more pods has nobody go.
 MOST_SEATS = 100
+#: A search ends, and nobody goes, after so many steps: a look at one who may go, some 35 us of CPU, or half a try of a node.
+MOST_STEPS = 100_000
 
 
 class Seat(msgspec.Struct):
@@ -57,7 +59,11 @@ class Room:
     ) -> None:
         self._plugin, self._names, self._members = plugin, names, members
         self._columns: Columns = members[0][0].columns
-        self._sequence, self._sparing = sequence, sparing
+        self._sequence = sequence
+        self._sparing = msgspec.structs.replace(
+            sparing, may_go=lambda pod: self._looked() and sparing.may_go(pod)
+        )
+        self._steps = 0
         self._budgets = known(self._columns.disruption_budgets())
         self._seats: dict[str, Seat] = {}
         self._is_broken = False
@@ -66,6 +72,20 @@ class Room:
         self._set_of = {
             uid: name for name in names for uid in plugin.members((name,), self._columns)
         }
+
+    @property
+    def steps(self) -> int:
+        """What the search took, in steps."""
+        return self._steps
+
+    @property
+    def _is_spent(self) -> bool:
+        return self._steps >= MOST_STEPS
+
+    def _looked(self) -> bool:
+        """Counts a look at one who may go; False = the search is over."""
+        self._steps += 1
+        return not self._is_spent
 
     def find(self, alike: Callable[[], Sequence[Alike]]) -> dict[str, Preemption]:
         """By the uid of each pod that is needed its node and who goes from there; {} where nobody should go.
@@ -100,7 +120,7 @@ class Room:
         if place():
             self._spare(self._units())
             violating, _ = split_by_budget(self._victims(), self._budgets)
-            if self._gone and not violating and not self._is_broken:
+            if self._gone and not violating and not self._is_broken and not self._is_spent:
                 return True
         self._end()
         return False
@@ -156,6 +176,8 @@ class Room:
     def _sits(self, framework: Framework, one: Queued) -> bool:
         """Whether a node takes a pod now; it is counted there."""
         cycle = Cycle(one.pod, self._columns)
+        # All nodes are looked at, so it takes longer with many.
+        self._steps += 2 + len(self._columns.nodes) // 500
         choice = framework.choose(cycle, self._sequence)
         return choice.row >= 0 and self._seat(framework, one, cycle, choice.row)
 
@@ -199,7 +221,12 @@ class Room:
 
     def _spare(self, units: Sequence[Sequence[Pod]]) -> None:
         """Put back who may stay: many at once where all of them may."""
-        if not units or self._stay([pod for unit in units for pod in unit]) or len(units) == 1:
+        if (
+            not units
+            or self._is_spent
+            or self._stay([pod for unit in units for pod in unit])
+            or len(units) == 1
+        ):
             return
         middle = len(units) // 2
         self._spare(units[:middle])
@@ -227,6 +254,7 @@ class Room:
         for uid in seats:
             self._rise(uid)
         for one in seats.values():
+            self._steps += 2
             cycle, row = Cycle(one.queued.pod, self._columns), self._columns.row_of[one.node]
             is_taken = not one.framework.refuses(cycle, row)
             if not is_taken or not self._seat(one.framework, one.queued, cycle, row):

@@ -9,7 +9,7 @@ from bus.crashpoints import install
 from bus.events.constraints import LabelSelector
 from bus.events.decisions import Evict
 from bus.events.pods import NATIVE
-from reactors.scheduling import trial
+from reactors.scheduling import making_room, trial
 from reactors.scheduling.reactor import reactor
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
@@ -71,6 +71,31 @@ async def test_for_a_gang_that_lacks_too_many_pods_nobody_goes(cluster, monkeypa
     await cluster.say(*cluster.gang(2, gang="h"))
 
     assert many == [] and len(cluster.victims()) == 2
+
+
+@pytest.mark.parametrize("most", [1, 5, 10, 15, 20])
+async def test_a_search_that_takes_too_long_ends_and_nobody_goes(cluster, monkeypatch, most):
+    monkeypatch.setattr(making_room, "MOST_STEPS", most)
+    await cluster.full_of({"a": [1, 1], "b": [1, 1]})
+    await cluster.say(*cluster.gang(4))
+    await cluster.later(60)
+    early, lifted = cluster.said(), set(cluster.state.scheduler.columns.lifted)
+    monkeypatch.undo()
+    await cluster.say(*cluster.gang(4, gang="h"))
+
+    assert (early, lifted) == ([], set()) and len(cluster.victims()) == 4
+
+
+@pytest.mark.parametrize(("steps", "counts"), [(1, [2, 2]), (1000, [4])])
+async def test_a_pass_ends_after_a_long_search_for_a_gang_and_the_next_one_goes_on(
+    cluster, monkeypatch, steps, counts
+):
+    monkeypatch.setattr(trial, "LONG_STEPS", steps)
+    await cluster.full_of({"a": [1, 1], "b": [1, 1]})
+    await cluster.say(*cluster.gang(2), *cluster.gang(2, gang="h"))
+    await cluster.later(30)
+
+    assert [len(one.nominated) for one in cluster.passes() if one.nominated] == counts
 
 
 async def test_pods_that_a_gang_does_not_need_have_nobody_go(cluster):
