@@ -2,7 +2,8 @@
 
 from bus.clock import SECOND_US
 from bus.events.admissions import Meter, TreeMetered
-from tests.reactors.cluster import Cluster
+from tests.reactors.cluster import QUOTA, Cluster, job
+from tests.reactors.evictions.scene import ELASTIC
 from tests.reactors.queue.jobs import Jobs
 from tests.scenario import settled
 from tests.simulation.loop import simulate
@@ -77,8 +78,12 @@ async def asked(quotas, jobs, *, nodes=0, period=None):
             ledger.advance(at, running)
             _, quota, cpu, seconds = jobs[number]
             if what == "ask":
-                if (await cluster.ask(f"job-{number}", cpu, quota=quota)).allowed:
-                    await cluster.see(f"job-{number}", cpu, quota=quota)
+                # The names of quotas of the two kinds are two.
+                label = ELASTIC if quotas[quota].get("kind") == "ElasticQuota" else QUOTA
+                asks = job(f"job-{number}", cpu)
+                asks["metadata"]["labels"] = {label: quota}
+                if (await cluster.review(asks)).allowed:
+                    await cluster.see(f"job-{number}", cpu, labels={label: quota})
                     running[number] = (quota, cpu, at)
                     moments.append((at + seconds, "end", number))
             elif what == "end":
