@@ -56,7 +56,11 @@ def _places(read: LedgerRead) -> Iterator[Place]:
     for (quota, key), standing in read.standings.items():
         if standing.period.is_granted:
             yield quota, CASH + key
+    # What quotas below claim counts against a limit, too, and is in no forecast.
+    above = {found.said.parent for found in read.quotas.values() if found.said is not None}
     for quota, found in read.quotas.items():
+        if quota in above:
+            continue
         for key in found.said.hard if found.said is not None else ():
             if account_of(key) is not None:
                 yield quota, key

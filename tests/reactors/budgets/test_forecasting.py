@@ -46,6 +46,19 @@ async def test_each_is_worked_out_once_an_hour_and_one_in_a_round(tmp_path, aske
     assert {("q", "cash/limits.cpu"): ONE, ("other", "limits.cpu"): ONE} == state.forecasts
 
 
+async def test_a_limit_that_quotas_below_claim_from_has_no_forecast(tmp_path, asked):
+    ledger = await living(tmp_path, Budget())
+    above = f.quota_observed("above", 1, 0, hard={"limits.cpu": 9})
+    await ledger.publish(
+        [above, f.quota_observed("below", 1, 0, hard={"limits.cpu": 5}, parent="above")]
+    )
+    process = ledger.process()
+    for at in (30, 40, 50):
+        await ledger.round(process, at)
+
+    assert ["q", "below"] == [quota for quota, _, _ in asked]
+
+
 def test_a_sentence_says_day_interval_and_error():
     assert (
         sentence(ONE) == "likely 1970-01-13, 1970-01-11 to 1970-01-21; chance 85 %; off by 0.5 days"
