@@ -43,8 +43,10 @@ def _counts(replica: Replica) -> dict[tuple[str, str], int]:
 
 
 def _moment(select: Select, cluster: str, of: Any) -> int:
-    """Of the first or last decision about a training job."""
+    """Of the first or last decision in shadow about a training job."""
     query = sa.select(of(decisions.c.at_us)).where(
-        decisions.c.cluster == cluster, decisions.c.reactor == JOBS
+        decisions.c.cluster == cluster,
+        decisions.c.reactor == JOBS,
+        decisions.c.is_shadow == 1,
     )
     return int(select(query)[0][0] or 0) // SECOND_US

@@ -134,7 +134,7 @@ class JobsState(Part):
         before = self.jobs.get(change.uid)
         if not isinstance(change.after, Workload):
             if before is not None and DELETE_JOB in before.steps:
-                self.agreements.agreed(DELETE_JOB)
+                self._agreed(DELETE_JOB)
             self.jobs.pop(change.uid, None)
             return
         if not isinstance(fact, WorkloadObserved) or fact.uid != change.uid:
@@ -167,9 +167,9 @@ class JobsState(Part):
         # The pods may show a later step before the object shows an earlier one.
         on_their_way = (told, *report.earlier) if report is not None and told is not None else ()
         if any(said(one) == said(status) for one in on_their_way):
-            self.agreements.agreed(REPORT)
+            self._agreed(REPORT)
         else:
-            self._unforeseen(tracked, REPORT, text(status.conditions), at_us)
+            self._differs(tracked, REPORT, text(status.conditions), "unforeseen", at_us)
             tracked.steps.pop(REPORT, None)
 
     def _pod(self, before: object, after: object, fact: Fact, at_us: int) -> None:
@@ -195,19 +195,19 @@ class JobsState(Part):
         if not isinstance(after, Pod) or after.is_terminating:
             step = tracked.steps.pop(f"{DELETE}/{pod.uid}", None)
             if step is not None:
-                self.agreements.agreed(DELETE)
+                self._agreed(DELETE)
                 tracked.replaced += pod.phase == "Failed"
 
     def _appeared(self, tracked: TrackedJob, pod: Pod, fact: Fact, at_us: int) -> None:
         attempt = tracked.appeared(pod)
         step = tracked.steps.pop(f"{CREATE}/{pod.name}", None)
         if step is not None:
-            self.agreements.agreed(CREATE)
+            self._agreed(CREATE)
         elif self.mode != "off" and not self.gang_scheduler and isinstance(fact, PodState):
             # What was there before anybody could decide proves nothing.
             if (us(fact.created) or 0) <= max(tracked.since_us, self.since_us):
                 return
-            self._unforeseen(tracked, CREATE, pod.name, at_us)
+            self._differs(tracked, CREATE, pod.name, "unforeseen", at_us)
             tracked.is_elsewhere |= self.mode == "on" and not attempt
 
     def _service(self, change: Change) -> None:
@@ -296,16 +296,17 @@ class JobsState(Part):
             tracked.rests.clear()
             tracked.is_elsewhere = False
 
-    def _unforeseen(self, tracked: TrackedJob, step: str, what: str, at_us: int) -> None:
-        # Where Bursar runs jobs, others do nothing that it should have foreseen.
+    def _agreed(self, step: str) -> None:
+        # Where Bursar runs jobs it would agree with itself.
         if self.mode == "shadow":
-            self._differs(tracked, step, what, "unforeseen", at_us)
+            self.agreements.agreed(step)
 
     def _differs(
         self, tracked: TrackedJob, step: str, what: str, result: Agreement, at_us: int
     ) -> None:
-        job = tracked.job
-        self.agreements.differs(Difference(at_us, job.namespace, job.name, step, what, result))
+        if self.mode == "shadow":
+            job = tracked.job
+            self.agreements.differs(Difference(at_us, job.namespace, job.name, step, what, result))
 
     # questions
 

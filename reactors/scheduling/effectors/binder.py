@@ -123,6 +123,7 @@ class Binder:
         self._against: dict[str, tuple[Placement, str]] = {}
         self._claims = ClaimSelector(cluster)
         self._refused: list[tuple[Placement, Outcomes]] = []
+        self._say_at = 0.0
         self._position = -1
         self._next_at = 0.0
 
@@ -140,8 +141,12 @@ class Binder:
                 # Who looks at thousands again and again has no time left to bind them.
                 rest = min(max(LOOK_RATIO * spent, LEAST_LOOK_SECONDS), LOOK_SECONDS)
                 await asyncio.sleep(rest)
-                if self._outstanding.position == self._position and not self._refused:
+                if self._outstanding.position == self._position and not self._says_now:
                     await self._outstanding.moved(self._rest())
+
+    @property
+    def _says_now(self) -> bool:
+        return bool(self._refused) and asyncio.get_running_loop().time() >= self._say_at
 
     def _rest(self) -> float:
         """How long nothing is due. What is in work may be refused at any moment, and nothing else says so."""
@@ -247,7 +252,7 @@ class Binder:
         self._next_at = min(self._next_at, at)
 
     async def _settle(self) -> None:
-        if not self._refused:
+        if not self._says_now:
             return
         crashpoint("bind.before_settle")
         said = self._refused[:MOST_SAID]
@@ -255,5 +260,7 @@ class Binder:
             await self._say(said)
         except RetryableError as error:
             _log.warning("why pods were not bound is said later: %s", error)
+            now = asyncio.get_running_loop().time()
+            self._say_at = now + max(error.delay_seconds, AGAIN_SECONDS)
             return
         del self._refused[: len(said)]

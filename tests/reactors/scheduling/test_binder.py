@@ -188,6 +188,21 @@ async def test_what_is_refused_late_is_said_at_once_though_nothing_moves():
     assert loop.time() - began < 0.2
 
 
+async def test_what_the_bus_refuses_at_once_is_said_again_when_it_asked_for():
+    world = World("gone")
+    world.cluster.errors = {"gone": [ConflictError()]}
+    world.say_errors = [BusUnavailableError(delay_seconds=0.0) for _ in range(3)]
+    world.say_errors += [BusUnavailableError(delay_seconds=5.0) for _ in range(997)]
+    async with world.running():
+        await asyncio.sleep(20)
+        left, looks = len(world.say_errors), world.looks
+        world.say_errors.clear()
+        await asyncio.sleep(6)
+
+    assert 990 < left < 995 and looks < 1_200
+    assert world.settled == [("gone", "gone")]
+
+
 async def test_everything_outstanding_is_bound_once_and_several_at_once():
     names = [f"p{n}" for n in range(100)]
     world = World(*names)
@@ -211,7 +226,7 @@ async def test_what_is_not_bound_is_said_together_and_again_where_the_bus_is_awa
     world.cluster.nodes = {"p": "n2"}
     world.cluster.errors = {"gone": [ConflictError()]}
     world.say_errors = [BusUnavailableError()]
-    await world.run()
+    await world.run(3.0)
 
     assert sorted(world.settled) == [("gone", "gone"), ("p", "elsewhere")]
     assert world.cluster.nodes["q"] == "n1"
