@@ -101,3 +101,7 @@ def trim(
 def _require(asked: CommandContext) -> None:
     if not asked.settings.history.segment_events:
         raise typer.BadParameter("history.segment_events is 0: nothing is sealed")
+    if not asked.settings.seals:
+        raise typer.BadParameter(
+            "a ledger on PostgreSQL needs history.folder, a folder that all processes of Bursar have"
+        )

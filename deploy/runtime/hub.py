@@ -107,7 +107,10 @@ async def _told(data: Path, links: dict[str, ClusterLink]) -> None:
 def cluster_settings(settings: Settings, name: str) -> Settings:
     """The settings of one cluster's ledger."""
     cluster = settings.cluster.model_copy(update={"name": name})
-    data = settings.data / FOLDER / name
+    data, history = settings.data / FOLDER / name, settings.history
+    if history.folder is not None:
+        # Segments of two histories have the same names.
+        history = history.model_copy(update={"folder": history.folder / name})
     return settings.model_copy(
-        update={"data": data, "ledger": LedgerSettings(), "cluster": cluster}
+        update={"data": data, "ledger": LedgerSettings(), "cluster": cluster, "history": history}
     )

@@ -45,7 +45,7 @@ class Sealing:
     async def run(self) -> None:
         """Look again and again."""
         history = self._settings.history
-        if not history.segment_events:
+        if not self._settings.seals:
             return
         sealer = sealer_of(self._settings, self._store)
         steps: list[Callable[[], object | None]] = [sealer.seal]

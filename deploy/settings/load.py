@@ -37,6 +37,11 @@ def load(options: Mapping[str, Any] | None = None, config: Path | None = None) -
         if not ("data" in given or _says_data()):
             given["data"] = default_data()
         settings = Settings(**given)
+        history = settings.history
+        if history.keep_us is not None and history.segment_events and not settings.seals:
+            raise SettingsError(
+                "history.keep: a ledger on PostgreSQL needs history.folder, a folder that all processes of Bursar have"
+            )
         data = settings.data.expanduser().absolute()
         return settings.model_copy(update={"data": data})
     except ValidationError as error:

@@ -84,7 +84,8 @@ class HistorySettings(_Part):
 
     #: Events of one segment; fewer where they are large. 0 = none is written.
     segment_events: int = Field(20_000, ge=0, le=1_000_000)
-    #: The folder of the segments. None = ``segments`` in the data folder.
+    #: The folder of the segments. None = ``segments`` in the data folder; of a ledger on PostgreSQL none are written then. There it
+    #: is a folder that all processes of Bursar have under this path.
     folder: Path | None = None
     #: How long the ledger's table keeps what a verified segment holds, such as ``90d``. ``for ever``: nothing is trimmed.
     keep: str = "for ever"
@@ -244,6 +245,12 @@ class Settings(BaseSettings):
     def segments_folder(self) -> Path:
         """Where sealed segments lie."""
         return (self.history.folder or self.data / "segments").expanduser().absolute()
+
+    @property
+    def seals(self) -> bool:
+        """Whether segments are written. Of a ledger on a server only where a folder is named, as others read it elsewhere."""
+        is_beside = self.ledger_url.startswith("sqlite") or self.history.folder is not None
+        return is_beside and self.history.segment_events > 0
 
     @property
     def signing_key(self) -> Path:

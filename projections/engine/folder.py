@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any
 
 from bus.envelope import Event
-from bus.errors import BursarError
+from bus.errors import BursarError, DamagedSegmentError, SegmentPlaceError
 from bus.events.admissions import entries
 from bus.events.vocabulary import Fact
 from projections.engine.changes import Changes, Parked, RowReader, refused
@@ -63,13 +63,20 @@ class Folder:
         return self.changes()
 
     def take(self, events: Sequence[Event]) -> None:
-        """Fold the next events of a batch. A poison event is parked and changes no row; the rest goes on."""
+        """Fold the next events of a batch. A poison event is parked and changes no row; the rest goes on.
+
+        Raises DamagedSegmentError and SegmentPlaceError where a fold asks for an earlier event that cannot be read. Then the
+        batch must not be stored.
+        """
         facts, parked = _facts(events)
         self._parked += parked
         touched = self._begin(facts)
         for (event, fact), touches in zip(facts, touched, strict=True):
             try:
                 self._fold(event, fact, touches)
+            except (DamagedSegmentError, SegmentPlaceError):
+                # Nothing is wrong with the event: it is folded when the history can be read again.
+                raise
             except (BursarError, ArithmeticError, ValueError, TypeError, LookupError) as error:
                 self._parked.append(refused(event, error))
 

@@ -327,8 +327,10 @@ def _clipped(question: Question, start_s: int, end_s: int) -> tuple[int, int] | 
 
 
 def _is_wanted(question: Question, pod: _PodRow, holding: Holding) -> bool:
+    # An empty value asks for what has none, as in the sums that are kept; of a label it is a value.
     return not question.where or all(
-        _value(name, pod, holding) == value for name, value in question.where.items()
+        _value(name, pod, holding) == (value if value or name.startswith(LABEL) else None)
+        for name, value in question.where.items()
     )
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from deploy.errors import SettingsError
+from deploy.runtime.hub import cluster_settings
 from deploy.settings.addresses import masked
 from deploy.settings.admission import AdmissionSettings
 from deploy.settings.load import load
@@ -153,3 +154,31 @@ def test_the_scheduler_is_told_on_this_machine_alone_unless_a_setting_says_so(ho
     }
 
     assert told == {"off": False, "shadow": shows}
+
+
+@pytest.mark.parametrize(
+    ("ledger", "folder", "seals"),
+    [("sqlite:////l.db", None, True), ("postgres://db/b", None, False), ("postgres://db/b", "/shared", True)],
+)  # fmt: skip
+def test_beside_a_ledger_on_a_server_segments_need_a_folder_that_all_have(
+    environment, ledger, folder, seals
+):
+    environment.setenv("BURSAR_LEDGER", ledger)
+    if folder is not None:
+        environment.setenv("BURSAR_HISTORY__FOLDER", folder)
+
+    assert load().seals == seals
+    environment.setenv("BURSAR_HISTORY__KEEP", "90d")
+    if seals:
+        assert load().seals
+    else:
+        with pytest.raises(SettingsError, match=r"history\.keep.*history\.folder"):
+            load()
+
+
+def test_each_cluster_of_a_hub_has_a_folder_of_segments_of_its_own(environment):
+    environment.setenv("BURSAR_HISTORY__FOLDER", "/shared")
+    settings = load()
+    folders = {cluster_settings(settings, name).segments_folder for name in ("a", "b")}
+
+    assert folders == {Path("/shared/a"), Path("/shared/b")}

@@ -96,6 +96,7 @@ _wanted = st.sampled_from(
         {"team": "a"},
         {"user": "b", "model": "A"},
         {"quota": "q"},
+        {"quota": "", "model": ""},
         {"namespace": "ns"},
         {"node": "n"},
     )
@@ -116,6 +117,23 @@ def test_sums_of_days_are_the_sums_of_pods(events, questions, batch):
     kept = [asked(store, question) for question in questions]
 
     assert kept == [asked(without_sums(store), question) for question in questions]
+
+
+@pytest.mark.parametrize("name", ["quota", "model"])
+@pytest.mark.parametrize("kept", [True, False])
+def test_an_empty_value_asks_for_what_has_none(name, kept):
+    events = [said.pod_observed("open", 1, 0, scheduled=0, created=0)]
+    for uid, start, end in (("one", 0, 2 * DAY), ("two", DAY, 9 * DAY)):
+        times = {"scheduled": start, "created": start}
+        events += [
+            said.pod_observed(uid, 1, start, **times),
+            said.pod_vanished(uid, 2, end, deletion=end, **times),
+        ]
+    store = folded(said.numbered(events))
+    question = Question(by=("team",), where={name: ""}, as_of_s=said.START_S + 10 * DAY)
+    [sums] = asked(store if kept else without_sums(store), question).values()
+
+    assert sums["pods"] == 3
 
 
 @given(worlds(strange=True), _questions, st.randoms(use_true_random=False))

@@ -9,12 +9,16 @@ from projections.engine.segments.reading import Select, sealed
 
 
 def segments_of(select: Select) -> dict[str, Any]:
-    """How many segments there are, up to which event the history is sealed and trimmed, and which files are not there."""
+    """How many segments there are, up to which event the history is sealed and trimmed, which files are not there, and how many
+    of these are ``away``: their folder is on another machine, and the table has their events.
+    """
     found = sealed(select)
-    missing = []
+    missing, away = [], 0
     for one in found:
         try:
-            if not one.is_there:
+            if one.is_away:
+                away += 1
+            elif not one.is_there:
                 missing.append(one.where)
         except SegmentPlaceError as error:
             missing.append(f"{one.where}: {error}")
@@ -23,6 +27,7 @@ def segments_of(select: Select) -> dict[str, Any]:
         "sealed": max((one.last for one in found), default=0),
         "trimmed": max((one.last for one in found if one.trimmed), default=0),
         "missing": missing,
+        "away": away,
     }
 
 
@@ -32,6 +37,7 @@ def segments_line(told: dict[str, Any]) -> str | list[str]:
     if told["count"]:
         line = f"{told['count']:,}, sealed until event {told['sealed']:,}"
         line += f", trimmed until {told['trimmed']:,}" if told["trimmed"] else ", nothing trimmed"
+        line += f" ({told['away']:,} in a folder that this machine lacks)" if told["away"] else ""
     bad = [f"missing: {name}" for name in told["missing"]]
     bad += [f"not sealed: {told['trouble']}"] if told["trouble"] else []
     return [line, *bad] if bad else line

@@ -42,6 +42,9 @@ class Place(Protocol):
     def has(self, name: str) -> bool:
         """Whether there is such a file. Raises SegmentPlaceError."""
 
+    def exists(self) -> bool:
+        """Whether the place itself is there, as seen from this machine. Raises SegmentPlaceError."""
+
     def where(self, name: str) -> str:
         """What a person finds the file by."""
 
@@ -81,6 +84,13 @@ class FolderPlace:
             return (self._folder / name).is_file()
         except OSError as error:
             raise SegmentPlaceError(path=self.where(name), reason=error.strerror or str(error)) from error  # fmt: skip
+
+    def exists(self) -> bool:
+        """Whether there is such a folder."""
+        try:
+            return self._folder.is_dir()
+        except OSError as error:
+            raise SegmentPlaceError(path=str(self._folder), reason=error.strerror or str(error)) from error  # fmt: skip
 
     def where(self, name: str) -> str:
         """The path."""

@@ -82,6 +82,14 @@ class Segment:
         """Whether its file is there, whatever is in it. Raises SegmentPlaceError."""
         return self._place.has(file_name(self.first))
 
+    @property
+    def is_away(self) -> bool:
+        """Whether it lies where this machine has no such place, and nothing needs it here: the table has its events.
+
+        Raises SegmentPlaceError.
+        """
+        return not self.trimmed and not self._place.exists()
+
     def bytes(self) -> bytes:
         """The file, which is the one that was written. Raises DamagedSegmentError and SegmentPlaceError."""
         found = self._place.get(file_name(self.first))
@@ -235,18 +243,17 @@ def packed(segment: Segment, wanted: Wanted = ANY, after: int = 0, until: int | 
 def newest(select: Select, wanted: Wanted, most: int) -> list[Event]:
     """The newest ``most`` events that are wanted, in order."""
     query = sa.select(events).where(*wanted.clauses()).order_by(events.c.sequence.desc())
-    end = max((int(row[0]) for row in select(sa.select(checkpoints.c.sequence))), default=0)
     while True:
         line = trimmed_until(select)
         rows = select(query.where(events.c.sequence > line).limit(most))
         found = [event_of_row(row) for row in reversed(rows)]
         if trimmed_until(select) == line:
             break
-    for segment in reversed(trimmed(select, until=end)):
+    for segment in reversed(trimmed(select, until=line)):
         if len(found) >= most:
             break
         if wanted.may_be_in(segment.head):
-            found = [*packed(segment, wanted, until=end), *found][-most:]
+            found = [*packed(segment, wanted), *found][-most:]
     return found
 
 

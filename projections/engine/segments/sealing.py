@@ -56,8 +56,9 @@ class Sealer:
         text = written(folder, store.engine) if isinstance(folder, Path) else folder
         self._written = text
         self._every = every
-        file = store.select(LEDGER_FILE)[0][0] if not text.startswith("/") else None
-        self._place = place_of(text, file)
+        relative = not text.startswith("/")
+        self._ledger_file = store.select(LEDGER_FILE)[0][0] if relative else None
+        self._place = place_of(text, self._ledger_file)
 
     def seal(self) -> SegmentHead | None:
         """Seal the next segment; None where not enough events came since the last.
@@ -69,15 +70,12 @@ class Sealer:
         first = before.last + 1 if before is not None else 1
         if until - first + 1 < self._every:
             return None
-        part = self._read(first)
         link = before.head.chain if before is not None else GENESIS
-        packed = pack(part)
-        head = head_of(part, link, sha256(packed).digest())
-        if self._chain(head.last) != head.chain:
-            raise LedgerError("the archive is not what its chain says: see `bursar verify`", after=first)  # fmt: skip
-        head = self._signer.sign_segment(head)
-        file = joined(head, packed)
-        self._write(head, file)
+        if (left := self._left(first, link)) is not None:
+            head, file = left
+        else:
+            head, file = self._made(first, link)
+            self._write(head, file)
         with self._store.engine.begin() as connection:
             row = head.last, head.first, self._written, sha256(file).digest(), encode_head(head), 0
             writer(connection.dialect.name).insert(connection, segments, [row])
@@ -115,6 +113,31 @@ class Sealer:
         moved = self._store.select(sa.select(checkpoints.c.sequence))
         return (found[0] if found else None), (moved[0][0] if moved else 0)
 
+    def _left(self, first: int, link: bytes) -> tuple[SegmentHead, bytes] | None:
+        """The segment that begins here and is in the place already, as a killed process or another ledger of this history left it,
+        with its file: sound, signed by us, and what the archive holds, whatever its length. None where there is none.
+        """
+        file = self._place.get(file_name(first))
+        head = None if file is None else _head_in(file)
+        if file is None or head is None or (head.first, head.before) != (first, link):
+            return None
+        if self._chain(head.last) != head.chain:
+            return None
+        row = head.last, first, self._written, sha256(file).digest(), encode_head(head), 0
+        try:
+            return checked(Segment(row, self._ledger_file), self._keys()).head, file
+        except DamagedSegmentError:
+            return None
+
+    def _made(self, first: int, link: bytes) -> tuple[SegmentHead, bytes]:
+        """The next segment from the archive, signed, and its file."""
+        packed = pack(part := self._read(first))
+        head = head_of(part, link, sha256(packed).digest())
+        if self._chain(head.last) != head.chain:
+            raise LedgerError("the archive is not what its chain says: see `bursar verify`", after=first)  # fmt: skip
+        head = self._signer.sign_segment(head)
+        return head, joined(head, packed)
+
     def _read(self, first: int) -> list[Event]:
         part: list[Event] = []
         size = 0
@@ -137,9 +160,11 @@ class Sealer:
     def _write(self, head: SegmentHead, file: bytes) -> None:
         name = file_name(head.first)
         there = self._place.get(name)
-        if there is not None and _chain_of(there) not in (None, head.chain):
+        found = None if there is None else _head_in(there)
+        if found is not None and found.chain != head.chain:
             raise LedgerError(
-                "the folder of segments holds another history: name another with history.folder",
+                "the folder of segments holds another history, or segments that another key signed:"
+                " name another with history.folder",
                 path=self._place.where(name),
             )
         crashpoint("seal.before_file")
@@ -154,10 +179,10 @@ class Sealer:
         return {self._signer.public_key, *(bytes(row[0]) for row in self._store.select(first))}
 
 
-def _chain_of(file: bytes) -> bytes | None:
-    """What a file says of its chain; None where it says nothing: a damaged one is written again."""
+def _head_in(file: bytes) -> SegmentHead | None:
+    """The head of a file; None where it cannot be read: a damaged one is written again."""
     try:
-        return parted(file)[0].chain
+        return parted(file)[0]
     except DamagedSegmentError:
         return None
 
@@ -175,15 +200,24 @@ def checked_head(segment: Segment, keys: Collection[bytes]) -> tuple[SegmentHead
     Raises DamagedSegmentError saying what is wrong, and SegmentPlaceError.
     """
     head, packed = parted(segment.bytes())
-    for is_right, reason in (
-        (encode_head(head) == segment.said, "its head is another than the ledger's"),
-        ((head.first, head.last) == (segment.first, segment.last), "it holds other events than the ledger says"),
-        (verify_segment_head(head, keys), "its head is not signed by the key that signs the heads"),
-        (sha256(packed).digest() == head.content, "its events are not those of its head"),
-    ):  # fmt: skip
-        if not is_right:
-            raise DamagedSegmentError(f"a segment is damaged: {reason}", path=segment.where)
+    _require(encode_head(head) == segment.said, segment, "its head is another than the ledger's")
+    noted_head(segment, keys)
+    _require(sha256(packed).digest() == head.content, segment, "its events are not those of its head")  # fmt: skip
     return head, packed
+
+
+def noted_head(segment: Segment, keys: Collection[bytes]) -> SegmentHead:
+    """The head as the ledger has it, signed by one of ``keys``; the file is not looked at. Raises DamagedSegmentError."""
+    head = segment.head
+    ends = (head.first, head.last)
+    _require(ends == (segment.first, segment.last), segment, "it holds other events than the ledger says")  # fmt: skip
+    _require(verify_segment_head(head, keys), segment, "its head is not signed by the key that signs the heads")  # fmt: skip
+    return head
+
+
+def _require(is_right: bool, segment: Segment, reason: str) -> None:
+    if not is_right:
+        raise DamagedSegmentError(f"a segment is damaged: {reason}", path=segment.where)
 
 
 def checked(segment: Segment, keys: Collection[bytes]) -> Checked:

@@ -1,7 +1,8 @@
 """Is every segment there, and what it was? Part of a verification: names each that is not.
 
 A trimmed segment is read whole, and the chain goes through its events. Of any other the file, its head and the signature are
-checked, which covers the packed events, and the chain at both ends is the table's.
+checked, which covers the packed events, and the chain at both ends is the table's; where its whole folder is on another machine,
+what the ledger has of its head.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from bus.envelope import GENESIS, Event
 from bus.errors import DamagedSegmentError, LedgerError, SegmentPlaceError
 from projections.engine.segments.form import Content
 from projections.engine.segments.reading import Segment, Select, sealed
-from projections.engine.segments.sealing import checked, checked_head
+from projections.engine.segments.sealing import checked, checked_head, noted_head
 from projections.engine.store import event_of_row
 from projections.engine.tables import events
 
@@ -91,7 +92,8 @@ class Walk:
                 self._tell("chain", row[0], "the event is not the one that was sealed")
 
     def _beside_table(self, segment: Segment) -> None:
-        head, _ = checked_head(segment, self._keys)
+        is_away = segment.is_away
+        head = noted_head(segment, self._keys) if is_away else checked_head(segment, self._keys)[0]
         column = events.c.sequence
         ends = {head.first - 1: head.before, head.last: head.chain}
         rows = self._select(sa.select(column, events.c.chain).where(column.in_(ends)))

@@ -278,6 +278,8 @@ def test_a_kill_at_any_label_loses_nothing(tmp_path, label, time):
     with store.engine.begin() as connection:
         connection.execute(segments.delete().where(segments.c.sequence > EVERY))
     store.close()
+    for path in sorted((tmp_path / "segments").iterdir())[1:]:
+        path.unlink()
 
     assert killed(tmp_path, label, time)
     store = opened(tmp_path)
