@@ -3,6 +3,7 @@
 import asyncio
 import json
 import re
+import shutil
 
 import pytest
 
@@ -98,6 +99,14 @@ def test_status_says_what_is_sealed_trimmed_and_missing(data, capsys):
     code, text = said(capsys, "verify", "-o", "json")
     assert code == Exit.DIFFERENT
     assert "segment-000000000501.zst" in json.loads(text)["findings"][0]["reason"]
+
+
+def test_status_misses_no_file_of_a_folder_on_another_machine_that_nothing_needs(data, capsys):
+    shutil.rmtree(data / "segments")
+    found = json.loads(said(capsys, "status", "-o", "json")[1])["segments"]
+
+    assert (found["missing"], found["away"]) == ([], 5)
+    assert "(5 in a folder that this machine lacks)" in " ".join(said(capsys, "status")[1].split())
 
 
 def test_nothing_is_trimmed_that_is_younger_than_was_asked_for(data, capsys):

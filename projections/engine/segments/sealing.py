@@ -6,8 +6,8 @@ order: the oldest segment that is old enough is read and checked whole (file, si
 at its end), then one transaction deletes its events and notes that. So each event is in the table or in a segment that was
 just read, at every moment. What is parked stays in the table, as its raw bytes are asked for by name.
 
-Age is by the history's own clock: the newest observation of the segment, against the ledger's. A clock that was ahead trims early,
-which loses nothing.
+Age is by the history's own clock: the median time of a segment's last events against that of the ledger's last events. A single
+clock that was ahead changes neither, where the newest of all would stop the trimming for as long as it was ahead.
 
 Source: ``docs/history.md`` (segments).
 """
@@ -45,6 +45,8 @@ from projections.engine.writers import writer
 MOST_BYTES = 32 * 2**20
 #: Events read at a time.
 PART = 2_000
+#: Last events whose median time is when they were.
+LAST = 101
 
 
 class Sealer:
@@ -84,14 +86,15 @@ class Sealer:
         return head
 
     def trim(self, keep_us: int) -> SegmentHead | None:
-        """Take the oldest segment's events out of the table, where all of them are older than ``keep_us``; None where none is.
+        """Take the oldest segment's events out of the table, where its end is older than ``keep_us``; None where it is not.
 
         Raises DamagedSegmentError, with nothing changed, where the segment is not what it should be, and SegmentPlaceError.
         """
-        oldest = next(iter(sealed(self._store.select, segments.c.trimmed == 0)), None)
-        moved = self._store.select(sa.select(checkpoints.c.observed_us))
-        if oldest is None or oldest.head.newest_us + keep_us > moved[0][0]:
+        untrimmed = sa.select(sa.func.min(segments.c.sequence)).where(segments.c.trimmed == 0)
+        found = sealed(self._store.select, segments.c.sequence == untrimmed.scalar_subquery())
+        if not found or self._ended_us(found[0].first, found[0].last) + keep_us > self._ended_us(found[0].first):  # fmt: skip
             return None
+        oldest = found[0]
         head = checked(oldest, self._keys()).head
         if self._chain(head.last) != head.chain:
             raise DamagedSegmentError("a segment is not what the archive holds", path=oldest.where)
@@ -105,6 +108,14 @@ class Sealer:
             crashpoint("trim.before_commit")
         crashpoint("trim.after_commit")
         return head
+
+    def _ended_us(self, first: int, last: int | None = None) -> int:
+        """When the events from ``first`` to ``last`` ended, or to the end; 0 where the table has none of them."""
+        column = events.c.sequence
+        chosen = [column >= first, *([] if last is None else [column <= last])]
+        query = sa.select(events.c.time_us).where(*chosen).order_by(column.desc()).limit(LAST)
+        times = sorted(row[0] for row in self._store.select(query))
+        return int(times[len(times) // 2]) if times else 0
 
     def _end(self) -> tuple[Segment | None, int]:
         """The last segment, and the last event."""

@@ -22,7 +22,8 @@ from projections.engine.segments.reading import Wanted, sealed, trimmed_until
 from projections.engine.tables import events, parked, segments
 from projections.engine.verify import verify
 from projections.quota_trees.queries import archived as of_types
-from tests.projections.engine.archives import fill
+from tests import factories as given
+from tests.projections.engine.archives import fill, ledger, sequenced
 from tests.projections.engine.segments.histories import (
     EVERY,
     HISTORY,
@@ -183,11 +184,30 @@ def test_what_is_trimmed_between_two_looks_is_not_passed_over(place, store):
 
 
 def test_nothing_is_trimmed_that_is_young(place, store):
-    observed_us = max(event.time_us for event in HISTORY)
-    oldest = sealed(store.select)[3].head
+    oldest = sealed(store.select)[3]
+    times = sorted(event.time_us for event in HISTORY[oldest.first - 1 : oldest.last])
+    age_us = sorted(event.time_us for event in HISTORY[-101:])[50] - times[len(times) // 2]
 
-    assert sealer_of(place, store).trim(observed_us - oldest.newest_us + 1) is None
-    assert sealer_of(place, store).trim(observed_us - oldest.newest_us).last == oldest.last
+    assert sealer_of(place, store).trim(age_us + 1) is None
+    assert sealer_of(place, store).trim(age_us).last == oldest.last
+
+
+@pytest.mark.parametrize("ahead", [0, 3_650])
+def test_a_clock_that_was_ahead_once_neither_trims_early_nor_stops_it(tmp_path, ahead):
+    """An event a day for 400 days, one of which says that it is ten years later."""
+    store = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
+    days = [n + (ahead if n == 45 else 0) for n in range(400)]
+    said = [given.node_observed("n", version=n + 1, at=day * 86_400) for n, day in enumerate(days)]
+    fill(store, sequenced(said))
+    sealer = sealer_of(tmp_path, store, every=20)
+    while sealer.seal() is not None:
+        pass
+    while sealer.trim(90 * 86_400_000_000) is not None:
+        pass
+
+    # The middle of the last 101 events is of day 349, and of a segment's 20 the eleventh counts.
+    assert trimmed_until(store.select) == 260
+    store.close()
 
 
 @pytest.mark.parametrize("damage", ["missing", "flipped", "another key"])
