@@ -1,8 +1,8 @@
 """An upgrade and a roll-back, process by process, while Jobs come and go: no review fails, and no event is lost.
 
 The release before is the newest tag, or what `BURSAR_UPGRADE_FROM` names; it is taken from git, and where a checkout has no history
-(a shallow clone, a package) there is nothing to upgrade from, and the test says so. Old and new run side by side: webhooks first,
-then who acts, who writes the ledger, who watches. Then back in the same order, and forward once more: what the older version
+(a shallow clone, a package) there is nothing to upgrade from, and the test says so. Old and new run side by side: first who writes the
+ledger, as the others wait for its schema, then webhooks, who acts, who watches. Then back in the same order, and forward once more: what the older version
 did not know is filled then.
 
 Source: docs/operating.md, "Another version of Bursar".
@@ -21,7 +21,7 @@ from tests.acceptance.soak.site import HERE, QUOTAS, Site
 
 #: How long both versions run side by side after each step, and each alone.
 BESIDE_SECONDS, ALONE_SECONDS = 3, 10
-KINDS = {"webhook": "", "act": "bursar-actor", "ledger": "", "watch": "bursar"}
+KINDS = {"ledger": "", "webhook": "", "act": "bursar-actor", "watch": "bursar"}
 #: Said when a process does its work, or waits until the other one ends.
 RESERVE = "waiting in reserve"
 READY = {
