@@ -1,9 +1,9 @@
 """An upgrade and a roll-back, process by process, while Jobs come and go: no review fails, and no event is lost.
 
 The release before is the newest tag, or what `BURSAR_UPGRADE_FROM` names; it is taken from git, and where a checkout has no history
-(a shallow clone, a package) there is nothing to upgrade from, and the test says so. Old and new run side by side: first who writes the
-ledger, as the others wait for its schema, then webhooks, who acts, who watches. Then back in the same order, and forward once more: what the older version
-did not know is filled then.
+(a shallow clone, a package) there is nothing to upgrade from, and the test says so. Old and new run side by side: first who writes
+the ledger, as the others wait for its schema, then webhooks, who acts, who watches. Then back in the same order, and forward once
+more: what the older version did not know is filled then.
 
 Source: docs/operating.md, "Another version of Bursar".
 """
