@@ -7,6 +7,7 @@ its modules. No more are answered at once than the settings say; some more wait,
 from __future__ import annotations
 
 import asyncio
+import logging
 import sys
 from asyncio.subprocess import PIPE, Process
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,8 @@ WAITING = 8
 #: Bytes of an answer that are read at once.
 _PART = 1 << 16
 
+_log = logging.getLogger(__name__)
+
 
 class BusyError(ConfinedError):
     """Too many questions are asked at once."""
@@ -38,6 +41,7 @@ class Answers:
         self._slots = asyncio.Semaphore(most)
         self._room = most * (1 + WAITING)
         self._ready: Process | None = None
+        self._is_starting = False
 
     async def ask(self, arguments: Sequence[str], width: int) -> Said:
         """What a command says. Raises BusyError, and ConfinedError where a limit ended it."""
@@ -46,7 +50,9 @@ class Answers:
         self._room -= 1
         try:
             async with self._slots:
-                process, self._ready = self._ready or await self._started(), None
+                process, self._ready = self._ready, None
+                if process is None:
+                    process = await self._started()
                 try:
                     asked = Asked([*arguments], self._limits, width)
                     said = await self._said(process, msgspec.json.encode(asked))
@@ -54,7 +60,7 @@ class Answers:
                         await asyncio.wait_for(process.wait(), GRACE_SECONDS)
                 finally:
                     await _ended(process)
-                self._ready = self._ready or await self._started()
+                await self._make_ready()
                 return said
         finally:
             self._room += 1
@@ -63,6 +69,19 @@ class Answers:
         """End what waits for a question."""
         if self._ready is not None:
             await _ended(self._ready)
+
+    async def _make_ready(self) -> None:
+        """Start the process of the next question, unless one is there or is being started."""
+        if self._ready is not None or self._is_starting:
+            return
+        self._is_starting = True
+        try:
+            self._ready = await self._started()
+        except OSError as error:
+            # The next question starts its own, or says why it cannot.
+            _log.warning("no process was started ahead of the next question: %s", error)
+        finally:
+            self._is_starting = False
 
     async def _started(self) -> Process:
         return await asyncio.create_subprocess_exec(

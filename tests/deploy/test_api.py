@@ -1,6 +1,7 @@
 """Questions over HTTPS: the answers are the command line's own, each asker has the rights that the API server names, and no
 question reaches beyond the ledger or takes more than it may."""
 
+import asyncio
 import contextlib
 import json
 import os
@@ -193,6 +194,27 @@ async def test_an_answer_takes_no_more_than_it_may_and_the_next_one_is_given(dat
     assert [one.status for one in (late, large, busy, after)] == [422, 422, 429, 200]
     assert "api.seconds" in late.message and "too large" in large.message
     assert hungry.status == 422 or hungry.code != 0
+
+
+async def test_answers_that_end_together_leave_one_process_for_the_next_question(monkeypatch):
+    started = []
+
+    async def program(*_, **options):
+        said = """sh -c 'cat > /dev/null; echo "{\\"code\\":0,\\"sequence\\":1,\\"out\\":\\"\\",\\"told\\":[]}"'"""
+        started.append(await asyncio.create_subprocess_shell(said, **options))
+        return started[-1]
+
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
+    answers = Answers(LIMITS, {**os.environ}, 2)
+    for _ in range(10):
+        await asyncio.gather(*(answers.ask(["report"], 0) for _ in range(6)))
+    waiting = [one for one in started if one.returncode is None]
+    await answers.close()
+    left = [one for one in started if one.returncode is None]
+    for one in left:
+        one.kill()
+
+    assert (len(waiting), len(left)) == (1, 0)
 
 
 def test_what_is_typed_is_the_query_that_is_asked():
