@@ -96,6 +96,15 @@ def test_each_account_secret_service_and_setting_of_a_file_is_there_or_in_the_do
 
 
 @each
+def test_a_signing_key_in_a_secret_is_readable_to_its_pod_and_to_nobody_else(size, mode, acts):
+    volumes = [one for pod_of in workloads(size, mode, acts) for one in pod(pod_of)["volumes"]]
+    own = [one["secret"] for one in volumes if one["name"] == "settings"]
+
+    # Kubernetes mounts 0644 else, which `ledger.signing_key` is refused with.
+    assert {one.get("defaultMode", 0o644) for one in own} <= {0o440}
+
+
+@each
 def test_every_service_and_budget_selects_pods_that_answer(size, mode, acts):
     made = objects(size, mode, acts)
     labels = [o["spec"]["template"]["metadata"]["labels"] for o in workloads(size, mode, acts)]
