@@ -112,10 +112,16 @@ def report(
         model=model, quota=quota,
     )  # fmt: skip
     with reading_all(asked.place) as ledgers:
-        stands = together({name: standing(one) for name, one in ledgers.items()})
+        each = {name: standing(one) for name, one in ledgers.items()}
+        stands = together(each)
         question = _question(stands, groups, start, end, as_of, zone, where)
         asks = reports.sums if amounts else reports.report
-        rows = added(asks(one, question) for one in ledgers.values())
+
+        def own(name: str, question: reports.Question) -> reports.Question:
+            # Clusters of one name: what is open in one holds until that one was observed.
+            return msgspec.structs.replace(question, moments=each[name].moments)
+
+        rows = added(asks(one, own(name, question)) for name, one in ledgers.items())
         if not any(row.sums != reports.Sums() for row in rows):
             first, *others = ledgers.values()
             require(first, where, *others)
@@ -123,8 +129,12 @@ def report(
         total = None
         if asked.output is Format.TABLE and len(rows) > 1:
             of_all = msgspec.structs.replace(question, by=())
-            total = added(asks(one, of_all) for one in ledgers.values())[0]
-        nobody = [line for one in ledgers.values() for line in unassigned.note(one, question)]
+            total = added(asks(one, own(name, of_all)) for name, one in ledgers.items())[0]
+        nobody = [
+            line
+            for name, one in ledgers.items()
+            for line in unassigned.note(one, own(name, question))
+        ]
     found, names = len(rows), list(groups)
 
     def figures(row: reports.Row) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from deploy.cli.rendering.output import say
 from deploy.cli.rendering.words import duration
 from deploy.errors import StoppedError
 from deploy.queries.clusters import links, places
+from deploy.runtime.ledgers import clusters as of_ledger
 from deploy.runtime.ledgers import reading
 
 #: A link that was silent for longer is down: a cluster says at least a tick every ten seconds.
@@ -30,6 +31,9 @@ _COLUMNS = (
     count("PARKED", "parked"),
     field("TROUBLE", drop=1),
 )
+
+
+_OTHER = "its events are of cluster {}: give it its name there (cluster.name), or name it so here"
 
 
 def register(app: typer.Typer) -> None:
@@ -63,21 +67,24 @@ def clusters(asked: CommandContext) -> None:
     rows: list[dict[str, Any]] = []
     for place in places(asked.place):
         with reading(place) as connection:
-            stands = standing(connection)
+            stands, names = standing(connection), of_ledger(connection)
+        is_other = bool(names) and place.cluster not in names
         rows.append({
             "cluster": place.cluster, "sequence": stands.sequence, "observed": times.stamp(stands.observed_s),
-            "parked": stands.parked,
+            "parked": stands.parked, "trouble": _OTHER.format(", ".join(names)) if is_other else "",
         })  # fmt: skip
     known = {row["cluster"] for row in rows}
-    rows += [{"cluster": name, "sequence": 0, "observed": None, "parked": 0} for name in told if name not in known]  # fmt: skip
+    nothing = {"sequence": 0, "observed": None, "parked": 0, "trouble": ""}
+    rows += [{"cluster": name, **nothing} for name in told if name not in known]
     for row in rows:
         link = told.get(row["cluster"])
         quiet_s = None if link is None or link.quiet_seconds < 0 else int(link.quiet_seconds)
         is_up = link is not None and not link.trouble and quiet_s is not None and quiet_s <= QUIET_S
         row |= {
             "link": "up" if is_up else "unknown" if link is None else "down",
-            "quiet_s": quiet_s, "lag": 0 if link is None else link.lag, "trouble": "" if link is None else link.trouble,
+            "quiet_s": quiet_s, "lag": 0 if link is None else link.lag,
+            "trouble": (link.trouble if link is not None else "") or row["trouble"],
         }  # fmt: skip
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS)
-    if any(row["link"] != "up" or row["parked"] for row in rows):
+    if any(row["link"] != "up" or row["parked"] or row["trouble"] for row in rows):
         raise typer.Exit(Exit.UNHEALTHY)

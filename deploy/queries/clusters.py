@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import sqlalchemy as sa
 
+from bus.clock import SECOND_US, SystemClock
 from deploy.runtime.ledgers import reading
 from deploy.settings.place import LedgerPlace
 
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 #: Below a hub's data folder: a folder for each cluster; what the hub says of itself.
 FOLDER = "clusters"
 STATE = "hub.json"
+#: A hub writes its state every two seconds.
+STALE_SECONDS = 60.0
 
 
 class ClusterLink(msgspec.Struct):
@@ -51,12 +54,22 @@ def places(place: LedgerPlace) -> list[LedgerPlace]:
 
 
 def links(place: LedgerPlace) -> dict[str, ClusterLink]:
-    """What a running hub says of its clusters; nothing where this is no hub's folder."""
+    """What a hub says of its clusters, silent since then where it says no more; nothing where this is no hub's folder."""
+    path = place.data / STATE
     try:
-        content = (place.data / STATE).read_bytes()
+        content, written_s = path.read_bytes(), path.stat().st_mtime
     except FileNotFoundError:
         return {}
-    return msgspec.json.decode(content, type=dict[str, ClusterLink])
+    found = msgspec.json.decode(content, type=dict[str, ClusterLink])
+    age_s = max(SystemClock().now_us() / SECOND_US - written_s, 0.0)
+    for link in found.values():
+        if link.quiet_seconds >= 0:
+            link.quiet_seconds += age_s
+        if age_s > STALE_SECONDS and not link.trouble:
+            link.trouble = (
+                "`bursar hub` says nothing any more: is it running, and has its disk room?"
+            )
+    return found
 
 
 @contextmanager

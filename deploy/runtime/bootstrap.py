@@ -253,11 +253,12 @@ def run(work: Coroutine[Any, Any, T]) -> T:
     except asyncio.CancelledError:
         raise StoppedError(signal=caught[0] if caught else SIGINT) from None
     except BaseExceptionGroup as group:
-        raise _first(group) from group
+        raise first_error(group) from group
     finally:
         setitimer(ITIMER_REAL, 0)
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
+def first_error(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    """What ended a group of tasks first."""
     error = group.exceptions[0]
-    return _first(error) if isinstance(error, BaseExceptionGroup) else error
+    return first_error(error) if isinstance(error, BaseExceptionGroup) else error

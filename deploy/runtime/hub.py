@@ -17,6 +17,7 @@ from contextlib import AsyncExitStack
 from pathlib import Path
 
 import msgspec
+from sqlalchemy.exc import SQLAlchemyError
 
 from bus.errors import BursarError, BusUnavailableError
 from bus.jetstream import JetStream, require_safe
@@ -26,7 +27,7 @@ from bus.streams import mirror
 from bus.waiting import beside
 from deploy.errors import SettingsError
 from deploy.queries.clusters import FOLDER, STATE, ClusterLink
-from deploy.runtime.bootstrap import OwnLedgerWriter
+from deploy.runtime.bootstrap import OwnLedgerWriter, first_error
 from deploy.runtime.ledgers import held_ledger
 from deploy.runtime.service import Screen
 from deploy.settings.shape import LedgerSettings, Settings
@@ -78,9 +79,10 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
                     await asyncio.Event().wait()
         finally:
             await door.close()
-    except BursarError as error:
-        link.trouble = str(error)
-        screen.tell(f"cluster {name}: {error}")
+    except* (BursarError, SQLAlchemyError, OSError) as group:
+        # What runs beside something raises groups.
+        link.trouble = str(first_error(group))
+        screen.tell(f"cluster {name}: {link.trouble}")
 
 
 async def _looked_at(door: JetStream, link: ClusterLink, writer: OwnLedgerWriter) -> None:
@@ -100,7 +102,11 @@ async def _looked_at(door: JetStream, link: ClusterLink, writer: OwnLedgerWriter
 async def _told(data: Path, links: dict[str, ClusterLink]) -> None:
     """Keep the state in a file, for ``bursar clusters`` of another process."""
     while True:
-        replace(data / STATE, msgspec.json.encode(links))
+        try:
+            replace(data / STATE, msgspec.json.encode(links))
+        except OSError as error:
+            # A full disk ends no cluster's ledger but its own; `bursar clusters` sees that the file is old.
+            _log.warning("what `bursar clusters` shows is old: %s", error)
         await asyncio.sleep(LOOK_SECONDS)
 
 

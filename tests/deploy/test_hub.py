@@ -4,8 +4,11 @@ chain as the cluster's own; while a link is down nothing is lost, the others go 
 import asyncio
 import contextlib
 import json
+import os
 import socket
+import sqlite3
 import subprocess
+import time
 
 import msgspec
 import pytest
@@ -24,7 +27,7 @@ from projections.engine.runner import Runner
 from projections.engine.store import Store, engine
 from tests import factories as f
 from tests.benchmarks.ledgers import rows_of
-from tests.deploy.ledgers import bursar
+from tests.deploy.ledgers import bursar, make_ledger
 from tests.projections.engine.archives import ledger
 
 pytestmark = pytest.mark.nats
@@ -205,6 +208,65 @@ async def test_an_hour_without_its_link_loses_nothing_of_a_cluster_and_shows(
     _, of_a, _ = asked(capsys, "report", "--by", "team", "--data", data / "clusters" / "a")
     _, of_b, _ = asked(capsys, "report", "--by", "team", "--data", data / "clusters" / "b")
     assert [row["pods"] for row in rows] == [of_a[0]["pods"] + of_b[0]["pods"]] == [170]
+
+
+async def test_what_ends_one_cluster_s_ledger_is_its_trouble_and_the_others_go_on(tmp_path, capsys):
+    data = tmp_path / "data"
+    async with site(tmp_path) as (hub, urls, _):
+        for name, url in urls.items():
+            await said(url, name, 0, 20)
+        settings = load({"data": data, "bus": {"url": hub}, "hub": {"clusters": {"a": "a", "b": "b"}}})  # fmt: skip
+        following = asyncio.create_task(follow_clusters(settings, Screen()))
+        await until(lambda: hubs(data, "a")[2] == hubs(data, "b")[2] == 20)
+        with contextlib.closing(sqlite3.connect(data / "clusters" / "a" / "ledger.db")) as broken:
+            broken.execute("CREATE TRIGGER t BEFORE INSERT ON events BEGIN SELECT RAISE(ABORT, 'broken'); END")  # fmt: skip
+        for name, url in urls.items():
+            await said(url, name, 20, 10)
+        state = data / "hub.json"
+        await until(lambda: following.done() or json.loads(state.read_text())["a"]["trouble"])
+        await until(lambda: following.done() or hubs(data, "b")[2] == 30)
+        assert not following.done()
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    code, (a, b), _ = asked(capsys, "clusters", "--data", data)
+
+    assert (code, a["link"], b["link"], b["sequence"], b["trouble"]) == (7, "down", "up", 30, "")
+
+
+def a_hub(data, until_s, written_s=0):
+    """A folder as a hub leaves it: by cluster, a ledger whose last pod was seen at a second; all say that they are "c"."""
+    for name, second in until_s.items():
+        folder = data / "clusters" / name
+        folder.mkdir(parents=True)
+        make_ledger(folder, [f.pod_observed("p", 1, 0, cpu="2"), f.pod_observed("last", 1, second)])
+    state = data / "hub.json"
+    link = {"domain": "x", "projected": 2, "quiet_seconds": 0.1, "lag": 0, "trouble": ""}
+    state.write_text(json.dumps(dict.fromkeys(until_s, link)))
+    os.utime(state, (time.time() - written_s,) * 2)
+
+
+def test_a_hub_that_ended_is_no_link_that_is_up(tmp_path, capsys):
+    a_hub(tmp_path, {f.CLUSTER: 60}, written_s=3 * 86_400)
+
+    code, [row], _ = asked(capsys, "clusters", "--data", tmp_path)
+    assert (code, row["link"], row["quiet_s"] // 86_400) == (7, "down", 3)
+    assert "is it running" in row["trouble"]
+
+
+def test_clusters_of_one_name_are_charged_as_their_own_ledgers_charge_them_and_named(
+    tmp_path, capsys
+):
+    a_hub(tmp_path, {"a": 60, "b": 7_200})
+
+    _, rows, notes = asked(capsys, "report", "--by", "cluster", "--data", tmp_path)
+    own = [
+        asked(capsys, "report", "--by", "cluster", "--data", tmp_path / "clusters" / name)[1]
+        for name in ("a", "b")
+    ]
+    code, found, _ = asked(capsys, "clusters", "--data", tmp_path)
+    assert rows[0]["held_s"] == sum(row["held_s"] for [row] in own)
+    assert "was observed after" in notes
+    assert code == 7 and all(f"of cluster {f.CLUSTER}" in row["trouble"] for row in found)
 
 
 async def test_a_mirror_of_something_else_is_refused(tmp_path):

@@ -46,12 +46,14 @@ def together(stands: Mapping[str, LedgerPosition]) -> LedgerPosition:
     parts = list(stands.values())
     if len(parts) == 1:
         return parts[0]
+    # Where two say that they have one name, who was observed less far.
+    latest_first = sorted(parts, key=lambda one: -one.observed_s)
     return LedgerPosition(
         0,
         max(one.observed_s for one in parts),
         sum(one.parked for one in parts),
         max(one.newest_s for one in parts),
-        {name: moment for one in parts for name, moment in one.moments.items()},
+        {name: moment for one in latest_first for name, moment in one.moments.items()},
         {name: one.sequence for name, one in stands.items()},
     )
 
