@@ -225,7 +225,10 @@ def _read_or_make(path: Path) -> bytes:
     # A mounted Secret belongs to root, and to a group that is the pod's alone (``fsGroup``).
     is_mounted = found.st_uid == 0 != os.geteuid()
     if found.st_mode & (0o037 if is_mounted else 0o077):
-        raise LedgerError("others may read the signing key: chmod 600, or `defaultMode: 0440` of a Secret's volume", path=str(path))
+        raise LedgerError(
+            "others may read the signing key: chmod 600, or `defaultMode: 0440` of a Secret's volume",
+            path=str(path),
+        )
     key = path.read_bytes()
     if len(key) != 32:
         raise LedgerError("the signing key is damaged", path=str(path))
