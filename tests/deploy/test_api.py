@@ -197,11 +197,12 @@ async def test_an_answer_takes_no_more_than_it_may_and_the_next_one_is_given(dat
 
 
 async def test_answers_that_end_together_leave_one_process_for_the_next_question(monkeypatch):
-    started = []
+    started, real = [], asyncio.create_subprocess_exec
+    said = """read -r line; echo '{"code":0,"sequence":1,"out":"","told":[]}'"""
 
     async def program(*_, **options):
-        said = """sh -c 'cat > /dev/null; echo "{\\"code\\":0,\\"sequence\\":1,\\"out\\":\\"\\",\\"told\\":[]}"'"""
-        started.append(await asyncio.create_subprocess_shell(said, **options))
+        # No program of its own below: that would keep the pipes of one that was killed.
+        started.append(await real("/bin/sh", "-c", said, **options))
         return started[-1]
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", program)
@@ -211,8 +212,6 @@ async def test_answers_that_end_together_leave_one_process_for_the_next_question
     waiting = [one for one in started if one.returncode is None]
     await answers.close()
     left = [one for one in started if one.returncode is None]
-    for one in left:
-        one.kill()
 
     assert (len(waiting), len(left)) == (1, 0)
 
