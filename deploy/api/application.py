@@ -153,7 +153,7 @@ async def _token(request: Request) -> str:
 
 
 def _width(text: str) -> int:
-    if not (text.isascii() and text.isdecimal() and int(text[:9]) <= WIDEST):
+    if not (text.isascii() and text.isdecimal() and len(text) <= 4 and int(text) <= WIDEST):
         raise UnknownQuestionError(f"width={text[:64]}: columns of a terminal, at most {WIDEST:,}")
     return int(text)
 
