@@ -101,7 +101,8 @@ async def test_an_answer_is_that_of_the_command_line_and_says_its_event(data, ca
     "path",
     [
         "sql?query=SELECT+1", "lab/run", "up", "report?data=/etc", "report?ledger=sqlite:////etc/passwd", "report?config=/etc/x",
-        "report?watch=true", "report?debug=true", "report?bus=nats://x", "report?by=team&output=exe", "report?width=9999", "report?width=000000000999999999999",
+        "report?watch=true", "report?debug=true", "report?bus=nats://x", "report?by=team&output=exe", "report?width=9999",
+        "report?width=000000000999999999999",
         "report?all-namespaces=maybe", "report?is_all=true", "report/../sql",
     ],
 )  # fmt: skip
