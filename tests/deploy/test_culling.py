@@ -115,10 +115,9 @@ def test_one_wrong_clock_moves_no_period_of_a_simulation(capsys, tmp_path, perio
 
 def test_a_period_that_is_trimmed_is_played_as_before(capsys, tmp_path, monkeypatch):
     monkeypatch.setenv("BURSAR_HISTORY__SEGMENT_EVENTS", "50")
-    made = make_ledger(
-        tmp_path,
-        [*asyncio.run(a_morning()).transport.events, namespace_observed("later", at=200_000)],
-    )
+    # So many that one clock which is ahead would not do.
+    later = [namespace_observed(f"later-{n}", at=200_000 + n) for n in range(120)]
+    made = make_ledger(tmp_path, [*asyncio.run(a_morning()).transport.events, *later])
     period = ("--from", "2026-10-26T08:01:40Z", "--to", "2026-10-26T08:20:00Z")
     asked = (
         "--data", made, "cull", "simulate", "--idle", "10m", "--warning", "5m", *period, *CLUSTER,
