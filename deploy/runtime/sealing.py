@@ -12,6 +12,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable
+from functools import partial
 
 import sqlalchemy as sa
 
@@ -47,13 +48,14 @@ class Sealing:
         history = self._settings.history
         if not self._settings.seals:
             return
-        sealer = sealer_of(self._settings, self._store)
-        steps: list[Callable[[], object | None]] = [sealer.seal]
-        if (keep_us := history.keep_us) is not None:
-            steps.append(lambda: sealer.trim(keep_us))
+        sealer = None
         while True:
             rest = LOOK_SECONDS
             try:
+                sealer = sealer or sealer_of(self._settings, self._store)
+                steps: list[Callable[[], object | None]] = [sealer.seal]
+                if (keep_us := history.keep_us) is not None:
+                    steps.append(partial(sealer.trim, keep_us))
                 for step in steps:
                     began = time.monotonic()
                     if await _done(step) is not None:

@@ -8,6 +8,7 @@ import shutil
 import pytest
 
 from bus.clock import SECOND_US
+from bus.errors import LedgerError
 from deploy.cli.program.exits import Exit
 from deploy.runtime.sealing import Sealing
 from deploy.settings.load import load
@@ -133,3 +134,19 @@ async def test_what_cannot_be_sealed_is_said_and_tried_again(data, monkeypatch):
     store.close()
 
     assert "cannot be written or read" in sealing.trouble
+
+
+async def test_a_sealer_that_cannot_begin_ends_nobody_who_writes_the_ledger(data, monkeypatch):
+    """As where the signing key cannot be read, or the database is away for a moment."""
+
+    def refused(*_):
+        raise LedgerError("the key cannot be read")
+
+    monkeypatch.setattr("deploy.runtime.sealing.sealer_of", refused)
+    store = Store(engine(f"sqlite:///{data / 'ledger.db'}"))
+    sealing = Sealing(load(), store)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(sealing.run(), 1)
+    store.close()
+
+    assert "the key cannot be read" in sealing.trouble
