@@ -96,17 +96,17 @@ async def wired(tmp_path):
 
 
 async def test_servers_that_are_cut_off_or_slow_lose_and_double_nothing(wired):
-    """Whoever writes goes on by the other two, within the time in which a silent leader is noticed."""
-    acked, enough, progress = {}, asyncio.Event(), []
+    """Whoever writes goes on by the other two while one is cut off, or slow: 0.4 to 11 s later on a quiet machine."""
+    acked, enough, seconds = {}, asyncio.Event(), []
     writing = [asyncio.create_task(publish_on(wired.bus, n, acked, enough)) for n in (0, 1)]
     reading = asyncio.create_task(read_until_last(wired.bus))
     for n in range(3):
         for hurt, heal in (("cut", "mend"), ("slow", "hasten")):
-            before = len(acked)
             for wire in wired.wires_of(n):
                 getattr(wire, hurt)()
-            await asyncio.sleep(16)
-            progress.append(len(acked) - before)
+            # Whoever is silent is noticed after 6 s, and what it missed meanwhile has to reach it later.
+            _, took = await asyncio.gather(asyncio.sleep(12), goes_on(acked))
+            seconds.append(took)
             for wire in wired.wires_of(n):
                 getattr(wire, heal)()
             await asyncio.sleep(2)
@@ -116,7 +116,18 @@ async def test_servers_that_are_cut_off_or_slow_lose_and_double_nothing(wired):
         acked["last"] = (await wired.bus.publish([said(0, id="last")]))[0]
         seen = await reading
 
-    print(f"{len(acked)} events; written while one of three was cut off, or slow: {progress}")
-    assert min(progress) > 0
+    print(f"{len(acked)} events; seconds until more were written: {seconds}")
     assert [e.sequence for e in seen] == list(range(1, len(acked) + 1))
     assert {e.id: e.sequence for e in seen} == acked
+
+
+async def goes_on(acked):
+    """Seconds until 400 events more are written; what was under way before counts for nothing."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    async with asyncio.timeout(60):
+        await asyncio.sleep(0.5)
+        before = len(acked)
+        while len(acked) < before + 400:
+            await asyncio.sleep(0.05)
+    return round(loop.time() - began, 1)

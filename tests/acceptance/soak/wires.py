@@ -95,12 +95,27 @@ class Wire:
         async def begin():
             self.whole = asyncio.Event()
             self.whole.set()
-            server = await self._loop.create_server(lambda: _Front(self), "127.0.0.1", 0)
-            self.port = server.sockets[0].getsockname()[1]
+            self._server = await self._loop.create_server(lambda: _Front(self), "127.0.0.1", 0)
+            self.port = self._server.sockets[0].getsockname()[1]
             started.set()
 
         self._loop.run_until_complete(begin())
         self._loop.run_forever()
+        self._loop.run_until_complete(self._ended())
+        self._loop.close()
+
+    async def _ended(self):
+        """What is left open would be found, and blamed on whichever test runs by then."""
+        self._server.close()
+        tasks = asyncio.all_tasks() - {asyncio.current_task()}
+        for one in tasks:
+            one.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        for one in list(self.ends):
+            one.transport.abort()
+        # Transports close their sockets in a later turn of the loop.
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
 
     def dial(self, protocol):
         """A connection to the server."""
@@ -139,13 +154,7 @@ class Wire:
 
     def stop(self):
         """End all connections."""
-
-        def end():
-            for one in self.ends:
-                one.transport.abort()
-            self._loop.stop()
-
-        self._loop.call_soon_threadsafe(end)
+        self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(10)
 
 
