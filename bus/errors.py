@@ -138,6 +138,13 @@ class BusUnavailableError(RetryableError):
     """
 
 
+class BusTlsError(PermanentError):
+    """The connection to the bus is not encrypted as it should be.
+
+    Send nothing over it, and stop: a password or an event would be readable. Fields: `reason`, and `path` of a file.
+    """
+
+
 class PublishUnknownError(RetryableError):
     """A publish got no answer in time: whether it was stored is unknown.
 

@@ -19,6 +19,7 @@ from bus.jetstream.exchange import Exchange
 from bus.jetstream.guard import GuardLine, guard_lines, varz_of
 from bus.jetstream.publisher import Publisher
 from bus.jetstream.reader import Reader
+from bus.jetstream.tls import Tls
 from bus.streams import Stream
 from bus.transport import Expectation, Head
 
@@ -74,6 +75,7 @@ class JetStream:
         stream: Stream,
         *,
         credentials: Credentials = None,
+        tls: Tls | None = None,
         name: str = "bursar",
         inbox_prefix: str = INBOX_PREFIX,
         create: bool = True,
@@ -89,11 +91,12 @@ class JetStream:
         times of `ack_seconds` each.
 
         Raises BusUnavailableError without a server or stream, PermissionDeniedError for a refused
-        log-in.
+        log-in, BusTlsError for a connection that is not encrypted as `tls` says.
         """
         connection = await Connection.open(
             url,
             credentials=credentials,
+            tls=tls,
             name=name,
             inbox_prefix=inbox_prefix,
             connect_seconds=connect_seconds,

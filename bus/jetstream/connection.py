@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,8 +22,9 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from bus.errors import BusUnavailableError, PermissionDeniedError
-from bus.jetstream.nats_internals import RawClient, Take, number
+from bus.errors import BusTlsError, BusUnavailableError, PermissionDeniedError
+from bus.jetstream.nats_internals import RawClient, Take, TlsRefusedError, number
+from bus.jetstream.tls import Tls
 from bus.waiting import heeded
 
 #: User and password, or a NATS credentials file (JWT and seed); None for a server without log-in.
@@ -77,7 +79,7 @@ class Connection:
     nats-py reported: a missing permission is told nowhere else.
     """
 
-    def __init__(self, api_seconds: float) -> None:
+    def __init__(self, api_seconds: float, tls: Tls | None = None) -> None:
         self.on_lost: set[Callable[[], None]] = set()
         self.last_error = ""
         self.violations = 0
@@ -85,7 +87,7 @@ class Connection:
         self._refused = False
         self._is_greeting = False
         self._api_seconds = api_seconds
-        self._client = RawClient()
+        self._client = RawClient(tls)
         self._up = asyncio.Event()
 
     @classmethod
@@ -94,17 +96,19 @@ class Connection:
         url: str,
         *,
         credentials: Credentials = None,
+        tls: Tls | None = None,
         name: str = "bursar",
         inbox_prefix: str = "_INBOX_bursar",
         connect_seconds: float = 10.0,
         api_seconds: float = 5.0,
     ) -> Connection:
-        """A connection that is up.
+        """A connection that is up; encrypted where there is `tls`, else where the server asks for it.
 
         Raises BusUnavailableError when there is none within `connect_seconds`,
-        PermissionDeniedError when the server refuses the log-in.
+        PermissionDeniedError when the server refuses the log-in, and BusTlsError before anything is sent where the
+        server is not encrypted as `tls` says, is another than it says, or a file of `tls` cannot be read.
         """
-        self = cls(api_seconds)
+        self = cls(api_seconds, tls)
         try:
             async with asyncio.timeout(connect_seconds):
                 self._is_greeting = True
@@ -113,7 +117,7 @@ class Connection:
                 self._is_greeting = False
                 if not self._client.is_connected:
                     await self._up.wait()  # The server hung up on the greeting: the next try.
-        except PermissionDeniedError:
+        except (BusTlsError, PermissionDeniedError):
             await self._client.close()
             raise
         except (TimeoutError, OSError, nats.errors.Error) as error:
@@ -148,6 +152,9 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self.last_error = str(error) or type(error).__name__
         self.violations += "permissions violation" in self.last_error.lower()
+        if self._is_greeting and isinstance(error, TlsRefusedError | ssl.SSLError):
+            # Ends nats-py's connecting: it would try until it has another server, and none is named.
+            raise BusTlsError(reason=self.last_error) from error
         if "authorization" in self.last_error.lower():
             self._refused = True
             if self._is_greeting:

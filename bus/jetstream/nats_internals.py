@@ -9,6 +9,7 @@ Source: nats-py 2.16, `nats/aio/client.py` and `nats/protocol/parser.py`.
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable
 from typing import Any
 
@@ -17,6 +18,8 @@ from nats.aio.client import Client
 from nats.aio.subscription import Subscription
 from nats.protocol.parser import Parser
 
+from bus.errors import BusTlsError
+from bus.jetstream.tls import Tls
 from bus.waiting import heeded
 
 #: What receives a raw message: subject, reply subject, body, header block (empty without headers).
@@ -83,11 +86,16 @@ def _end(data: bytes, place: int) -> int:
     return end if end <= len(data) else 0
 
 
-class RawClient(Client):
-    """nats-py, with a way round its per-message work for the subscriptions in `raw`."""
+class TlsRefusedError(nats.errors.Error):
+    """A connection is not what `Tls` asks for; nats-py tries again after it."""
 
-    def __init__(self) -> None:
+
+class RawClient(Client):
+    """nats-py, with a way round its per-message work for the subscriptions in `raw`, and no way round `tls` where that is given."""
+
+    def __init__(self, tls: Tls | None = None) -> None:
         super().__init__()
+        self._tls = tls
         self.raw: dict[int, Take] = {}
         self._ps = _RawParser(self)
 
@@ -105,6 +113,30 @@ class RawClient(Client):
         if self._transport:
             self._transport.close()  # type: ignore[no-untyped-call]
         await super()._connect_to_server(s)
+
+    @property
+    def ssl_context(self) -> ssl.SSLContext:
+        """Asked for with each connection."""
+        try:
+            return (self._tls or Tls()).context()
+        except BusTlsError as error:
+            raise TlsRefusedError(str(error)) from error
+
+    async def _process_connect_init(self) -> None:
+        try:
+            await super()._process_connect_init()
+        except BaseException:
+            # Nobody is told when a connection ends whose handshake failed (asyncio), and nats-py would wait for that for ever.
+            if (left := self._transport) is not None:
+                self._transport = None
+                left.close()  # type: ignore[no-untyped-call]
+            raise
+
+    async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
+        # nats-py goes on unencrypted, and tells its password, where a server, or somebody between, offers no TLS.
+        if initial_connection and self._tls is not None and info.get("tls_required") is not True:
+            raise TlsRefusedError("the server offers no TLS")
+        await super()._process_info(info, initial_connection)
 
     @property
     def greeting(self) -> dict[str, Any]:

@@ -79,6 +79,13 @@ def manifests(
             "--chart", help="Write a Helm chart of all sizes and modes into a new folder."
         ),
     ] = None,
+    nats: Annotated[
+        bool,
+        typer.Option(
+            "--nats",
+            help="Print the configuration of a NATS of your own instead: TLS and a user for each process.",
+        ),
+    ] = False,
 ) -> None:
     """Print what runs Bursar in a cluster, for `kubectl apply -f -`.
 
@@ -93,9 +100,18 @@ def manifests(
     bursar manifests --api | kubectl apply -f -
     bursar manifests --size standard --image registry.example.org/bursar:1 > bursar.yaml
     bursar manifests --chart charts/bursar
+    bursar manifests --nats > nats.conf
     """
+    said = (size, mode, act, floor, api, image) != (Size.SMALL, Mode.WATCH, [], False, False, "")
+    if nats:
+        if said or chart is not None:
+            raise SettingsError("--nats goes alone: it is for every size and mode")
+        from bus.jetstream.rights import configuration
+
+        print(configuration(), end="")
+        return
     if chart is not None:
-        if (size, mode, act, floor, api, image) != (Size.SMALL, Mode.WATCH, [], False, False, ""):
+        if said:
             raise SettingsError("--chart has every size and mode: say them to Helm, as values")
         _write_chart(chart)
         return

@@ -65,7 +65,7 @@ class Bus(msgspec.Struct, frozen=True):
 async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> AsyncIterator[Bus]:
     """The bus of the settings: one's own server, the embedded one that runs already, or one that is started now.
 
-    Raises BusUnavailableError, PermissionDeniedError, and UnsafeBusError unless ``is_checked`` is off.
+    Raises BusUnavailableError, PermissionDeniedError, BusTlsError, and UnsafeBusError unless ``is_checked`` is off.
     """
     async with AsyncExitStack() as stack:
         url, credentials = settings.bus.address
@@ -82,7 +82,10 @@ async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> A
                 (address.monitor_url,),
             )
         transport = await JetStream.connect(
-            url, history(replicas=settings.bus.replicas), credentials=credentials
+            url,
+            history(replicas=settings.bus.replicas),
+            credentials=credentials,
+            tls=settings.bus.tls,
         )
         stack.push_async_callback(transport.close)
         lines = await transport.guard(*monitor_urls)

@@ -69,7 +69,7 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
     stream = mirror(name, link.domain, replicas=settings.bus.replicas)
     own = cluster_settings(settings, name)
     try:
-        door = await JetStream.connect(url, stream, credentials=credentials)
+        door = await JetStream.connect(url, stream, credentials=credentials, tls=settings.bus.tls)
         try:
             require_safe(await door.guard(*settings.bus.monitor_urls))
             with held_ledger(own, "hub") as (store, lock):

@@ -11,7 +11,7 @@ from deploy.errors import SettingsError
 from deploy.settings.environment import environment
 
 if TYPE_CHECKING:
-    from bus.jetstream import Credentials
+    from bus.jetstream import Credentials, Tls
 
 #: The bus that comes with Bursar: a nats-server below the data folder.
 EMBEDDED = "embedded"
@@ -102,3 +102,20 @@ def bus_address(url: str, credentials: Path | None) -> tuple[str, Credentials]:
     if parts.username:
         return bare, (parts.username, parts.password or "")
     return bare, credentials
+
+
+def check_bus_tls(url: str, ca: Path | None, cert: Path | None, key: Path | None) -> None:
+    """Raises ValueError for files that would not be used."""
+    if url == EMBEDDED and (ca or cert or key):
+        raise ValueError("tls_ca, tls_cert and tls_key go with a url: the embedded bus is on loopback alone")  # fmt: skip
+    if key and not cert:
+        raise ValueError("tls_key goes with tls_cert, the certificate that it belongs to")
+
+
+def bus_tls(url: str, ca: Path | None, cert: Path | None, key: Path | None) -> Tls | None:
+    """How the connection has to be encrypted: where the URL is ``tls://``, or any file is named. None = as the server asks."""
+    if not (url.startswith("tls://") or ca or cert):
+        return None
+    from bus.jetstream import Tls
+
+    return Tls(ca, cert, key)

@@ -18,6 +18,8 @@ from deploy.settings.addresses import (
     EMBEDDED,
     SHORT_FORMS,
     bus_address,
+    bus_tls,
+    check_bus_tls,
     check_bus_url,
     default_data,
     ledger_url,
@@ -25,15 +27,17 @@ from deploy.settings.addresses import (
 from deploy.settings.environment import environment
 
 if TYPE_CHECKING:
-    from bus.jetstream import Credentials
+    from bus.jetstream import Credentials, Tls
     from deploy.settings.shape import Settings
 
 #: A cluster's name in the history.
 CLUSTER_NAME = re.compile(r"[A-Za-z0-9_-]{1,64}\Z")
+#: Fields of the bus that are files.
+BUS_FILES = ("credentials", "server", "tls_ca", "tls_cert", "tls_key")
 #: Fields of the parts that are read here, and the names of the others.
 FIELDS = {
     "ledger": frozenset({"url", "heads_file", "signing_key"}),
-    "bus": frozenset({"url", "credentials", "monitor_urls", "replicas", "server"}),
+    "bus": frozenset({"url", "monitor_urls", "replicas", *BUS_FILES}),
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
 OTHERS = frozenset(
@@ -52,6 +56,9 @@ class BusPlace:
     server: Path | None = None
     monitor_urls: tuple[str, ...] = ()
     replicas: int = 1
+    tls_ca: Path | None = None
+    tls_cert: Path | None = None
+    tls_key: Path | None = None
 
     @property
     def is_embedded(self) -> bool:
@@ -62,6 +69,11 @@ class BusPlace:
     def address(self) -> tuple[str, Credentials]:
         """URL without its user, and what to log in with."""
         return bus_address(self.url, self.credentials)
+
+    @property
+    def tls(self) -> Tls | None:
+        """How the connection has to be encrypted; None = as the server asks."""
+        return bus_tls(self.url, self.tls_ca, self.tls_cert, self.tls_key)
 
 
 @dataclass(frozen=True)
@@ -103,8 +115,9 @@ def place_of(settings: Settings) -> LedgerPlace:
     """The same of all settings."""
     bus = settings.bus
     at = BusPlace(
-        bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitor_urls, bus.replicas
-    )
+        bus.url.get_secret_value(), bus.credentials, bus.server, bus.monitor_urls, bus.replicas,
+        bus.tls_ca, bus.tls_cert, bus.tls_key,
+    )  # fmt: skip
     return LedgerPlace(settings.data, settings.ledger_url, settings.cluster.name, at)
 
 
@@ -129,7 +142,7 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     url, bus, cluster = (
         said("ledger", "url", ""), said("bus", "url", EMBEDDED), said("cluster", "name", "default"),
     )  # fmt: skip
-    files = {name: said("bus", name) for name in ("credentials", "server")}
+    files = {name: said("bus", name) for name in BUS_FILES}
     if any(text is not None and not (isinstance(text, str) and text) for text in files.values()):
         return None
     # Lists and numbers are read by the model.
@@ -146,12 +159,14 @@ def _usual(options: Mapping[str, Any], config: Path | None) -> LedgerPlace | Non
     try:
         url = ledger_url(url)
         check_bus_url(bus)
+        paths: dict[str, Any] = {name: text and Path(text) for name, text in files.items()}
+        check_bus_tls(bus, paths["tls_ca"], paths["tls_cert"], paths["tls_key"])
     except ValueError:
         return None
     folder = Path(data or default_data()).expanduser().absolute()
-    credentials, server = (text and Path(text) for text in files.values())
-    at = BusPlace(bus, credentials, server)
-    return LedgerPlace(folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster, at)
+    return LedgerPlace(
+        folder, url or f"sqlite:///{folder / 'ledger.db'}", cluster, BusPlace(bus, **paths)
+    )
 
 
 def _variables() -> dict[str, str] | None:

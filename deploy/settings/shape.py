@@ -23,6 +23,7 @@ from pydantic import (
     SecretStr,
     create_model,
     field_validator,
+    model_validator,
 )
 from pydantic_settings import (
     BaseSettings,
@@ -37,6 +38,8 @@ from deploy.settings.addresses import (
     EMBEDDED,
     SHORT_FORMS,
     bus_address,
+    bus_tls,
+    check_bus_tls,
     check_bus_url,
     ledger_url,
 )
@@ -48,7 +51,7 @@ from reactors.catalogue import REACTORS
 
 if TYPE_CHECKING:
     from bus.events.policies import Mode
-    from bus.jetstream import Credentials
+    from bus.jetstream import Credentials, Tls
     from reactors.engine.contract import Reactor
     from reactors.engine.settings import ReactorPolicy, ReactorSettings
 
@@ -106,10 +109,16 @@ class HistorySettings(_Part):
 class BusSettings(_Part):
     """Where the history is kept."""
 
-    #: ``embedded``, or ``nats://[user:password@]host:port`` of a server of one's own.
+    #: ``embedded``, or ``nats://[user:password@]host:port`` of a server of one's own; with ``tls://`` nothing is sent unencrypted.
     url: SecretStr = SecretStr(EMBEDDED)
     #: NATS credentials file (JWT and seed), where the URL has no user.
     credentials: Path | None = None
+    #: Who signs the server's certificate (PEM). None = whom this machine trusts. With one nothing is sent unencrypted.
+    tls_ca: Path | None = None
+    #: The certificate that is shown to the server (PEM). Read anew with each connection, as the others are.
+    tls_cert: Path | None = None
+    #: Its key, where that is in another file.
+    tls_key: Path | None = None
     #: HTTP monitoring addresses of one's own servers: only they prove the sync interval.
     monitor_urls: tuple[str, ...] = ()
     #: Replicas of the stream; 3 where the servers form a cluster of three.
@@ -123,6 +132,11 @@ class BusSettings(_Part):
         check_bus_url(url.get_secret_value())
         return url
 
+    @model_validator(mode="after")
+    def _files(self) -> BusSettings:
+        check_bus_tls(self.url.get_secret_value(), self.tls_ca, self.tls_cert, self.tls_key)
+        return self
+
     @property
     def is_embedded(self) -> bool:
         """Whether Bursar runs the server itself."""
@@ -132,6 +146,11 @@ class BusSettings(_Part):
     def address(self) -> tuple[str, Credentials]:
         """URL without its user, and what to log in with."""
         return bus_address(self.url.get_secret_value(), self.credentials)
+
+    @property
+    def tls(self) -> Tls | None:
+        """How the connection has to be encrypted; None = as the server asks."""
+        return bus_tls(self.url.get_secret_value(), self.tls_ca, self.tls_cert, self.tls_key)
 
 
 class ClusterSettings(_Part):

@@ -1,4 +1,5 @@
-"""The parts of `bursar up` as processes of their own, beside a real API server, NATS and PostgreSQL.
+"""The parts of `bursar up` as processes of their own, beside a real API server, PostgreSQL, and a NATS with the configuration
+that Bursar prints: each process has a user of its own there, and the rights of that.
 
 One that acts is paused, for longer than its lock lasts: another acts meanwhile, and no act is done twice.
 """
@@ -15,8 +16,8 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from bus.embedded import EmbeddedServer
 from tests.acceptance.admission_site import MANIFESTS, free_port, quota, workload
+from tests.bus.roles import RoleServer
 
 pytestmark = [pytest.mark.kube, pytest.mark.slow, pytest.mark.waits]
 
@@ -51,13 +52,11 @@ class Parts:
 
     def start(self, name, command, account=""):
         """A part of an account; one of none knows no cluster."""
-        user, password = self.nats.credentials
         # Of who answers reviews: the one that acts, which registers itself.
         port = free_port()
         environment = {
             "PATH": os.environ["PATH"], "HOME": str(self.folder), "BURSAR_DATA": str(self.folder / name),
-            "BURSAR_BUS__URL": self.nats.url.replace("//", f"//{user}:{password}@"), "BURSAR_LEDGER__URL": self.postgres_url,
-            "BURSAR_BUS__MONITOR_URLS": json.dumps([self.nats.monitor_url]),
+            "BURSAR_LEDGER__URL": self.postgres_url, **self.nats.environment(command),
             "BURSAR_ADMISSION__MODE": "enforce", "BURSAR_ADMISSION__HOST": "127.0.0.1", "BURSAR_ADMISSION__PORT": str(port),
             "BURSAR_ADMISSION__URL": f"https://127.0.0.1:{port}", "BURSAR_ADMISSION__HEALTH_PORT": "0",
         }  # fmt: skip
@@ -107,7 +106,8 @@ def plane(start_plane, tmp_path):
 
 
 async def test_a_pause_that_is_longer_than_the_lock_doubles_no_act(plane, postgres_url, tmp_path):
-    async with EmbeddedServer(tmp_path / "nats") as nats:
+    (tmp_path / "nats").mkdir()
+    async with RoleServer(tmp_path / "nats") as nats:
         parts = Parts(plane, tmp_path, postgres_url, nats)
         try:
             await asyncio.to_thread(story, parts)

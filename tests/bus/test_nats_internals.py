@@ -30,6 +30,9 @@ def test_the_steps_that_are_taken_or_replaced_are_there():
     assert parameters(Client._process_msg) == ["self", "sid", "subject", "reply", "data", "headers"]
     assert parameters(Client._send_command)[:2] == ["self", "cmd"]
     assert parameters(Client._flush_pending)[0] == "self"
+    assert parameters(Client._process_info) == ["self", "info", "initial_connection"]
+    assert parameters(Client._process_connect_init) == ["self"]
+    assert isinstance(Client.ssl_context, property)
     assert parameters(Parser.parse) == ["self", "data"]
     assert all(
         map(

@@ -6,6 +6,7 @@ import sys
 from enum import IntEnum
 
 from bus.errors import (
+    BusTlsError,
     BusUnavailableError,
     ClusterUnavailableError,
     EnvelopeError,
@@ -74,6 +75,7 @@ _BY_ERROR: tuple[tuple[type[Exception], Exit], ...] = (
     (ClusterUnavailableError, Exit.UNREACHABLE),
     (HistoryDivergedError, Exit.DIFFERENT),
     (UnsafeBusError, Exit.REFUSED),
+    (BusTlsError, Exit.REFUSED),
     (PermissionDeniedError, Exit.REFUSED),
 )
 

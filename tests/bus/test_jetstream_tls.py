@@ -1,0 +1,131 @@
+"""A bus of one's own behind TLS: nothing is sent to a server that is not the one that is meant."""
+
+import asyncio
+import time
+
+import pytest
+
+from bus.errors import BusTlsError, BusUnavailableError
+from bus.jetstream import JetStream, Tls
+from bus.streams import history
+from tests.bus.authority import Authority
+from tests.bus.kube.observations import said
+from tests.bus.tls_server import LOGIN, Server, connected, ours
+
+
+@pytest.fixture
+def authority(tmp_path):
+    return Authority(tmp_path / "certificates")
+
+
+@pytest.fixture
+def server(tmp_path, authority):
+    made = Server(tmp_path, authority)
+    made.start()
+    yield made
+    made.stop()
+
+
+@pytest.mark.nats
+async def test_who_shows_its_certificate_writes_and_reads(server, authority):
+    door = await connected(server.url, ours(authority))
+    try:
+        # As much as is written in one piece.
+        sequences = await door.publish([said(n) for n in range(1500)])
+        read = [e.id async for part in door.read(after=0, live=False) for e in part]
+    finally:
+        await door.close()
+
+    assert sequences == list(range(1, 1501))
+    assert read == [said(n).id for n in range(1500)]
+
+
+@pytest.mark.nats
+async def test_who_shows_none_is_not_let_in(server, authority):
+    await (await connected(server.url, ours(authority))).close()
+    with pytest.raises((BusTlsError, BusUnavailableError)):
+        await JetStream.connect(
+            server.url, history(), credentials=LOGIN, tls=Tls(authority.file), connect_seconds=2
+        )
+
+
+@pytest.mark.nats
+async def test_a_server_that_another_authority_signed_is_told_nothing(server, authority, tmp_path):
+    await (await connected(server.url, ours(authority))).close()
+    other = Authority(tmp_path / "other")
+    began = time.monotonic()
+    with pytest.raises(BusTlsError, match="certificate verify failed"):
+        await JetStream.connect(server.url, history(), credentials=LOGIN, tls=ours(other))
+    assert time.monotonic() - began < 5
+
+
+@pytest.mark.nats
+async def test_a_server_by_a_name_that_its_certificate_lacks_is_told_nothing(server, authority):
+    await (await connected(server.url, ours(authority))).close()
+    with pytest.raises(BusTlsError, match="localhost"):
+        await JetStream.connect(
+            f"tls://localhost:{server.port}", history(), credentials=LOGIN, tls=ours(authority)
+        )
+
+
+@pytest.mark.parametrize(
+    "offer", [b"", b',"tls_required":false', b',"tls_available":true', b',"tls_required":1']
+)
+async def test_a_server_that_offers_no_tls_is_told_nothing(offer, authority):
+    """Nor does who stands between: nats-py would send the password, and go on unencrypted."""
+    heard = asyncio.Queue()
+
+    async def taken(reader, writer):
+        head = b'INFO {"server_id":"a","version":"2.15.1","auth_required":true,"headers":true'
+        writer.write(head + b',"max_payload":1048576%b}\r\n' % offer)
+        heard.put_nowait(await reader.read(4096))
+        writer.close()
+
+    listening = await asyncio.start_server(taken, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    with pytest.raises(BusTlsError, match="offers no TLS"):
+        await JetStream.connect(
+            f"nats://127.0.0.1:{port}", history(), credentials=LOGIN, tls=ours(authority)
+        )
+    async with asyncio.timeout(5):
+        told = await heard.get()
+    listening.close()
+
+    assert (told, heard.qsize()) == (b"", 0)
+
+
+@pytest.mark.nats
+async def test_certificates_that_are_renewed_while_it_runs_are_used(server, authority, tmp_path):
+    """As cert-manager does it: other files under the same names, an other authority too."""
+    tls = ours(authority)
+    door = await connected(server.url, tls)
+    try:
+        await door.publish([said(1)])
+        server.stop()
+        renewed = Authority(tmp_path / "certificates", "renewed")
+        renewed.signed("bursar")
+        server.signed_by(renewed)
+        server.start()
+        async with asyncio.timeout(30):
+            while True:
+                try:
+                    assert await door.publish([said(2)]) == [2]
+                    break
+                except BusUnavailableError:
+                    await asyncio.sleep(0.1)
+    finally:
+        await door.close()
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path, authority):
+    cert, key = authority.signed("bursar")
+    (tmp_path / "empty").write_text("")
+    for tls, name in (
+        (Tls(tmp_path / "no-ca.crt"), "no-ca.crt"),
+        (Tls(tmp_path / "empty"), "empty"),
+        (Tls(authority.file, tmp_path / "no.crt", key), "no.crt"),
+        (Tls(authority.file, cert, tmp_path / "no.key"), "no.key"),
+        (Tls(authority.file, cert, authority.signed("another")[1]), "another.key"),
+    ):
+        with pytest.raises(BusTlsError, match=name):
+            tls.context()
