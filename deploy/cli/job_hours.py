@@ -108,7 +108,7 @@ def hours(
     )
 
 
-def _with_failures(rows: list[Row], nodes: list[NodeFailures]) -> list[Row]:
+def _with_failures(rows: list[dict[str, Any]], nodes: list[NodeFailures]) -> list[dict[str, Any]]:
     """The rows of nodes with what failed there, those that are named first."""
     known = {(one.cluster, one.node): one for one in nodes}
     found = []

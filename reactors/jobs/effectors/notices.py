@@ -43,7 +43,10 @@ def records(decision: ReportJob, before: Sequence[Condition], api_version: str) 
     """
     target, counts = decision.target, _NONE | decision.numbers
     # Where an earlier status was never written, what is said of its look is on that decision.
-    types = dict(reversed(text.split(" ", 1)) for text in reversed(decision.events) if " " in text)
+    types: dict[str, str] = {}
+    for text in decision.events:
+        type, _, reason = text.partition(" ")
+        types.setdefault(reason, type)
     changed = [one.reason for one in decision.conditions if one not in before]
     for reason in dict.fromkeys(changed):
         word = reason.removeprefix(target.kind)
