@@ -189,6 +189,8 @@ class ReportJob(Decision, frozen=True, kw_only=True):
     #: Its start and its end, microseconds UTC.
     start_us: int | None = None
     completion_us: int | None = None
+    #: What the training operator would have said as Kubernetes Events at this look: type and reason, each once.
+    events: tuple[str, ...] = ()
 
 
 class DeleteJob(Decision, frozen=True, kw_only=True):
@@ -196,6 +198,9 @@ class DeleteJob(Decision, frozen=True, kw_only=True):
 
     wire_type: ClassVar[str] = "decision.delete_job"
     is_independent: ClassVar[bool] = True
+
+    #: As those of :class:`ReportJob`.
+    events: tuple[str, ...] = ()
 
 
 # --- passes of the scheduler -------------------------------------------------------------------------

@@ -11,10 +11,14 @@ import typer
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, count, field
+from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.units import MILLI_HOUR
 from deploy.cli.rendering.words import words
+from deploy.queries import job_nodes
+from deploy.queries.job_nodes import NodeFailures
 from deploy.runtime.ledgers import reading
+from projections.engine.segments.reading import selecting
 
 
 class By(StrEnum):
@@ -55,11 +59,14 @@ def hours(
     """Core- and GPU-hours of training jobs, and how much of them restarts lost.
 
     RESTARTS counts pods in whose place another was made; LOST is what those had held, as their work began again. By cause:
-    `exit CODE`, `evicted`, `deleted`, … By node: a node whose jobs fail more than others stands first. Sums of `v1_attempts`.
+    `exit CODE`, `node lost`, `evicted`, `deleted`, … Sums of `v1_attempts`.
+    By node also how many pods (FAILED) and jobs (FAILED-JOBS of JOBS) failed there in the last 30 days, in percent (RATE), and as
+    many times as on the other nodes (TIMES). A node whose jobs fail more than chance explains stands first, and is named below.
 
     \b
     bursar jobs hours
     bursar jobs hours --by cause
+    bursar jobs hours --by node
     bursar jobs hours --by attempt -n vision -o json
     """
     groups = _GROUPS[by]
@@ -84,13 +91,41 @@ def hours(
         stands = standing(connection)
         found = connection.execute(sa.text(query), given)
         rows: list[dict[str, Any]] = [dict(row._mapping) for row in found]
+        nodes = []
+        if by is By.NODE:
+            nodes = job_nodes.failures(selecting(connection), stands.observed_s, namespace)
+            rows = _with_failures(rows, nodes)
     answer(
         asked,
         rows,
-        fields=(*groups, *_SUMS),
-        columns=(*(_COLUMNS[name] for name in groups), *_FIGURES),
-        notes=footer(stands.sequence, stands.observed_s),
+        fields=(*groups, *_SUMS, *(_FAILURES if by is By.NODE else ())),
+        columns=(
+            *(_COLUMNS[name] for name in groups),
+            *_FIGURES,
+            *(_FAILING if by is By.NODE else ()),
+        ),
+        notes=[*map(inert, job_nodes.notes(nodes)), *footer(stands.sequence, stands.observed_s)],
     )
+
+
+def _with_failures(rows: list[dict[str, Any]], nodes: list[NodeFailures]) -> list[dict[str, Any]]:
+    """The rows of nodes with what failed there, those that are named first."""
+    known = {(one.cluster, one.node): one for one in nodes}
+    found = []
+    for row in rows:
+        one = known.get((row["cluster"], row["node"]))
+        found.append(
+            {
+                **row,
+                "failures": one.failures if one else 0,
+                "jobs": one.jobs if one else 0,
+                "failed_jobs": one.failed_jobs if one else 0,
+                "failed_ratio": one.failed_ratio if one else None,
+                "other_ratio": one.other_ratio if one else None,
+                "is_outlier": one is not None and one.is_outlier,
+            }
+        )
+    return sorted(found, key=lambda row: not row["is_outlier"])
 
 
 def _hours(title: str, name: str) -> Column:
@@ -119,4 +154,27 @@ _FIGURES = (
     _hours("GPU-H", "gpu_milli_s"),
     _hours("LOST-CORE-H", "lost_cpu_milli_s"),
     _hours("LOST-GPU-H", "lost_gpu_milli_s"),
+)
+_FAILURES = ("failures", "jobs", "failed_jobs", "failed_ratio", "other_ratio", "is_outlier")
+
+
+def _rate(row: Row) -> str:
+    return "" if row["failed_ratio"] is None else f"{100 * row['failed_ratio']:.0f} %"
+
+
+def _times(row: Row) -> str:
+    """How many times as often as on the other nodes; nothing where no job failed there."""
+    return (
+        f"{row['failed_ratio'] / row['other_ratio']:,.1f}"
+        if row["other_ratio"] and row["jobs"]
+        else ""
+    )
+
+
+_FAILING = (
+    count("FAILED", "failures"),
+    count("JOBS", "jobs", drop=1),
+    count("FAILED-JOBS", "failed_jobs"),
+    Column("RATE", _rate, is_figure=True),
+    Column("TIMES", _times, is_figure=True, drop=1),
 )

@@ -300,7 +300,7 @@ class PodRuns:
 
 derivation = Derivation(
     name="pod_runs",
-    version=12,
+    version=13,
     tables=(
         pod_runs,
         held_segments,

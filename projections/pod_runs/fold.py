@@ -74,11 +74,14 @@ def fold(row: Pod | None, fact: PodState, event: Event) -> Pod:
         claimed = tuple(sorted({*claimed, *fact.claimed}))
     if (value[3] or fact.card_texts or fact.claimed) and (said := _cards(fact)):
         cards = added(cards, version, time_us, said)
+    disrupted = row.disrupted
+    if fact.disruption and (disrupted is None or replaces(version, time_us, disrupted[:2])):
+        disrupted = (version, time_us, fact.disruption)
     folded = Pod(
         row.uid, row.cluster, row.namespace, row.name, stamps.earlier_seen(row.seen_us, known.at_us),
         tuple(sorted(flags)), history, stamps.earlier(row.created_us, known.created_us),
         started_us, bound_us, deleted_us, vanished_us, terminals, latest, phase, owned, owner, labels,
-        deadline_s, claims, claimed, cards, event.sequence,
+        deadline_s, claims, claimed, cards, disrupted, event.sequence,
     )  # fmt: skip
     # Most observations are of a new version.
     if latest != row.latest or history != row.history:

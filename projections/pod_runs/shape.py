@@ -71,6 +71,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     claimed: tuple[str, ...] = ()
     #: Of its observations those that say of cards more than an amount (:mod:`projections.devices.requested`).
     cards: tuple[tuple[str, int, str], ...] = ()
+    #: Why others ended it, by its newest observation that says so: resourceVersion, time, the reason of DisruptionTarget.
+    disrupted: tuple[str, int, str] | None = None
     sequence: int = 0
 
     @property
@@ -197,6 +199,8 @@ pod_runs = row_table(
     sa.Column("idle", sa.Text),
     # The block of days that holds all of an ended pod (:mod:`projections.pod_runs.blocks`).
     sa.Column("block", Integer),
+    # Why others ended it: the reason of its condition DisruptionTarget, as `DeletionByPodGC`; null where nobody did.
+    sa.Column("disruption", sa.Text),
     # What a change of a namespace or an owner touches; and who is still there.
     sa.Index("pod_runs_by_namespace", "cluster", "namespace"),
     sa.Index("pod_runs_by_owner", "owner_uid"),
@@ -274,6 +278,8 @@ class _State(msgspec.Struct, frozen=True, array_like=True):
         (),
         (),
     )
+    #: Which observation says why others ended it; the column has the reason.
+    disrupted: tuple[str, int] | None = None
 
 
 _encoder = msgspec.json.Encoder()
@@ -288,6 +294,11 @@ def state_of(pod: Pod) -> str:
         for version, time_us, value in pod.history
     ]
     devices = (pod.claims, pod.claimed, pod.cards)
+    further: tuple[object, ...] = ()
+    if pod.disrupted is not None:
+        further = (devices, pod.disrupted[:2])
+    elif any(devices):
+        further = (devices,)
     return _encoder.encode(
         (
             list(values),
@@ -300,7 +311,7 @@ def state_of(pod: Pod) -> str:
             pod.owner,
             pod.deadline_s,
             (pod.seen_us, pod.created_us, pod.started_us, pod.bound_us),
-            *((devices,) if any(devices) else ()),
+            *further,
         )
     ).decode()
 
@@ -324,6 +335,7 @@ def _shown(row: PodRun) -> dict[str, Any]:
         "deleted_us": pod.deleted_us,
         "vanished": int(run.vanished),
         "block": None if run.end_s is None else block(run.created_s, run.end_s + run.unknown_s),
+        "disruption": pod.disrupted[2] if pod.disrupted else None,
         "state": state_of(pod),
     }
 
@@ -331,12 +343,13 @@ def _shown(row: PodRun) -> dict[str, Any]:
 def _known(named: Named) -> dict[str, Any]:
     held = _decoder.decode(named["state"])
     seen_us, created_us, started_us, bound_us = held.times
+    disrupted = (*held.disrupted, named["disruption"]) if held.disrupted else None
     pod = Pod(
         named["uid"], named["cluster"], named["namespace"], named["name"], seen_us, held.flags,
         tuple([(version, time_us, held.values[n]) for version, time_us, n in held.points]),
         created_us, started_us, bound_us, named["deleted_us"], held.vanished_us, held.terminals,
         held.latest, named["phase"], held.owned, held.owner, named["labels"], held.deadline_s,
-        *held.devices, named["sequence"],
+        *held.devices, disrupted, named["sequence"],
     )  # fmt: skip
     return {"pod": pod}
 

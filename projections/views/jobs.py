@@ -41,14 +41,33 @@ def _label(key: str, missing: str = "''") -> str:
 
 
 _POD = """r.uid, r.cluster, r.namespace, r.name, r.workload, r.team, r.user_name, COALESCE(r.node, '') AS node, r.phase,
-    r.created_us, r.start_s, r.end_s, r.sequence"""
+    COALESCE(r.disruption, '') AS disruption, r.created_us, r.start_s, r.end_s, r.sequence"""
 #: Pods of a Job whose completions have no index are in no slot but their own.
 _IN_JOBSET = f"""{_label(f"{_JOBSET_LABEL}job-index")} || '-' || {_label("batch.kubernetes.io/job-completion-index", "r.name")}"""
 
 
+#: What a pod's condition DisruptionTarget says of its end, in short: the words of a cause.
+_DISRUPTIONS = {
+    "DeletionByPodGC": "node lost",
+    "DeletionByTaintManager": "node tainted",
+    "DeletionByDeviceTaintManager": "device tainted",
+    "TerminationByKubelet": "ended by kubelet",
+    "PreemptionByScheduler": "preempted",
+    "EvictionByEvictionAPI": "evicted",
+}
+#: Of them those by which its node failed it. Preemption and eviction are somebody's wish.
+_OF_NODES = ("DeletionByPodGC", "DeletionByTaintManager", "DeletionByDeviceTaintManager", "TerminationByKubelet")  # fmt: skip
+_DISRUPTED = " ".join(f"WHEN '{reason}' THEN '{cause}'" for reason, cause in _DISRUPTIONS.items())
+_EVICTED = """EXISTS (SELECT 1 FROM decisions e
+    WHERE e.key = n.uid AND e.type = 'decision.evict' AND e.result = 'done')"""
+_FAILED = f"""CASE WHEN n.phase = 'Succeeded' THEN 0
+    WHEN n.disruption IN ({", ".join(f"'{one}'" for one in _OF_NODES)}) THEN 1
+    WHEN n.phase <> 'Failed' OR n.disruption <> '' OR {_EVICTED} THEN 0 ELSE 1 END"""
+
 _DELETED = "FROM decisions d WHERE d.key = n.uid AND d.type = 'decision.delete_replica'"
 _CAUSE = f"""CASE WHEN n.attempt = n.attempts THEN ''
-    WHEN EXISTS (SELECT 1 FROM decisions e WHERE e.key = n.uid AND e.type = 'decision.evict' AND e.result = 'done') THEN 'evicted'
+    WHEN {_EVICTED} THEN 'evicted'
+    WHEN n.disruption <> '' THEN CASE n.disruption {_DISRUPTED} ELSE 'disrupted' END
     WHEN n.phase = 'Failed' THEN COALESCE((SELECT 'exit ' || MIN(c.value) FROM decisions d, pairs(d.numbers) c
       WHERE d.key = n.uid AND d.type = 'decision.delete_replica' AND c.key = 'exit_code'), 'failed')
     ELSE COALESCE((SELECT MIN(d.reason) {_DELETED} AND d.is_shadow = 0), 'deleted') END"""
@@ -107,9 +126,16 @@ _ATTEMPTS = View(
         is_("is_lost", "1 where a later attempt took its slot.", "CASE WHEN n.attempt < n.attempts THEN 1 ELSE 0 END"),
         is_(
             "cause",
-            "Why a later attempt took its slot: `evicted`, `exit CODE`, `failed` where no code is known, the reason of Bursar's own"
-            " decision, else `deleted`; empty where none did.",
+            "Why a later attempt took its slot: `evicted`, `node lost`, `node tainted`, `device tainted`, `ended by kubelet`,"
+            " `preempted`, `exit CODE`, `failed` where no code is known, the reason of Bursar's own decision, else `deleted`;"
+            " empty where none did.",
             _CAUSE,
+        ),
+        is_(
+            "is_failed",
+            "1 where it failed, or its node failed it, whether another took its slot or not; what was deleted, evicted or"
+            " preempted did not.",
+            _FAILED,
         ),
         is_("sequence", "The last event that touched the pod's row; join `v1_events` on it."),
     ),

@@ -54,6 +54,11 @@ _POD_RUNS = View(
             "JSON list of what makes its times less than exact: `end_observed`, `vanished`, `clamped`, `clock`, `amounts_refused`,"
             " `no_node`, and of devices `alloc_observed`, `deallocated_early`, `device_unseen`, `claim_unseen`, `size_unseen`.",
         ),
+        is_(
+            "disruption",
+            "Why others ended it, by its condition DisruptionTarget (`DeletionByPodGC`: its node is gone); NULL where"
+            " nobody did.",
+        ),
         is_("labels", "JSON object of its labels, by its newest observation."),
         SEQUENCE,
     ),

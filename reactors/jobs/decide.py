@@ -140,8 +140,9 @@ def _steps(
     if found.is_deleted:
         if DELETE_JOB not in steps:
             yield ProposedDecision(
-                verb=DeleteJob, key=job.uid, target=target, reason="ttl_over", expires_us=expires_us
-            )
+                verb=DeleteJob, key=job.uid, target=target, reason="ttl_over", expires_us=expires_us,
+                fields={"events": _events(found)},
+            )  # fmt: skip
         return
     report = steps.get(REPORT)
     # One that was not seen in time is decided again once the job's object or its pods change.
@@ -198,9 +199,14 @@ def _report(job: Job, target: Target, found: Pass, expires_us: int) -> ProposedD
         },
         fields={
             "conditions": status.conditions, "counts": status.counts, "start_us": status.start_us,
-            "completion_us": status.completion_us,
+            "completion_us": status.completion_us, "events": _events(found),
         },
     )  # fmt: skip
+
+
+def _events(found: Pass) -> tuple[str, ...]:
+    """Each once: the operator says of every pod that ended, at every look, that it did."""
+    return tuple(dict.fromkeys(found.events))
 
 
 def overtaken(view: JobsState, decision: Decision, policy: JobsPolicy) -> str:

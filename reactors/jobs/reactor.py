@@ -52,7 +52,7 @@ def run_by(replica: Replica) -> Mapping[str, int]:
 
 reactor = Reactor(
     name=NAME,
-    version=4,
+    version=5,
     policy=JobsPolicy,
     settings=JobsSettings,
     activity="running jobs",

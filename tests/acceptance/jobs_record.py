@@ -1,4 +1,4 @@
-"""What etcd says of training jobs: every version of every job, pod and service, in order, whoever was killed meanwhile.
+"""What etcd says of training jobs: every version of every job, pod, service and Event, in order, whoever was killed meanwhile.
 
 The API server stores them as JSON (`--storage-media-type`), and nothing is compacted. From the record follow the findings of
 the storm of jobs: two pods in one slot, pods that were made in vain, writes.
@@ -18,12 +18,13 @@ import msgspec
 
 from bus.clock import SECOND_US
 from reactors.jobs.effectors import bodies
+from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.passes import reconciled
 from reactors.jobs.shape import INDEX, JOB, TYPE, Rules, Seen, SeenPod, Status
 
 FLAGS = ("--storage-media-type=application/json",)
-JOBS, PODS, SERVICES = (
-    "/registry/kubeflow.org/", "/registry/pods/default/", "/registry/services/specs/default/",
+JOBS, PODS, SERVICES, EVENTS = (
+    "/registry/kubeflow.org/", "/registry/pods/default/", "/registry/services/specs/default/", "/registry/events/default/",
 )  # fmt: skip
 LIVE = ("Pending", "Running")
 #: A look of the operator takes so long on a busy API server; what comes meanwhile is one look more.
@@ -43,7 +44,7 @@ class Version(NamedTuple):
 class Record:
     """Follows etcd in a thread for each kind. ``hear`` is called with each version of a pod."""
 
-    def __init__(self, url, hear, prefixes=(JOBS, PODS, SERVICES)):
+    def __init__(self, url, hear, prefixes=(JOBS, PODS, SERVICES, EVENTS)):
         self._url, self._hear = urlsplit(url), hear
         self._lock = threading.Lock()
         self._found, self._last = [], {}
@@ -78,7 +79,9 @@ class Record:
             int(stored["mod_revision"]), time.time(), key, body, self._last.get(key)
         )  # fmt: skip
         self._last[key] = body
-        self._moved = time.monotonic()
+        if prefix != EVENTS:
+            # Others write Events again and again, of a pod that finds no node.
+            self._moved = time.monotonic()
         with self._lock:
             self._found.append(version)
         if prefix == PODS:
@@ -153,7 +156,7 @@ def orphans(versions):
 
 
 def writes(versions, lost):
-    """By job, what was written to the API server about it: objects made, deletions asked for, statuses.
+    """By job, what was written to the API server about it: objects made, deletions asked for, statuses, Events.
 
     A deletion of the ``lost`` is not the operator's, nor is that of what a job takes with it.
     """
@@ -168,6 +171,9 @@ def writes(versions, lost):
             if one.body is None:
                 found[uid]["deleted"] += 1
                 del jobs[uid]
+        elif one.key.startswith(EVENTS):
+            if body.get("reportingComponent") == CONTROLLER:
+                found[body["involvedObject"]["uid"]]["events"] += one.body is not None
         elif owner(body) in jobs and body["metadata"]["uid"] not in lost:
             what = "pods" if one.key.startswith(PODS) else "services"
             found[owner(body)][what] += one.before is None

@@ -103,11 +103,14 @@ def check(storm, missed):
     }
     each = {seconds: f"{count / len(storm.jobs):.1f}" for seconds, count in theirs.items()}
     print(f"writes a job: {ours / len(storm.jobs):.1f}; the operator's by the seconds of a look: {each}")  # fmt: skip
+    events = sum(one["events"] for one in own.values())
+    print(f"of them Events: {events / len(storm.jobs):.1f}")
+    assert events >= len(storm.jobs) / 2
     assert ours <= theirs[0.0] / 2
 
 
 def operator_writes(versions, own, seconds):
     """What the operator would have written about all jobs: of each object that it makes or deletes an Event, too."""
     told = jobs_record.operator_writes(versions, ("TFJob", "PyTorchJob"), seconds)
-    objects = sum(one.total() - one["status"] for one in own.values())
+    objects = sum(one.total() - one["status"] - one["events"] for one in own.values())
     return 2 * objects + sum(one.total() for one in told.values())

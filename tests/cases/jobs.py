@@ -6,6 +6,7 @@ Of what happens after a pass the cases say how the API server answers a creation
 import json
 
 import msgspec
+import pytest
 
 from bus.amounts import parse_quantity
 from bus.clock import SECOND_US, format_stamp, parse_stamp
@@ -14,7 +15,7 @@ from reactors.jobs.conditions import with_condition
 from reactors.jobs.ownership import claim
 from reactors.jobs.passes import reconciled
 from reactors.jobs.rendezvous import environment, pod_plan
-from reactors.jobs.replicas import is_retryable, replica_name, slots
+from reactors.jobs.replicas import evaluated, is_retryable, replica_name, slots
 from reactors.jobs.shape import (
     Gang,
     Group,
@@ -34,8 +35,14 @@ MILLI = 1_000_000
 
 
 def check(case):
-    """The rule of the case gives what it says."""
-    RULES[case["rule"]](case["given"], case["expect"])
+    """The rule of the case gives what it says; a rule that has no runner here fails by its name."""
+    runner = RULES.get(case["rule"])
+    if runner is None:
+        known = ", ".join(sorted(RULES))
+        pytest.fail(
+            f"no runner for the rule {case['rule']!r}; there are runners for {known}", pytrace=False
+        )
+    runner(case["given"], case["expect"])
 
 
 def _reconcile(given, expect):
@@ -279,6 +286,30 @@ def _sequence(given, expect):
     assert after == expect["after_each"]
 
 
+def _replica_counts(given, expect):
+    """Pods of one type to their counts, as kubeflow.md B.3 has them. A pod without an index is in a slot of its own.
+
+    ``given.pods`` are those of `reconcile`, of which phase and deletion count, or phases alone; ``expect`` has the counts by
+    their names, by themselves or below the type, as `reconcile` expects them.
+    """
+    pods = [{"phase": one} if isinstance(one, str) else one for one in given["pods"]]
+    type = given.get("type") or "Worker"
+    # No pod of it is replaced: what is counted does not depend on that.
+    spec = ReplicaSpec(len(pods), "Never")
+    seen = [
+        SeenPod(
+            f"p{n}", f"p{n}", type.lower(), str(one.get("index") or n), one["phase"],
+            bool(one.get("deleting")),
+        )
+        for n, one in enumerate(pods)
+    ]  # fmt: skip
+    told = _counts(evaluated(_of({type: spec}), type, spec, seen, V1).counts)
+    wanted = expect.get("replica_counts") or expect.get("counts") or expect
+    wanted = wanted.get(type, wanted)
+
+    assert {name: told[name] for name in wanted} == wanted
+
+
 def _of(replicas):
     return Job("job-uid", "TFJob", "ns", "job", TrainingSpec(replicas))
 
@@ -293,4 +324,5 @@ RULES = {
     "is_distributed": _distributed,
     "worker0_done": _worker0,
     "condition_sequence": _sequence,
+    "replica_counts": _replica_counts,
 }

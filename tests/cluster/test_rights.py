@@ -43,6 +43,7 @@ from reactors.effectors.events import Recorder
 from reactors.effectors.evict import EvictEffector
 from reactors.effectors.quota_status import Status, StatusWriter
 from reactors.effectors.release import Starter
+from reactors.jobs.effectors.notices import CONTROLLER
 from reactors.jobs.effectors.run import JobEffector
 from reactors.scheduling import reservation_rules
 from reactors.scheduling.effectors.bind import RESERVATIONS, Placement, bind
@@ -245,6 +246,9 @@ async def run_jobs(plane, cluster):
         pod = await cluster.get("/api/v1/namespaces/default/pods/train-worker-0-1")
         done.append((await effector.act(training.delete(found, pod)))[0])
         outcomes[kind] = [*done, (await effector.act(training.end(found)))[0]]
+    told = plane.api.request("GET", "/apis/events.k8s.io/v1/namespaces/default/events")["items"]
+    said = {one["reason"] for one in told if one["reportingController"] == CONTROLLER}
+    assert said == {f"{kind}Succeeded" for kind in LAYOUTS}
     return outcomes
 
 

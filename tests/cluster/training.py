@@ -38,9 +38,15 @@ def delete(found, pod, reason="finished"):
 
 
 def report(found, *types):
-    conditions = tuple(Condition(one, "True", one) for one in types or ("Created", "Succeeded"))
+    kind = found["kind"]
+    conditions = tuple(
+        Condition(one, "True", f"{kind}{one}") for one in types or ("Created", "Succeeded")
+    )
     counts = {"Worker": ReplicaCounts(0, 2, 0)}
-    return _step(ReportJob, found, "status", conditions=conditions, counts=counts, start_us=1)
+    events = tuple(f"Normal {one.reason}" for one in conditions if one.type == "Succeeded")
+    return _step(
+        ReportJob, found, "status", conditions=conditions, counts=counts, start_us=1, events=events,
+    )  # fmt: skip
 
 
 def end(found):

@@ -190,6 +190,8 @@ def test_why_has_the_steps_of_a_job(capsys, data):
     assert found[:2] == [("create_replica", "replica_missing")] * 2
     assert ("delete_replica", "failed_retryable") in found
     assert "train-worker-0; index 0, in shadow" in steps[0]["numbers"]
+    (restarting,) = [one["numbers"] for one in steps if one["reason"] == "restarting"]
+    assert "; events Normal ExitedWithCode, Warning TFJobRestarting, in shadow" in restarting
 
 
 def test_nothing_is_listed_where_there_is_no_job(capsys, tmp_path):

@@ -77,6 +77,7 @@ def test_running_jobs_needs_their_pods_and_services_their_status_and_their_end()
     wanted = {(one, verb) for one in ("pods", "services") for verb in ("get", "create", "delete")}
     wanted |= {(one, verb) for one in jobs for verb in ("get", "delete")}
     wanted |= {(f"{one}/status", "patch") for one in jobs}
+    wanted |= {("events.events.k8s.io", "create")}
 
     assert granted("bursar-jobs") == wanted
     assert not any(one.stem == "jobs" for one in FOLDER.glob("rbac/*.yaml"))

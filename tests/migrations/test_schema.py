@@ -144,7 +144,7 @@ def test_texts_are_ordered_by_their_bytes(made):
 
 BEFORE = MODEL.version
 for now, then in (
-    ("pod_runs=12", "pod_runs=6"),
+    ("pod_runs=13", "pod_runs=6"),
     ("usage=2", "usage=1"),
     ("budget_spends=2", "budget_spends=1"),
     (",report_days=1", ""),

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from projections import reports
 from projections.engine.store import LEDGER
 from projections.engine.tables import checkpoints
+from projections.pod_runs import derivation
 from projections.pod_runs.blocks import block, blocks
 from projections.reports import Question, days
 from tests import factories as said
@@ -35,7 +36,11 @@ def without_sums(store):
     """The ledger, as one of an older version whose sums are not filled yet."""
     with store.engine.begin() as connection:
         is_it = checkpoints.c.name == LEDGER
-        connection.execute(checkpoints.update().where(is_it).values(version="pod_runs=12"))
+        connection.execute(
+            checkpoints.update()
+            .where(is_it)
+            .values(version=f"pod_runs={derivation.derivation.version}")
+        )
     return store
 
 

@@ -13,9 +13,11 @@ from bus.events import VOCABULARY
 from bus.events.decisions import (
     CreateReplica,
     Decision,
+    DeleteJob,
     EffectSettled,
     Evict,
     NoticeSettled,
+    ReportJob,
     RestoreAsked,
 )
 from deploy.cli.quotas.finding import Found
@@ -105,6 +107,8 @@ def _decided(event: Event, decision: Decision, about: str) -> dict[str, Any]:
         numbers += f"; makes room for {decision.beneficiary}"
     if isinstance(decision, CreateReplica):
         numbers = f"{decision.replica}; {numbers}"
+    if isinstance(decision, ReportJob | DeleteJob) and decision.events:
+        numbers = "; ".join(filter(None, (numbers, f"events {', '.join(decision.events)}")))
     shadow = ", in shadow: nothing is done" if decision.is_shadow else ""
     step = _step(event, verb, about, decision.reason, f"{numbers}{shadow}")
     return step | {"quota": decision.quota, "based_on": decision.trigger, "id": decision.id}

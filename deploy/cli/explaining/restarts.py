@@ -1,4 +1,5 @@
-"""What a restart of a training job would lose now, and how long its steps will take: what is so now, in ``bursar why``.
+"""What a restart of a training job would lose now, on which nodes it is whose jobs fail more than others, and how long its steps
+will take: what is so now, in ``bursar why``.
 
 A job says its steps in its annotation ``bursar.io/steps``, as ``1200/5000``, whoever writes it there. The rate is that from the
 first report since the steps began anew to the newest.
@@ -38,13 +39,20 @@ Report = tuple[int, int, int]
 def steps(
     select: Select, cluster: str, objects: Iterable[Found], now_s: int
 ) -> Iterator[dict[str, Any]]:
-    """A step for each job, or pod of one, that holds something now; and one for each job that says its steps."""
+    """A step for each job, or pod of one, that holds something now, and for each of its nodes that is named for its failures; and
+    one for each job that says its steps.
+    """
+    failing: dict[str, str] | None = None
     for one in objects:
         if one.vanished or (one.kind not in KINDS and one.kind != "Pod"):
             continue
         told = _cost(select, cluster, one, now_s)
         if told:
             yield _step(one, now_s, "restart", "would_lose", told)
+            if failing is None:
+                failing = _failing(select, cluster, now_s)
+            for node in sorted(failing.keys() & _nodes(select, cluster, one)):
+                yield _step(one, now_s, "node", "fails_more", f"{node}: {failing[node]}")
         if one.kind in KINDS:
             told = left(list(_reports(select, cluster, one)), now_s)
             if told:
@@ -75,6 +83,27 @@ def _cost(select: Select, cluster: str, one: Found, now_s: int) -> str:
     most = max(rows)
     said = f"begun again now it loses what its {len(rows)} pods held, the first since {since}"
     return f"{said}: {_hours(cpu, gpu)}; most of one pod, {most[2]}: {_hours(most[1], most[0])}"
+
+
+def _failing(select: Select, cluster: str, now_s: int) -> dict[str, str]:
+    """What is said of each node of the cluster that is named."""
+    # It looks at every pod of a training job: only where the answer may need it.
+    from deploy.queries import job_nodes
+
+    return {
+        one.node: one.sentence
+        for one in job_nodes.failures(select, now_s)
+        if one.is_outlier and one.cluster == cluster
+    }
+
+
+def _nodes(select: Select, cluster: str, one: Found) -> set[str]:
+    """Where its pods are that hold something now."""
+    runs = pod_runs.c
+    query = sa.select(runs.node).where(
+        runs.cluster == cluster, runs.end_s.is_(None), runs.start_s.is_not(None), *_pods(one)
+    )
+    return {node for (node,) in select(query) if node}
 
 
 def _pods(one: Found) -> list[sa.ColumnElement[bool]]:

@@ -32,6 +32,11 @@ MADE_BY = "bursar.io/made-by"
 _KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
 
 
+def api_version(found: Json) -> str:
+    """Of a job, as its object says it."""
+    return str(found.get("apiVersion") or "kubeflow.org/v1")
+
+
 class _Camel(msgspec.Struct, rename="camel"):
     pass
 
@@ -215,6 +220,6 @@ def _ports(found: Mapping[str, Any], job: Job, slot: Slot) -> Sequence[Json]:
 
 def _owner(found: Mapping[str, Any], job: Job) -> Json:
     return {
-        "apiVersion": found.get("apiVersion") or "kubeflow.org/v1", "kind": job.kind,
+        "apiVersion": api_version(found), "kind": job.kind,
         "name": job.name, "uid": job.uid, "controller": True,
     }  # fmt: skip

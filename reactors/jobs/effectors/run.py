@@ -4,7 +4,8 @@
   object belongs to the job by its uid, and to the slot by its labels, and refused where it does not. One that is being deleted is
   waited for.
 - *Delete*: on the condition of the uid. The pod's service goes first where the pod is not made again.
-- *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended.
+- *Status*: one merge patch on the condition of the uid and of the version that was read. A job that ended stays ended. Then the
+  Events of the conditions that changed (:mod:`reactors.jobs.effectors.notices`): one that is not taken is left out, and logged.
 
 Source: docs/jobs.md; docs/architecture.md (effectors).
 """
@@ -12,12 +13,14 @@ Source: docs/jobs.md; docs/architecture.md (effectors).
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import (
+    ClusterUnavailableError,
     ConflictError,
     NotFoundError,
     ObservationError,
@@ -31,7 +34,7 @@ from bus.events.decisions import (
     ReportJob,
     Result,
 )
-from reactors.jobs.effectors import bodies
+from reactors.jobs.effectors import bodies, notices
 from reactors.jobs.replicas import replica_name
 from reactors.jobs.shape import INDEX, JOB, TYPE, Slot, Status
 from reactors.jobs.steps import SERVICE_MISSING, is_same
@@ -50,6 +53,12 @@ REPLACED = frozenset({"failed_retryable", "doubled"})
 _VALUES = re.compile(r"(\bvalue: ).*", re.DOTALL)
 DONE: Outcome = ("done", "")
 NAMESAKE: Outcome = ("gone", "another object has this name")
+#: Why an Event is not written: the right to is missing, the namespace ends, the API server is away or takes none.
+_UNTOLD = (
+    ClusterUnavailableError, ConflictError, NotFoundError, PermissionDeniedError, RequestRefusedError,
+)  # fmt: skip
+
+_log = logging.getLogger(__name__)
 
 
 class Objects(Protocol):
@@ -79,6 +88,8 @@ class JobEffector:
         self._cluster = cluster
         #: Jobs that are being read now, by path: pods of one job that are made at once need one look.
         self._readings: dict[str, asyncio.Future[Json]] = {}
+        #: Kinds of errors that were logged.
+        self._logged: set[type[Exception]] = set()
 
     async def act(self, decision: Decision) -> Outcome:
         """Do one step, unless it is done, or is about another object by now."""
@@ -189,9 +200,21 @@ class JobEffector:
                 if last == ATTEMPTS - 1:
                     raise
                 continue
+            await self._tell(decision, there, bodies.api_version(found))
             break
         crashpoint("job.after_report")
         return DONE
+
+    async def _tell(self, decision: ReportJob, before: Status, api_version: str) -> None:
+        """Events are for reading only: the status is written, whatever becomes of them."""
+        path = notices.path(decision.target.namespace)
+        for body in notices.records(decision, before.conditions, api_version):
+            try:
+                await self._cluster.create(path, body)
+            except _UNTOLD as error:
+                if type(error) not in self._logged:
+                    self._logged.add(type(error))
+                    _log.warning("a change of a training job is not told as an Event: %s", error)
 
     async def _end(self, decision: Decision) -> Outcome:
         crashpoint("job.before_end")

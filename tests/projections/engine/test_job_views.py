@@ -2,10 +2,11 @@
 
 import pytest
 
+from bus.events.decisions import DeleteReplica
 from bus.events.pods import Owner
 from projections import reports
 from tests import factories as f
-from tests.projections.attempts import lived, pod
+from tests.projections.attempts import decided, lived, pod
 from tests.projections.engine.archives import fill, sequenced
 
 
@@ -58,6 +59,45 @@ def test_a_job_says_what_its_restarts_cost(ask):
     (job,) = ask(f"SELECT {columns} FROM v1_jobs")
 
     assert tuple(job.values()) == ("train", "j", 4, 7, 3, 6_000_000, 2 * 6000 / 3600)
+
+
+@pytest.mark.parametrize(
+    ("reason", "phase", "cause", "is_failed"),
+    [
+        ("DeletionByPodGC", "Failed", "node lost", 1),
+        ("DeletionByPodGC", "Running", "node lost", 1),
+        ("DeletionByTaintManager", "Running", "node tainted", 1),
+        ("DeletionByDeviceTaintManager", "Running", "device tainted", 1),
+        ("TerminationByKubelet", "Failed", "ended by kubelet", 1),
+        ("PreemptionByScheduler", "Failed", "preempted", 0),
+        ("EvictionByEvictionAPI", "Running", "evicted", 0),
+        # It ended well before others could end it.
+        ("DeletionByTaintManager", "Succeeded", "node tainted", 0),
+        ("", "Failed", "exit 137", 1),
+        ("", "Running", "deleted", 0),
+    ],
+)
+@pytest.mark.parametrize("is_last_without", [False, True])
+def test_who_else_ended_an_attempt_is_its_cause(
+    store, reason, phase, cause, is_failed, is_last_without
+):
+    """Also where its container says a code, and where the pod's last state does not say it any more."""
+    events = list(pod("w01", 0, 1, 0, 3600, phase))
+    if reason:
+        said = list(pod("w01", 0, 1, 0, 3600, phase, disruption=reason, disrupted=3600))
+        events[1:] = said[1:2] + events[2:] if is_last_without else said[1:]
+    if cause == "exit 137":
+        numbers = {"exit_code": 137}
+        events.append(
+            decided(
+                DeleteReplica, "w01", "failed_retryable", job="j", type="worker", numbers=numbers
+            )
+        )
+    fill(store, sequenced([*events, *pod("w02", 0, 2, 3700, 7300, node="b")]))
+    with store.engine.connect() as connection:
+        found = connection.exec_driver_sql("SELECT uid, cause, is_failed FROM v1_attempts").all()
+
+    assert dict((uid, rest) for uid, *rest in found) == {"w01": [cause, is_failed], "w02": ["", 0]}
 
 
 def _named(kind, uid, namespace="ns"):

@@ -57,10 +57,10 @@ class Training4(Scenario):
             )
         )  # fmt: skip
 
-    async def see_pod(self, index, phase="Pending", attempt=1, **fields):
+    async def see_pod(self, index, phase="Pending", attempt=1, type="worker", **fields):
         """A pod of the job as it is now."""
         self.clock.after(1)
-        await self.say(self._pod(said.pod_observed, index, phase, attempt, fields))
+        await self.say(self._pod(said.pod_observed, index, phase, attempt, fields, type))
 
     async def list_services(self):
         """A complete list of services: they are followed from now on."""
@@ -76,16 +76,25 @@ class Training4(Scenario):
         )  # fmt: skip
         await self.say(said.said(fact, key=fact.uid, id=fact.uid, at=self.at()))
 
-    async def lose_pod(self, index, attempt=1, phase="Failed"):
+    async def lose_pod(self, index, attempt=1, phase="Failed", type="worker"):
         """A pod of the job is deleted."""
         self.clock.after(1)
-        await self.say(self._pod(said.pod_vanished, index, phase, attempt, {}))
+        await self.say(self._pod(said.pod_vanished, index, phase, attempt, {}, type))
 
-    def _pod(self, make, index, phase, attempt, fields):
+    async def lose_job(self):
+        """The job is deleted, as its operator or its user does it."""
+        self.clock.after(1)
+        await self.say(
+            said.workload_vanished(
+                UID, self.version(), self.at(), kind=self.kind, namespace="ns", name="train"
+            )
+        )
+
+    def _pod(self, make, index, phase, attempt, fields, type):
         fields.setdefault("namespace", "ns")
-        labels = {JOB: "train", TYPE: "worker", INDEX: str(index)}
+        labels = {JOB: "train", TYPE: type, INDEX: str(index)}
         return make(
-            f"p{index}-{attempt}", self.version(), self.at(), name=f"train-worker-{index}",
+            f"p{type}{index}-{attempt}", self.version(), self.at(), name=f"train-{type}-{index}",
             phase=phase, labels=labels, owner=Owner(self.kind, "train", UID), created=self.at(), **fields,
         )  # fmt: skip
 

@@ -296,7 +296,8 @@ async def test_killed_at_every_label_no_pod_is_made_twice_and_none_is_left_behin
     died = await killed(world, label, times, 16)
 
     assert died or (label, times) in {("job.before_end", 2), ("job.after_end", 2)}
-    assert world.api.objects == {}
+    # Events stay for their hour.
+    assert [path for path in world.api.objects if "/events/" not in path] == []
     assert world.api.made["pods", "train-worker-1-2"] == 1
     assert set(world.api.made.values()) == {1}
 
@@ -310,7 +311,7 @@ async def test_every_decision_is_derived_again_from_the_history():
 
 
 async def test_a_job_costs_few_writes():
-    """Its pods and services once each, and a status at each change that says more than counts."""
+    """Its pods and services once each, a status at each change that says more than counts, and an Event of its end."""
     world = await ended(await begun(job(replicas={"Worker": (8, "")})))
 
-    assert {"pods": 8, "services": 8, "status": 3} == dict(world.api.writes)
+    assert {"pods": 8, "services": 8, "status": 3, "events": 1} == dict(world.api.writes)

@@ -1,0 +1,163 @@
+"""On which nodes more training jobs fail than on the others.
+
+What is compared is jobs, not pods: a job that fails on a node counts once there, however often it is begun again, so no crash
+loop names a node. Only the last :data:`DAYS` days count, so a node that was repaired is forgotten.
+
+A node is named where all of this holds (:attr:`NodeFailures.is_outlier`):
+
+- at least :data:`LEAST_JOBS` jobs failed on it,
+- the share of its jobs that failed is at least :data:`TIMES` times the share on the other nodes of its cluster,
+- if all failures of the cluster had met its jobs at random, so many would have met those of any one node with a chance below
+  :data:`CHANCE` (Fisher's exact test, times the number of nodes), so few jobs prove nothing, and of many nodes none is named for
+  being unlucky.
+
+Source: docs/jobs.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import sqlalchemy as sa
+
+from bus.clock import SECOND_US, format_stamp
+from projections.quota_trees.queries import Select
+
+#: Attempts that ended before so many days are not counted.
+DAYS = 30
+LEAST_JOBS = 3
+TIMES = 2
+CHANCE = 0.01
+
+_ATTEMPTS = sa.table(
+    "v1_attempts",
+    *(
+        sa.column(name, sa.Text)
+        for name in ("cluster", "namespace", "job_uid", "node", "start_at", "end_at")
+    ),
+    sa.column("is_failed", sa.BigInteger),
+)
+
+
+class NodeFailures(msgspec.Struct, frozen=True):
+    """What training jobs met on one node in the days that count, and on the other nodes of its cluster.
+
+    ``attempts`` are pods, ``failures`` those of them that failed, ``namespaces`` those of the ``failed_jobs``. A job on several
+    of the other nodes is several of ``other_jobs``. ``nodes``: how many nodes of the cluster had jobs.
+    """
+
+    cluster: str
+    node: str
+    attempts: int
+    failures: int
+    jobs: int
+    failed_jobs: int
+    namespaces: int
+    other_jobs: int = 0
+    other_failed_jobs: int = 0
+    nodes: int = 1
+
+    @property
+    def failed_ratio(self) -> float:
+        """The share of its jobs that failed on it, 0 to 1."""
+        return self.failed_jobs / self.jobs
+
+    @property
+    def other_ratio(self) -> float | None:
+        """The share on the other nodes; None where they had no jobs."""
+        return self.other_failed_jobs / self.other_jobs if self.other_jobs else None
+
+    @property
+    def is_outlier(self) -> bool:
+        """Whether more of its jobs fail than chance and the other nodes explain."""
+        jobs, failed = self.jobs + self.other_jobs, self.failed_jobs + self.other_failed_jobs
+        return (
+            self.failed_jobs >= LEAST_JOBS
+            and self.failed_ratio >= TIMES * (self.other_ratio or 0)
+            and tail(self.failed_jobs, self.jobs, failed, jobs) * self.nodes < CHANCE
+        )
+
+    @property
+    def sentence(self) -> str:
+        """What a person reads of it."""
+        said = f"{self.failed_jobs:,} of {self.jobs:,} jobs failed on it in {DAYS} days"
+        where = f"of {self.namespaces:,} namespace{'' if self.namespaces == 1 else 's'}"
+        others = f"on the other nodes {self.other_failed_jobs:,} of {self.other_jobs:,}"
+        times = ""
+        if self.other_ratio:
+            times = f", {self.failed_ratio / self.other_ratio:,.1f} times as often"
+        return f"{said} ({where}), {others}{times}"
+
+
+def tail(least: int, drawn: int, failed: int, total: int) -> float:
+    """The chance that of ``drawn`` out of ``total`` jobs at least ``least`` are among the ``failed`` ones: hypergeometric."""
+    least = max(least, drawn + failed - total)
+    if least <= 0:
+        return 1.0
+    every = _log_choices(total, drawn)
+    logs = (
+        _log_choices(failed, n) + _log_choices(total - failed, drawn - n) - every
+        for n in range(least, min(drawn, failed) + 1)
+    )
+    return min(1.0, math.fsum(map(math.exp, logs)))
+
+
+def _log_choices(all_: int, chosen: int) -> float:
+    """The logarithm of the number of ways to choose so many out of all."""
+    return math.lgamma(all_ + 1) - math.lgamma(chosen + 1) - math.lgamma(all_ - chosen + 1)
+
+
+def failures(select: Select, now_s: int, namespace: str | None = None) -> list[NodeFailures]:
+    """Every node that had pods of training jobs in the days before a second, by cluster and name; of one namespace where it
+    is given.
+    """
+    seen = _ATTEMPTS.c
+    since = format_stamp(max(0, now_s - DAYS * 86_400) * SECOND_US)
+    failed_job = sa.case((seen.is_failed == 1, seen.job_uid))
+    query = (
+        sa.select(
+            seen.cluster, seen.node, sa.func.count(), sa.func.sum(seen.is_failed),
+            sa.func.count(seen.job_uid.distinct()), sa.func.count(failed_job.distinct()),
+            sa.func.count(sa.case((seen.is_failed == 1, seen.namespace)).distinct()),
+        )
+        .where(
+            seen.node != "", seen.start_at.is_not(None),
+            sa.or_(seen.end_at.is_(None), seen.end_at >= since),
+        )
+        .group_by(seen.cluster, seen.node)
+        .order_by(seen.cluster, seen.node)
+    )  # fmt: skip
+    if namespace is not None:
+        query = query.where(seen.namespace == namespace)
+    return compared(
+        [NodeFailures(cluster, node, *map(int, rest)) for cluster, node, *rest in select(query)]
+    )
+
+
+def compared(found: Sequence[NodeFailures]) -> list[NodeFailures]:
+    """Each node beside the others of its cluster. Pure."""
+    sums: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    for one in found:
+        for place, count in enumerate((one.jobs, one.failed_jobs, 1)):
+            sums[one.cluster][place] += count
+    return [_beside(one, *sums[one.cluster]) for one in found]
+
+
+def _beside(one: NodeFailures, jobs: int, failed: int, nodes: int) -> NodeFailures:
+    return msgspec.structs.replace(
+        one, other_jobs=jobs - one.jobs, other_failed_jobs=failed - one.failed_jobs, nodes=nodes
+    )
+
+
+def notes(found: Sequence[NodeFailures]) -> list[str]:
+    """A line for each node that is named; nothing where none is."""
+    clusters: set[Any] = {one.cluster for one in found}
+    return [
+        f"node {one.node}{f' of {one.cluster}' if len(clusters) > 1 else ''}: {one.sentence}"
+        for one in found
+        if one.is_outlier
+    ]
