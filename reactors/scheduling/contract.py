@@ -223,6 +223,15 @@ class Learns(Plugin, Protocol):
 
 
 @runtime_checkable
+class CountsCycles(Plugin, Protocol):
+    """May try each pod of a gang once a cycle; the cycles are counted then."""
+
+    @property
+    def counts_cycles(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
 class ReadsQuotas(Plugin, Protocol):
     """Reads ``columns.quotas``, which is kept while a profile has such a plugin."""
 
