@@ -213,6 +213,8 @@ class NodeDevicesObserved(Fact, frozen=True, kw_only=True):
     devices: tuple[NodeDevice, ...] = ()
     #: Which cards are given together, as its annotation has it.
     partitions: str = ""
+    #: Vendor, model and driver of its cards, as its labels ``node.koordinator.sh/gpu-`` have them, by the rest of these.
+    labels: dict[str, str] = {}
     #: Not all of its devices are here: they say more than a fact may carry.
     is_cut: bool = False
 

@@ -7,7 +7,7 @@ Source: koordinator-sh/koordinator, apis/scheduling/v1alpha1 Device.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -26,6 +26,9 @@ from bus.kube.watch.records import Metadata, Record
 #: Says which cards of a board are given together.
 PARTITIONS = "scheduling.koordinator.sh/gpu-partitions"
 _NAMES = ("gpu", "gpu-core", "gpu-memory", "gpu-memory-ratio", "rdma", "fpga")
+#: Labels that say whose cards these are, and which: Koordinator copies them to the node.
+LABELS = "node.koordinator.sh/gpu-"
+_ABOUT = ("vendor", "model", "driver-version")
 #: What is kept of the resources of a device; the second prefix is that of Koordinator 1.0.
 RESOURCES = frozenset(
     {f"{prefix}/{name}" for prefix in ("koordinator.sh", "kubernetes.io") for name in _NAMES}
@@ -104,11 +107,17 @@ def translate(record: Record, labels: LabelPolicy) -> Event:
             resource_version=metadata.resource_version,
             devices=devices,
             partitions=_text((metadata.annotations or {}).get(PARTITIONS, ""), LONGEST_PARTITIONS),
+            labels=_labels(metadata.labels or {}),
             is_cut=is_cut,
         )
     return records.said(
         fact, record, key=fact.name, uid=fact.uid, resource_version=fact.resource_version
     )
+
+
+def _labels(found: Mapping[str, str]) -> dict[str, str]:
+    named = {name: _text(found.get(LABELS + name, "")) for name in _ABOUT}
+    return {name: text for name, text in named.items() if text}
 
 
 def _devices(found: Iterable[Found]) -> tuple[tuple[NodeDevice, ...], bool]:

@@ -161,6 +161,8 @@ class NodeDevices(msgspec.Struct, gc=False):
     devices: tuple[FoundDevice, ...]
     #: By size: groups of cards that are given together.
     partitions: dict[int, tuple[tuple[int, ...], ...]]
+    #: ``vendor``, ``model`` and ``driver-version`` of its cards, where its labels say them.
+    labels: dict[str, str] = {}
     last_us: int = 0
     listed_us: int = 0
 
@@ -221,7 +223,7 @@ def node_devices(fact: NodeDevicesObserved, time_us: int, known: NodeDevices | N
     found = {(one.type, one.minor): _found(one) for one in reversed(fact.devices)}
     return NodeDevices(
         fact.uid, intern(fact.name), fact.resource_version, time_us,
-        tuple(found[at] for at in sorted(found)), _partitions(fact.partitions), time_us,
+        tuple(found[at] for at in sorted(found)), _partitions(fact.partitions), fact.labels, time_us,
     )  # fmt: skip
 
 

@@ -18,8 +18,9 @@ from projections.cluster import ClusterState, Pod
 from projections.cluster.volumes import ClaimKey
 from reactors.scheduling.claims import settled
 from reactors.scheduling.columns import Columns
-from reactors.scheduling.contract import Cycle
+from reactors.scheduling.contract import CountsCycles, Cycle
 from reactors.scheduling.framework import Framework
+from reactors.scheduling.gang_cycles import GangCycles
 from reactors.scheduling.gangs import Gangs
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.messages import TOKENS
@@ -51,6 +52,9 @@ class AssumedPods:
         }
         #: The gangs of pods that these queues hold or that have nodes.
         self.gangs = self.columns.gangs = Gangs(cluster, lambda pod: bool(self.profile_of(pod)))
+        plugins = [one.plugin for profile in profiles for one in profile.plugins]
+        if any(isinstance(one, CountsCycles) and one.counts_cycles for one in plugins):
+            self.gangs.cycles = GangCycles(self.gangs)
         #: None where no profile lets pods use them.
         self.reservations: Reservations | None = None
         #: Pods for which others have to go.
@@ -171,6 +175,10 @@ class AssumedPods:
         )  # fmt: skip
         if waits:
             self.gangs.placed(one.pod.uid, waits=True)
+            if self.gangs.cycles is not None:
+                # It holds its room from now on: the others are tried.
+                for queue in self.queues.values():
+                    queue.woken(self.gangs.together_with(one.pod.uid), mark.at_us)
         else:
             for uid, plugin in framework.permits(cycle):
                 self.allow(uid, plugin, mark.at_us)

@@ -7,7 +7,7 @@ pods always give the same cards.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -24,6 +24,10 @@ WHOLE = 1000
 
 _COUNTED = ("nvidia.com/gpu", "amd.com/gpu", "koordinator.sh/gpu-core", "koordinator.sh/gpu", "kubernetes.io/gpu")  # fmt: skip
 _PERCENT = _COUNTED[2:]
+_RATIO, _MEMORY, _SHARED = (
+    [f"{prefix}/{name}" for prefix in ("koordinator.sh", "kubernetes.io")]
+    for name in ("gpu-memory-ratio", "gpu-memory", "gpu.shared")
+)
 
 
 class Holding(msgspec.Struct, frozen=True, gc=False):
@@ -33,10 +37,19 @@ class Holding(msgspec.Struct, frozen=True, gc=False):
     count: int
     milli: int
     on: tuple[int, ...] = ()
+    #: Bytes of each card, where it asked for these: what part that is follows from the node.
+    size: int = 0
+
+    def part(self, memory: int) -> int:
+        """Thousandths of each card of ``memory`` bytes."""
+        return min(-(-self.size * WHOLE // memory), WHOLE) if self.size and memory else self.milli
 
 
-def wanted(pod: Pod) -> tuple[int, int]:
-    """(cards, thousandths of each) that a pod requests; (0, 0) for none. Beyond one card, a share is whole cards."""
+def wanted(pod: Pod, memory: int = 0) -> tuple[int, int]:
+    """(cards, thousandths of each) that a pod requests; (0, 0) for none. Beyond one card, a share is whole cards.
+
+    Who asks for memory alone asks for that part of a card of ``memory`` bytes; 0 = nobody says how much a card has.
+    """
     for name in _COUNTED:
         amount = pod.demand.get(f"requests.{name}", 0)
         if not amount:
@@ -46,13 +59,49 @@ def wanted(pod: Pod) -> tuple[int, int]:
         if amount < 100:
             return 1, amount * 10
         return min(-(-amount // 100), MOST_CARDS + 1), WHOLE
-    return 0, 0
+    return _of_memory(pod, memory)
+
+
+def _of_memory(pod: Pod, memory: int) -> tuple[int, int]:
+    part, size, shared = (_asked(pod, names) for names in (_RATIO, _MEMORY, _SHARED))
+    milli = part * 10 if part else -(-size * WHOLE // memory) if memory else 0
+    if not milli:
+        return 0, 0
+    if shared:
+        return min(shared, MOST_CARDS + 1), min(-(-milli // shared), WHOLE)
+    if part <= 100:
+        # Bytes lie on one card, however many they are.
+        return 1, min(milli, WHOLE)
+    return min(-(-part // 100), MOST_CARDS + 1), WHOLE
+
+
+def _asked(pod: Pod, names: Sequence[str]) -> int:
+    return sum(pod.demand.get(f"requests.{name}", 0) for name in names)
+
+
+def memory_of(allocatable: Mapping[str, str]) -> int:
+    """Bytes of memory of each card of a node; 0 where it does not say."""
+    count = count_of(allocatable)
+    try:
+        found = next((observed_quantity(allocatable[name]) for name in _MEMORY if name in allocatable), 0)  # fmt: skip
+    except QuantityError:
+        return 0
+    return max(found // NANO, 0) // count if count else 0
+
+
+def bytes_of(pod: Pod) -> int:
+    """Bytes of each card that a pod requests which names no other part of cards; 0 = it is no such pod."""
+    count, _ = wanted(pod)
+    return 0 if count else _asked(pod, _MEMORY) // max(_asked(pod, _SHARED), 1)
 
 
 def holding_of(pod: Pod, on: tuple[int, ...]) -> Holding | None:
     """What a pod has of the cards of its node; None for nothing."""
     count, milli = wanted(pod)
-    return Holding(pod.started_us, count, milli, on) if count else None
+    size = bytes_of(pod)
+    if size:
+        count = min(max(_asked(pod, _SHARED), 1), MOST_CARDS + 1)
+    return Holding(pod.started_us, count, milli, on, size) if count else None
 
 
 def count_of(allocatable: Mapping[str, str]) -> int:
@@ -67,21 +116,22 @@ def count_of(allocatable: Mapping[str, str]) -> int:
     return 0
 
 
-def idle(count: int, holding: Mapping[str, Holding]) -> list[int]:
-    """Idle thousandths of each of ``count`` cards."""
+def idle(count: int, holding: Mapping[str, Holding], memory: int = 0) -> list[int]:
+    """Idle thousandths of each of ``count`` cards of ``memory`` bytes."""
     left = [WHOLE] * count
     known = [one for one in holding.values() if one.on]
     for one in known:
         for card in one.on:
             if card < count:
-                left[card] = max(0, left[card] - one.milli)
+                left[card] = max(0, left[card] - one.part(memory))
     if len(known) == len(holding):
         return left
     rest = sorted((one.started_us, uid, one) for uid, one in holding.items() if not one.on)
     for _, _, one in rest:
+        part = one.part(memory)
         for _ in range(min(one.count, count)):
-            fitting = [(left[card], card) for card in range(count) if left[card] >= one.milli]
+            fitting = [(left[card], card) for card in range(count) if left[card] >= part]
             if not fitting:
                 break
-            left[min(fitting)[1]] -= one.milli
+            left[min(fitting)[1]] -= part
     return left

@@ -197,6 +197,17 @@ class Cards(Plugin, Protocol):
         """The cards; () = it has nothing to say of this pod."""
 
 
+class Packs(Protocol):
+    """Says which card a share gets, of those that have its room."""
+
+    def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
+        """One of ``fitting``; -1 = it has nothing to say of this pod."""
+
+
+#: In the data of a cycle: who packs in the profile, and that a plugin looks at parts of cards more closely.
+PACKER, DEVICES = "packer", "devices"
+
+
 @runtime_checkable
 class Cpus(Plugin, Protocol):
     """Chooses the CPUs of a pod on its node, and its parts of NUMA nodes, when that is chosen."""
@@ -219,6 +230,15 @@ class Learns(Plugin, Protocol):
 
     @property
     def learns(self) -> bool:
+        """Whether it does."""
+
+
+@runtime_checkable
+class CountsCycles(Plugin, Protocol):
+    """May try each pod of a gang once a cycle; the cycles are counted then."""
+
+    @property
+    def counts_cycles(self) -> bool:
         """Whether it does."""
 
 

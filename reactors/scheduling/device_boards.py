@@ -202,7 +202,8 @@ def board_of(node: Node, said: NodeDevices | None) -> Board:
     """The devices of a node."""
     total = _offered(node) if said is None else _found(said)
     labels = node.labels | node.further_labels
-    model = next((labels[key] for key in _MODELS if key in labels), node.model or "")
+    found = said.labels.get("model", "") if said is not None else ""
+    model = next((labels[key] for key in _MODELS if key in labels), found or node.model or "")
     minors = tuple(card.minor for card in total["gpu"])
     table = TABLES.get(model) if minors == tuple(range(8)) else None
     if said is not None and said.partitions:

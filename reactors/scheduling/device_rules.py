@@ -204,6 +204,20 @@ def summed(several: Iterable[Amounts]) -> dict[str, int]:
     return found
 
 
+def node_resources(cards: Iterable[Amounts], vendor: str = "", *, with_shared: bool = False) -> dict[str, int]:  # fmt: skip
+    """What a node offers by the amounts of its cards, {} of one that is not healthy; {} = none is, and it offers nothing.
+
+    The cards of NVIDIA, or of nobody that is named, are offered as ``gpu`` too, and ``with_shared`` as ``gpu.shared``.
+    """
+    healthy = [one for one in cards if one]
+    if not healthy:
+        return {}
+    found = {name: 0 for name in (CORE, RATIO, MEMORY)} | summed(healthy)
+    if vendor.lower() in ("", "nvidia"):
+        found |= dict.fromkeys((GPU, SHARED) if with_shared else (GPU,), found[CORE])
+    return found
+
+
 def ordered(scores: Mapping[int, int], switch_of: Mapping[int, str], near: Collection[str]) -> list[int]:  # fmt: skip
     """Cards, the best first, by score and number; those at a switch of ``near`` before the others, of each switch one in turn."""
     best = sorted(scores, key=lambda minor: (-scores[minor], minor))

@@ -9,9 +9,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from bus.events.decisions import SchedulingPassed
+from bus.sources.node_devices import LABELS
+from projections.cluster.devices import NodeDevices
+from projections.cluster.rows import Node
 from projections.quota_trees.shape import ELASTIC
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
+from reactors.scheduling.device_rules import SHARED, node_resources
+from reactors.scheduling.gang_shape import GangCycle
 from reactors.scheduling.score_table import score_table
 from reactors.scheduling.state import SchedulingState
 
@@ -27,13 +32,29 @@ def node(replica: Replica, name: str) -> dict[str, Any] | None:
         return None
     pods = (state.pods[uid] for uid in state.index.on_node[name])
     held = sorted((one for one in pods if not one.is_ended), key=lambda one: one.uid)
+    said = state.devices_of(name)
     return {
         "name": found.name,
         "unschedulable": found.unschedulable,
         "allocatable": found.allocatable,
+        "deviceResources": offered_by_devices(found, said),
         "pods": [
             {"namespace": one.namespace, "name": one.name, "demand": one.demand} for one in held
         ],
+    }
+
+
+def offered_by_devices(found: Node, said: NodeDevices | None) -> dict[str, Any] | None:
+    """What a node should offer by its Device object, and the labels that Koordinator's manager gives it; None without one."""
+    if said is None:
+        return None
+    cards = [one.amounts for one in said.devices if one.type == "gpu"]
+    amounts = node_resources(
+        cards, said.labels.get("vendor", ""), with_shared=SHARED in found.allocatable
+    )
+    return {
+        "resources": amounts,
+        "labels": {f"{LABELS}{name}": text for name, text in sorted(said.labels.items())},
     }
 
 
@@ -92,6 +113,18 @@ def _gang(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
         "waitTime": needs.wait_us * 1_000 if needs else None, "gangGroup": list(gangs.group(one.key)),
         "children": named(one.pods), "waitingForBindChildren": named(one.waiting),
         "boundChildren": named(one.bound), "onceResourceSatisfied": one.is_complete,
+    } | _cycle(gangs, one, replica)  # fmt: skip
+
+
+def _cycle(gangs: Gangs, one: Gang, replica: Replica) -> dict[str, Any]:
+    """Where its schedule cycle is, where these are counted."""
+    if gangs.cycles is None:
+        return {}
+    found, pods = gangs.cycles.all.get(one.key, GangCycle()), replica.cluster_state.pods
+    rounds = {f"{pods[uid].namespace}/{pods[uid].name}": found.tried.get(uid, 0) for uid in one.pods}  # fmt: skip
+    return {
+        "scheduleCycle": found.number, "scheduleCycleValid": found.is_valid,
+        "childrenScheduleRoundMap": dict(sorted(rounds.items())),
     }  # fmt: skip
 
 

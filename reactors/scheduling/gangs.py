@@ -26,7 +26,8 @@ from projections.cluster import Change, ClusterState, Pod
 from projections.cluster.pod_terms import PodGroup
 from reactors.scheduling.columns import holds
 from reactors.scheduling.framework import LONGEST_WAIT_US
-from reactors.scheduling.state import WAIT_US, Needs, SavedGangs
+from reactors.scheduling.gang_cycles import GangCycles
+from reactors.scheduling.gang_shape import WAIT_US, Needs, SavedGangs
 
 #: Most pods that a gang, or a group of gangs, may need; and most gangs of a group.
 MOST_NEEDED = 5_000
@@ -117,20 +118,43 @@ def _listed(text: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(found))[: MOST_GANGS + 1]
 
 
+class Naming:
+    """Which gangs name which others in their group."""
+
+    def __init__(self) -> None:
+        #: By gang: those that name it.
+        self.by: dict[str, set[str]] = {}
+        self._names: dict[str, tuple[str, ...]] = {}
+
+    def name(self, key: str, groups: tuple[str, ...]) -> None:
+        """A gang names these from now on, itself perhaps among them."""
+        named = tuple(one for one in groups if one != key)
+        if self._names.get(key, ()) == named:
+            return
+        for other in self._names.pop(key, ()):
+            self.by[other].discard(key)
+            if not self.by[other]:
+                del self.by[other]
+        for other in named:
+            self.by.setdefault(other, set()).add(key)
+        if named:
+            self._names[key] = named
+
+
 class Gangs:
     """The gangs of one cluster; ``is_ours`` says whose waiting pods are placed here."""
 
     def __init__(self, cluster: ClusterState, is_ours: Callable[[Pod], bool]) -> None:
         self._cluster = cluster
         self._is_ours = is_ours
+        #: None where no plugin counts them.
+        self.cycles: GangCycles | None = None
         self.all: dict[str, Gang] = {}
         #: The gang of each pod that counts.
         self._of: dict[str, str] = {}
         #: Pods whose node was lost before they were bound: they count no more until they get another.
         self._lost: set[str] = set()
-        #: By gang: those that name it in their group.
-        self._named_by: dict[str, set[str]] = {}
-        self._names: dict[str, tuple[str, ...]] = {}
+        self._naming = Naming()
         #: By gang that is there: what it needs, as those that name it know it.
         self._known: dict[str, Needs | None] = {}
 
@@ -145,6 +169,8 @@ class Gangs:
                 gang.light = saved.light.get(key, gang.light)
                 gang.is_complete = key in complete
             self._lost = self._of.keys() & saved.lost
+            if self.cycles is not None:
+                self.cycles.restore(saved.cycles)
         for key in list(self.all):
             self._weigh(key)
 
@@ -152,7 +178,8 @@ class Gangs:
         """What a snapshot holds."""
         light = {key: one.light for key, one in self.all.items() if one.light is not None}
         complete = sorted(key for key, one in self.all.items() if one.is_complete)
-        return SavedGangs(dict(sorted(light.items())), complete, sorted(self._lost))
+        cycles = self.cycles.saved() if self.cycles is not None else {}
+        return SavedGangs(dict(sorted(light.items())), complete, sorted(self._lost), cycles)
 
     # what is folded
 
@@ -235,6 +262,8 @@ class Gangs:
             part.discard(uid)
         if not gang.pods:
             del self.all[gang.key]
+        if self.cycles is not None:
+            self.cycles.left(gang.key, uid, is_over=not gang.pods)
 
     def _weigh(self, key: str) -> Sequence[str]:
         """A gang changed: whether its pods may be tried, and those of gangs that name it; the pods of which another is said now."""
@@ -243,13 +272,13 @@ class Gangs:
         if gang is not None and needs is not None and needs.least is not None:
             gang.is_complete |= len(gang.bound) >= needs.least
         groups = needs.groups if needs is not None else ()
-        self._name(key, groups)
+        self._naming.name(key, groups)
         is_same = gang is not None and key in self._known and self._known[key] == needs
         self._known.pop(key, None)
         if gang is not None:
             self._known[key] = needs
         found: list[str] = []
-        named_by = self._named_by.get(key, set())
+        named_by = self._naming.by.get(key, set())
         # How many pods it has is looked at by those alone that it names, too.
         for other in (key, *sorted(named_by.intersection(groups) if is_same else named_by)):
             one = self.all.get(other)
@@ -257,23 +286,6 @@ class Gangs:
                 one.reason = reason
                 found += one.pods
         return found
-
-    def _name(self, key: str, groups: tuple[str, ...]) -> None:
-        before = self._names.get(key, ())
-        if before == groups:
-            return
-        for other in before:
-            self._named_by[other].discard(key)
-            if not self._named_by[other]:
-                del self._named_by[other]
-        for other in groups:
-            if other != key:
-                self._named_by.setdefault(other, set()).add(key)
-        named = tuple(one for one in groups if one != key)
-        if named:
-            self._names[key] = named
-        else:
-            self._names.pop(key, None)
 
     # questions
 
@@ -285,6 +297,12 @@ class Gangs:
         """The pods of a pod's gang, itself among them: they rest together when the first wait ends."""
         gang = self.of(uid)
         return gang.pods if gang is not None else (uid,)
+
+    def together_with(self, uid: str) -> list[str]:
+        """The pods of a pod's gang and of those that start with it, itself among them."""
+        gang = self.of(uid)
+        found = (self.all.get(key) for key in self.group(gang.key)) if gang is not None else ()
+        return [other for one in found if one is not None for other in one.pods]
 
     def needs(self, key: str) -> Needs | None:
         """What a gang needs; None = that is not known."""
@@ -310,7 +328,7 @@ class Gangs:
 
     def started_with(self, uid: str) -> str:
         """The first of the gangs with which a pod's strict gang starts in one pass; "" = the pod starts by itself."""
-        gang = self.of(uid)
+        gang = self.of(uid) if self.cycles is None else None
         keys = self.group(gang.key) if gang is not None and not gang.is_complete else ()
         return keys[0] if any(map(self.is_strict, keys)) else ""
 

@@ -233,7 +233,7 @@ class NodeColumns:
         if count > self.cards.shape[1]:
             more = np.full((len(self.nodes), count - self.cards.shape[1]), -1, np.int32)
             self.cards = np.hstack((self.cards, more))
-        idle = cards.idle(count, self._holding[row])
+        idle = cards.idle(count, self._holding[row], cards.memory_of(self.nodes[row].allocatable))
         self.cards[row] = -1
         self.cards[row, :count] = idle
         self.idle[row] = sum(idle)

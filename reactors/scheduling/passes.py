@@ -27,6 +27,7 @@ from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.assumed_pods import AssumedPods
 from reactors.scheduling.columns import holds
 from reactors.scheduling.contract import Cycle
+from reactors.scheduling.gang_shape import SavedGangs
 from reactors.scheduling.hints import Hint, hints_of
 from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
@@ -36,7 +37,6 @@ from reactors.scheduling.state import (
     Assumed,
     Mark,
     SavedArrivals,
-    SavedGangs,
     Waiting,
 )
 
@@ -109,10 +109,18 @@ class Scheduler(AssumedPods):
             why = framework.refuses(Cycle(one.pod, self.columns), row)
         if not why:
             why = self._assume(profile, one, node, cards, mark, cpus)
+        if self.gangs.cycles is not None:
+            self.gangs.cycles.tried(uid)
         if why:
             queue.failed(one, f"{node} took it no more: {why}", mark.at_us)
-            for other in framework.forbids(Cycle(one.pod, self.columns)):
-                self._give_up(other, f"{one.pod.name} found no node", mark.at_us)
+            self._failed(profile, one.pod, mark.at_us)
+
+    def _failed(self, profile: str, pod: Pod, at_us: int) -> None:
+        """A pod found no node: who would wait for it in vain waits no more."""
+        if self.gangs.cycles is not None:
+            self.gangs.cycles.failed(pod.uid)
+        for other in self.frameworks[profile].forbids(Cycle(pod, self.columns)):
+            self._give_up(other, f"{pod.name} found no node", at_us)
 
     def refuse(self, profile: str, uid: str, refusal: Refusal, count: int, at_us: int) -> None:
         """A pass found no node for a pod among ``count``."""
@@ -121,6 +129,9 @@ class Scheduler(AssumedPods):
         if one is not None:
             message = unschedulable(nodes, count, refusal.reason)
             queue.refused(one, nodes, self.frameworks[profile].helped_by(nodes), message, at_us)
+            if self.gangs.cycles is not None:
+                self.gangs.cycles.tried(uid)
+                self._failed(profile, one.pod, at_us)
 
     def refuse_again(self, profile: str, number: int, at_us: int) -> None:
         """A pass found no node for a pod, for the reasons that are known."""

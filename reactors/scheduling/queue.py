@@ -239,6 +239,10 @@ class Queue:
             who = self._claiming.get(key, ())
             self._wake_all([uid for uid in who if Hint.CLAIM in self._all[uid].helped_by], at_us)
 
+    def woken(self, uids: Iterable[str], at_us: int) -> None:
+        """Pods that wait for a change are tried again, after their back-off."""
+        self._wake_all(uids, at_us)
+
     def names(self, claim: ClaimKey) -> bool:
         """Whether a pod here names a claim."""
         return claim in self._claiming

@@ -62,6 +62,15 @@ class SchedulingPolicy(ReactorPolicy):
         for one in profiles:
             if one.weights or one.fields:
                 _made(one)
+        rules = {
+            one.fields.get("Coscheduling", {}).get("rules", "current")
+            for one in profiles
+            if one.weights.get("Coscheduling", 1)
+        }
+        if len(rules) > 1:
+            raise ValueError(
+                "the rules of Coscheduling are the same in all profiles: a gang may have pods of several"
+            )
         return profiles
 
     @property

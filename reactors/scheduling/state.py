@@ -40,6 +40,7 @@ from projections.quota_trees.forest import QuotaTrees
 from reactors.admission.state import AdmissionState, SavedAdmission
 from reactors.scheduling import NAME, quotas_of, scheduler_of
 from reactors.scheduling.counts import SavedCounts, SchedulingCounts
+from reactors.scheduling.gang_shape import SavedGangs
 from reactors.scheduling.settings import SchedulingPolicy
 
 if TYPE_CHECKING:
@@ -49,31 +50,6 @@ if TYPE_CHECKING:
 
 #: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
 CONFIRMED_US = 300 * SECOND_US
-#: So long pods of a gang that is not strict wait for the others, where it says nothing else.
-WAIT_US = 600 * SECOND_US
-
-
-class Needs(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a gang needs. ``least`` None = each of its pods starts by itself."""
-
-    least: int | None
-    total: int = 0
-    is_strict: bool = True
-    wait_us: int = WAIT_US
-    #: The gangs that start together, this one among them; () = it starts alone.
-    groups: tuple[str, ...] = ()
-    #: The label of nodes of which all its pods get one value; "" = any nodes.
-    topology: str = ""
-    #: None of its pods goes for a more important one without the others.
-    goes_whole: bool = False
-
-
-class SavedGangs(msgspec.Struct):
-    """What a snapshot holds of :class:`reactors.scheduling.gangs.Gangs` beyond the state of the cluster."""
-
-    light: dict[str, Needs]
-    complete: list[str]
-    lost: list[str]
 
 
 class Dealt(msgspec.Struct, frozen=True, gc=False):

@@ -13,6 +13,7 @@ Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from contextlib import nullcontext
 from functools import partial
 from typing import TypeAlias
 
@@ -70,11 +71,20 @@ def attempts(
 
     ``preempts``: victims are searched, where the policy says so.
     """
+    cycles = scheduler.gangs.cycles
+    with cycles.trial() if cycles is not None else nullcontext():
+        return _attempts(scheduler, sequence, at_us, most, preempts=preempts)
+
+
+def _attempts(
+    scheduler: Scheduler, sequence: int, at_us: int, most: int, *, preempts: bool
+) -> dict[str, list[Attempt]]:
     found: dict[str, list[Attempt]] = {}
     tried: list[tuple[Framework, Cycle]] = []
     groups = Groups(scheduler, at_us)
     nominated = dict(scheduler.columns.nominated)
     searches = Searches(scheduler, sequence, at_us, is_on=preempts)
+    cycles = scheduler.gangs.cycles
     try:
         for name, queue in scheduler.queues.items():
             framework = scheduler.frameworks[name]
@@ -85,6 +95,10 @@ def attempts(
                 if group is None:
                     most -= 1
                     attempt = _tried(framework, one, sequence, tried, searches)
+                    if cycles is not None:
+                        cycles.tried(one.pod.uid)
+                        if not attempt.node:
+                            cycles.failed(one.pod.uid)
                     found.setdefault(name, []).append(attempt)
                 elif not group.is_tried:
                     most -= len(group.members)
@@ -215,8 +229,15 @@ def _refused(
 ) -> Attempt:
     message = unschedulable(refused, len(framework.columns.names), reason)
     reasons = {name: tuple(found) for name, found in refused.items()}
-    is_again = (not reasons or one.refused_by == reasons) and (
-        (one.attempts > 0 and one.reason == message) or (bool(reasons) and not reason)
+    gangs = framework.columns.gangs
+    # By the cycles of gangs the order counts, in which pods were tried.
+    is_counted = (
+        gangs is not None and gangs.cycles is not None and gangs.of(one.pod.uid) is not None
+    )
+    is_again = (
+        not is_counted
+        and (not reasons or one.refused_by == reasons)
+        and ((one.attempts > 0 and one.reason == message) or (bool(reasons) and not reason))
     )
     return Attempt(
         one.pod, one.number, "", 0, refused, reason, message=message, is_again=is_again,

@@ -292,6 +292,8 @@ def summary(rules: Rules, jobs: Sequence[Job], nodes: int) -> dict[str, Any]:
             for kind, found in waits.items() if found
         },
         "working_over_time": [one.working / whole for one in day.samples],
+        "waiting_over_time": [one.waiting for one in day.samples],
+        "split_over_time": [one.split / whole for one in day.samples],
         "cpu_seconds": time.process_time() - began,
     }  # fmt: skip
 
@@ -309,6 +311,18 @@ def table(found: Sequence[dict[str, Any]]) -> list[str]:
     return rows
 
 
+#: What is drawn beside the cards that work: the end of the file's name, and the title.
+_BESIDE = {"waiting": "pods that wait", "split": "idle parts of cards that are begun, of all cards"}
+
+
+def draw(out: Path, found: Sequence[dict[str, Any]]) -> None:
+    """Write the pictures: ``day.svg``, and beside it ``day-waiting.svg`` and ``day-split.svg``."""
+    out.write_text(picture({one["rules"]: one["working_over_time"] for one in found}))
+    for name, title in _BESIDE.items():
+        curves = {one["rules"]: one[f"{name}_over_time"] for one in found}
+        out.with_stem(f"{out.stem}-{name}").write_text(picture(curves, title, counts=name == "waiting"))  # fmt: skip
+
+
 def run(args: argparse.Namespace) -> Report:
     """The same day by each set of rules."""
     jobs = day_of(args)
@@ -316,7 +330,7 @@ def run(args: argparse.Namespace) -> Report:
     nodes = max(2, round(wanted_cards / CARDS * 100 / args.load))
     found = [summary(rules, jobs, nodes) for rules in RULES]
     if args.out != Path():
-        args.out.write_text(picture({one["rules"]: one["working_over_time"] for one in found}))  # fmt: skip
+        draw(args.out, found)
     own, koordinator, kube = (one["working"] for one in found)
     goals = [
         measure.verdict("cards that work, Bursar's by Koordinator's", [own / koordinator], ">=", 1),

@@ -1,4 +1,4 @@
-"""Draws how much of all cards works over a day, a line for each set of rules. The picture is text: no library draws it."""
+"""Draws something over a day, a line for each set of rules. The picture is text: no library draws it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,21 @@ WIDTH, HEIGHT, EDGE = 720, 360, 50
 _COLORS = ("#1b6ca8", "#d1495b", "#3c8d53", "#8d5a97")
 
 
-def picture(curves: Mapping[str, Sequence[float]]) -> str:
-    """By name a share of all cards every two minutes, 0 to 1; as SVG, with the mean of each."""
+def picture(
+    curves: Mapping[str, Sequence[float]],
+    title: str = "cards that work, of all",
+    *,
+    counts: bool = False,
+) -> str:
+    """By name a share every two minutes, 0 to 1, or a number where it ``counts`` something; as SVG, with the mean of each."""
+    most = 1.0
+    if counts:
+        largest = max((max(one, default=0) for one in curves.values()), default=0)
+        most = next(
+            step
+            for step in (10 ** (at // 3) * (1, 2, 5)[at % 3] for at in range(40))
+            if step >= largest
+        )
     wide, high = WIDTH - 2 * EDGE, HEIGHT - 2 * EDGE
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" font-family="sans-serif" font-size="12">',
@@ -18,19 +31,19 @@ def picture(curves: Mapping[str, Sequence[float]]) -> str:
     for at in range(0, 101, 20):
         y = HEIGHT - EDGE - at / 100 * high
         parts.append(_line([(EDGE, y), (WIDTH - EDGE, y)], "#dddddd", 1))
-        parts.append(_text(EDGE - 8, y + 4, f"{at} %", "end"))
+        label = f"{at / 100 * most:g}" if counts else f"{at} %"
+        parts.append(_text(EDGE - 8, y + 4, label, "end"))
     for hour in range(0, 25, 4):
         parts.append(_text(EDGE + hour / 24 * wide, HEIGHT - EDGE + 18, f"{hour}:00", "middle"))
-    parts.append(_text(EDGE, 20, "cards that work, of all", "start"))
+    parts.append(_text(EDGE, 20, title, "start"))
     for rank, ((name, shares), color) in enumerate(zip(curves.items(), _COLORS, strict=False)):
         step = wide / max(1, len(shares) - 1)
         # One point for ten minutes is as much as can be seen.
-        points = [(EDGE + at * step, HEIGHT - EDGE - shares[at] * high) for at in range(0, len(shares), 5)]  # fmt: skip
+        points = [(EDGE + at * step, HEIGHT - EDGE - shares[at] / most * high) for at in range(0, len(shares), 5)]  # fmt: skip
         parts.append(_line(points, color, 2))
         mean = sum(shares) / max(1, len(shares))
-        parts.append(
-            _text(WIDTH - EDGE - 180, HEIGHT - EDGE - 60 + 18 * rank, f"{name}: {mean:.1%} on the mean", "start", color)
-        )  # fmt: skip
+        told = f"{mean:,.0f}" if counts else f"{mean:.1%}"
+        parts.append(_text(EDGE + 200 * rank, 40, f"{name}: {told} on the mean", "start", color))
     return "\n".join((*parts, "</svg>\n"))
 
 

@@ -2,7 +2,7 @@
 
 from xml.etree import ElementTree
 
-from tests.benchmarks.ai_day import DAY, RULES, STEP, Job, Simulation, generated, summary
+from tests.benchmarks.ai_day import DAY, RULES, STEP, Job, Simulation, draw, generated, summary
 from tests.benchmarks.day_picture import picture
 
 BURSAR, KOORDINATOR, KUBE = RULES
@@ -50,6 +50,22 @@ def test_a_day_without_traces_is_the_same_each_time():
         "inference",
     }
     assert all(0 <= one.at < DAY and one.seconds >= STEP // 2 for one in jobs)
+
+
+def test_waits_and_begun_cards_are_drawn_beside(tmp_path):
+    """Three halves begin two cards; a gang of nine cards waits all day."""
+    jobs = [Job("inference", 0, DAY, (HALF,)) for _ in range(3)]
+    found = summary(BURSAR, [*jobs, Job("training", 0, DAY, (CARD,) * 9)], 1)
+    draw(tmp_path / "day.svg", [found])
+    texts = {
+        path.stem: [one.text for one in ElementTree.fromstring(path.read_text()).iter() if one.text]
+        for path in tmp_path.iterdir()
+    }
+
+    assert found["waiting_over_time"][5] == 9 and found["split_over_time"][5] == 500 / 8_000
+    assert texts.keys() == {"day", "day-waiting", "day-split"}
+    assert "Bursar: 9 on the mean" in texts["day-waiting"] and "10" in texts["day-waiting"]
+    assert "Bursar: 6.2% on the mean" in texts["day-split"]
 
 
 def test_the_picture_names_each_set_of_rules_with_its_mean():

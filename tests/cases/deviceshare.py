@@ -3,10 +3,15 @@
 import numpy as np
 import pytest
 
+from bus.sources.catalogue import NODE_DEVICES
+from bus.sources.node_devices import LABELS
 from reactors.scheduling import device_rules as rules
 from reactors.scheduling.device_rooms import NAMES as NAMES_OF
 from reactors.scheduling.device_rooms import DeviceColumns
 from reactors.scheduling.device_rules import Card, Part, Scope
+from reactors.scheduling.diagnosis import offered_by_devices
+from tests.bus.sources.records import POLICY, record
+from tests.reactors.scheduling.worlds import World
 
 NAMES = {
     "gpu": rules.GPU, "gpu_core": rules.CORE, "gpu_memory_ratio": rules.RATIO, "gpu_memory": rules.MEMORY,
@@ -173,7 +178,28 @@ def choose_topology(given):
     return outcome(rules.chosen(part, board(given), strategy, scope=scope_of(given), level=level))
 
 
+def node_resources(given):
+    """What the node of a Device object should offer, as the port of health tells it."""
+    said = given["device_labels"]
+    raw = [
+        {"type": one["type"], "minor": one["minor"], "health": one["healthy"], "resources": named(one["resources"])}
+        for one in given["devices"] or ()
+    ]  # fmt: skip
+    labels = {LABELS + key.replace("_", "-"): text for key, text in said.items()}
+    metadata = {"uid": "d", "name": "a", "resourceVersion": "1", "labels": labels}
+    shared = {rules.SHARED: "1"} if given["publish_shared"] else {}
+    world = World().node("a", allocatable=shared)
+    if given["devices"] is not None:
+        world.see(NODE_DEVICES.translate(record({"metadata": metadata, "spec": {"devices": raw}}), POLICY))  # fmt: skip
+    found = offered_by_devices(*world.state.nodes.values(), world.state.devices_of("a"))
+    if not (found and found["resources"]):
+        return {"reset": True}
+    told = {key.removeprefix(LABELS).replace("-", "_"): text for key, text in found["labels"].items()}  # fmt: skip
+    return {"resources": plain(found["resources"]), "labels": told}
+
+
 OPERATIONS = {
+    "node_resources": node_resources,
     "validate": validate,
     "convert": convert,
     "per_card": split,

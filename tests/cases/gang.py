@@ -9,6 +9,7 @@ from bus.sources.podgroups import COPY
 from projections.cluster.pod_terms import PodGroup
 from reactors.scheduling import phases
 from reactors.scheduling.contract import Code, Cycle
+from reactors.scheduling.gang_cycles import GangCycles
 from reactors.scheduling.gangs import Gangs, needs_of, needs_of_group
 from reactors.scheduling.plugins.coscheduling import Coscheduling
 from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
@@ -25,7 +26,7 @@ KEYS = {
     "groups": "groups",
 }
 RESULTS = {Code.SKIP: "not_a_gang_pod", Code.WAIT: "wait", Code.SUCCESS: "success"}
-PLUGIN = Coscheduling()
+PLUGIN, OLDER = Coscheduling(), Coscheduling(rules="v1.0")
 
 
 def check(case):
@@ -35,9 +36,7 @@ def check(case):
         pytest.fail("not followed: see docs/scheduling.md, gangs", pytrace=False)
     found = OPERATIONS[given["op"]](given)
 
-    assert {key: found[key] for key in expect if key != "cycle_valid"} == {
-        key: value for key, value in expect.items() if key != "cycle_valid"
-    }
+    assert {key: found[key] for key in expect} == expect
 
 
 def noted(annotations):
@@ -83,11 +82,11 @@ def podgroup_event(given):
 class Gang:
     """A world whose pods are in gangs that their annotations describe."""
 
-    def __init__(self, mode="NonStrict"):
+    def __init__(self, mode="NonStrict", total=None):
         self.world = World().node("a")
         self.gangs = self.world.columns.gangs = Gangs(self.world.state, lambda pod: True)
         self.world.listeners.append(self.gangs.follow)
-        self.mode = mode
+        self.mode, self.total = mode, total
 
     def pod(self, uid, gang, least, node=None, *, wait=10, group=()):
         terms = {
@@ -97,6 +96,8 @@ class Gang:
             "mode": self.mode,
             "wait": f"{wait}s",
         }
+        if self.total is not None:
+            terms["total"] = str(self.total)
         if group:
             terms["groups"] = msgspec.json.encode([f"ns/{one}" for one in group]).decode()
         raw = msgspec.Raw(msgspec.json.encode({"gang": terms} if gang else {}))
@@ -153,8 +154,12 @@ def rejected(given):
     if not is_open:
         for number in range(2):
             scene.pod(f"bound{number}", own, 2, "a", group=group)
+    cycles = scene.gangs.cycles = GangCycles(scene.gangs)
+    cycles.tried("failed")
+    cycles.failed("failed")
     found = PLUGIN.forbids(scene.cycle("failed"))
     return {
+        "cycle_valid": cycles.all[f"ns/{own}"].is_valid if is_known else None,
         "error": None if is_known else "gang_not_found",
         "rejects_gang": bool(found),
         "rejected": [one for one in waiting if one.partition("/")[2] in found],
@@ -187,7 +192,52 @@ def bound(given):
     return {"phase": phase, "scheduled": scheduled}
 
 
+def cycling(gang, children):
+    """A strict gang by the rules of Koordinator 1.0."""
+    scene = Gang("Strict", total=gang.get("total"))
+    scene.gangs.cycles = GangCycles(scene.gangs)
+    for uid in children:
+        scene.pod(uid, "g", gang["min_"])
+    return scene
+
+
+def tried(scene, uid):
+    """Try a pod: why its gang refuses it, and how that counts."""
+    status = OLDER.pre_filter(scene.cycle(uid))
+    scene.gangs.cycles.tried(uid)
+    found = scene.gangs.cycles.all["ns/g"]
+    said = status.reason if status is not None else ""
+    reasons = {"has failed": "cycle_not_valid", "was tried in cycle": "pod_already_tried_in_cycle"}
+    error = next((word for part, word in reasons.items() if part in said), said or None)
+    return {"error": error, "gang_cycle": found.number, "cycle_valid": found.is_valid}
+
+
+def prefilter(given):
+    before, uid, first = given["set_before"], given["pod"], given["neighbours_tried_first"]
+    scene = cycling(given["gang"], [*first, uid])
+    if before == "satisfied":
+        for number in range(given["gang"]["min_"]):
+            scene.pod(f"bound{number}", "g", given["gang"]["min_"], "a")
+    for other in [*first, *([uid] if before == "same_cycle" else ())]:
+        tried(scene, other)
+    if before == "invalid":
+        scene.gangs.cycles.failed(first[0])
+    return tried(scene, uid) | {"pod_cycles": scene.gangs.cycles.all["ns/g"].tried}
+
+
+def prefilter_sequence(given):
+    scene, steps = cycling(given["gang"], given["children"]), []
+    for uid in given["attempts"]:
+        if uid not in given["children"]:
+            scene.gangs.cycles.failed(steps[-1]["pod"])
+        else:
+            steps.append({"pod": uid} | tried(scene, uid))
+    return {"steps": steps}
+
+
 OPERATIONS = {
+    "prefilter": prefilter,
+    "prefilter_sequence": prefilter_sequence,
     "podgroup_reconcile": reconciled,
     "postbind": bound,
     "queue_order": queue_order,

@@ -40,9 +40,9 @@ class Shape(msgspec.Struct, frozen=True):
         return self.cards * self.milli
 
 
-def shape_of(pod: Pod) -> Shape:
-    """What a pod asks for."""
-    count, milli = cards.wanted(pod)
+def shape_of(pod: Pod, memory: int = 0) -> Shape:
+    """What a pod asks for, of cards of ``memory`` bytes where it asks for bytes."""
+    count, milli = cards.wanted(pod, memory)
     return Shape(pod.demand.get("requests.cpu", 0), count, milli)
 
 

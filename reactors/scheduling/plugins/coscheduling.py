@@ -4,6 +4,9 @@ Pods of a strict gang, and of the gangs of its group, are placed in one pass or 
 find, for as long as the gang says, until enough of them have some. Who was complete once is strict no more: a pod that takes
 the place of a lost one starts by itself.
 
+By the rules of Koordinator 1.0 (``rules``) a strict gang is placed pod by pod: its pods keep the room that they find while they
+wait for the others, and the gang's schedule cycle says which of them are tried (:mod:`reactors.scheduling.gang_cycles`).
+
 A gang gets nodes of one domain where its PodGroup says of which label, and by the profile's ``topology`` if it can.
 
 Source: koordinator-sh/koordinator, "Gang Scheduling"; Kubernetes, "Gang Scheduling"; docs/scheduling.md.
@@ -38,6 +41,12 @@ class Coscheduling(msgspec.Struct, frozen=True):
 
     topology: tuple[str, ...] = ()
     strategy: Literal["pack", "spread"] = "pack"
+    rules: Literal["current", "v1.0"] = "current"
+
+    @property
+    def counts_cycles(self) -> bool:
+        """Whether pods of strict gangs are tried once a cycle."""
+        return self.rules == "v1.0"
 
     def pre_enqueue(self, pod: Pod, columns: Columns) -> str:
         """What its gang lacks before any node is looked at."""
@@ -48,7 +57,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         """The gangs that are placed together with a pod's own, while that is not complete and one of them is strict."""
         gangs = columns.gangs
         gang = gangs.of(pod.uid) if gangs is not None else None
-        if gangs is None or gang is None or gang.is_complete:
+        if gangs is None or gang is None or gang.is_complete or self.counts_cycles:
             return ()
         keys = gangs.group(gang.key)
         return keys if any(gangs.is_strict(key) for key in keys) else ()
@@ -64,6 +73,9 @@ class Coscheduling(msgspec.Struct, frozen=True):
         columns, gangs = cycle.columns, cycle.columns.gangs
         if columns.domain is not None:
             return Status(Code.SUCCESS, nodes=columns.domain)
+        cycles = gangs.cycles if gangs is not None else None
+        if cycles is not None and (why := cycles.refusal(cycle.pod.uid)):
+            return Status(Code.UNRESOLVABLE, why)
         gang = gangs.of(cycle.pod.uid) if gangs is not None else None
         must = self._must(gang.key, columns) if gang is not None else ""
         return Status(Code.SUCCESS, nodes=_home(gang, must, columns)) if gang and must else None
@@ -125,7 +137,7 @@ class Coscheduling(msgspec.Struct, frozen=True):
         missing = gangs.missing(gangs.group(gang.key))
         if not missing:
             return Permission(Code.SUCCESS)
-        is_brief = needs is None or gangs.is_strict(gang.key)
+        is_brief = needs is None or (gangs.is_strict(gang.key) and not self.counts_cycles)
         return Permission(Code.WAIT, missing, 0 if is_brief or needs is None else needs.wait_us)
 
     def permits(self, cycle: Cycle) -> Sequence[str]:

@@ -16,7 +16,18 @@ import numpy as np
 from bus.events.devices import ALLOCATED, FIRST
 from reactors.scheduling.allocations import allocated
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
-from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status, scaled
+from reactors.scheduling.contract import (
+    DEVICES,
+    ONE_CHANGE,
+    PACKER,
+    SKIP,
+    Code,
+    Cycle,
+    Packs,
+    Refused,
+    Status,
+    scaled,
+)
 from reactors.scheduling.device_boards import kept, parts_of
 from reactors.scheduling.device_rooms import rooms
 from reactors.scheduling.device_rules import (
@@ -52,7 +63,10 @@ class DeviceShare(msgspec.Struct, frozen=True):
         for kind in sorted(found):
             if not is_legal(found[kind], self.rules):
                 return Status(Code.UNRESOLVABLE, ILLEGAL.format(kind))
-        return None if found else SKIP
+        if not found:
+            return SKIP
+        cycle.data[DEVICES] = True
+        return None
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes without the room on so many of their devices."""
@@ -96,7 +110,9 @@ class DeviceShare(msgspec.Struct, frozen=True):
         columns, found = cycle.columns, list[int]()
         board, near = kept(columns, row).board, set[str]()
         for kind, part in parts_of(cycle.pod, self.rules).items():
-            minors = self._of(columns, row, kind, part, near)
+            minors = self._packed(cycle, row, kind, part) or self._of(
+                columns, row, kind, part, near
+            )
             near |= {board.switches[kind, one] for one in minors if (kind, one) in board.switches}
             found += (FIRST[kind] + minor for minor in minors)
         return tuple(found)
@@ -115,6 +131,16 @@ class DeviceShare(msgspec.Struct, frozen=True):
 
     def unreserve(self, cycle: Cycle) -> None:
         """The columns give devices back with the pod."""
+
+    def _packed(self, cycle: Cycle, row: int, kind: str, part: Part) -> tuple[int, ...]:
+        """The card of a share as who packs chooses it; () = as these rules do."""
+        packer: Packs | None = cycle.data.get(PACKER)
+        if packer is None or kind != "gpu" or not part.is_share or part.count > 1:
+            return ()
+        cards = kept(cycle.columns, row).devices[kind]
+        fitting = [card.minor for card in cards if card.takes(part.amounts)]
+        found = packer.card(cycle, row, fitting) if fitting else -1
+        return (found,) if found in fitting else ()
 
     def _of(
         self, columns: Columns, row: int, kind: str, part: Part, near: Collection[str] = ()

@@ -14,10 +14,19 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
+from reactors.scheduling import cards
 from reactors.scheduling.arrivals import Lesson
 from reactors.scheduling.cards import WHOLE
 from reactors.scheduling.columns import Columns, Ints, Rows
-from reactors.scheduling.contract import HIGHEST, LOWEST, ONE_CHANGE, Cycle, Refused
+from reactors.scheduling.contract import (
+    DEVICES,
+    HIGHEST,
+    LOWEST,
+    ONE_CHANGE,
+    PACKER,
+    Cycle,
+    Refused,
+)
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.packing.catalogue import POLICIES, Given, Name, Typical
 from reactors.scheduling.packing.learned import LearnedPolicy
@@ -37,6 +46,8 @@ class _Table(msgspec.Struct, frozen=True, eq=False):
     layout: int
     lesson: Lesson
     policy: Policy
+    #: Bytes of the largest card: of it a pod that asks for bytes wants the smallest part.
+    memory: int
 
 
 class GpuCards(msgspec.Struct, frozen=True):
@@ -53,18 +64,24 @@ class GpuCards(msgspec.Struct, frozen=True):
     def key(self, cycle: Cycle) -> Hashable:
         """What is learned, and what nodes say of themselves: both change scores of every node."""
         table = self._table(cycle.columns)
-        return table.lesson.number, table.described if self.policy in ("FGD", "Learned") else 0
+        goes_by = self.policy in ("FGD", "Learned") or cards.bytes_of(cycle.pod) > 0
+        return table.lesson.number, table.described if goes_by else 0
+
+    def pre_filter(self, cycle: Cycle) -> None:
+        """Say who packs, to the plugin that looks at parts of cards more closely."""
+        cycle.data[PACKER] = self
 
     def filter(self, cycle: Cycle, rows: Rows) -> Sequence[Refused]:
         """Nodes with too few cards that have the room."""
-        shape = _shape(cycle)
-        if not shape.cards:
+        shape = self._shape(cycle)
+        # Where DeviceShare says which nodes have the room, it knows better.
+        if not shape.cards or DEVICES in cycle.data:
             return ()
-        cards = cycle.columns.cards
-        lacking = (cards[rows] >= shape.milli).sum(axis=1) < shape.cards
+        idle = cycle.columns.cards
+        lacking = (idle[rows] >= shape.milli).sum(axis=1) < shape.cards
         if not lacking.any():
             return ()
-        never = (cards[rows] >= 0).sum(axis=1) < shape.cards
+        never = (idle[rows] >= 0).sum(axis=1) < shape.cards
         return (Refused(REASON, lacking, never),)
 
     def distance(self, cycle: Cycle) -> int:
@@ -73,7 +90,7 @@ class GpuCards(msgspec.Struct, frozen=True):
 
     def remedy(self, cycle: Cycle, row: int) -> str:
         """Room on cards."""
-        shape = _shape(cycle)
+        shape = self._shape(cycle)
         if shape.is_share:
             return f"free {shape.milli // 10} % of a card of node {cycle.columns.names[row]}"
         return f"free {shape.cards} whole cards of node {cycle.columns.names[row]}"
@@ -85,22 +102,51 @@ class GpuCards(msgspec.Struct, frozen=True):
     def score(self, cycle: Cycle, rows: Rows) -> Ints:
         """As the policy says."""
         at = np.arange(len(cycle.columns.nodes))[rows] if isinstance(rows, slice) else rows
-        return self._table(cycle.columns).policy.score(_shape(cycle), at)
+        return self._table(cycle.columns).policy.score(self._shape(cycle), at)
 
     def normalize(self, cycle: Cycle, scores: Ints) -> Ints:
         """As the policy ranks the nodes that fit."""
         policy = self._table(cycle.columns).policy
-        found = policy.rank(_shape(cycle), cycle.data[f"{self.name}/rows"], scores)
+        found = policy.rank(self._shape(cycle), cycle.data[f"{self.name}/rows"], scores)
         return np.clip(found, LOWEST, HIGHEST)
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
         """The card of a share by the policy, else the first idle ones."""
-        shape = _shape(cycle)
+        shape = self._shape(cycle)
         if not shape.is_share:
             free = np.flatnonzero(cycle.columns.cards[row] == WHOLE)
             return tuple(free[: shape.cards].tolist())
         chance = seed(cycle.pod.uid, row)
         return (self._table(cycle.columns).policy.card(shape, row, chance),)
+
+    def card(self, cycle: Cycle, row: int, fitting: Sequence[int]) -> int:
+        """The card of a share by the policy, of those that have its room by closer rules; -1 = it sees none of these."""
+        shape, columns = self._shape(cycle), cycle.columns
+        known = columns.cards[row].copy()
+        there = [card for card in fitting if card < known.size and known[card] >= shape.milli]
+        if not shape.is_share or not there:
+            return -1
+        policy, chance = self._table(columns).policy, seed(cycle.pod.uid, row)
+        found = policy.card(shape, row, chance)
+        if found in there:
+            return found
+        others = np.ones(known.size, np.bool_)
+        others[there] = False
+        # Its first choice has no room by these rules: the best of the others.
+        columns.cards[row, others] = -1
+        try:
+            return policy.card(shape, row, chance)
+        finally:
+            columns.cards[row] = known
+
+    def _shape(self, cycle: Cycle) -> Shape:
+        found: Shape | None = cycle.data.get(self.name)
+        if found is None:
+            # How large a part bytes are follows from the node, so another plugin has to say which of them have the room.
+            is_exact = DEVICES in cycle.data and cards.bytes_of(cycle.pod) > 0
+            found = shape_of(cycle.pod, self._table(cycle.columns).memory if is_exact else 0)
+            cycle.data[self.name] = found
+        return found
 
     @property
     def learns(self) -> bool:
@@ -119,13 +165,7 @@ class GpuCards(msgspec.Struct, frozen=True):
         ):
             given = Given(columns, lesson, self.typical, self.learned)
             policy = POLICIES[self.policy](given)
-            known = _Table(self, columns.described, columns.layout, lesson, policy)
+            memory = max((cards.memory_of(one.allocatable) for one in columns.nodes), default=0)
+            known = _Table(self, columns.described, columns.layout, lesson, policy, memory)
             columns.tables[self.name] = known
         return known
-
-
-def _shape(cycle: Cycle) -> Shape:
-    found: Shape | None = cycle.data.get(GpuCards.name)
-    if found is None:
-        found = cycle.data[GpuCards.name] = shape_of(cycle.pod)
-    return found

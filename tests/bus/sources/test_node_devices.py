@@ -10,7 +10,7 @@ from bus.events import VOCABULARY
 from bus.events.vocabulary import read
 from bus.kube.watch.records import LARGEST_BODY
 from bus.sources.catalogue import NODE_DEVICES
-from bus.sources.node_devices import PARTITIONS
+from bus.sources.node_devices import LABELS, PARTITIONS
 from projections.cluster.devices import MOST_GROUPS, MOST_SIZES, node_devices
 from tests.bus.sources.records import POLICY, body, record
 
@@ -70,6 +70,15 @@ def test_a_device_object_says_what_can_be_given():
         ],
     }  # fmt: skip
     assert said([]) == SAID
+
+
+def test_vendor_model_and_driver_are_read_and_no_other_label():
+    told = {"model": "A100", "vendor": "nvidia", "x": "y", "driver-version": "5" * 99}
+    labels = {f"{LABELS}{name}": text for name, text in told.items()}
+    event = NODE_DEVICES.translate(record({"metadata": METADATA | {"labels": labels | {"team": "a"}}}), POLICY)  # fmt: skip
+
+    assert body(event) == SAID | {"labels": {"vendor": "nvidia", "model": "A100"}}
+    assert node_devices(read(event, VOCABULARY), 5, None).labels == body(event)["labels"]
 
 
 def test_devices_that_nobody_could_name_are_left_out():

@@ -3,7 +3,7 @@
 import msgspec
 
 from bus.events.pods import SIGS, PodGroupObserved
-from reactors.scheduling.settings import SchedulingPolicy
+from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
 from tests.reactors.engine.restoring import known, restored
 from tests.reactors.scheduling.scene import Cluster, same
@@ -12,8 +12,10 @@ from tests.reactors.scheduling.scene import Cluster, same
 class Ganging(Cluster):
     """A cluster whose pods may name gangs."""
 
-    async def begin(self, nodes=3, mode="on"):
-        await self.set_policy(SchedulingPolicy(), mode)
+    async def begin(self, nodes=3, mode="on", **fields):
+        """``fields`` are those of Coscheduling."""
+        profile = SchedulingProfile(fields={"Coscheduling": fields} if fields else {})
+        await self.set_policy(SchedulingPolicy(profiles=(profile,)), mode)
         await self.say(*(self.node(f"n{number}") for number in range(nodes)))
 
     def of(
@@ -46,3 +48,35 @@ class Ganging(Cluster):
         assert same(self) == len(self.passes())
         replica = self.runner.replica
         assert known(replica) == known(restored(replica))
+
+
+def happens(cluster, random, step):
+    """One thing among those that may happen to gangs."""
+    state = cluster.runner.replica.cluster_state
+    name, does = f"g{random.randrange(4)}", random.randrange(9)
+    waiting = sorted(uid for uid, pod in state.pods.items() if not pod.node)
+    assumed = sorted(cluster.state.scheduler.assumed) if cluster.state.scheduler else []
+    names = sorted(node.name for node in state.current_nodes())
+    if does < 3:
+        mode = "Strict" if name in ("g0", "g1") else "NonStrict"
+        groups = '["ns/g0","ns/g1"]' if name in ("g0", "g1") else ""
+        return [
+            cluster.of(f"{name}-{step}-{number}", name, least=str(random.randint(1, 4)), mode=mode, wait="20s", groups=groups)
+            for number in range(random.randint(1, 3))
+        ]  # fmt: skip
+    if does == 3 and assumed:
+        uid = random.choice(assumed)
+        pod, one = state.pods[uid], cluster.state.scheduler.assumed[uid]
+        raw = msgspec.Raw(msgspec.json.encode(pod.constraints))
+        return [cluster.pod(uid, one.node, constraints=raw, cpu="2")]
+    if does == 4 and assumed:
+        return [cluster.settled(random.choice(assumed))]
+    if does == 5 and len(names) > 2:
+        return [cluster.node_gone(random.choice(names))]
+    if does == 6:
+        return [cluster.node(f"n{random.randrange(5)}", uid=f"uid-{step}")]
+    if does == 7 and waiting:
+        return [cluster.gone(random.choice(waiting))]
+    return [
+        cluster.group(name, random.randint(0, 4), mode="NonStrict" if random.random() < 0.5 else "")
+    ]

@@ -24,12 +24,28 @@ class Server:
     def __init__(self, cluster, random):
         self.cluster, self.random = cluster, random
         self.nodes, self.troubles = {}, 6
+        #: The pods of the gang; what was bound while others of it had no node; binds on their way; whether one
+        #: failed since the first one was bound or on its way.
+        self.gang, self.wrong, self.flying, self.has_failed = set(), [], 0, False
+
+    def look(self):
+        """What is left of a gang in part is on its way, unless a bind failed, or a node went, after the first of them."""
+        left = self.gang - self.nodes.keys()
+        if self.nodes and left - self.cluster.outstanding().keys() and not self.has_failed:
+            self.wrong.append(("half bound at rest", sorted(self.nodes)))
 
     async def bind(self, namespace, pod, *, uid, node, annotations):
-        await asyncio.sleep(0.01)
+        if not self.gang <= self.nodes.keys() | self.cluster.outstanding().keys():
+            self.wrong.append(("bound though others have no node", pod))
+        self.flying += 1
+        try:
+            await asyncio.sleep(0.01)
+        finally:
+            self.flying -= 1
         trouble = self.random.randrange(5) if self.troubles else 9
         self.troubles -= trouble < 2
         if trouble == 0:
+            self.has_failed |= bool(self.nodes or self.flying)
             raise RequestRefusedError(status=422, message="refused")
         if pod in self.nodes:
             raise ConflictError(message=f"pod {pod} is already assigned")
@@ -59,6 +75,7 @@ class Process:
         for _ in range(seconds):
             await asyncio.sleep(1)
             await cluster.tick(1)
+            self.server.look()
             self.moves.wake()
         binding.cancel()
         await asyncio.gather(binding, return_exceptions=True)
@@ -70,6 +87,7 @@ async def test_in_the_end_all_of_a_gang_is_bound_whatever_happened_between(seed,
     cluster, random, left = Ganging(), Random(seed), [1]
     await cluster.begin(nodes=4)
     server = Server(cluster, random)
+    server.gang = {f"g{number}" for number in range(5)}
     await cluster.say(*cluster.light(5))
 
     def hook(reached):
@@ -80,6 +98,7 @@ async def test_in_the_end_all_of_a_gang_is_bound_whatever_happened_between(seed,
     crashpoints.install(hook)
     try:
         await Process(cluster, server).run(random.randint(1, 30))
+        server.has_failed |= bool(server.nodes)
         await cluster.say(cluster.node_gone("n3"), cluster.node("n9"))
         cluster.runner = cluster.new_runner(cluster.reactor)
         await cluster.read()
@@ -90,6 +109,7 @@ async def test_in_the_end_all_of_a_gang_is_bound_whatever_happened_between(seed,
         crashpoints.install(None)
 
     columns = cluster.state.scheduler.columns
+    assert server.wrong == []
     assert len(server.nodes) == 5 and cluster.outstanding() == {}
     assert (columns.free[: len(columns.names)] >= 0).all()
     cluster.same()
@@ -100,6 +120,7 @@ async def test_no_pod_of_a_gang_is_bound_where_a_node_is_lost_before_the_first_b
     await cluster.begin(nodes=3)
     server = Server(cluster, random)
     server.troubles = 0
+    server.gang = {f"g{number}" for number in range(6)}
     await cluster.say(*cluster.light(6))
     await cluster.say(cluster.node_gone("n0"))
     await Process(cluster, server).run(300)
@@ -107,4 +128,5 @@ async def test_no_pod_of_a_gang_is_bound_where_a_node_is_lost_before_the_first_b
     await cluster.say(cluster.node("n7"))
     await Process(cluster, server).run(60)
 
+    assert server.wrong == []
     assert (before, len(server.nodes)) == ({}, 6)

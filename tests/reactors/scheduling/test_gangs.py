@@ -2,7 +2,6 @@
 
 from random import Random
 
-import msgspec
 import pytest
 
 from bus.events.pods import NATIVE
@@ -10,7 +9,7 @@ from reactors.scheduling import diagnosis
 from reactors.scheduling.gangs import MOST_NEEDED
 from reactors.scheduling.reactor import reactor
 from tests.reactors.engine.restoring import folded, known
-from tests.reactors.scheduling.ganging import Ganging
+from tests.reactors.scheduling.ganging import Ganging, happens
 from tests.reactors.scheduling.scene import OTHERS, fresh, same
 
 
@@ -244,38 +243,6 @@ async def test_diagnosis_tells_of_gangs_as_koordinator_does(cluster):
 
 
 # random worlds
-
-
-def happens(cluster, random, step):
-    """One thing among those that may happen to gangs."""
-    state = cluster.runner.replica.cluster_state
-    name, does = f"g{random.randrange(4)}", random.randrange(9)
-    waiting = sorted(uid for uid, pod in state.pods.items() if not pod.node)
-    assumed = sorted(cluster.state.scheduler.assumed) if cluster.state.scheduler else []
-    names = sorted(node.name for node in state.current_nodes())
-    if does < 3:
-        mode = "Strict" if name in ("g0", "g1") else "NonStrict"
-        groups = '["ns/g0","ns/g1"]' if name in ("g0", "g1") else ""
-        return [
-            cluster.of(f"{name}-{step}-{number}", name, least=str(random.randint(1, 4)), mode=mode, wait="20s", groups=groups)
-            for number in range(random.randint(1, 3))
-        ]  # fmt: skip
-    if does == 3 and assumed:
-        uid = random.choice(assumed)
-        pod, one = state.pods[uid], cluster.state.scheduler.assumed[uid]
-        raw = msgspec.Raw(msgspec.json.encode(pod.constraints))
-        return [cluster.pod(uid, one.node, constraints=raw, cpu="2")]
-    if does == 4 and assumed:
-        return [cluster.settled(random.choice(assumed))]
-    if does == 5 and len(names) > 2:
-        return [cluster.node_gone(random.choice(names))]
-    if does == 6:
-        return [cluster.node(f"n{random.randrange(5)}", uid=f"uid-{step}")]
-    if does == 7 and waiting:
-        return [cluster.gone(random.choice(waiting))]
-    return [
-        cluster.group(name, random.randint(0, 4), mode="NonStrict" if random.random() < 0.5 else "")
-    ]
 
 
 @pytest.mark.parametrize("seed", range(8))

@@ -11,7 +11,7 @@ from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.health import HealthApplication
 from tests.reactors.scheduling.binding_cpus import pod, scene, topology
 from tests.reactors.scheduling.governed import Governed
-from tests.reactors.scheduling.plugins.sharing import K, asking, cards
+from tests.reactors.scheduling.plugins.sharing import K, asking, cards, device_object, gpu, nic
 from tests.reactors.scheduling.scene import Cluster
 from tests.reactors.webhook.asking import ask
 from tests.scenario import settled
@@ -30,6 +30,27 @@ async def test_a_node_and_the_pods_on_it():
     found = json.loads(answer.body)
 
     assert (found["name"], [one["name"] for one in found["pods"]]) == ("a", ["p"])
+
+
+async def test_what_a_node_should_offer_by_its_devices():
+    """An agent found that a card is broken; nobody has told the node yet."""
+    cluster = Cluster()
+    labels = {"vendor": "nvidia", "model": "A100"}
+    await cluster.say(
+        cluster.node("a", allocatable=cards(2)), cluster.node("b"),
+        device_object("a", gpu(0), gpu(1, is_healthy=False), nic(0), labels=labels),
+    )  # fmt: skip
+    asking_for = [f"/apis/v1/nodes/{name}" for name in ("a", "b")]
+    a, b = [
+        json.loads((await asked(Diagnosis(lambda: cluster.runner.replica), path)).body)
+        for path in asking_for
+    ]
+
+    assert a["deviceResources"] == {
+        "resources": {f"{K}gpu": 100, f"{K}gpu-core": 100, f"{K}gpu-memory-ratio": 100, f"{K}gpu-memory": 16 * 2**30},
+        "labels": {"node.koordinator.sh/gpu-model": "A100", "node.koordinator.sh/gpu-vendor": "nvidia"},
+    }  # fmt: skip
+    assert a["allocatable"][f"{K}gpu-core"] == "200" and b["deviceResources"] is None
 
 
 async def test_elastic_quotas_in_the_fields_of_koordinator():

@@ -38,10 +38,11 @@ def nic(minor, switch="", is_healthy=True):
     return NodeDevice("rdma", minor, "", is_healthy, {f"{K}rdma": "100"}, switch=switch)
 
 
-def device_object(node, *devices, version=1, partitions="", at=1):
+def device_object(node, *devices, version=1, partitions="", at=1, labels=None):
     """The event that an agent's Device object was seen."""
     fact = NodeDevicesObserved(
-        uid=f"d-{node}", name=node, resource_version=str(version), devices=devices, partitions=partitions
+        uid=f"d-{node}", name=node, resource_version=str(version), devices=devices, partitions=partitions,
+        labels=labels or {},
     )  # fmt: skip
     return f.said(fact, key=node, id=f"device/{node}/{version}", at=at)
 
