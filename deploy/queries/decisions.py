@@ -61,11 +61,11 @@ def rederived(select: Select) -> AllRederived:
     types = decided_types(REACTORS)
     with_decisions = sorted({*_clusters(select, decisions), *clusters(select, types)})
     for cluster in with_decisions:
-        comparison = Comparison(select, REACTORS, cluster, transport, clock)
-        # One reading serves both.
+        comparison = Comparison(select, REACTORS, cluster, transport, clock, is_beside=True)
+        # One reading serves both, and one replica.
         history = partial(_history, select, cluster, see=comparison.take)
         decided = _history(select, cluster, types)
-        reactors.append(rederive(history, REACTORS, cluster, decided))
+        reactors.append(rederive(history, REACTORS, cluster, decided, comparison.known))
         kept.append(comparison.end())
     for cluster in {*_clusters(select, snapshots)}.difference(with_decisions):
         kept.append(compared(select, REACTORS, cluster, transport, clock))

@@ -11,6 +11,7 @@ Source: docs/architecture.md.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -48,9 +49,11 @@ def rederive(
     reactors: Sequence[Reactor],
     cluster: str,
     decided: Iterable[Event] | None = None,
+    known: Callable[[Replica, int], None] = lambda replica, before: None,
 ) -> Rederived:
     """Decide the history of ``cluster`` again. ``history`` gives all its events in order; ``decided`` are the decisions
-    among them, for which it is asked once more where they are not given.
+    among them, for which it is asked once more where they are not given. ``known`` is shown what is known before each event,
+    with its sequence, and at the end.
     """
     recorded: dict[int, list[tuple[Event, Decision]]] = {}
     concluded = _Concluded(reactors)
@@ -66,6 +69,7 @@ def rederive(
     versions = {reactor.name: reactor.version for reactor in reactors}
     same, passed_over, found = 0, 0, list[Mismatch]()
     for event in history():
+        known(replica, event.sequence)
         try:
             replica.take(event)
         except EnvelopeError:
@@ -84,6 +88,7 @@ def rederive(
             same += len(said) - sum(one.what != "missing" for one in mismatches)
             found += mismatches
         replica.made(events)
+    known(replica, sys.maxsize)
     for said in recorded.values():
         found += [Mismatch("not_derived", one.id, one.sequence) for one, _ in said]
     found += concluded.end()

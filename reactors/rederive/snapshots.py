@@ -1,5 +1,8 @@
 """Are the newest snapshots of a cluster what its history gives? All of it is folded again, and compared part by part.
 
+Who decides all again folds the same history: what its replica knows after the snapshot's event is compared, where it has read
+all of its own decisions by then, as the process had that wrote the snapshot. Else the history is folded once more for this alone.
+
 What is in a snapshot of admission and is no fold of the history is left out: what reviews that were under way let pass below
 owners and until when, what is counted as wanted between two ticks, and how far a journal was looked through.
 
@@ -43,10 +46,14 @@ class Compared(msgspec.Struct, frozen=True):
 
 
 class Comparison:
-    """The newest snapshot of each reader of ``cluster``, beside the fold of the history that is given to it."""
+    """The newest snapshot of each reader of ``cluster``, beside the fold of the history that is given to it.
+
+    ``is_beside``: a replica is folded elsewhere, and shown to :meth:`known`.
+    """
 
     def __init__(
-        self, select: Select, reactors: Sequence[Reactor], cluster: str, transport: Transport, clock: Clock
+        self, select: Select, reactors: Sequence[Reactor], cluster: str, transport: Transport, clock: Clock,
+        *, is_beside: bool = False,
     ) -> None:  # fmt: skip
         def replica() -> Replica:
             return Replica(reactors, cluster)
@@ -60,6 +67,9 @@ class Comparison:
             restored(select, readers, last),
         )
         self._folded, self._read = replica(), readers()
+        self._select, self._is_beside = select, is_beside
+        #: What came of the snapshot of reactors, once that is known.
+        self._acting: Difference | None = None
         #: The events behind it say nothing of the snapshots.
         self.until = max(self._replica.sequence, self._readers.sequence)
 
@@ -69,23 +79,46 @@ class Comparison:
             self._read.journals.take([event])
             # Nobody works these off here.
             self._read.view.unmark()
-        if event.sequence <= self._replica.sequence:
-            with suppress(EnvelopeError):
-                # As live readers do: the ledger counts what is parked.
-                self._folded.take(event)
+        if not self._is_beside:
+            self._fold(event)
+
+    def known(self, replica: Replica, before: int) -> None:
+        """What a replica knows that has folded every event before the sequence ``before``, and goes on."""
+        at = self._replica.sequence
+        if at and before > at and self._acting is None and self._is_beside:
+            if replica.is_pure:
+                self._acting = self._difference(replica)
+            else:
+                self._fold_all()
 
     def end(self) -> Compared:
         """What was found, when all was taken."""
         found = []
-        if at := self._replica.sequence:
-            self._folded.sequence = at
-            held, folded = _acting(self._replica), _acting(self._folded)
-            found.append(_compared(self._replica.name, at, held, folded))
+        if self._replica.sequence:
+            found.append(self._acting or self._difference(self._folded))
         if at := self._readers.sequence:
             held, folded = _admission(self._readers), _admission(self._read)
             found.append(_compared(self._readers.name, at, held, folded))
         same = sum(not one.parts for one in found)
         return Compared(same, tuple(one for one in found if one.parts))
+
+    def _fold(self, event: Event) -> None:
+        if event.sequence <= self._replica.sequence:
+            with suppress(EnvelopeError):
+                # As live readers do: the ledger counts what is parked.
+                self._folded.take(event)
+
+    def _fold_all(self) -> None:
+        at, cluster = self._replica.sequence, self._folded.cluster
+        for part in archived(self._select, cluster, None, until=at, apart=False):
+            for event in part:
+                self._fold(event)
+        self._acting = self._difference(self._folded)
+
+    def _difference(self, folded: Replica) -> Difference:
+        at = self._replica.sequence
+        held, ours = _acting(self._replica, at), _acting(folded, at)
+        return _compared(self._replica.name, at, held, ours)
 
 
 def compared(
@@ -108,9 +141,9 @@ def _compared(
     return Difference(name, sequence, tuple(sorted([*wrong, *ours])))
 
 
-def _acting(replica: Replica) -> Iterator[tuple[str, Any]]:
-    """What reactors know, by part."""
-    saved = replica.saved()
+def _acting(replica: Replica, at: int) -> Iterator[tuple[str, Any]]:
+    """What reactors know after the event ``at``, by part; that may be one of another cluster."""
+    saved = msgspec.structs.replace(replica.saved(), sequence=at)
     for name in saved.__struct_fields__:
         if name != "own":
             yield name, getattr(saved, name)

@@ -16,6 +16,7 @@ from bus.events.constraints import HeldCpus
 from bus.events.policies import Mode
 from projections.cluster import ClusterState, Pod
 from projections.cluster.volumes import ClaimKey
+from reactors.scheduling.bind_plugins import BindPlugins
 from reactors.scheduling.claims import settled
 from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import CountsCycles, Cycle
@@ -47,6 +48,9 @@ class AssumedPods:
         self.is_shadow = is_shadow
         self.columns = Columns(cluster, dealt)
         self.frameworks = {one.name: Framework(one, self.columns) for one in profiles}
+        self.binders = {
+            one.name: BindPlugins(enabled.plugin for enabled in one.plugins) for one in profiles
+        }
         self.queues = {
             name: Queue(one.order, one.pre_enqueue) for name, one in self.frameworks.items()
         }

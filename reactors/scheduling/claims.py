@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from bus.clock import SECOND_US
 from projections.cluster import Pod
-from projections.cluster.volumes import Claim, claims_of
+from projections.cluster.volumes import claims_of
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.plugins.volume_binding import VolumeBinding
@@ -22,15 +22,9 @@ LONGEST_US = 600 * SECOND_US
 REACHING = (VolumeBinding.name, VolumeZone.name)
 
 
-def unbound(volumes: Volumes, pod: Pod) -> list[Claim]:
-    """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
-    claims = [one for key in claims_of(pod) if (one := volumes.claim(*key)) is not None]
-    return [one for one in claims if not one.is_bound or volumes.volume(one.volume) is None]
-
-
 def bindable_us(volumes: Volumes, pod: Pod, at_us: int) -> int:
     """Since when a pod may be bound by what is known of its claims: when the newest of them was observed; ``at_us`` = not yet."""
-    if unbound(volumes, pod):
+    if volumes.unbound(pod):
         return at_us
     claims = [volumes.claim(*key) for key in claims_of(pod)]
     return max((one.seen_us for one in claims if one is not None), default=0)
@@ -44,7 +38,7 @@ def settled(framework: Framework, cycle: Cycle, row: int, waited_us: int) -> str
     claims = [volumes.claim(*key) for key in claims_of(pod)]
     if any(one is None or one.is_lost or one.is_terminating for one in claims):
         return "claim_gone"
-    if unbound(volumes, pod):
+    if volumes.unbound(pod):
         return "claims_not_bound" if waited_us > LONGEST_US else ""
     # A volume that was made may be elsewhere.
     is_away = bool(claims) and framework.keeps_away(cycle, row, REACHING)

@@ -3,6 +3,9 @@
 A hook looks at many nodes at once and gives masks and integer scores. A plugin reads the cycle and changes nothing but
 its own entry of ``cycle.data``. It has no clock and no randomness: what it says is a function of pod and columns.
 
+PreBind, Bind and PostBind alone act: they run in the process that acts, when the decision stands in the history, and nothing
+that is decided depends on them but by what they leave in the cluster.
+
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
 
@@ -16,7 +19,9 @@ import msgspec
 
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
+from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
+from reactors.scheduling.effectors.bind import Outcomes, Prepared
 from reactors.scheduling.hints import Hint
 
 #: The distance of a node that passes with one change of a text.
@@ -222,6 +227,30 @@ class Annotates(Plugin, Protocol):
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """Name to text."""
+
+
+@runtime_checkable
+class PreBind(Plugin, Protocol):
+    """Does what has to be done before a pod is bound. It is asked again, also by other processes, until it is done."""
+
+    async def pre_bind(self, cycle: BindCycle) -> Prepared:
+        """Whether it is done, waits, or cannot be done: then the pod gives its node back and waits again."""
+
+
+@runtime_checkable
+class Bind(Plugin, Protocol):
+    """Gives pods their nodes; of several the first that takes a pod on does."""
+
+    async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
+        """What became of it; None = this plugin does not bind this pod, and nothing was done."""
+
+
+@runtime_checkable
+class PostBind(Plugin, Protocol):
+    """Hears that a pod was bound. It changes nothing."""
+
+    def post_bind(self, cycle: BindCycle) -> None:
+        """The pod is on its node."""
 
 
 @runtime_checkable

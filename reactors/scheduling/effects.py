@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import platform
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -17,9 +17,9 @@ from bus.transport import Transport
 from bus.waiting import Moves
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
+from reactors.scheduling.binding import Known
 from reactors.scheduling.effectors.bind import Outcomes, Placement
 from reactors.scheduling.effectors.binder import Binder
-from reactors.scheduling.effectors.claims import UnboundClaim
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.effectors.reservations import ReservationStatuses, writing
 from reactors.scheduling.queue import Place
@@ -28,6 +28,7 @@ from reactors.scheduling.state import CONFIRMED_US, SchedulingState
 if TYPE_CHECKING:
     from projections.cluster import Pod
     from reactors.engine.adapters import Adapters, Effects
+    from reactors.scheduling.bind_plugins import BindPlugins
     from reactors.scheduling.passes import Scheduler
     from reactors.scheduling.reservation_statuses import Wanted
 
@@ -101,11 +102,6 @@ class Placements:
             found.profile, found.passed, "" if found.cpus is None else msgspec.json.encode(found.cpus).decode(),
         )  # fmt: skip
 
-    def reserved(self, placement: Placement) -> Mapping[str, int]:
-        """What a reservation keeps, by resource."""
-        row = self._replica.cluster_state.reservations.get(placement.uid)
-        return row.reserved if row is not None else {}
-
     def statuses(self) -> Iterator[Wanted]:
         """The reservations whose statuses are to be written; none while nothing may be done."""
         replica, scheduler = self._replica, self._state.scheduler
@@ -133,21 +129,16 @@ class Placements:
             return "mode_changed"
         return self._state.overtaken(found)
 
-    def claims(self, placement: Placement) -> list[UnboundClaim]:
-        """The claims of a pod that have to be bound before it is."""
+    def binding(self, placement: Placement) -> tuple[BindPlugins, Known] | None:
+        """Who binds a pod, and what they may read; None where nothing is known of it any more."""
         scheduler = self._state.scheduler
-        pod = self._replica.cluster_state.pods.get(placement.uid)
-        if scheduler is None or pod is None:
-            return []
-        # What computes is there where something is placed.
-        from reactors.scheduling.claims import unbound
-
-        return [
-            UnboundClaim(
-                one.namespace, one.name, one.uid, one.version, one.selected_node, one.is_bound
-            )
-            for one in unbound(scheduler.columns.volumes, pod)
-        ]
+        found = scheduler.assumed.get(placement.uid) if scheduler is not None else None
+        if scheduler is None or found is None:
+            return None
+        known = Known(
+            scheduler.pod(placement.uid), scheduler.columns, partial(self.annotations, placement)
+        )
+        return scheduler.binders[found.profile], known
 
     def annotations(self, placement: Placement) -> dict[str, str]:
         """What plugins have written on a pod when it is bound."""
@@ -218,10 +209,9 @@ def subject(profile: str, namespace: str, name: str, uid: str) -> Subject:
 
 
 def told(notices: PodNotices, placement: Placement) -> None:
-    """A pod was bound; a reservation is told in its own status."""
-    if not placement.is_reservation:
-        one = subject(placement.profile, placement.namespace, placement.name, placement.uid)
-        notices.bound(one, placement.node)
+    """A pod was bound."""
+    one = subject(placement.profile, placement.namespace, placement.name, placement.uid)
+    notices.bound(one, placement.node)
 
 
 async def watching(placements: Placements, notices: PodNotices) -> None:

@@ -4,8 +4,8 @@ The contract for whoever binds:
 
 - :attr:`SchedulingState.outstanding` are the pods to bind, the oldest pass first. Each has the uid, the node, the cards and the
   ``decision`` (the id of its pass's event) that belong into the Binding. A shadow is never among them.
-- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more, and
-  :func:`reactors.scheduling.claims.unbound` which claims have to be bound first.
+- Before each bind, :meth:`SchedulingState.overtaken` says by a token why it must not be done any more. Then the plugins of the
+  pod's profile do their PreBind, one of them binds, and all hear of it (:mod:`reactors.scheduling.bind_plugins`).
 - A bind that succeeded is said by nobody: the pod is observed on its node, and is outstanding no more. One that failed is said by
   :class:`bus.events.decisions.BindSettled` with the sequence of the pass; the pod then waits again, after its back-off.
 - A process that starts finds in ``outstanding`` all that may have been done or not: binding twice is refused by the API server

@@ -105,6 +105,11 @@ class Volumes:
 
     # questions
 
+    def unbound(self, pod: Pod) -> list[Claim]:
+        """The claims of a pod that have to be bound before it is, or are bound to volumes that were not seen yet."""
+        claims = [one for key in claims_of(pod) if (one := self.claim(*key)) is not None]
+        return [one for one in claims if not one.is_bound or self.volume(one.volume) is None]
+
     def claim(self, namespace: str, name: str) -> Claim | None:
         """A claim by its name; None for none."""
         return self._cluster.claims.get(self._cluster.named(Claim.kind, namespace, name))

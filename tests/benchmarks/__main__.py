@@ -38,6 +38,7 @@ NAMES = (
     "jobs",
     "cluster_state",
     "scheduling",
+    "rederive",
     "scale",
     "gangs",
     "bindings",

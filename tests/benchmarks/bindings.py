@@ -26,9 +26,13 @@ import uvloop
 
 from bus.kube.client import Access, KubeCluster, connect
 from bus.kube.client.connections import MOST
+from projections.cluster import ClusterState, Pod
+from reactors.scheduling.bind_plugins import BindPlugins
+from reactors.scheduling.binding import Known
+from reactors.scheduling.columns import Columns
 from reactors.scheduling.effectors.bind import Placement
 from reactors.scheduling.effectors.binder import Binder
-from reactors.scheduling.effectors.claims import UnboundClaim
+from reactors.scheduling.plugins.catalogue import default_profile
 from tests.benchmarks import measure
 from tests.benchmarks.measure import Cost, Goal, Report, Stopwatch
 from tests.cluster.plane import ControlPlane
@@ -62,6 +66,11 @@ class Wanted:
     def __init__(self, placements: Sequence[Placement]) -> None:
         self._left = {one.uid: one for one in placements}
         self.done = asyncio.Event()
+        self._plugins = BindPlugins(one.plugin for one in default_profile("bursar").plugins)
+        pod = Pod(
+            "p", "default", "p", "1", 0, "Pending", "", False, 0, 0, "", None, {}, {}, {}, (0, 0)
+        )
+        self._known = Known(pod, Columns(ClusterState()), dict)
 
     @property
     def position(self) -> int:
@@ -76,8 +85,8 @@ class Wanted:
     def overtaken(self, placement: Placement) -> str:
         return ""
 
-    def claims(self, placement: Placement) -> list[UnboundClaim]:
-        return []
+    def binding(self, placement: Placement) -> tuple[BindPlugins, Known]:
+        return self._plugins, self._known
 
     def placement(self, uid: str) -> Placement | None:
         return self._left.get(uid)

@@ -52,18 +52,24 @@ def archive(
 
 def asked(data: Path, at: str, *question: str) -> tuple[float, str]:
     """CPU seconds of one question, and what it says on stderr."""
+    asks = (*(question or ("quota", "tree")), *(("--at", at) if at else ()))
+    used, done = answered(data, *asks)
+    return used, done.stderr
+
+
+def answered(data: Path, *question: str | Path) -> tuple[float, subprocess.CompletedProcess[str]]:
+    """CPU seconds of one command on a ledger, and what it says."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("BURSAR_", "KUBE"))}
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    asks = (*(question or ("quota", "tree")), "--data", data, *(("--at", at) if at else ()))
     done = subprocess.run(
-        [Path(sys.executable).with_name("bursar"), *asks],
+        [Path(sys.executable).with_name("bursar"), *question, "--data", data],
         env=clean, capture_output=True, text=True, check=False,
     )  # fmt: skip
     if done.returncode not in (0, Exit.UNANCHORED):
         raise SystemExit(done.stderr)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return used, done.stderr
+    return used, done
 
 
 def run(args: argparse.Namespace) -> Report:

@@ -196,7 +196,7 @@ async def schedule(plane, cluster):
     placed = Placement("default", *names[0], "node-1", "d" * 32, ("0",))
     outcomes = [(await bind(cluster, placed)).outcome for _ in range(2)]
     claim = claimed(plane)
-    selected = await ClaimSelector(cluster).select(placed, [claim], 0.0)
+    selected = await ClaimSelector(cluster, 0.0).select(placed, [claim], 0.0)
     outcomes.append(selected.why or "selected")
     notices = PodNotices(cluster, SystemClock(), instance="host-1")
     notices.bound(Subject("default", *names[0], "bursar"), "node-1")

@@ -73,6 +73,18 @@ class Outcomes(msgspec.Struct, frozen=True):
     delay_seconds: float = 0.0
 
 
+class Prepared(msgspec.Struct, frozen=True):
+    """What came of something that a pod needs before it is bound: it is done; or, with a delay in seconds, not yet; or why
+    the pod cannot have its node.
+    """
+
+    delay_seconds: float = 0.0
+    why: str = ""
+
+
+DONE = Prepared()
+
+
 class Bindings(Protocol):
     """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 

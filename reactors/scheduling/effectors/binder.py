@@ -15,14 +15,16 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
-from reactors.scheduling.effectors.bind import Bindings, Outcomes, Placement, bind, seen
-from reactors.scheduling.effectors.claims import Claims, ClaimSelector, UnboundClaim
-from reactors.scheduling.effectors.reserve import ReservationWrites, reserve
+from reactors.scheduling.binding import BindCycle, Known, Writes
+from reactors.scheduling.effectors.bind import DONE, Outcomes, Placement, Prepared, seen
+
+if TYPE_CHECKING:
+    from reactors.scheduling.bind_plugins import BindPlugins
 
 #: Placements in work: twice the connections, so that none of these waits for us.
 AT_ONCE = 16
@@ -41,14 +43,12 @@ CONFIRM_SECONDS = 300.0
 LATE_SECONDS = 75.0
 #: Between a refusal and a last look at the pod: another process may be binding it at the same moment.
 REFUSED_SECONDS = 20.0
+#: Why a pod is not bound that every Bind plugin leaves to another.
+NOBODY = "no plugin of its profile binds this pod"
 #: Most placements that are said in one event not to be bound.
 MOST_SAID = 200
 
 _log = logging.getLogger(__name__)
-
-
-class BindingsAndClaims(Bindings, Claims, ReservationWrites, Protocol):
-    """What the binder needs of a cluster."""
 
 
 class Outstanding(Protocol):
@@ -75,16 +75,8 @@ class Outstanding(Protocol):
         """Why it must not be done any more, a token; "" = it may."""
         ...
 
-    def annotations(self, placement: Placement) -> Mapping[str, str]:
-        """What else is written on the pod in the same write."""
-        ...
-
-    def claims(self, placement: Placement) -> Sequence[UnboundClaim]:
-        """The claims of the pod that have to be bound before it is, as they were seen last."""
-        ...
-
-    def reserved(self, placement: Placement) -> Mapping[str, int]:
-        """What a reservation keeps, by resource."""
+    def binding(self, placement: Placement) -> tuple[BindPlugins, Known] | None:
+        """The plugins of its profile that bind, and what they may read; None where there is no such placement any more."""
         ...
 
 
@@ -97,12 +89,12 @@ class Binder:
 
     def __init__(
         self,
-        cluster: BindingsAndClaims,
+        cluster: Writes,
         outstanding: Outstanding,
         settle: Settle,
         told: Callable[[Placement], None],
     ) -> None:
-        """``told`` hears of each pod that was bound."""
+        """``told`` tells people that a pod was bound, where a plugin asks for that."""
         #: What became of placements.
         self.counts: Counter[str] = Counter()
         #: What keeps placements from being bound, in the API server's words; "" while nothing does.
@@ -121,7 +113,8 @@ class Binder:
         self._uncertain_at: dict[str, float] = {}
         #: Placements that were refused once, with the words: the pod decides when it is read.
         self._against: dict[str, tuple[Placement, str]] = {}
-        self._claims = ClaimSelector(cluster)
+        #: By pod and plugin: what plugins keep between the tries of one decision.
+        self._data: dict[str, dict[str, Any]] = {}
         self._refused: list[tuple[Placement, Outcomes]] = []
         self._say_at = 0.0
         self._position = -1
@@ -168,7 +161,7 @@ class Binder:
             self._again_at.pop(uid, None)
             self._uncertain_at.pop(uid, None)
             self._against.pop(uid, None)
-            self._claims.forget(uid)
+            self._data.pop(uid, None)
         due = [uid for uid, at in self._again_at.items() if at <= now]
         for uid in (*(uid for uid in wanted if uid not in known), *due):
             placement = self._outstanding.placement(uid)
@@ -187,55 +180,58 @@ class Binder:
             # Much may have happened while it was queued.
             if self._outstanding.placement(placement.uid) != placement:
                 continue
-            why = self._outstanding.overtaken(placement) or self._said_against(placement)
-            if why:
-                await self._end(placement, why)
-                continue
-            claims = self._outstanding.claims(placement)
-            if claims:
-                await self._select(placement, claims)
-                continue
-            if placement.is_reservation:
-                amounts = self._outstanding.reserved(placement)
-                found = await reserve(self._cluster, placement, amounts)
-            else:
-                further = self._outstanding.annotations(placement)
-                found = await bind(self._cluster, placement, further)
-            if found.outcome == "refused":
-                self.counts["refused"] += 1
-                self._against[placement.uid] = (placement, found.message)
-                self._again(placement, loop.time() + REFUSED_SECONDS)
-            else:
-                self._take(placement, found, loop.time())
+            binding = self._outstanding.binding(placement)
+            if binding is not None:
+                plugins, known = binding
+                now, data = loop.time(), self._data.setdefault(placement.uid, {})
+                cycle = BindCycle(placement, known, self._cluster, now, data, self._told)
+                await self._try(plugins, cycle)
 
-    async def _select(self, placement: Placement, claims: Sequence[UnboundClaim]) -> None:
-        """Have volumes made on the pod's node, which takes a while; it is bound when they are."""
-        now = asyncio.get_running_loop().time()
-        found = await self._claims.select(placement, claims, now)
-        if found.why:
-            await self._end(placement, found.why)
+    async def _try(self, plugins: BindPlugins, cycle: BindCycle) -> None:
+        """Bind a pod by the plugins of its profile, as far as it may be and can be now."""
+        loop, placement = asyncio.get_running_loop(), cycle.placement
+        why = self._outstanding.overtaken(placement) or self._said_against(placement)
+        position = self._outstanding.position
+        prepared = Prepared(why=why) if why else await plugins.pre_bind(cycle)
+        if prepared == DONE and self._outstanding.position != position:
+            # Much may have happened while plugins did their part.
+            if self._outstanding.placement(placement.uid) != placement:
+                return
+            prepared = Prepared(why=self._outstanding.overtaken(placement))
+        if not prepared.why and prepared != DONE:
+            self._again(placement, cycle.now + prepared.delay_seconds)
+            return
+        found = None if prepared.why else await plugins.bind(cycle)
+        if found is None:
+            await self._end(plugins, cycle, prepared.why or NOBODY)
+        elif found.outcome == "refused":
+            self.counts["refused"] += 1
+            self._against[placement.uid] = (placement, found.message)
+            self._again(placement, loop.time() + REFUSED_SECONDS)
         else:
-            self._again(placement, now + found.delay_seconds)
+            self._take(plugins, cycle, found, loop.time())
 
     def _said_against(self, placement: Placement) -> str:
         refused, message = self._against.get(placement.uid, (None, ""))
         return message if refused == placement else ""
 
-    async def _end(self, placement: Placement, why: str) -> None:
+    async def _end(self, plugins: BindPlugins, cycle: BindCycle, why: str) -> None:
         """Give a placement up that is not right any more, unless the pod has its node already."""
-        now = asyncio.get_running_loop().time()
+        now, placement = asyncio.get_running_loop().time(), cycle.placement
         certain_at = self._uncertain_at.get(placement.uid, -LATE_SECONDS) + LATE_SECONDS
         if certain_at > now:
             self._again(placement, certain_at)
             return
-        self._take(placement, await seen(self._cluster, placement, Outcomes("refused", why)), now)
+        found = await seen(self._cluster, placement, Outcomes("refused", why))
+        self._take(plugins, cycle, found, now)
 
-    def _take(self, placement: Placement, found: Outcomes, now: float) -> None:
+    def _take(self, plugins: BindPlugins, cycle: BindCycle, found: Outcomes, now: float) -> None:
+        placement = cycle.placement
         self.counts[found.outcome] += 1
         if found.outcome == "bound":
             self.trouble = ""
             self._again(placement, now + CONFIRM_SECONDS)
-            self._told(placement)
+            plugins.post_bind(cycle)
         elif found.outcome in ("later", "denied"):
             if not self.trouble:
                 _log.warning("pods are not bound now: %s", found.message)

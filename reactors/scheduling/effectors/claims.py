@@ -22,7 +22,7 @@ from bus.errors import (
     PermissionDeniedError,
     RequestRefusedError,
 )
-from reactors.scheduling.effectors.bind import LONGEST, Json, Placement
+from reactors.scheduling.effectors.bind import LONGEST, Json, Placement, Prepared
 
 #: On a claim: the node for which its volume is to be made.
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
@@ -42,13 +42,6 @@ class UnboundClaim(msgspec.Struct, frozen=True):
     is_bound: bool = False
 
 
-class Selected(msgspec.Struct, frozen=True):
-    """When to look again; or why the pod cannot have its node."""
-
-    delay_seconds: float = 0.0
-    why: str = ""
-
-
 class Claims(Protocol):
     """The part of :class:`bus.kube.client.KubeCluster` that is needed here, with its errors."""
 
@@ -58,45 +51,37 @@ class Claims(Protocol):
 
 
 class ClaimSelector:
-    """Remembers what was written, for as long as a pod is to be bound."""
+    """Of one pod: remembers what was written, for as long as it is to be bound."""
 
-    def __init__(self, cluster: Claims) -> None:
+    def __init__(self, cluster: Claims, now: float) -> None:
+        """``now``: seconds of the caller's clock."""
         self._cluster = cluster
-        #: By pod: when its claims were looked at first, seconds of the caller's clock.
-        self._since: dict[str, float] = {}
-        #: By pod and claim: the version that a write made.
-        self._written: dict[str, dict[str, str]] = {}
-
-    def forget(self, uid: str) -> None:
-        """A pod is bound, or not to be bound any more."""
-        self._since.pop(uid, None)
-        self._written.pop(uid, None)
+        self._since = now
+        #: By claim: the version that a write made.
+        self._written: dict[str, str] = {}
 
     async def select(
         self, placement: Placement, claims: Sequence[UnboundClaim], now: float
-    ) -> Selected:
+    ) -> Prepared:
         """Name the pod's node on each claim that names none. Raises nothing that an API server can cause."""
-        since = self._since.setdefault(placement.uid, now)
-        delay = max(LOOK_SECONDS, LESS_OFTEN * (now - since))
-        written = self._written.setdefault(placement.uid, {})
+        delay = max(LOOK_SECONDS, LESS_OFTEN * (now - self._since))
+        written = self._written
         for claim in claims:
             if claim.is_bound or claim.node == placement.node:
                 continue
             if claim.node:
-                return Selected(why=f"the volume of {claim.name} is made on {claim.node}")
+                return Prepared(why=f"the volume of {claim.name} is made on {claim.node}")
             if claim.uid in written:
                 if _is_older(claim.version, written[claim.uid]):
                     # What was written was not seen yet.
                     continue
-                return Selected(why=f"no volume could be made for {claim.name} on {placement.node}")
-            found = await self._name(placement.node, claim, written)
+                return Prepared(why=f"no volume could be made for {claim.name} on {placement.node}")
+            found = await self._name(placement.node, claim)
             if found is not None:
-                return found if found.why else Selected(max(found.delay_seconds, delay))
-        return Selected(delay)
+                return found if found.why else Prepared(max(found.delay_seconds, delay))
+        return Prepared(delay)
 
-    async def _name(
-        self, node: str, claim: UnboundClaim, written: dict[str, str]
-    ) -> Selected | None:
+    async def _name(self, node: str, claim: UnboundClaim) -> Prepared | None:
         path = f"/api/v1/namespaces/{claim.namespace}/persistentvolumeclaims/{claim.name}"
         metadata = {
             "uid": claim.uid,
@@ -106,17 +91,17 @@ class ClaimSelector:
         crashpoint("bind.before_claim")
         try:
             made = await self._cluster.merge(path, {"metadata": metadata})
-            written[claim.uid] = str(made["metadata"]["resourceVersion"])
+            self._written[claim.uid] = str(made["metadata"]["resourceVersion"])
         except ConflictError:
             # It was changed meanwhile; what it says now is seen soon.
-            return Selected(LOOK_SECONDS)
+            return Prepared(LOOK_SECONDS)
         except ClusterUnavailableError as error:
-            return Selected(max(error.delay_seconds, LOOK_SECONDS))
+            return Prepared(max(error.delay_seconds, LOOK_SECONDS))
         except (MalformedJsonError, KeyError, TypeError):
             # It may have been written, which is seen then.
-            return Selected(LOOK_SECONDS)
+            return Prepared(LOOK_SECONDS)
         except (NotFoundError, PermissionDeniedError, RequestRefusedError) as error:
-            return Selected(why=f"{claim.name}: {error}"[:LONGEST])
+            return Prepared(why=f"{claim.name}: {error}"[:LONGEST])
         crashpoint("bind.after_claim")
         return None
 

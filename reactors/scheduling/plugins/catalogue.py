@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 
-from reactors.scheduling.contract import Plugin, QueueSort
+from reactors.scheduling.contract import Bind, Plugin, QueueSort
 from reactors.scheduling.plugins.balanced_allocation import NodeResourcesBalancedAllocation
 from reactors.scheduling.plugins.coscheduling import Coscheduling
 from reactors.scheduling.plugins.coscheduling_sort import CoschedulingSort
+from reactors.scheduling.plugins.default_binder import DefaultBinder
 from reactors.scheduling.plugins.default_preemption import DefaultPreemption
 from reactors.scheduling.plugins.device_share import DeviceShare
 from reactors.scheduling.plugins.gpu_cards import GpuCards
@@ -68,6 +69,8 @@ PLUGINS: tuple[tuple[type[Plugin], int], ...] = (
     (NodeNUMAResource, 0),
     (Quota, 0),
     (Reservation, 0),
+    # It binds whatever nobody else does.
+    (DefaultBinder, 1),
 )
 
 
@@ -97,4 +100,6 @@ def profile_of(
                 raise ValueError(f"{plugin.name} has no field {', '.join(strange)}")
     if sum(isinstance(one.plugin, QueueSort) for one in enabled) != 1:
         raise ValueError("exactly one plugin of a profile sorts the queue")
+    if not any(isinstance(one.plugin, Bind) for one in enabled):
+        raise ValueError("no plugin of a profile binds its pods")
     return Profile(name, tuple(enabled))

@@ -17,8 +17,11 @@ import numpy as np
 from projections.cluster.reservations import Reservation as Row
 from projections.cluster.reservations import requested
 from reactors.scheduling import reservation_rules as rules
+from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
+from reactors.scheduling.effectors.bind import Outcomes
+from reactors.scheduling.effectors.reserve import reserve
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.messages import RESERVATION_TAKEN
 from reactors.scheduling.reservations import Reservations
@@ -134,6 +137,13 @@ class Reservation(msgspec.Struct, frozen=True):
         own = cycle.columns.reservations
         if own is not None:
             own.give_back(cycle.pod.uid)
+
+    async def bind_pod(self, cycle: BindCycle) -> Outcomes | None:
+        """A reservation gets its node in its status; nothing for a pod."""
+        if not cycle.placement.is_reservation:
+            return None
+        amounts = requested(cycle.known.pod.demand)
+        return await reserve(cycle.cluster, cycle.placement, amounts)
 
     def annotations(self, cycle: Cycle, row: int, cards: Sequence[int]) -> Mapping[str, str]:
         """The reservation that the pod uses."""

@@ -1,8 +1,8 @@
 """VolumeBinding: a pod goes where its volumes can be reached.
 
 Whose claim is bound goes to the nodes that the volume's node affinity means. A volume that is made for its first pod
-(``WaitForFirstConsumer``) is made where the storage class allows it, on the node that is chosen: whoever binds the pod names
-the node on the claim first, and waits until the claim is bound. A claim that might get a volume which exists already, or that
+(``WaitForFirstConsumer``) is made where the storage class allows it, on the node that is chosen: before the pod is
+bound the node is named on the claim, and the claim waited for. A claim that might get a volume which exists already, or that
 selects volumes by labels, is left to kube-scheduler, since that writes such volumes: the pod waits, and its reason says so.
 
 Source: Kubernetes, "Persistent Volumes", "Volume Binding Mode".
@@ -19,8 +19,11 @@ import numpy as np
 from bus.events.constraints import NodeSelectorTerm, Requirement
 from bus.events.volumes import TopologyTerm
 from projections.cluster.volumes import Claim
+from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Bools, Columns, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
+from reactors.scheduling.effectors.bind import DONE, Prepared
+from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.volume_restrictions import NOT_FOUND
 from reactors.scheduling.selectors import any_term, nodes_of
@@ -71,6 +74,21 @@ class VolumeBinding(msgspec.Struct, frozen=True):
                 left &= reached
         found = ((CONFLICT, conflict), (NOWHERE, nowhere), (MISSING, missing))
         return [one for reason, nodes in found for one in _refused(reason, nodes[rows])]
+
+    async def pre_bind(self, cycle: BindCycle) -> Prepared:
+        """Name the node on the claims that are not bound, and wait until they are."""
+        claims = [
+            UnboundClaim(
+                one.namespace, one.name, one.uid, one.version, one.selected_node, one.is_bound
+            )
+            for one in cycle.known.columns.volumes.unbound(cycle.known.pod)
+        ]
+        if not claims:
+            return DONE
+        if self.name not in cycle.data:
+            cycle.data[self.name] = ClaimSelector(cycle.cluster, cycle.now)
+        selector: ClaimSelector = cycle.data[self.name]
+        return await selector.select(cycle.placement, claims, cycle.now)
 
     def distance(self, cycle: Cycle) -> int:
         """The same for every node."""

@@ -14,7 +14,8 @@ from projections.engine.verify import verify
 from reactors.catalogue import REACTORS
 from reactors.engine.replica import Replica
 from reactors.engine.snapshots import at, reader_of
-from reactors.rederive.snapshots import compared
+from reactors.engine.verify import rederive
+from reactors.rederive.snapshots import Comparison, compared
 from tests.reactors.engine.restoring import archived_in, folded, readers_of
 from tests.recording import recorded
 
@@ -46,8 +47,43 @@ def keep(store, knows, signer=None, **changed):
     assert write(store, reader_of(knows), knows.sequence, msgspec.msgpack.encode(saved), seal)
 
 
+def comparison(store):
+    return Comparison(
+        store.select, REACTORS, CLUSTER, MemoryTransport(), SystemClock(), is_beside=True
+    )
+
+
 def found(store):
-    return compared(store.select, REACTORS, CLUSTER, MemoryTransport(), SystemClock())
+    """What comes of it, also beside the replica that decides all again."""
+    beside = comparison(store)
+
+    def history():
+        for event in HISTORY:
+            beside.take(event)
+            yield event
+
+    rederive(history, REACTORS, CLUSTER, [], beside.known)
+    alone = compared(store.select, REACTORS, CLUSTER, MemoryTransport(), SystemClock())
+    assert beside.end() == alone
+    return alone
+
+
+def test_a_replica_with_a_decision_ahead_of_the_history_is_not_what_is_compared(store):
+    keep(store, replica_at(2_000))
+    ahead, beside = replica_at(2_000), comparison(store)
+    ahead.made([HISTORY[2_000]])
+    beside.known(ahead, 2_001)
+
+    assert (1, ()) == (beside.end().same, beside.end().differences)
+
+
+def test_a_snapshot_of_the_newest_event_is_compared_beside_too(store):
+    replica = replica_at(3_000)
+    interlocks = replica.interlocks.saved()
+    interlocks.ticked_us += 1
+    keep(store, replica, interlocks=interlocks)
+
+    assert [("reactors", 3_000)] == [(one.name, one.sequence) for one in found(store).differences]
 
 
 def test_snapshots_of_processes_that_started_from_others_are_what_the_history_gives(store):

@@ -1,7 +1,6 @@
 """Binding what is outstanding: several at once, never two ways, killed anywhere, and quiet while the API server is in trouble."""
 
 import asyncio
-import contextlib
 
 import pytest
 
@@ -10,14 +9,11 @@ from bus.errors import (
     BusUnavailableError,
     ClusterUnavailableError,
     ConflictError,
-    NotFoundError,
     PermissionDeniedError,
     UnknownRightsError,
 )
-from bus.waiting import Moves
-from reactors.scheduling.effectors.bind import Placement
 from reactors.scheduling.effectors.binder import AT_ONCE, Binder
-from reactors.scheduling.effectors.claims import UnboundClaim
+from tests.reactors.scheduling.outstanding import World
 
 pytestmark = pytest.mark.simulated
 
@@ -26,120 +22,6 @@ NO_RIGHT = UnknownRightsError(message='User "u" cannot create resource "pods/bin
 
 class Killed(BaseException):
     """The process ends here."""
-
-
-class Cluster:
-    """Pods by name, each bound once and for ever; errors by name come first, a lost answer after it was done."""
-
-    def __init__(self):
-        self.nodes, self.errors, self.lost, self.asked = {}, {}, set(), []
-        self.at_once = self.most_at_once = 0
-        #: By pod: its claims that are not bound.
-        self.unbound = {}
-        #: So long a bind takes.
-        self.seconds = 0.01
-
-    async def bind(self, namespace, pod, *, uid, node, annotations):
-        self.at_once += 1
-        self.most_at_once = max(self.most_at_once, self.at_once)
-        await asyncio.sleep(self.seconds)
-        self.at_once -= 1
-        self.asked.append((pod, node))
-        if self.errors.get(pod):
-            raise self.errors[pod].pop(0)
-        if pod in self.nodes:
-            raise ConflictError(message=f"pod {pod} is already assigned")
-        self.nodes[pod] = node
-        if pod in self.lost:
-            self.lost.discard(pod)
-            raise ClusterUnavailableError(reason="ServerDisconnectedError")
-
-    async def merge(self, path, body):
-        """Name a node on a claim; its pod has the same name."""
-        name, metadata = path.rpartition("/")[2], body["metadata"]
-        self.asked.append((path, metadata))
-        if self.errors.get(name):
-            raise self.errors[name].pop(0)
-        [claim] = self.unbound[name]
-        if metadata["resourceVersion"] != claim.version:
-            raise ConflictError()
-        [node] = metadata["annotations"].values()
-        self.select(name, node)
-        return {"metadata": {"resourceVersion": self.unbound[name][0].version}}
-
-    def select(self, name, node):
-        """Somebody writes a claim."""
-        version = int(self.unbound[name][0].version) + 1 if name in self.unbound else 1
-        self.unbound[name] = [UnboundClaim("ns", name, f"claim-{name}", str(version), node)]
-
-    async def get(self, path):
-        name = path.rpartition("/")[2]
-        if name == "gone":
-            raise NotFoundError()
-        return {"metadata": {"uid": name}, "spec": {"nodeName": self.nodes.get(name, "")}}
-
-
-class World:
-    """Placements by pod, and what was said of them."""
-
-    def __init__(self, *names):
-        self.cluster, self.wanted, self.settled, self.told = Cluster(), {}, [], []
-        self.say_errors, self.against, self.moves = [], {}, 0
-        self.looks, self._waits = 0, Moves()
-        for name in names:
-            self.place(name)
-
-    def place(self, name, node="n1", decision="d1"):
-        self.moves += 1
-        self._waits.wake()
-        self.wanted[name] = Placement("ns", name, name, node, decision)
-
-    @property
-    def position(self):
-        return self.moves
-
-    async def moved(self, seconds):
-        self.looks += 1
-        await self._waits.next(seconds)
-
-    def decisions(self):
-        return [(one.uid, one.decision) for one in self.wanted.values()]
-
-    def overtaken(self, placement):
-        return self.against.get(placement.uid, "")
-
-    def annotations(self, placement):
-        return {"example.org/part": "1"}
-
-    def claims(self, placement):
-        return self.cluster.unbound.get(placement.uid, [])
-
-    def placement(self, uid):
-        return self.wanted.get(uid)
-
-    async def settle(self, found):
-        if self.say_errors:
-            raise self.say_errors.pop(0)
-        for placement, outcome in found:
-            self.settled.append((placement.name, outcome.outcome))
-            self.wanted.pop(placement.uid, None)
-            self.moves += 1
-
-    @contextlib.asynccontextmanager
-    async def running(self):
-        self.binder = Binder(
-            self.cluster, self, self.settle, lambda one: self.told.append(one.name)
-        )
-        task = asyncio.create_task(self.binder.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            await asyncio.gather(task, return_exceptions=True)
-
-    async def run(self, seconds=1.0):
-        async with self.running():
-            await asyncio.sleep(seconds)
 
 
 async def test_what_is_decided_is_bound_at_once_and_nobody_looks_while_nothing_moves():
@@ -445,7 +327,7 @@ async def test_what_may_be_tried_again_is(claiming, error):
     await claiming.run(10)
 
     assert (named(claiming), claiming.settled) == (2, [])
-    assert claiming.cluster.unbound["p"][0].node == "n1"
+    assert claiming.cluster.unbound["p"][0].selected_node == "n1"
 
 
 async def test_a_missing_right_holds_up_this_pod_and_no_other(claiming):
@@ -475,4 +357,4 @@ async def test_a_kill_anywhere_names_one_node(claiming, label):
         crashpoints.install(None)
 
     assert named(claiming) == 1
-    assert claiming.cluster.unbound["p"][0].node == "n1"
+    assert claiming.cluster.unbound["p"][0].selected_node == "n1"

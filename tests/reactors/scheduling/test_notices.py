@@ -1,5 +1,6 @@
 """What people are told of pods that wait or were bound: when it changes, once a minute, and never twice after a restart."""
 
+import msgspec
 import pytest
 
 from bus.errors import (
@@ -8,8 +9,12 @@ from bus.errors import (
     NotFoundError,
     PermissionDeniedError,
 )
+from bus.events.constraints import PodConstraints
 from bus.kube import MANAGER
+from bus.waiting import Moves
 from reactors.scheduling.effectors.notices import ALL, MOST_BOUND, PodNotices, Subject
+from reactors.scheduling.effects import Placements
+from tests.reactors.scheduling.ganging import Ganging
 from tests.scenario import Clock
 
 FULL = "0/3 nodes are available: 3 Insufficient cpu."
@@ -111,6 +116,25 @@ async def test_who_waits_has_a_condition_and_an_event_as_kube_scheduler_writes_t
         "regarding": {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "p"},
         "note": FULL, "type": "Warning",
     }  # fmt: skip
+
+
+async def test_a_pod_with_resource_claims_is_told_that_kube_scheduler_allocates_their_devices():
+    world, cluster = World(), Ganging()
+    world.cluster.add("p")
+    await cluster.begin(nodes=1)
+    terms = PodConstraints(scheduler_name="bursar", has_resource_claims=True)
+    await cluster.say(cluster.pod("p", constraints=msgspec.Raw(msgspec.json.encode(terms))))
+    await cluster.tick(10)
+    world.notices.waits(Placements(cluster.runner.replica, Moves()).waiting())
+    await world.notices.work()
+
+    why = "it has resource claims, whose devices kube-scheduler allocates"
+    (_, status), (_, event) = world.cluster.written
+    [condition] = status["status"]["conditions"]
+    assert (condition["type"], condition["status"]) == ("PodScheduled", "False")
+    assert (why in condition["message"], why in event["note"]) == (True, True)
+    assert (event["reason"], event["regarding"]["uid"]) == ("FailedScheduling", "p")
+    assert (cluster.placed(), cluster.outstanding()) == ([], {})
 
 
 async def test_a_bound_pod_has_an_event_that_names_its_node():

@@ -9,7 +9,6 @@ from bus.clock import SECOND_US
 from bus.events.constraints import NodeSelector, NodeSelectorTerm, Requirement
 from bus.events.decisions import Refusal
 from bus.events.volumes import StorageClassObserved
-from reactors.scheduling.claims import unbound
 from reactors.scheduling.framework import ProfileError
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile
@@ -338,7 +337,7 @@ def test_a_pod_whose_volume_is_made_keeps_its_node_until_it_is_bound_or_for_ten_
     [found] = passes.assumed.values()
 
     def said(seconds=1):
-        claims = [one.name for one in unbound(passes.columns.volumes, passes.world.state.pods["a"])]
+        claims = [one.name for one in passes.columns.volumes.unbound(passes.world.state.pods["a"])]
         return claims, passes.scheduler.overtaken(found, seconds * SECOND_US)
 
     assert said() == (["home"], "")

@@ -1,0 +1,43 @@
+"""Runs the plugins of a profile that bind: PreBind in order, one Bind, then PostBind.
+
+Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from reactors.scheduling.binding import BindCycle
+from reactors.scheduling.contract import Bind, Plugin, PostBind, PreBind
+from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
+
+
+class BindPlugins:
+    """Those of one profile."""
+
+    def __init__(self, plugins: Iterable[Plugin]) -> None:
+        found = list(plugins)
+        self._pre_binds = [one for one in found if isinstance(one, PreBind)]
+        self._binds = [one for one in found if isinstance(one, Bind)]
+        self._post_binds = [one for one in found if isinstance(one, PostBind)]
+
+    async def pre_bind(self, cycle: BindCycle) -> Prepared:
+        """The first answer that is not "done" ends it: those after it are not asked before."""
+        for one in self._pre_binds:
+            found = await one.pre_bind(cycle)
+            if found != DONE:
+                return found
+        return DONE
+
+    async def bind(self, cycle: BindCycle) -> Outcomes | None:
+        """What the first plugin says that binds this pod; None = none does, and nothing was done."""
+        for one in self._binds:
+            found = await one.bind_pod(cycle)
+            if found is not None:
+                return found
+        return None
+
+    def post_bind(self, cycle: BindCycle) -> None:
+        """Tell every plugin that the pod was bound."""
+        for one in self._post_binds:
+            one.post_bind(cycle)
