@@ -225,7 +225,7 @@ def test_the_light_reader_knows_every_part_and_field_of_the_settings():
 def test_who_asks_the_bus_imports_neither_settings_nor_reactors_nor_what_writes_the_ledger():
     """With them `bursar status` took twice as long where `bursar up` runs."""
     look = (
-        "import sys, deploy.cli.status, deploy.settings.place, deploy.runtime.bootstrap; print("
+        "import sys, deploy.cli.running.status, deploy.settings.place, deploy.runtime.bootstrap; print("
         "sorted({'pydantic', 'reactors', 'kubernetes', 'projections.catalogue'} & set(sys.modules)), len(sys.modules))"
     )
     found = subprocess.run(

@@ -50,7 +50,7 @@ def hub(asked: CommandContext) -> None:
     bursar report --by cluster,team --data /data/hub          all of them
     bursar why vision/train-7 --data /data/hub/clusters/prod  one of them
     """
-    from deploy.cli.up import LineScreen
+    from deploy.cli.running.up import LineScreen
     from deploy.runtime.bootstrap import run
     from deploy.runtime.hub import follow_clusters
 

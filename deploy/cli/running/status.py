@@ -13,7 +13,6 @@ from bus import embedded
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
 from deploy.cli import times
-from deploy.cli.governed import governed, governed_line
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_line, enforces_nothing
@@ -23,6 +22,7 @@ from deploy.cli.options import CommandContext, Format, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.clocks import clock_offset, clock_trouble
 from deploy.cli.rendering.output import write
+from deploy.cli.running.governed import governed, governed_line
 from deploy.hints import hint
 from deploy.runtime.ledgers import reading
 from deploy.settings.addresses import masked
