@@ -16,12 +16,12 @@ from deploy.cli import times
 from deploy.cli.notes.position import standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
+from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment, words
-from deploy.cli.running.reactors import Author
 from deploy.errors import AbsentObjectError
 from deploy.runtime.ledgers import reading
 from projections.quota_trees.queries import Select

@@ -15,12 +15,12 @@ from deploy.cli.filters import require
 from deploy.cli.notes.position import footer, standing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
+from deploy.cli.reactors import Author
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import duration, moment
-from deploy.cli.running.reactors import Author
 from deploy.errors import SettingsError
 from deploy.hints import hint
 from deploy.queries.quotas import only_cluster

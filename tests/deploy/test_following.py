@@ -17,7 +17,7 @@ from bus.kube.watch.contract import (
 from bus.kube.watch.reflector import Reflector
 from bus.memory import MemoryTransport
 from bus.sources.catalogue import NODES, PODS, SOURCES, WORKLOADS
-from deploy.cli.running.status import _source
+from deploy.cli.status import _source
 from deploy.runtime import watch
 from deploy.settings.shape import Settings
 from tests.bus.kube.watch.fakes import QUICK, FakeCluster, page
