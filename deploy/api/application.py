@@ -34,7 +34,7 @@ from deploy.api.questions import (
     namespace_of,
     words_of,
 )
-from deploy.cli.options import Format
+from deploy.cli.rendering import Format
 from deploy.errors import ConfinedError
 
 #: Longest body, bytes: a token and little else.

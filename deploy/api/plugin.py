@@ -20,9 +20,9 @@ from bus.errors import BursarError
 from bus.kube import client
 from deploy.api.callers import AUDIENCE
 from deploy.api.questions import QUESTIONS, Query, address, question
-from deploy.cli.options import Format
 from deploy.cli.program.exits import Exit, exit_of
 from deploy.cli.program.program import run_command
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.output import as_json, say
 from deploy.errors import SettingsError
 from deploy.settings.environment import environment

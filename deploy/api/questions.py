@@ -15,8 +15,9 @@ from urllib.parse import urlencode
 
 from typer import Context
 
-from deploy.cli.options import COMMON, Format
+from deploy.cli.options import COMMON
 from deploy.cli.program.program import program
+from deploy.cli.rendering import Format
 from deploy.errors import SettingsError
 
 if TYPE_CHECKING:

@@ -34,6 +34,11 @@ Sort = Annotated[
 ]
 Top = Annotated[int | None, typer.Option("--top", min=1, metavar="N", help="Only the first N.")]
 
+#: Names of each kind that are looked at for those that somebody may have meant.
+MOST = 2_000
+#: Letters by which such names begin alike.
+_ALIKE = 2
+
 #: What tables call columns that programs know by another name.
 _ALIASES = {"cores": "cpu_milli", "memory": "memory_mib", "gpus": "gpu_milli"}
 _COLUMNS = {
@@ -76,6 +81,24 @@ def _known(connection: sa.Connection, name: str, column: sa.Column[Any]) -> set[
         texts = connection.scalars(sa.select(held_segments.c.devices).distinct())
         known.update(model for text in texts if text for model in json.loads(text))
     return known
+
+
+def near(
+    connection: sa.Connection, table: sa.Table, name: str, *where: sa.ColumnElement[bool]
+) -> list[sa.Row[tuple[str, str, str]]]:
+    """(namespace, name, uid) of rows whose names may be meant by ``name``; all where there are few.
+
+    The table may have millions: only the first ones are looked at, and those that begin alike.
+    """
+    columns, alike = table.c, name[:_ALIKE]
+    query = (
+        sa.select(columns.namespace, columns.name, columns.uid)
+        .where(*where)
+        .order_by(columns.name)
+        .limit(MOST)
+    )
+    begins = query.where(columns.name >= alike, columns.name < alike + "\U0010ffff")
+    return [*connection.execute(query), *connection.execute(begins)]
 
 
 def sorted_by(

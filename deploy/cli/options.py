@@ -12,13 +12,13 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from deploy.cli.light import LightCommand
+from deploy.cli.rendering import Format
 
 if TYPE_CHECKING:
     from deploy.settings.place import LedgerPlace
@@ -26,16 +26,6 @@ if TYPE_CHECKING:
 
 #: Exit code when the reader of the output went away, as a shell has it for SIGPIPE.
 PIPE = 141
-
-
-class Format(StrEnum):
-    """How rows are written."""
-
-    TABLE = "table"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-    CSV = "csv"
 
 
 @dataclass

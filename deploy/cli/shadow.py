@@ -86,7 +86,7 @@ def agreement(
 def _rows(
     connection: sa.Connection, only: str | None, since_s: int, now_s: int, reactor: str | None
 ) -> list[dict[str, Any]]:
-    from deploy.cli.job_steps import steps
+    from deploy.cli.jobs.steps import steps
     from deploy.queries.agreement import compared
 
     select = selecting(connection)

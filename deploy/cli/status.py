@@ -13,14 +13,15 @@ from bus import embedded
 from bus.clock import SECOND_US, format_stamp
 from bus.errors import BursarError
 from deploy.cli import times
-from deploy.cli.governed import governed, governed_line
 from deploy.cli.notes import unassigned
+from deploy.cli.notes.governed import governed, governed_line
 from deploy.cli.notes.position import seen_until, standing
 from deploy.cli.notes.proven import admission_line, enforces_nothing
 from deploy.cli.notes.segments import segments_line, segments_of
 from deploy.cli.notes.unread import devices_unread, unread, unread_lines
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.clocks import clock_offset, clock_trouble
 from deploy.cli.rendering.output import write
 from deploy.hints import hint

@@ -36,11 +36,11 @@ from reactors.scheduling.columns import Columns
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.packing.catalogue import Name, Typical
-from reactors.scheduling.packing.shapes import typical_kinds
 from reactors.scheduling.plugins.gpu_cards import GpuCards
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.priority_sort import PrioritySort
 from reactors.scheduling.plugins.resources_fit import NodeResourcesFit
+from reactors.scheduling.pod_shapes import typical_kinds
 from reactors.scheduling.profiles import Enabled, Profile
 
 PODS = "openb_pod_list_{trace}.csv"

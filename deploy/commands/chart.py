@@ -14,7 +14,6 @@ from typing import Any
 
 import yaml
 
-from deploy.cli.rendering.yaml_text import as_yaml
 from deploy.commands.installation import (
     ACTS,
     ALWAYS,
@@ -53,21 +52,25 @@ _CONDITIONS: tuple[tuple[str, Part], ...] = (
 _DOC = "# Written by `bursar manifests --chart`; put your own over it by values, or by a kustomization of what it renders.\n"
 
 
+def _as_yaml(value: Any) -> str:
+    return yaml.safe_dump(value, sort_keys=False, allow_unicode=True)
+
+
 def chart(version: str) -> dict[str, str]:
     """The files of a chart for a version of Bursar, by their path in its folder."""
     files = {
-        "Chart.yaml": as_yaml({
+        "Chart.yaml": _as_yaml({
             "apiVersion": "v2", "name": "bursar", "description": "An event-sourced control plane for quotas, usage and budgets.",
             "type": "application", "version": version, "appVersion": version, "kubeVersion": ">=1.30.0-0",
         }),
-        "values.yaml": _DOC + as_yaml(_values(version)),
+        "values.yaml": _DOC + _as_yaml(_values(version)),
         "values.schema.json": json.dumps(_schema(), indent=2) + "\n",
     }  # fmt: skip
     seen: set[tuple[str, str, str]] = set()
     for file, condition in _files().items():
         text, _ = read(file)
         made = [_keeping(one) for one in yaml.safe_load_all(text) if not _is_given(one, seen)]
-        body = "---\n".join(_template(one) if file.partition(" ")[0] in PODS else as_yaml(one) for one in made)  # fmt: skip
+        body = "---\n".join(_template(one) if file.partition(" ")[0] in PODS else _as_yaml(one) for one in made)  # fmt: skip
         name = file.replace("/", "-").replace(".yaml ", "-").removesuffix(".yaml")
         files[f"templates/{name}.yaml"] = _if(condition, body)
     return files
@@ -140,7 +143,7 @@ def _keeping(one: Json) -> Json:
 def _template(one: Json) -> str:
     """An object whose pods are told what the values say."""
     if "template" not in one.get("spec", {}):
-        return as_yaml(one)
+        return _as_yaml(one)
     spec = one["spec"]["template"]["spec"]
     [container] = spec["containers"]
     command = container["command"][1]
@@ -175,7 +178,7 @@ def _template(one: Json) -> str:
         spec["volumes"] += marks.items(
             condition, [{"name": v, "secret": {"secretName": k}} for k, v in secrets.items()]
         )
-    return marks.written(as_yaml(one))
+    return marks.written(_as_yaml(one))
 
 
 class _Marks:
@@ -210,5 +213,5 @@ class _Marks:
         if not dash or word not in self._items:
             return line
         condition, items = self._items[word]
-        inner = "".join(f"{indent}{one}" for one in as_yaml(items).splitlines(keepends=True))
+        inner = "".join(f"{indent}{one}" for one in _as_yaml(items).splitlines(keepends=True))
         return _if(condition, inner)

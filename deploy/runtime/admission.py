@@ -8,10 +8,10 @@ from __future__ import annotations
 import asyncio
 import platform
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 from urllib.parse import urlsplit
 
 from sqlalchemy.exc import SQLAlchemyError
@@ -34,12 +34,12 @@ from projections.engine.store import Store
 from reactors.admission.metrics import figures
 from reactors.admission.owners import Controllers
 from reactors.admitting import Admission, failing, following, proving, shadowed
+from reactors.diagnosis import Diagnosis
 from reactors.effectors.events import Recorder, Writes
 from reactors.queue.hold import Hold
 from reactors.queue.metrics import figures as queue_figures
 from reactors.webhook.application import Application, reviewed
 from reactors.webhook.certificates import Certificates, GivenCertificates, OwnCertificates
-from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.gate import ConnectionLimits
 from reactors.webhook.health import HealthApplication
 from reactors.webhook.registration import (
@@ -51,6 +51,9 @@ from reactors.webhook.registration import (
 )
 from reactors.webhook.rotation import Rotation
 from reactors.webhook.server import ServerSettings, WebhookServer
+
+if TYPE_CHECKING:
+    from bus.kube.client import KubeCluster
 
 
 class Applies(Writes, Protocol):
@@ -68,6 +71,10 @@ class Applies(Writes, Protocol):
 
 #: Metrics of other parts of a process, shown with those of admission.
 Figures = list[Callable[[], Iterator[Metric]]]
+#: Answers questions while it is entered, where the settings want that; its metrics go to the figures.
+Answering: TypeAlias = (
+    "Callable[[Settings, KubeCluster, Figures], AbstractAsyncContextManager[object]]"
+)
 
 
 @asynccontextmanager

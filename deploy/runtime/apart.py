@@ -26,15 +26,13 @@ from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bu
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger, reader
 from deploy.runtime.locking import ACTING, LEDGER, in_turn
-from deploy.runtime.reactors import stored
+from deploy.runtime.reactors import require_clock, stored, tell_of_reactors
 from deploy.runtime.service import (
     Progress,
     Screen,
     deciding,
     guarded,
     keeping_quotas,
-    require_clock,
-    tell_of_reactors,
     written,
 )
 from deploy.runtime.source_metrics import source_metrics
@@ -125,7 +123,7 @@ async def act(settings: Settings, screen: Screen) -> None:
         await stack.enter_async_context(
             deciding(settings, opened, store, cluster, trees, more, progress, replica)
         )
-        tell_of_reactors(settings, screen)
+        tell_of_reactors(settings, screen.tell)
         await stack.enter_async_context(written(settings, progress))
         screen.tell("acting")
         await asyncio.Event().wait()

@@ -26,8 +26,8 @@ from bus.sharing import SharedReading
 from bus.streams import mirror
 from bus.waiting import beside
 from deploy.errors import SettingsError
-from deploy.queries.clusters import FOLDER, STATE, ClusterLink
 from deploy.runtime.bootstrap import OwnLedgerWriter, first_error
+from deploy.runtime.clusters import FOLDER, STATE, ClusterLink
 from deploy.runtime.ledgers import held_ledger
 from deploy.runtime.service import Screen
 from deploy.settings.shape import LedgerSettings, Settings

@@ -12,10 +12,11 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Mappin
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
-from bus.clock import Clock, SystemClock
+from bus.clock import Clock, ServerClock, SystemClock
 from bus.events.policies import Mode
 from bus.transport import Transport
 from bus.waiting import Moves, beside
+from deploy.settings.shape import Settings
 from projections.engine.heads import Signer
 from projections.engine.store import Store
 from projections.evidence import moments
@@ -105,3 +106,17 @@ async def remembered(ledger: Store, signer: Signer) -> None:
 def _unsaid(reactor: Reactor) -> tuple[Mode, ReactorPolicy | None]:
     """Mode and policy of a reactor of which nothing is wanted."""
     return ("on", None) if reactor.policy is None else ("off", reactor.policy())
+
+
+def require_clock() -> None:
+    """Raises WrongClockError where this machine's clock cannot be right: ticks and decisions are written by it, too."""
+    ServerClock(SystemClock()).checked_us()
+
+
+def tell_of_reactors(settings: Settings, tell: Callable[[str], None]) -> None:
+    """What the settings want of each reactor."""
+    for reactor in REACTORS:
+        if (wanted := settings.wanted.get(reactor.name)) is not None:
+            told = settings.section(reactor).told(wanted[0])
+            if told:
+                tell(f"{reactor.activity} is {told}")

@@ -19,7 +19,7 @@ from typing import Protocol
 
 import msgspec
 
-from bus.clock import ServerClock, SystemClock
+from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.jetstream import GuardLine, require_safe
 from bus.kube.client import KubeCluster
@@ -27,10 +27,9 @@ from bus.kube.watch.contract import ReflectorState
 from bus.private_files import replace
 from bus.sources.events import read_lines
 from bus.waiting import beside, reached
-from deploy.api.serving import answering
 from deploy.errors import SettingsError
 from deploy.hints import hint
-from deploy.runtime.admission import Figures, admitting, healthy
+from deploy.runtime.admission import Answering, Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
@@ -39,7 +38,7 @@ from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import held_ledger
 from deploy.runtime.locking import ACTING, writer_lock
 from deploy.runtime.proving import Proof, Prover
-from deploy.runtime.reactors import acting, remembered, stored
+from deploy.runtime.reactors import acting, remembered, require_clock, stored, tell_of_reactors
 from deploy.runtime.source_metrics import source_metrics
 from deploy.runtime.watch import following, states
 from deploy.settings.addresses import default_data
@@ -50,11 +49,11 @@ from projections.engine.fill import Filled
 from projections.engine.heads import Signer
 from projections.engine.store import Store
 from reactors.catalogue import REACTORS
+from reactors.diagnosis import Diagnosis
 from reactors.engine.adapters import QuotaTrees
 from reactors.engine.figures import figures
 from reactors.engine.replica import Replica
 from reactors.queue.releasing import Releasing
-from reactors.webhook.diagnosis import Diagnosis
 
 #: Where the bundled recording lies.
 RECORDING = Path(__file__).parents[1] / "recording"
@@ -108,9 +107,16 @@ class Screen(Protocol):
 
 
 async def serve(
-    settings: Settings, screen: Screen, *, once: bool = False, recording: bool = False
+    settings: Settings,
+    screen: Screen,
+    *,
+    answering: Answering,
+    once: bool = False,
+    recording: bool = False,
 ) -> None:
     """Run until cancelled, or with ``once`` until everything said so far is in the ledger.
+
+    ``answering`` is :func:`deploy.api.serving.answering`, which stands above: it runs commands.
 
     Raises LedgerBusyError where another process writes this ledger, WrongClockError where this machine's clock is before
     the first build of this program, SettingsError where recorded and real ledgers would mix,
@@ -127,12 +133,9 @@ async def serve(
         async with bus(settings) as opened:
             keeping = keeper(settings, store, opened.shared, lock)
             async with beside(keeping.run()), beside(guarded(opened)):
-                await _work(settings, screen, progress, store, opened, keeping, once, recording)
-
-
-def require_clock() -> None:
-    """Raises WrongClockError where this machine's clock cannot be right: ticks and decisions are written by it, too."""
-    ServerClock(SystemClock()).checked_us()
+                await _work(
+                    settings, screen, progress, store, opened, keeping, answering, once, recording
+                )
 
 
 async def _work(
@@ -142,6 +145,7 @@ async def _work(
     store: Store,
     opened: Bus,
     keeping: LedgerWriter,
+    answering: Answering,
     once: bool,
     recording: bool,
 ) -> None:
@@ -183,7 +187,7 @@ async def _work(
                 )
                 if settings.api.serves:
                     await stack.enter_async_context(answering(settings, followed.cluster, more))
-                tell_of_reactors(settings, screen)
+                tell_of_reactors(settings, screen.tell)
                 progress.stage = "following"
                 _write_state(settings, progress)
                 if once:
@@ -263,15 +267,6 @@ async def deciding(
         more.append(partial(figures, runner.replica))
         progress.replica, progress.troubles = runner.replica, runner.troubles
         yield
-
-
-def tell_of_reactors(settings: Settings, screen: Screen) -> None:
-    """What the settings want of each reactor."""
-    for reactor in REACTORS:
-        if (wanted := settings.wanted.get(reactor.name)) is not None:
-            told = settings.section(reactor).told(wanted[0])
-            if told:
-                screen.tell(f"{reactor.activity} is {told}")
 
 
 def _say_what_to_ask(settings: Settings, screen: Screen) -> None:
@@ -395,6 +390,3 @@ def _write_state(settings: Settings, progress: Progress) -> None:
     except OSError as error:
         # A full disk keeps nobody from following the cluster; `bursar status` sees that the file is old.
         _log.warning("what `bursar status` shows of this process is old: %s", error)
-
-
-__all__ = ["MARK", "RECORDING", "Progress", "Screen", "serve"]

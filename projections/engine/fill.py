@@ -28,6 +28,7 @@ from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import snapshot
 from projections.engine.model import Model
 from projections.engine.replay import Rebuilt, live_checkpoint
+from projections.engine.segments.reading import with_links
 from projections.engine.store import IN_MEMORY, LEDGER, Store
 from projections.engine.tables import checkpoints, parked
 
@@ -70,7 +71,9 @@ class Fill:
         """Whether the archive has the same event at the checkpoint."""
         if found.sequence == 0:
             return True
-        return [link for _, link in self._live.archived(found.sequence, 1)] == [found.chain]
+        return [link for _, link in with_links(self._live.select, found.sequence, 1)] == [
+            found.chain
+        ]
 
     @property
     def done(self) -> Filled:

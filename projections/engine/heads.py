@@ -29,7 +29,6 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import (
 from bus import private_files
 from bus.errors import LedgerError
 from projections.engine.checkpoint import Checkpoint
-from projections.engine.segments.form import SegmentHead
 from projections.engine.store import Store
 from projections.engine.tables import heads
 from projections.engine.writers import writer
@@ -81,10 +80,9 @@ class Signer:
         """The signature of a snapshot by its digest."""
         return self._key.sign(_SEAL_CONTEXT + digest)
 
-    def sign_segment(self, head: SegmentHead) -> SegmentHead:
-        """The head of a segment, signed."""
-        named = msgspec.structs.replace(head, public_key=self.public_key)
-        return msgspec.structs.replace(named, signature=self._key.sign(named.said))
+    def signature(self, said: bytes) -> bytes:
+        """The signature of what begins with a context of its own, so that it is taken for nothing else that is signed."""
+        return self._key.sign(said)
 
 
 class HeadKeeper:
@@ -141,22 +139,16 @@ def verify_head(head: Head, keys: Collection[bytes] = ()) -> bool:
     """Whether the head is signed by one of ``keys``, or by the key it names itself where none is given."""
     if keys and head.public_key not in keys:
         return False
-    return _is_signed(head.public_key, head.signature, _said(head.sequence, head.chain))
-
-
-def verify_segment_head(head: SegmentHead, keys: Collection[bytes] = ()) -> bool:
-    """As :func:`verify_head`, of a segment's."""
-    if keys and head.public_key not in keys:
-        return False
-    return _is_signed(head.public_key, head.signature, head.said)
+    return is_signed(head.public_key, head.signature, _said(head.sequence, head.chain))
 
 
 def is_sealed(digest: bytes, seal: bytes, keys: Collection[bytes]) -> bool:
     """Whether one of ``keys`` signed the snapshot of this digest."""
-    return any(_is_signed(key, seal, _SEAL_CONTEXT + digest) for key in keys)
+    return any(is_signed(key, seal, _SEAL_CONTEXT + digest) for key in keys)
 
 
-def _is_signed(key: bytes, signature: bytes, said: bytes) -> bool:
+def is_signed(key: bytes, signature: bytes, said: bytes) -> bool:
+    """Whether ``signature`` is that of ``said`` by the holder of the key; False for what is no key."""
     try:
         Ed25519PublicKey.from_public_bytes(key).verify(signature, said)
     except (InvalidSignature, ValueError):

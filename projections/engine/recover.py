@@ -46,6 +46,7 @@ from projections.engine.checkpoint import Checkpoint
 from projections.engine.folder import Folder
 from projections.engine.model import Model
 from projections.engine.restored import Carried, is_restored, restored
+from projections.engine.segments.reading import with_links
 from projections.engine.store import LEDGER, Store
 from projections.engine.tables import checkpoints
 
@@ -234,12 +235,12 @@ async def _publish(
 ) -> int:
     """Publish the archive after ``common`` again; every event comes back at its own sequence."""
     place = common
-    link_before = store.archived(common, 1)[0][1] if common else GENESIS
+    link_before = with_links(store.select, common, 1)[0][1] if common else GENESIS
     forms = Carried()
     for event in _archive(store, 1, common):
         forms.mark(event.id)
     while place < last:
-        found = store.archived(place + 1, WINDOW)
+        found = with_links(store.select, place + 1, WINDOW)
         window = [event for event, _ in found]
         links = [value for _, value in found]
         if not window or chain(link_before, window) != links:
@@ -264,7 +265,7 @@ async def _bind(store: Store, transport: Transport, checkpoint: Checkpoint) -> C
         return checkpoint
     head = await transport.head()
     event = await transport.at(checkpoint.sequence)
-    ours = store.archived(checkpoint.sequence, 1)[0][0]
+    ours = with_links(store.select, checkpoint.sequence, 1)[0][0]
     if event is None or not is_restored(ours, digest(event)):
         raise HistoryDivergedError("the stream still has another event at the checkpoint")
     is_new = bool(checkpoint.stream) and (head.stream, head.created_us) != (
@@ -318,7 +319,7 @@ async def _read(transport: Transport, head: Head) -> AsyncIterator[Event]:
 
 def _archive(store: Store, first: int, last: int) -> Iterator[Event]:
     while first <= last:
-        found = store.archived(first, min(WINDOW, last - first + 1))
+        found = with_links(store.select, first, min(WINDOW, last - first + 1))
         if not found:
             return
         for event, _ in found:

@@ -250,14 +250,6 @@ class Store:
             ],
         )
 
-    # the archive
-
-    def archived(self, first: int, count: int) -> list[tuple[Event, bytes]]:
-        """Up to ``count`` events from sequence ``first`` on, in order, each with the chain's value at it; segments one by one."""
-        from projections.engine.segments.reading import with_links  # It reads with this module.
-
-        return with_links(self.select, first, count)
-
     def close(self) -> None:
         """Let go of all connections."""
         self.engine.dispose()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from projections.cluster import Pod
-from reactors.scheduling.packing.shapes import Kind, kind_of
+from reactors.scheduling.pod_shapes import Kind, kind_of
 from reactors.scheduling.state import SavedArrivals
 
 #: A lesson is renewed after this many pods, and then when their number has grown by this.

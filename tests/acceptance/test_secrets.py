@@ -23,6 +23,7 @@ from bus.kube.watch import records
 from bus.kube.watch.reflector import Reflector
 from bus.sources.catalogue import SOURCES
 from projections.engine.contract import METADATA
+from projections.engine.segments.reading import with_links
 from tests.acceptance.bookkeeping import QUICK, Bookkeeping
 from tests.bus.kube.watch.fakes import bookmark, line, page
 
@@ -424,7 +425,7 @@ async def followed(books, sources, clusters):
 def exported(books, path):
     """Writes all that the ledger holds as text: the events as they are exported, and every row of every table."""
     with path.open("wb") as file:
-        for event, _ in books.store.archived(1, 10**6):
+        for event, _ in with_links(books.store.select, 1, 10**6):
             file.write(to_line(event) + b"\n")
         for table in METADATA.sorted_tables:
             for row in books.store.select(sa.select(table)):

@@ -52,7 +52,8 @@ def unreached(product):
         (module, name)
         for module, found in product.modules.items()
         for name in ("main", "register")
-        if module.startswith(("deploy.cli", "deploy.api")) and name in found.definitions
+        if module.startswith(("deploy.cli", "deploy.api", "deploy.processes"))
+        and name in found.definitions
     ]
     reached = product.reached(roots)
     for module, found in product.modules.items():

@@ -28,6 +28,7 @@ from bus.clock import SystemClock
 from bus.envelope import Event
 from bus.events.clock import LEADER, ClockTicked
 from bus.memory import MemoryTransport
+from projections.engine.segments.reading import with_links
 from projections.engine.snapshots import write
 from projections.engine.store import Store, engine
 from reactors.catalogue import REACTORS
@@ -45,7 +46,7 @@ AFTER = EVERY // 2
 
 def tick(store: Store) -> Event:
     """A tick at the end of the archive."""
-    (last, _), *_ = store.archived(last_archived(store.select), 1)
+    (last, _), *_ = with_links(store.select, last_archived(store.select), 1)
     return ClockTicked().event(
         cluster=CLUSTER, key=LEADER, id="tick", source="clock", time_us=last.time_us
     )

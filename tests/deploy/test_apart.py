@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from contextlib import AsyncExitStack, suppress
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -14,6 +15,7 @@ from bus.jetstream import JetStream
 from bus.kube.client import Access, connect
 from bus.streams import history
 from bus.waiting import beside
+from deploy.api.serving import answering
 from deploy.cli.program.program import run_command
 from deploy.errors import LedgerBusyError, LostLockError
 from deploy.runtime import locking
@@ -213,7 +215,9 @@ async def test_who_watches_lists_what_who_acts_waits_for(tmp_path):
 
 
 @pytest.mark.nats
-@pytest.mark.parametrize(("part", "last_word"), [(act, "acting"), (serve, "ask:")])
+@pytest.mark.parametrize(
+    ("part", "last_word"), [(act, "acting"), (partial(serve, answering=answering), "ask:")]
+)
 async def test_who_acts_shows_figures_without_admission(part, last_word, tmp_path):
     """The alert `BursarNobodyActs` rests on them."""
     async with EmbeddedServer(tmp_path / "nats") as server:

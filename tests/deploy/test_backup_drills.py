@@ -17,6 +17,7 @@ from projections.catalogue import MODEL
 from projections.engine.dump import digest
 from projections.engine.heads import Head, Signer, append, read_heads
 from projections.engine.segments import form
+from projections.engine.segments.reading import with_links
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, heads
 from tests.deploy.ledgers import bursar, make_ledger, process
@@ -37,7 +38,7 @@ def ledger_of(folder, count):
 def rows(data):
     store = Store(engine(f"sqlite:///{data / 'ledger.db'}", read_only=True))
     try:
-        return digest(MODEL, store), store.archived(1, 10**6)
+        return digest(MODEL, store), with_links(store.select, 1, 10**6)
     finally:
         store.close()
 

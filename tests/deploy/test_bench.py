@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from deploy.cli.bench import Policy
 from deploy.cli.program.exits import Exit
+from deploy.cli.scheduling.bench import Policy
 from reactors.scheduling.packing.catalogue import POLICIES
 from tests.deploy.ledgers import bursar
 

@@ -11,9 +11,10 @@ import sqlalchemy as sa
 
 import migrations.schema
 from bus.errors import ClusterUnavailableError, WrongClockError
+from deploy.api.serving import answering
 from deploy.cli.program.program import run_command
 from deploy.errors import LedgerBusyError, LostLockError, OlderLedgerError
-from deploy.runtime import apart, locking, service
+from deploy.runtime import apart, locking, reactors, service
 from deploy.runtime.ledgers import held_ledger, joined_ledger
 from deploy.runtime.locking import ACTING, LEDGER, HeldLock, in_turn, writer_lock
 from deploy.settings.load import load
@@ -44,7 +45,7 @@ async def test_up_ends_once_a_lock_is_lost(part, tmp_path, monkeypatch):
     monkeypatch.setattr(service, "writer_lock", lost)
     with pytest.raises(BaseExceptionGroup) as caught:
         async with asyncio.timeout(20):
-            await service.serve(settings_in(tmp_path / "data"), QUIET)
+            await service.serve(settings_in(tmp_path / "data"), QUIET, answering=answering)
     assert caught.group_contains(LostLockError)
 
 
@@ -69,7 +70,11 @@ async def test_up_asks_its_lock_before_each_write(tmp_path, monkeypatch):
 
     monkeypatch.setattr(service, "following", kept)
     with pytest.raises(BaseExceptionGroup) as caught:
-        await service.serve(settings_in(tmp_path / "data"), SimpleNamespace(tell=tell, show=print))
+        await service.serve(
+            settings_in(tmp_path / "data"),
+            SimpleNamespace(tell=tell, show=print),
+            answering=answering,
+        )
     assert caught.group_contains(Enough)
     assert [cluster.fence.__func__ for cluster in clusters] == [HeldLock.confirm]
 
@@ -185,7 +190,7 @@ async def test_no_schema_changes_while_another_process_writes_the_ledger(
     monkeypatch.setattr(migrations.schema, "upgrade", upgrade)
     with writer_lock(settings.ledger_url, made, "ledger"):
         with pytest.raises(LedgerBusyError):
-            await service.serve(settings, QUIET)
+            await service.serve(settings, QUIET, answering=answering)
         with pytest.raises(LedgerBusyError), held_ledger(settings, "restore"):
             pass
         with pytest.raises(OlderLedgerError), joined_ledger(settings, "budget credit"):
@@ -228,7 +233,7 @@ async def test_who_acts_measures_the_api_servers_clock_each_minute_whatever_it_a
 
 @pytest.mark.parametrize("part", [apart.act, apart.watch_cluster])
 async def test_no_part_begins_with_a_clock_before_its_build(part, tmp_path, monkeypatch):
-    monkeypatch.setattr(service, "SystemClock", lambda: SimpleNamespace(now_us=lambda: 0))
+    monkeypatch.setattr(reactors, "SystemClock", lambda: SimpleNamespace(now_us=lambda: 0))
 
     with pytest.raises(WrongClockError):
         await part(settings_in(tmp_path), QUIET)

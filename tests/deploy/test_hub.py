@@ -18,7 +18,7 @@ from bus.embedded import bundled_binary
 from bus.errors import UnsafeBusError
 from bus.jetstream import JetStream, require_safe
 from bus.streams import Stream, history, mirror
-from deploy.cli import hub as hub_cli
+from deploy.processes import hub as hub_cli
 from deploy.runtime.hub import follow_clusters
 from deploy.settings.load import load
 from projections.catalogue import MODEL

@@ -4,7 +4,7 @@ import json
 
 from bus.events.quotas import Requirement, Serves
 from bus.kube.kinds import SELECTABLE
-from deploy.cli.governed import governed_line
+from deploy.cli.notes.governed import governed_line
 from deploy.settings.load import load
 from tests import factories as f
 from tests.deploy.ledgers import bursar, make_ledger

@@ -8,7 +8,7 @@ import unicodedata
 import pytest
 import yaml
 
-from deploy.cli.options import Format
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.output import cell, write, write_csv
 

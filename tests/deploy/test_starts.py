@@ -14,7 +14,7 @@ import pytest
 import typer
 from typer.main import get_group
 
-import deploy.cli
+import deploy
 from deploy.cli.program import commands
 from deploy.cli.program.lazy import Lazy
 from deploy.cli.program.program import program
@@ -133,11 +133,11 @@ def test_what_the_list_of_commands_says_is_what_the_command_says(path):
 def test_every_command_that_is_declared_is_in_the_list():
     """A module with ``register`` and no entry could be called by nobody."""
     declared = set()
-    for file in Path(deploy.cli.__file__).parent.rglob("*.py"):
-        name = ".".join(file.relative_to(Path(deploy.cli.__file__).parent).with_suffix("").parts)
+    for file in Path(deploy.__file__).parent.rglob("*.py"):
+        name = ".".join(file.relative_to(Path(deploy.__file__).parent).with_suffix("").parts)
         if "\ndef register(" in file.read_text():
             made = typer.Typer()
-            importlib.import_module(f"deploy.cli.{name}").register(made)
+            importlib.import_module(f"deploy.{name}").register(made)
             declared |= {(name, one) for one in get_group(made).commands}
 
     listed = {(e.module, path[-1]) for path, e in paths() if not isinstance(e, commands.Group)}

@@ -12,6 +12,7 @@ from bus.errors import WrongClockError
 from bus.jetstream import JetStream
 from bus.kube.watch.contract import ReflectorState
 from bus.streams import history
+from deploy.api.serving import answering
 from deploy.cli.program.exits import Exit
 from deploy.runtime.service import serve
 from deploy.runtime.source_metrics import source_metrics
@@ -162,7 +163,7 @@ async def test_up_follows_no_cluster_while_this_machines_clock_is_wrong_by_years
     monkeypatch.setattr(SystemClock, "now_us", lambda _: 0)
 
     with pytest.raises(WrongClockError, match="NTP"):
-        await serve(Settings(data=tmp_path / "data"), Quiet())
+        await serve(Settings(data=tmp_path / "data"), Quiet(), answering=answering)
 
     assert not (tmp_path / "data" / "bus").exists()
 
@@ -180,7 +181,7 @@ async def test_what_a_killed_process_said_of_itself_is_gone_before_the_next_begi
             if text.startswith("bus "):
                 seen.append(settings.state_file.exists())
 
-    await serve(settings, Looking(), once=True, recording=True)
+    await serve(settings, Looking(), answering=answering, once=True, recording=True)
 
     assert seen == [False]
 

@@ -9,7 +9,7 @@ import sqlalchemy as sa
 
 from bus.clock import format_stamp
 from bus.events.constraints import HeldCpus
-from deploy.cli.explaining.reservations import withheld
+from deploy.cli.explaining.withheld import withheld
 from deploy.queries.scheduling import explained_pods, known, nomination
 from deploy.queries.scheduling_decisions import Recorded, recorded
 from projections.quota_trees.queries import Select

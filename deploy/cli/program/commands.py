@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Entry:
-    """A command: the module of this package whose ``register`` declares it, and what it is for."""
+    """A command: the module of :mod:`deploy` whose ``register`` declares it, and what it is for."""
 
     module: str
     help: str
@@ -29,59 +29,61 @@ class Group:
 
 COMMANDS: Mapping[str, Entry | Group] = {
     "up": Entry(
-        "up",
+        "processes.up",
         "Follow the cluster there is and write its ledger.",
     ),
     "webhook": Entry(
-        "webhook",
+        "processes.webhook",
         "Answer admission reviews in one more process.",
     ),
     "watch": Entry(
-        "apart",
+        "processes.apart",
         "Follow the cluster, and do nothing else.",
     ),
     "ledger": Entry(
-        "apart",
+        "processes.apart",
         "Write the ledger, and do nothing else.",
     ),
     "act": Entry(
-        "apart",
+        "processes.apart",
         "Keep the quotas, decide and act.",
     ),
     "api": Entry(
-        "api",
+        "processes.api",
         "Answer questions to the ledger over HTTPS, for `kubectl bursar` and other programs.",
     ),
     "hub": Entry(
-        "hub",
+        "processes.hub",
         "Write the ledgers of many clusters, each from a mirror of its history on a NATS of the hub.",
     ),
     "clusters": Entry(
-        "hub",
+        "processes.hub",
         "Every cluster of a hub: up to which event it is known, and whether its link is up.",
     ),
     "status": Entry(
-        "status",
+        "cli.status",
         "How far the ledger is, what is parked, and how safe the bus is.",
     ),
-    "report": Entry("asking", "Who used how much: exact sums of what pods held, by any groups."),
+    "report": Entry(
+        "cli.usage.asking", "Who used how much: exact sums of what pods held, by any groups."
+    ),
     "acct": Entry(
-        "asking",
+        "cli.usage.asking",
         "What is on each pod's account.",
     ),
     "diff": Entry(
-        "diff",
+        "cli.usage.diff",
         "What changed between two moments: use by team, pods by namespace, quotas, and what was said and decided.",
     ),
     "devices": Entry(
-        "devices",
+        "cli.usage.devices",
         "Card by card who holds which part by a claim and since when, what is reserved, and what is idle.",
     ),
     "get": Group(
         "What there is, one line each.",
         {
             "quotas": Entry(
-                "quotas.listing",
+                "cli.quotas.listing",
                 "Every quota in one line: what is used and allowed of each key.",
             ),
         },
@@ -90,23 +92,23 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Quotas: the tree, one of them, what counts against it, and what would be admitted.",
         {
             "tree": Entry(
-                "quotas.listing",
+                "cli.quotas.listing",
                 "All quotas as the tree that they are: each below its parent.",
             ),
             "show": Entry(
-                "quotas.show",
+                "cli.quotas.show",
                 "One quota: each key with its limit, who holds how much, its conditions.",
             ),
             "explain": Entry(
-                "quotas.explain",
+                "cli.quotas.explain",
                 "What counts against a quota, item by item, and why.",
             ),
             "forecast": Entry(
-                "quotas.forecast",
+                "cli.quotas.forecast",
                 "When will what runs in each quota reach its limits?",
             ),
             "check": Entry(
-                "quotas.check",
+                "cli.quotas.check",
                 "Would these objects be admitted now.",
             ),
         },
@@ -115,15 +117,15 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Budgets: what is spent and left, and credits beside them.",
         {
             "list": Entry(
-                "budgets",
+                "cli.quotas.budgets",
                 "What is left of each budget at the ledger's moment, in hours.",
             ),
             "forecast": Entry(
-                "budget_forecast",
+                "cli.quotas.budget_forecast",
                 "When will each budget be used up? By the changes between past days, not by what runs at this moment.",
             ),
             "credit": Entry(
-                "budgets",
+                "cli.quotas.budgets",
                 "Give a quota more budget for one period, or take some back.",
             ),
         },
@@ -132,44 +134,44 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Workloads that wait for their quota.",
         {
             "show": Entry(
-                "queue",
+                "cli.queue",
                 "Who waits in which place, for how much of what.",
             ),
             "move": Entry(
-                "queue",
+                "cli.queue",
                 "Give what waits another place.",
             ),
             "hold": Entry(
-                "queue",
+                "cli.queue",
                 "Keep what waits from starting.",
             ),
             "release": Entry(
-                "queue", "Let what was held by `bursar queue hold` come in its turn again."
+                "cli.queue", "Let what was held by `bursar queue hold` come in its turn again."
             ),
         },
     ),
     "agreement": Entry(
-        "shadow",
+        "cli.shadow",
         "Go or no-go: what each reactor decided in shadow, and what whatever is installed, or people, did instead.",
     ),
     "schedule": Group(
         "Placing pods on nodes.",
         {
             "check": Entry(
-                "schedule",
+                "cli.scheduling.schedule",
                 "Which node would these pods get now, and if none, what is the smallest change with which one would"
                 " take them.",
             ),
             "queue": Entry(
-                "schedule",
+                "cli.scheduling.schedule",
                 "Which pods wait for a node: in which order, which node each would get now, and why none.",
             ),
             "scores": Entry(
-                "scores",
+                "cli.scheduling.scores",
                 "Every node as the scheduler saw it when it chose one for a pod: its score from each plugin, or who refused it.",
             ),
             "agreement": Entry(
-                "agreement",
+                "cli.scheduling.agreement",
                 "How often the scheduler's shadow chose the node on which the pod is.",
             ),
         },
@@ -178,44 +180,44 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Training jobs: the next steps of each, decided beside their operator.",
         {
             "list": Entry(
-                "jobs",
+                "cli.jobs.jobs",
                 "Every training job: its state, its pods, and which steps are due.",
             ),
             "show": Entry(
-                "jobs",
+                "cli.jobs.jobs",
                 "One job, pod by pod: what is due, and the labels and variables by which its pods find each other.",
             ),
             "agreement": Entry(
-                "jobs",
+                "cli.jobs.jobs",
                 "How often the steps that were decided in shadow are those that the operator took.",
             ),
             "hours": Entry(
-                "job_hours",
+                "cli.jobs.hours",
                 "Core- and GPU-hours of training jobs, and how much of them restarts lost.",
             ),
         },
     ),
     "why": Entry(
-        "why",
+        "cli.explaining.why",
         "What was decided and why, with the numbers of each decision.",
     ),
     "evictions": Entry(
-        "evictions",
+        "cli.evictions",
         "The newest evictions: which pod, for which quota, why, on which numbers.",
     ),
     "notebooks": Entry(
-        "culling",
+        "cli.culling",
         "Every running notebook: is it used, since when not, when is it stopped.",
     ),
     "cull": Group(
         "Culling of idle notebooks: simulate it, undo it.",
         {
             "simulate": Entry(
-                "culling",
+                "cli.culling",
                 "What culling would have done by recorded evidence: who is stopped.",
             ),
             "undo": Entry(
-                "culling",
+                "cli.culling",
                 "Give back what a cull stopped, by the object's own means.",
             ),
         },
@@ -224,15 +226,15 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Recorded history under another policy: what would have been decided, and what that saves.",
         {
             "run": Entry(
-                "lab",
+                "cli.lab.run",
                 "What another policy would have decided on what was recorded, and the hours that it saves.",
             ),
             "suggest": Entry(
-                "lab_suggest",
+                "cli.lab.suggest",
                 "Try a grid of idle limits and warnings on what was recorded, and show which no other one beats.",
             ),
             "quotas": Entry(
-                "lab_quotas",
+                "cli.lab.quotas",
                 "Who would have been let in, refused, or have waited, had quotas had other limits.",
             ),
         },
@@ -242,46 +244,48 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Capsules: a policy, a slice of history, and what is decided on it, in one file.",
         {
             "export": Entry(
-                "capsules",
+                "cli.lab.capsules",
                 "Write a capsule: a slice of history, a policy, and the decisions that follow.",
             ),
             "run": Entry(
-                "capsules",
+                "cli.lab.capsules",
                 "Decide a capsule's history again, and show what differs from what it expects.",
             ),
         },
     ),
     "test": Entry(
-        "capsules",
+        "cli.lab.capsules",
         "Run all capsules of a folder: does this Bursar still decide what they expect.",
     ),
     "pause": Entry(
-        "reactors",
+        "cli.reactors",
         "Stop every reactor at once.",
     ),
     "resume": Entry(
-        "reactors",
+        "cli.reactors",
         "Let the reactors go on.",
     ),
-    "events": Entry("history", "What was said: the newest events, the history of one thing."),
-    "sql": Entry("history", "Ask the ledger in SQL, read-only."),
+    "events": Entry(
+        "cli.history.events", "What was said: the newest events, the history of one thing."
+    ),
+    "sql": Entry("cli.history.events", "Ask the ledger in SQL, read-only."),
     "export": Entry(
-        "history",
+        "cli.history.events",
         "Write the history to files that `bursar import events` reads.",
     ),
     "history": Group(
         "The sealed segments of a long history.",
         {
             "segments": Entry(
-                "segments",
+                "cli.history.segments",
                 "The sealed segments: which events each holds, whether the table has them too, and whether its file is there.",
             ),
             "seal": Entry(
-                "segments",
+                "cli.history.segments",
                 "Seal what came since the last segment, in segments of `history.segment_events`.",
             ),
             "trim": Entry(
-                "segments",
+                "cli.history.segments",
                 "Take out of the ledger's table what sealed segments hold, after each was read and checked.",
             ),
         },
@@ -290,65 +294,70 @@ COMMANDS: Mapping[str, Entry | Group] = {
         "Take recorded events in. Importing the same again changes nothing.",
         {
             "openb": Entry(
-                "imports", "Play the GPU cluster trace openb (8,152 pods) as if it were watched."
+                "cli.history.imports",
+                "Play the GPU cluster trace openb (8,152 pods) as if it were watched.",
             ),
             "events": Entry(
-                "imports",
+                "cli.history.imports",
                 "Import events in the documented envelope, as `bursar export` writes them.",
             ),
         },
     ),
     "backup": Entry(
-        "backups",
+        "cli.history.backups",
         "Keep the whole history in a folder elsewhere, also while `bursar up` runs.",
     ),
     "restore": Entry(
-        "backups",
+        "cli.history.backups",
         "Make a ledger from a backup: every file is checked, every row folded anew.",
     ),
     "verify": Entry(
-        "keeping",
+        "cli.history.keeping",
         "Recompute the hash chain of all events and hold it against checkpoint and signed heads.",
     ),
     "replay": Entry(
-        "keeping",
+        "cli.history.keeping",
         "Rebuild every row from the archive beside the live ones, and compare.",
     ),
     "recover": Entry(
-        "keeping",
+        "cli.history.keeping",
         "Bring bus and ledger together after one of them lost something.",
     ),
     "parked": Group(
         "Events that could not be read or folded. They are kept, and in no figure.",
         {
-            "list": Entry("keeping", "Every parked event and why it was parked."),
-            "show": Entry("keeping", "One parked event as it was said."),
+            "list": Entry("cli.history.keeping", "Every parked event and why it was parked."),
+            "show": Entry("cli.history.keeping", "One parked event as it was said."),
             "redrive": Entry(
-                "keeping",
+                "cli.history.keeping",
                 "Fold parked events once more, after a fix.",
             ),
         },
     ),
     "config": Group(
         "Settings: which are in force, and where each comes from.",
-        {"show": Entry("config", "Every setting in force, and where it comes from.")},
+        {
+            "show": Entry(
+                "cli.installing.config", "Every setting in force, and where it comes from."
+            )
+        },
     ),
     "manifests": Entry(
-        "installing",
+        "cli.installing.manifests",
         "Print what runs Bursar in a cluster, for `kubectl apply -f -`.",
     ),
     "install": Entry(
-        "installing",
+        "cli.installing.manifests",
         "What would an installation change in this cluster, and what is each right for.",
     ),
     "bench": Group(
         "Measure the rules on recorded traces, beside any ledger.",
         {
             "bind": Entry(
-                "bench",
+                "cli.scheduling.bench",
                 "How much of the GPU cluster openb each packing policy allocates while more pods arrive than fit.",
             )
         },
     ),
-    "version": Entry("version", "The version of this program."),
+    "version": Entry("cli.program.version", "The version of this program."),
 }

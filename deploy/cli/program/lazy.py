@@ -74,5 +74,5 @@ def _group(name: str, entry: Group) -> Lazy:
 
 def _command(name: str, entry: Entry) -> Command:
     made = typer.Typer(rich_markup_mode=None)
-    importlib.import_module(f"deploy.cli.{entry.module}").register(made)
+    importlib.import_module(f"deploy.{entry.module}").register(made)
     return get_group(made).commands[name]

@@ -49,7 +49,7 @@ app = typer.Typer(
 
 def _version(is_asked: bool) -> None:
     if is_asked:
-        from deploy.cli.version import told
+        from deploy.cli.program.version import told
 
         print(told())
         raise typer.Exit

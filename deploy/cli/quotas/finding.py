@@ -8,7 +8,7 @@ import msgspec
 import sqlalchemy as sa
 
 from bus.events.pods import Owner
-from deploy.queries.near import near
+from deploy.cli.filters import near
 from projections import pod_runs, timelines, workloads
 from projections.quota_trees.declared import declared_quotas
 

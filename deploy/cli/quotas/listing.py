@@ -8,7 +8,7 @@ import typer
 
 from deploy.cli import times
 from deploy.cli.notes.position import footer, standing
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.quotas.options import Cluster
 from deploy.cli.quotas.reading import (
     Line,
@@ -18,6 +18,7 @@ from deploy.cli.quotas.reading import (
     in_short,
     lines,
 )
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import write

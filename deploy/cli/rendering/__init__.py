@@ -1,1 +1,15 @@
 """How answers look: tables that fit a terminal, JSON, YAML and CSV, with texts of strangers made inert."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Format(StrEnum):
+    """How rows are written."""
+
+    TABLE = "table"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+    CSV = "csv"

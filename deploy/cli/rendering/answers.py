@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol
 
-from deploy.cli.options import CommandContext, Format
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.output import write
 from deploy.cli.rendering.tables import Column, Row, print_table
 from deploy.cli.rendering.words import duration, memory, thousandths
 
 
+class Asked(Protocol):
+    """The part of :class:`deploy.cli.options.CommandContext` that says how an answer is written."""
+
+    @property
+    def output(self) -> Format:
+        """How rows are written."""
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether a table shall have every column."""
+
+
 def answer(
-    asked: CommandContext,
+    asked: Asked,
     rows: Sequence[Row],
     *,
     fields: Sequence[str],

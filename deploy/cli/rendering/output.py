@@ -16,7 +16,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
-from deploy.cli.options import Format
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.escapes import escaped_in, inert, inert_cell
 
 if TYPE_CHECKING:

@@ -258,7 +258,7 @@ def newest(select: Select, wanted: Wanted, most: int) -> list[Event]:
 
 
 def with_links(select: Select, first: int, count: int) -> list[tuple[Event, bytes]]:
-    """Up to ``count`` events from sequence ``first`` on, in order, each with the chain's value at it."""
+    """Up to ``count`` events from sequence ``first`` on, in order, each with the chain's value at it; segments one by one."""
     for segment in trimmed(select, first - 1, first):
         content, place = segment.content(), first - segment.first
         return list(zip(content.events(first - 1, first + count - 1), content.links[place:], strict=False))  # fmt: skip

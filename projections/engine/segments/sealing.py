@@ -24,7 +24,7 @@ import sqlalchemy as sa
 from bus.crashpoints import crashpoint
 from bus.envelope import GENESIS, Event
 from bus.errors import DamagedSegmentError, LedgerError
-from projections.engine.heads import Signer, verify_segment_head
+from projections.engine.heads import Signer
 from projections.engine.segments.form import (
     Content,
     SegmentHead,
@@ -36,7 +36,8 @@ from projections.engine.segments.form import (
     unpack,
 )
 from projections.engine.segments.places import LEDGER_FILE, place_of, written
-from projections.engine.segments.reading import Segment, file_name, sealed
+from projections.engine.segments.reading import Segment, file_name, sealed, with_links
+from projections.engine.segments.signing import sign_segment_head, verify_segment_head
 from projections.engine.store import Store
 from projections.engine.tables import checkpoints, events, heads, parked, segments
 from projections.engine.writers import writer
@@ -146,7 +147,7 @@ class Sealer:
         head = head_of(part, link, sha256(packed).digest())
         if self._chain(head.last) != head.chain:
             raise LedgerError("the archive is not what its chain says: see `bursar verify`", after=first)  # fmt: skip
-        head = self._signer.sign_segment(head)
+        head = sign_segment_head(head, self._signer)
         return head, joined(head, packed)
 
     def _read(self, first: int) -> list[Event]:
@@ -154,7 +155,9 @@ class Sealer:
         size = 0
         while len(part) < self._every:
             wanted = min(PART, self._every - len(part))
-            found = [event for event, _ in self._store.archived(first + len(part), wanted)]
+            found = [
+                event for event, _ in with_links(self._store.select, first + len(part), wanted)
+            ]
             if [event.sequence for event in found] != [*range(first + len(part), first + len(part) + wanted)]:  # fmt: skip
                 raise LedgerError("the archive has a gap: see `bursar verify`", after=first + len(part) - 1)  # fmt: skip
             for event in found:

@@ -22,7 +22,7 @@ from reactors.scheduling.packing.policies import (
     Policy,
     Random,
 )
-from reactors.scheduling.packing.shapes import typical_kinds
+from reactors.scheduling.pod_shapes import typical_kinds
 
 Name: TypeAlias = Literal[
     "Random", "DotProd", "GpuClustering", "GpuPacking", "BestFit", "FirstFit", "FGD", "Learned"

@@ -18,7 +18,7 @@ import numpy.typing as npt
 
 from reactors.scheduling.cards import WHOLE
 from reactors.scheduling.columns import CPU, Bools, Columns, Ints
-from reactors.scheduling.packing.shapes import Kind, Shape
+from reactors.scheduling.pod_shapes import Kind, Shape
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 

@@ -28,7 +28,7 @@ from reactors.scheduling.packing.fragmentation import (
     trial,
 )
 from reactors.scheduling.packing.patterns import STEP, UNITS, room_values
-from reactors.scheduling.packing.shapes import Kind, Shape, selecting, typical_kinds
+from reactors.scheduling.pod_shapes import Kind, Shape, selecting, typical_kinds
 from reactors.scheduling.selectors import required_nodes
 
 #: Parts of a thousandth of a card that scores are counted in.

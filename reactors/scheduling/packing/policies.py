@@ -14,7 +14,7 @@ from reactors.scheduling.cards import WHOLE
 from reactors.scheduling.columns import CPU, Columns, Ints
 from reactors.scheduling.node_columns import MOST_TOLD, SHARE
 from reactors.scheduling.packing.fragmentation import Fragmentation, levels, trial
-from reactors.scheduling.packing.shapes import Shape
+from reactors.scheduling.pod_shapes import Shape
 
 #: Largest node of the trace.
 MOST_CPU, MOST_GPU = 128_000, 8_000

@@ -31,7 +31,7 @@ from reactors.scheduling.hints import Hint
 from reactors.scheduling.packing.catalogue import POLICIES, Given, Name, Typical
 from reactors.scheduling.packing.learned import LearnedPolicy
 from reactors.scheduling.packing.policies import Policy
-from reactors.scheduling.packing.shapes import Shape, shape_of
+from reactors.scheduling.pod_shapes import Shape, shape_of
 from reactors.scheduling.seeds import seed
 
 REASON = "node(s) had no GPU cards with enough room"

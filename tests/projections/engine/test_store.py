@@ -12,6 +12,7 @@ from projections.engine.changes import Changes, Parked
 from projections.engine.checkpoint import Checkpoint
 from projections.engine.dump import digest
 from projections.engine.folder import Folder
+from projections.engine.segments.reading import with_links
 from projections.engine.sums import Restatement
 from projections.namespaces import namespaces
 from projections.workloads import workloads
@@ -51,8 +52,10 @@ def test_the_checkpoint_and_the_archive_come_back_as_they_were_written(store):
     moved = store.commit(batch, Changes(), store.checkpoint(MODEL.version))
 
     assert store.checkpoint(MODEL.version) == moved
-    assert store.archived(1, 1000) == list(zip(batch, chain(bytes(32), batch), strict=True))
-    assert [event.sequence for event, _ in store.archived(100, 3)] == [100, 101, 102]
+    assert with_links(store.select, 1, 1000) == list(
+        zip(batch, chain(bytes(32), batch), strict=True)
+    )
+    assert [event.sequence for event, _ in with_links(store.select, 100, 3)] == [100, 101, 102]
 
 
 @pytest.mark.parametrize("count", [1, 49, 50, 500])

@@ -9,6 +9,7 @@ from bus.envelope import GENESIS, digest, link
 from bus.errors import LedgerError
 from projections.catalogue import MODEL
 from projections.engine.heads import EVERY_EVENTS, HeadKeeper, Signer, read_heads, verify_head
+from projections.engine.segments.reading import with_links
 from projections.engine.store import _archived, event_of_row
 from projections.engine.tables import events as archive
 from projections.engine.verify import verify
@@ -207,7 +208,7 @@ def _forge(connection, rows, level):
 def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
     store = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     HeadKeeper(store, signer, tmp_path / "heads").keep(fill(store, LIVES))
-    rows = _archived(LIVES, [link for _, link in store.archived(1, len(LIVES))])
+    rows = _archived(LIVES, [link for _, link in with_links(store.select, 1, len(LIVES))])
     rng = random.Random(f"{mutation.__name__}/{level}")
     missed = []
 
@@ -226,7 +227,7 @@ def test_any_single_mutation_is_found(tmp_path, signer, mutation, level):
 def test_restored_rows_are_verified_again(tmp_path, signer):
     store = ledger(f"sqlite:///{tmp_path / 'ledger.db'}")
     HeadKeeper(store, signer, tmp_path / "heads").keep(fill(store, LIVES))
-    rows = _archived(LIVES, [link for _, link in store.archived(1, len(LIVES))])
+    rows = _archived(LIVES, [link for _, link in with_links(store.select, 1, len(LIVES))])
     with store.engine.begin() as connection:
         _forge(connection, _mended(rows, 1), 1)
 

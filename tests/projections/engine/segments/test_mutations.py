@@ -17,6 +17,7 @@ import sqlalchemy as sa
 from bus.envelope import GENESIS
 from projections.engine.heads import Signer
 from projections.engine.segments import form
+from projections.engine.segments.signing import sign_segment_head
 from projections.engine.tables import checkpoints, events, heads, segments
 from tests.projections.engine.segments.histories import copied, findings, made, opened
 
@@ -113,7 +114,7 @@ def forged(folder, random_):
         signer = Signer(folder / "key")
     else:
         signer = Signer(folder / "new")
-    new = signer.sign_segment(new)
+    new = sign_segment_head(new, signer)
     file = form.joined(new, packed)
     path.write_bytes(file)
     store = opened(folder)

@@ -19,6 +19,7 @@ from projections.engine.past import sequence_before
 from projections.engine.replay import archived, compare, discard, rebuild
 from projections.engine.segments import form, reading
 from projections.engine.segments.reading import Wanted, sealed, trimmed_until
+from projections.engine.segments.signing import sign_segment_head
 from projections.engine.tables import events, parked, segments
 from projections.engine.verify import verify
 from projections.quota_trees.queries import archived as of_types
@@ -220,7 +221,7 @@ def test_what_is_not_sound_is_not_trimmed(place, store, damage):
         path.write_bytes(path.read_bytes()[:-9] + b"x" + path.read_bytes()[-8:])
     else:
         head = sealed(store.select)[3].head
-        forged = Signer(place / "other").sign_segment(head)
+        forged = sign_segment_head(head, Signer(place / "other"))
         _, packed = form.parted(path.read_bytes())
         path.write_bytes(file := form.joined(forged, packed))
         with store.engine.begin() as connection:

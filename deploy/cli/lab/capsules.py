@@ -9,7 +9,7 @@ import typer
 
 from bus.errors import BursarError
 from deploy.cli.culling import Cluster, selecting
-from deploy.cli.lab import End, Start, between
+from deploy.cli.lab.run import End, Start, between
 from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, count, field

@@ -48,6 +48,7 @@ def up(
     KUBECONFIG=~/.kube/prod bursar up --data /var/lib/bursar
     bursar up --ledger postgresql://bursar@db/bursar --bus nats://nats:4222
     """
+    from deploy.api.serving import answering
     from deploy.runtime.bootstrap import run
     from deploy.runtime.service import serve
 
@@ -55,7 +56,7 @@ def up(
     screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
     try:
         with screen:
-            run(serve(settings, screen, once=once, recording=recording))
+            run(serve(settings, screen, answering=answering, once=once, recording=recording))
     except StoppedError:
         # A signal is how this command is meant to end.
         say("stopped; the next start goes on from here")

@@ -13,8 +13,9 @@ import typer
 
 from bus.clock import format_stamp
 from bus.errors import LedgerError
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write

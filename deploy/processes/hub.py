@@ -14,7 +14,7 @@ from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.words import duration
 from deploy.errors import StoppedError
-from deploy.queries.clusters import links, places
+from deploy.runtime.clusters import links, places
 from deploy.runtime.ledgers import clusters as of_ledger
 from deploy.runtime.ledgers import reading
 
@@ -50,7 +50,7 @@ def hub(asked: CommandContext) -> None:
     bursar report --by cluster,team --data /data/hub          all of them
     bursar why vision/train-7 --data /data/hub/clusters/prod  one of them
     """
-    from deploy.cli.up import LineScreen
+    from deploy.processes.up import LineScreen
     from deploy.runtime.bootstrap import run
     from deploy.runtime.hub import follow_clusters
 

@@ -8,7 +8,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.bars import bar
 from deploy.cli.rendering.output import say, write
 from deploy.hints import hint

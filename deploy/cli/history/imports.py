@@ -19,7 +19,8 @@ from bus.errors import TimestampError
 from bus.events.histories import HistoryImported
 from bus.sources import openb
 from bus.sources.events import read_lines
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.output import write
 from deploy.hints import hint

@@ -22,13 +22,15 @@ from deploy.cli.filters import (
     Top,
     User,
     Workload,
+    near,
     require,
     sorted_by,
     wanted,
 )
 from deploy.cli.notes import unassigned
 from deploy.cli.notes.position import LedgerPosition, standing, together, unwatched
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.output import say, write
 from deploy.cli.rendering.report_table import print_report
@@ -36,8 +38,7 @@ from deploy.cli.rendering.tables import Column
 from deploy.cli.rendering.units import Unit, record
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from deploy.hints import hint
-from deploy.queries.clusters import added, reading_all
-from deploy.queries.near import near
+from deploy.runtime.clusters import added, reading_all
 from deploy.runtime.ledgers import reading
 from deploy.settings.near import absent
 from projections import reports

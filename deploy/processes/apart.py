@@ -69,7 +69,7 @@ def act(asked: CommandContext) -> None:
 
 
 def _run(asked: CommandContext, work: Work) -> None:
-    from deploy.cli.up import LineScreen
+    from deploy.processes.up import LineScreen
     from deploy.runtime.bootstrap import run
 
     try:

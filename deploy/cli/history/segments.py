@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from deploy.cli.keeping import writing
+from deploy.cli.history.keeping import writing
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.answers import answer, field
 from deploy.cli.rendering.bars import bar

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from deploy.cli.options import CommandContext, Format, command
+from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
+from deploy.cli.rendering import Format
 from deploy.cli.rendering.answers import field
 from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say

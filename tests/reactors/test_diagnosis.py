@@ -6,8 +6,8 @@ import logging
 import pytest
 
 from bus.waiting import beside
+from reactors.diagnosis import Diagnosis
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
-from reactors.webhook.diagnosis import Diagnosis
 from reactors.webhook.health import HealthApplication
 from tests.reactors.scheduling.binding_cpus import pod, scene, topology
 from tests.reactors.scheduling.governed import Governed
@@ -76,7 +76,7 @@ async def test_elastic_quotas_in_the_fields_of_koordinator():
 async def test_tables_are_logged_while_the_flag_wants_them(caplog):
     cluster = Cluster()
     diagnosis = Diagnosis(lambda: None)
-    with caplog.at_level(logging.INFO, logger="reactors.webhook.diagnosis"):
+    with caplog.at_level(logging.INFO, logger="reactors.diagnosis"):
         async with beside(diagnosis.follow(cluster.transport)):
             await settled()
             await cluster.set_policy(SchedulingPolicy())

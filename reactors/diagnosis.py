@@ -126,18 +126,18 @@ def _quotas(replica: Replica, request: Request) -> tuple[Any, str]:
 
 def _available_cpus(replica: Replica, request: Request) -> tuple[Any, str]:
     # Who computes with columns loads numpy, which only the scheduler needs.
-    from reactors.scheduling.cpus import telling
+    from reactors.scheduling import cpu_telling
 
     name = request.path_params["nodeName"]
-    found = telling.available(replica, name)
+    found = cpu_telling.available(replica, name)
     return found, "" if found is not None else f"CPUs of node {name}"
 
 
 def _cpu_topology(replica: Replica, request: Request) -> tuple[Any, str]:
-    from reactors.scheduling.cpus import telling
+    from reactors.scheduling import cpu_telling
 
     name = request.path_params["nodeName"]
-    found = telling.topology(replica, name)
+    found = cpu_telling.topology(replica, name)
     return found, "" if found is not None else f"CPUs of node {name}"
 
 

@@ -1,0 +1,1 @@
+"""Commands that install Bursar in a cluster, and show its settings."""

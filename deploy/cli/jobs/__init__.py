@@ -1,0 +1,1 @@
+"""``bursar jobs``: training jobs, their next steps and their hours."""

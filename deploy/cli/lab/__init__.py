@@ -1,0 +1,1 @@
+"""``bursar lab`` and capsules: recorded history under another policy."""

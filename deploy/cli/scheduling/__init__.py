@@ -1,0 +1,1 @@
+"""``bursar schedule`` and its benchmark: which node a pod gets, and why."""

@@ -1,0 +1,1 @@
+"""Commands that say who used how much, and who holds what."""

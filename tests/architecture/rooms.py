@@ -1,0 +1,123 @@
+"""Measures rooms, floors and circles of a package on its files.
+
+A *room* is what a newcomer opens as one thing: a folder of modules, or a module that stands beside folders. A folder that has
+folders itself is no room: it is opened, and what is in it are rooms. A room stands one *floor* above the highest room that it
+imports; who imports no other room stands on floor 1. An import runs *back up* where rooms import each other in a circle: with
+none there is an order in which each imports lower ones only.
+
+Imports inside functions count: who imports late to start sooner depends on the module all the same, and circles hide there.
+Imports below ``if TYPE_CHECKING`` do not count: they name a type and are never run. Neither do modules that a table names as
+texts (``COMMANDS``). A folder's ``__init__`` is its face: whoever imports it imports the folder, and what is inside may.
+"""
+
+import ast
+from functools import cached_property
+from pathlib import Path
+
+
+class Package:
+    """The modules of a package below ``root`` and their imports of each other, but for those that ``apart`` names."""
+
+    def __init__(self, root: Path, name: str, apart=frozenset()):
+        self.name, self._apart = name, apart
+        self._files = {}
+        for path in sorted((root / name).rglob("*.py")):
+            parts = path.relative_to(root).with_suffix("").parts
+            self._files[parts[:-1] if parts[-1] == "__init__" else parts] = path
+        self._folders = {
+            module for module, path in self._files.items() if path.name == "__init__.py"
+        }
+
+    @cached_property
+    def imports(self):
+        """(module, imported module), each as a tuple of names, to the line of the first such import."""
+        found = {}
+        for module, path in self._files.items():
+            for names, line in _imported(ast.parse(path.read_text("utf-8"), str(path))):
+                target = names if names in self._files else names[:-1]
+                if target in self._files and target != module:
+                    pair = ".".join(module), ".".join(target)
+                    if pair not in self._apart:
+                        found.setdefault((module, target), line)
+        return found
+
+    def room(self, module):
+        """The room of a module; None for a folder that is opened."""
+        opened = {folder[:-1] for folder in self._folders if len(folder) > 1}
+        for end in range(1, len(module) + 1):
+            if module[:end] in self._folders - opened:
+                return module[:end]
+        return None if module in opened else module
+
+    @cached_property
+    def rooms(self):
+        """Every room, to the rooms that it imports."""
+        found = {room: set() for module in self._files if (room := self.room(module))}
+        for module, target in self.imports:
+            above, below = self.room(module), self.room(target)
+            if above and below and above != below:
+                found[above].add(below)
+        return found
+
+    @cached_property
+    def floors(self):
+        """Every room, to its floor. Raises ValueError where rooms import each other in a circle."""
+        left, found = dict(self.rooms), {}
+        while left:
+            free = {room for room, below in left.items() if below <= found.keys()}
+            if not free:
+                raise ValueError(f"a circle of rooms in {self.name}")
+            for room in free:
+                found[room] = 1 + max((found[one] for one in left[room]), default=0)
+            left = {room: below for room, below in left.items() if room not in free}
+        return found
+
+    @cached_property
+    def circles(self):
+        """The imports that tie files and folders of one folder in circles, by that folder: ``module:line -> module``."""
+        beside = {}
+        for (module, target), line in self.imports.items():
+            depth = 0
+            while module[depth : depth + 1] == target[depth : depth + 1] != ():
+                depth += 1
+            if depth < min(len(module), len(target)):
+                arrows = beside.setdefault(module[:depth], {})
+                text = f"{'.'.join(module)}:{line} -> {'.'.join(target)}"
+                arrows.setdefault((module[depth], target[depth]), []).append(text)
+        return {
+            ".".join(folder): texts
+            for folder, arrows in beside.items()
+            if (texts := [one for pair in _in_circles(arrows) for one in arrows[pair]])
+        }
+
+
+def _imported(node):
+    """(names, line) of every import that can run: of ``from a import b`` the names a, b."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.unparse(child.test):
+            for one in child.orelse:
+                yield from _imported(one)
+            continue
+        if isinstance(child, ast.Import):
+            yield from ((tuple(name.name.split(".")), child.lineno) for name in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            assert not child.level, "an import by dots is not measured"
+            above = tuple(child.module.split("."))
+            yield from (((*above, name.name), child.lineno) for name in child.names)
+        yield from _imported(child)
+
+
+def _in_circles(arrows):
+    """The arrows of which each end reaches the other."""
+    below = {}
+    for above, target in arrows:
+        below.setdefault(above, set()).add(target)
+    reached = {}
+    for start in below:
+        seen, more = set(), [start]
+        while more:
+            new = below.get(more.pop(), set()) - seen
+            seen |= new
+            more += new
+        reached[start] = seen
+    return [(a, b) for a, b in arrows if a in reached.get(b, ())]
