@@ -181,15 +181,20 @@ def _best(row: Row) -> Cell | None:
     return Cell(", ".join(parts), "words") if parts else None
 
 
+def _help(row: Row) -> Cell | None:
+    """What would let it go, as a sentence."""
+    return Cell(", ".join(row["help"]), "words") if row["help"] else None
+
+
 _QUEUE_COLUMNS = (
     field("POD", show=Cell),
-    field("GANG", show=lambda text: Cell(text) if text else None, drop=2),
-    field("PRIORITY", drop=1),
-    field("SINCE", show=moment),
-    field("STATE"),
+    field("GANG", show=lambda text: Cell(text) if text else None, drop=4),
+    field("PRIORITY", drop=3),
+    field("SINCE", show=moment, drop=2),
+    field("STATE", show=lambda text: Cell(text, "fixed")),
     field("NODE"),
     field("REASON", show=words),
-    Column("HELP", lambda row: Cell(", ".join(row["help"]), "words") if row["help"] else None),
+    Column("HELP", _help, drop=1),
     field("UNTIL", show=moment, wide=True),
     field("ATTEMPTS", wide=True),
     field("UID", wide=True),
