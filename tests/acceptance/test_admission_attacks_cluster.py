@@ -282,6 +282,35 @@ def test_daemon_sets_are_charged_and_made_up_owners_free_nothing(attack):
     assert attack.most() <= LIMIT
 
 
+def test_pods_of_an_object_that_nobody_watches_are_held_one_by_one(attack):
+    """ReplicationControllers are no governed kind: their pods are asked about as they come, whoever makes them."""
+    template = workload("Deployment", "old", 4)["spec"]["template"]
+    template["metadata"]["labels"][LABEL] = "team"
+    old = {
+        "apiVersion": "v1", "kind": "ReplicationController",
+        "metadata": {"name": "old", "labels": {LABEL: "team"}},
+        "spec": {"replicas": 50, "selector": {"app": "old"}, "template": template},
+    }  # fmt: skip
+    assert "created" in attack.create(old)
+    attack.until_running(2, "old")
+    attack.until_used(8000)
+    attack.kubectl("scale", "rc", "old", "--replicas=80")
+    attack.stays(8000)
+    assert attack.live() == 8000
+
+    attack.kubectl("delete", "rc", "old", "--cascade=orphan", "--wait=false")
+    attack.site.until(lambda: not attack.get("rc")["items"], 30)
+    assert "over-quota" in attack.create(workload("Job", "more", 4))
+    attack.stays(8000)
+    assert "created" in attack.create(old), "it adopts them, and is refused more"
+    attack.stays(8000)
+    assert attack.live() == 8000
+    attack.kubectl("scale", "rc", "old", "--replicas=0")
+    attack.until_used(0)
+    assert attack.pods() == []
+    assert attack.most() <= LIMIT
+
+
 def test_a_roll_out_with_room_goes_on_and_leaves_no_charge_behind(attack):
     assert "created" in attack.create(workload("Deployment", "web", 2, 3))
     attack.until_running(3)
