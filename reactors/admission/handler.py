@@ -242,8 +242,7 @@ class Handler:
     ) -> Answer:
         tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
         # Never by a name that the asker may invent: he would have as many buckets as he likes.
-        is_controller = self._children.controllers.wrote(review)
-        user = review.user if is_controller else asker_of(review.user)
+        user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
         asker = (user, where.kind, where.quota if tree != UNKNOWN else "")
         if self._buckets is not None and not self._buckets.takes(asker, self._clock.now_us()):
             said = "you ask for too many workloads of one quota at once: try again in a moment"

@@ -21,9 +21,9 @@ MOST_BUCKETS = 10_000
 _ACCOUNT = "system:serviceaccount:"
 
 
-def asker_of(user: str) -> str:
-    """Who asks, by a name that he cannot invent: of a service account its namespace, with the prefix of accounts."""
-    if not user.startswith(_ACCOUNT):
+def asker_of(user: str, *, is_controller: bool) -> str:
+    """Who asks, by a name that he cannot invent: of a service account its namespace, but for those of controllers."""
+    if is_controller or not user.startswith(_ACCOUNT):
         return user
     return _ACCOUNT + user[len(_ACCOUNT) :].partition(":")[0]
 

@@ -149,7 +149,8 @@ async def test_controllers_of_one_namespace_do_not_use_up_the_rate_of_each_other
     ],
 )
 def test_only_a_service_account_goes_by_its_namespace(user, asker):
-    assert rate.asker_of(user) == asker
+    assert rate.asker_of(user, is_controller=False) == asker
+    assert rate.asker_of(user, is_controller=True) == user
 
 
 def test_buckets_are_bounded_and_the_longest_unused_gives_way(monkeypatch):
