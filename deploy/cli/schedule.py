@@ -17,7 +17,6 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment, words
-from deploy.commands.manifest_files import manifests
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 
@@ -59,6 +58,7 @@ def check(
     bursar schedule check pod.yaml
     bursar schedule check pod.yaml -o json    # top nodes with the score of each plugin
     """
+    from deploy.commands.manifest_files import manifests
     from deploy.queries.scheduling import known, only_cluster, reads_quotas, tried
 
     found = manifests(file)
