@@ -12,7 +12,7 @@ from deploy.cli.options import CommandContext, command
 from deploy.cli.program.exits import Exit
 from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say
-from deploy.cli.rendering.words import duration
+from deploy.cli.rendering.words import duration, moment
 from deploy.errors import StoppedError
 from deploy.runtime.clusters import links, places
 from deploy.runtime.ledgers import clusters as of_ledger
@@ -24,12 +24,12 @@ _FIELDS = ("cluster", "link", "quiet_s", "sequence", "lag", "observed", "parked"
 _COLUMNS = (
     field("CLUSTER"),
     field("LINK"),
-    field("SILENT", "quiet_s", show=duration),
-    count("EVENT", "sequence"),
-    count("WAITING", "lag"),
-    field("OBSERVED"),
-    count("PARKED", "parked"),
-    field("TROUBLE", drop=1),
+    field("SILENT", "quiet_s", show=duration, drop=2),
+    count("EVENT", "sequence", drop=4),
+    count("WAITING", "lag", drop=3),
+    field("OBSERVED", show=moment),
+    count("PARKED", "parked", drop=1),
+    field("TROUBLE"),
 )
 
 

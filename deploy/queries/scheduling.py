@@ -20,7 +20,6 @@ from reactors.scheduling.explaining import Explanation, explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.gangs import Gangs
 from reactors.scheduling.hints import Hint
-from reactors.scheduling.manifests import pod_of
 from reactors.scheduling.passes import Scheduler
 from reactors.scheduling.plugins.catalogue import default_profile
 from reactors.scheduling.queue import Queued
@@ -172,6 +171,9 @@ def tried(
 
     Raises ObservationError.
     """
+    # Manifests are read as a source reads pods, which no question about pods that were seen needs.
+    from reactors.scheduling.manifests import pod_of
+
     columns = Columns(state)
     framework = Framework(default_profile("check"), columns)
     done = []

@@ -32,7 +32,7 @@ from reactors.admission.messages import ALLOWED, sentence, warning
 from reactors.admission.objects import Object
 from reactors.admission.owners import Controllers, controller_of, wrote_node
 from reactors.admission.quotas import QUOTAS, answer_quota
-from reactors.admission.rate import Buckets, Rate
+from reactors.admission.rate import Buckets, Rate, asker_of
 from reactors.admission.reading import (
     comes,
     is_going,
@@ -242,7 +242,8 @@ class Handler:
     ) -> Answer:
         tree = self._journals.places.get((where.kind, where.quota), UNKNOWN)
         # Never by a name that the asker may invent: he would have as many buckets as he likes.
-        asker = (review.user, where.kind, where.quota if tree != UNKNOWN else "")
+        user = asker_of(review.user, is_controller=self._children.controllers.wrote(review))
+        asker = (user, where.kind, where.quota if tree != UNKNOWN else "")
         if self._buckets is not None and not self._buckets.takes(asker, self._clock.now_us()):
             said = "you ask for too many workloads of one quota at once: try again in a moment"
             return Answer(False, "too-many-requests", f"{said} (too-many-requests)", code=429)

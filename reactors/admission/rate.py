@@ -1,6 +1,7 @@
 """How often one asker may ask of one quota, so that failing creates cannot fill a history (docs/wrong-input.md D14).
 
-A bucket for each name and process: full at first, one request takes one, ``per_second`` come back. Pure but for its state.
+A service account asks in the name of its namespace: whoever may edit that can make accounts without end, and ask as each.
+A bucket for each asker and process: full at first, one request takes one, ``per_second`` come back. Pure but for its state.
 The number of buckets is bounded, as names of askers can be made: the one that was used longest ago gives way.
 """
 
@@ -14,6 +15,17 @@ from bus.clock import SECOND_US
 
 #: Buckets that are known at once. One that gives way is full again when it comes back.
 MOST_BUCKETS = 10_000
+
+
+#: How the name of a service account begins; its namespace and its own name follow.
+_ACCOUNT = "system:serviceaccount:"
+
+
+def asker_of(user: str, *, is_controller: bool) -> str:
+    """Who asks, by a name that he cannot invent: of a service account its namespace, but for those of controllers."""
+    if is_controller or not user.startswith(_ACCOUNT):
+        return user
+    return _ACCOUNT + user[len(_ACCOUNT) :].partition(":")[0]
 
 
 class Rate(msgspec.Struct, frozen=True):

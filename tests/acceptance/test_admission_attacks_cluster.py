@@ -74,6 +74,13 @@ class Attack:
     def until_running(self, count, of=""):
         self.site.until(lambda: sum(of in pod["metadata"]["name"] for pod in self.pods()) == count)
 
+    def ever(self):
+        """The names of all pods that were ever stored."""
+        return {
+            event["object"]["metadata"]["name"]
+            for event in self.api.watch(PODS, self.since, seconds=2)
+        }
+
     def most(self):
         """The most that ever lived at once, write for write."""
         pods, most = {}, 0
@@ -146,6 +153,47 @@ def test_one_charged_owner_covers_no_more_than_it_is_charged_for(attack):
     attack.until_running(1, "again")
     attack.until_used(8000)
     assert attack.most() <= LIMIT
+
+
+def without_limits(item, cpu=300):
+    """An object whose containers request so much and state no limit, one of them beside the first."""
+    spec = item["spec"]["template"]["spec"] if "template" in item["spec"] else item["spec"]
+    asked = {"requests": {"cpu": str(cpu)}}
+    spec["containers"] = [{"name": n, "image": "x", "resources": asked} for n in ("main", "aside")]
+    return item
+
+
+def lone_pod(name):
+    metadata = {"name": name, "labels": {LABEL: "team"}}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": {}}
+
+
+def test_what_states_no_limits_is_refused_and_runs_nowhere(attack):
+    must = "must specify limits.cpu for: main,aside (must-specify)"
+    for number in range(3):
+        for item in (workload("Job", f"job-{number}", 1), lone_pod(f"pod-{number}")):
+            assert must in attack.create(without_limits(item))
+    stated = without_limits(lone_pod("half"))
+    stated["spec"]["containers"][0]["resources"] = {"limits": {"cpu": "1"}}
+    assert "must specify limits.cpu for: aside (must-specify)" in attack.create(stated)
+
+    # Nor what makes no pods yet, or had limits when it was created.
+    suspended = without_limits(workload("Job", "later", 1))
+    suspended["spec"]["suspend"] = True
+    assert must in attack.create(suspended)
+    for kind in ("Deployment", "StatefulSet"):
+        name = kind.lower()
+        assert must in attack.create(without_limits(workload(kind, name, 1, 0)))
+        assert "created" in attack.create(workload(kind, name, 1, 0))
+        taken = [{"op": "remove", "path": "/spec/template/spec/containers/0/resources"}]
+        patched = attack.kubectl("patch", name, name, "--type=json", "-p", json.dumps(taken))
+        assert "must specify limits.cpu for: main (must-specify)" in patched
+
+    attack.stays(0)
+    assert attack.pods() == []
+    assert attack.ever() == set()
+    assert "created" in attack.create(workload("Job", "said", 10)), "the quota is not at fault"
+    attack.until_used(10_000)
 
 
 def test_the_charge_stays_while_the_pods_run(attack):
@@ -231,6 +279,35 @@ def test_daemon_sets_are_charged_and_made_up_owners_free_nothing(attack):
         assert "over-quota" in attack.create(made_up)
     attack.kubectl("delete", "daemonset", "agent")
     attack.until_used(0)
+    assert attack.most() <= LIMIT
+
+
+def test_pods_of_an_object_that_nobody_watches_are_held_one_by_one(attack):
+    """ReplicationControllers are no governed kind: their pods are asked about as they come, whoever makes them."""
+    template = workload("Deployment", "old", 4)["spec"]["template"]
+    template["metadata"]["labels"][LABEL] = "team"
+    old = {
+        "apiVersion": "v1", "kind": "ReplicationController",
+        "metadata": {"name": "old", "labels": {LABEL: "team"}},
+        "spec": {"replicas": 50, "selector": {"app": "old"}, "template": template},
+    }  # fmt: skip
+    assert "created" in attack.create(old)
+    attack.until_running(2, "old")
+    attack.until_used(8000)
+    attack.kubectl("scale", "rc", "old", "--replicas=80")
+    attack.stays(8000)
+    assert attack.live() == 8000
+
+    attack.kubectl("delete", "rc", "old", "--cascade=orphan", "--wait=false")
+    attack.site.until(lambda: not attack.get("rc")["items"], 30)
+    assert "over-quota" in attack.create(workload("Job", "more", 4))
+    attack.stays(8000)
+    assert "created" in attack.create(old), "it adopts them, and is refused more"
+    attack.stays(8000)
+    assert attack.live() == 8000
+    attack.kubectl("scale", "rc", "old", "--replicas=0")
+    attack.until_used(0)
+    assert attack.pods() == []
     assert attack.most() <= LIMIT
 
 

@@ -48,9 +48,9 @@ def namespace(team: Team) -> Json:
 
 
 def notebook(team: Team, person: str, *, gpus: int = 1) -> Json:
-    """A person's notebook server, which runs until somebody stops it."""
+    """A person's notebook server, which runs until somebody stops it; marked as docs/culling.md says."""
     name = f"notebook-{person}"
-    labels = {"app": name, "bursar.io/user": f"{person}"}
+    labels = {"app": name, "bursar.io/user": f"{person}", "bursar.io/probe": "jupyter"}
     spec = {
         "serviceName": name,
         "replicas": 1,

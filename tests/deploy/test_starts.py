@@ -100,6 +100,15 @@ def test_a_question_about_decisions_imports_neither_bus_nor_cluster(data, argume
 
 
 @pytest.mark.long
+def test_the_queue_of_the_scheduler_reads_no_manifests(data):
+    """Unlike `schedule check`, whose files need YAML and what a source reads pods with."""
+    code, names = modules("schedule", "queue", "--data", data)
+
+    assert code == 0
+    assert names.isdisjoint({"yaml", "bus.sources.pods", "bus.sources.training"})
+
+
+@pytest.mark.long
 def test_settings_of_other_parts_are_read_by_the_commands_that_need_them(data):
     """A question in the pod of `bursar up` meets all of its variables."""
     environment = {"BURSAR_ADMISSION__MODE": "enforce", "BURSAR_CULLING__MODE": "on"}

@@ -7,6 +7,7 @@ Kubernetes lets them be.
 import csv
 import fcntl
 import io
+import json
 import os
 import pty
 import re
@@ -21,10 +22,10 @@ import pytest
 from deploy.cli.rendering.layout import Cell, Texts, cut, length, widths, wrapped
 from deploy.cli.rendering.words import duration, memory, moment, thousandths
 from tests import factories as said
+from tests.deploy import long_names
 from tests.deploy.ledgers import EVENTS, bursar, make_ledger, process
 
-LONG = "inference-of-the-large-language-model-of-the-second-floor-58bb67445-fjftz"
-TEAM = "natural-language-understanding"
+LONG, TEAM = long_names.POD, long_names.TEAM
 EVENTS_LONG = [
     *EVENTS,
     said.namespace_observed("a-namespace-with-a-name-that-is-long", team=TEAM),
@@ -39,6 +40,19 @@ TABLES = [
     ("evictions",), ("parked", "list"), ("cull", "simulate", "--idle", "1h"),
     ("schedule", "queue"), ("jobs", "list"), ("jobs", "agreement"),
 ]  # fmt: skip
+WORKLOAD = f"{long_names.NAMESPACE}/{long_names.JOB}"
+#: A history of `long_names`, and what is asked of it. FILE stands for a file with a pod.
+OTHERS = [
+    ("devices", "devices"), ("jobs", "jobs", "list"), ("jobs", "jobs", "hours"), ("jobs", "jobs", "hours", "--by", "attempt"),
+    ("jobs", "jobs", "show", WORKLOAD), ("jobs", "history", "segments"), ("quotas", "get", "quotas"), ("quotas", "quota", "tree"),
+    ("quotas", "quota", "explain", long_names.QUOTA), ("quotas", "quota", "explain", WORKLOAD), ("quotas", "diff", "--from", "1"),
+    ("shadow", "jobs", "list"), ("shadow", "jobs", "agreement"), ("shadow", "jobs", "agreement", "--differences"),
+    ("quotas", "agreement"), ("bound", "schedule", "agreement"), ("quotas", "clusters"), ("quotas", "why", WORKLOAD),
+    ("spent", "quota", "forecast"), ("spent", "budget", "forecast"), ("spent", "budget", "list"), ("pods", "schedule", "queue"),
+    ("pods", "schedule", "scores", f"{long_names.NAMESPACE}/{LONG}"), ("pods", "schedule", "check", "FILE"),
+]  # fmt: skip
+#: Rows of one thing, name by name.
+SINGLES = [("quotas", "status"), ("quotas", "quota", "show", long_names.QUOTA)]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +60,29 @@ def data(tmp_path_factory):
     return make_ledger(tmp_path_factory.mktemp("ledger"), EVENTS_LONG)
 
 
-def on_terminal(width, *arguments):
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """A data folder for each history of `long_names`; that of training jobs is sealed in segments."""
+    found = {}
+    for name, history in long_names.HISTORIES.items():
+        found[name] = make_ledger(tmp_path_factory.mktemp(name), list(history()))
+    with mock.patch.dict(os.environ, {"BURSAR_HISTORY__SEGMENT_EVENTS": "10"}):
+        assert bursar("history", "seal", "--data", found["jobs"]) == 0
+    return found
+
+
+@pytest.fixture(scope="module")
+def pod_file(tmp_path_factory):
+    container = {"name": "main", "image": "i", "resources": {"requests": {"cpu": "3"}}}
+    found = tmp_path_factory.mktemp("manifest") / "pod.json"
+    found.write_text(json.dumps({
+        "apiVersion": "v1", "kind": "Pod", "metadata": {"name": LONG[:63], "namespace": long_names.NAMESPACE},
+        "spec": {"schedulerName": "bursar", "containers": [container]},
+    }))  # fmt: skip
+    return str(found)
+
+
+def on_terminal(width, *arguments, code=0):
     """What a command writes onto a terminal of this width, without its styles."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 40, width, 0, 0))
@@ -60,10 +96,10 @@ def on_terminal(width, *arguments):
             mock.patch.multiple(sys, stdout=terminal, __stdout__=terminal),
             mock.patch.dict(os.environ, clean, clear=True),
         ):
-            code = bursar(*arguments)
+            ended = bursar(*arguments)
         found = written.result(60)
     os.close(ours)
-    assert code == 0
+    assert ended == code
     return re.sub(r"\x1b\[\d*m", "", found.decode()).replace("\r\n", "\n").splitlines()
 
 
@@ -85,6 +121,44 @@ def test_every_table_fits_the_terminal(data, arguments, width):
 
     assert all(length(line) <= width for line in lines), lines
     assert set(lines[1]) == {"─"}
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("asked", OTHERS, ids=" ".join)
+def test_every_table_of_long_names_fits_the_terminal_with_its_words_whole(
+    folders, pod_file, asked, width
+):
+    folder, *arguments = [pod_file if one == "FILE" else one for one in asked]
+    # A ledger beside which no `bursar up` runs has a link that is not up.
+    code = 7 if "clusters" in arguments else 0
+    lines = on_terminal(width, *arguments, "--data", folders[folder], code=code)
+    start = next(number for number, line in enumerate(lines) if set(line) == {"─"})
+
+    assert all(length(line) <= width for line in lines), lines
+    assert lines[start + 1] != "none"
+    # Neither a time nor a word of the program is ever shortened.
+    text = "\n".join(lines)
+    assert not re.search(r"\d{4}-\d\S*…|…\S*\d\d:\d\dZ", text), text
+    assert not re.search(r"\b(unsch|Node[A-Z]?\w*)…|limits\.\w*…\w*:", text), text
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("asked", SINGLES, ids=" ".join)
+def test_what_is_told_name_by_name_fits_but_for_a_name_that_is_longer(folders, asked, width):
+    folder, *arguments = asked
+    for line in on_terminal(width, *arguments, "--data", folders[folder]):
+        assert length(line) <= width or " " not in line[16:], line
+
+
+def test_what_matters_most_has_room_on_80_columns(folders, pod_file):
+    queue = on_terminal(80, "schedule", "queue", "--data", folders["pods"])
+    links = on_terminal(80, "clusters", "--data", folders["quotas"], code=7)
+    check = on_terminal(80, "schedule", "check", pod_file, "--data", folders["pods"])
+
+    assert {"POD", "STATE", "NODE", "REASON"} <= set(queue[0].split())
+    assert "unschedulable" in "".join(queue)
+    assert {"CLUSTER", "LINK", "TROUBLE"} <= set(links[0].split())
+    assert "NodeUnschedulable 1" in "".join(check)
 
 
 def test_a_table_without_rows_says_none(data, capsys):

@@ -1,7 +1,7 @@
 """What one asker can do to everybody's webhook: his rate is his own, and names that he invents leave nothing behind.
 
-Covers workloads that name business and elastic quotas which do not exist, dry runs, and quotas below parents or in trees
-which do not exist.
+Covers workloads that name business and elastic quotas which do not exist, dry runs, quotas below parents or in trees
+which do not exist, and service accounts that a tenant makes to ask as many.
 """
 
 import asyncio
@@ -105,6 +105,52 @@ async def test_one_asker_cannot_use_up_the_rate_of_another(cluster):
     assert [a.reason for a in mine] == ["fits"] * 3 + ["too-many-requests"] * 2
     assert [a.reason for a in invented] == ["quota-unknown"] * 3 + ["too-many-requests"] * 2
     assert other.reason == "fits"
+
+
+async def test_service_accounts_that_a_tenant_makes_have_one_rate_together(cluster):
+    """Whoever may edit a namespace may make accounts there without end, and ask as each of them."""
+    cluster.admission.handler._buckets = Buckets(Rate(per_second=1, burst=3))
+    bots = [
+        await cluster.ask(f"a{n}", 1, user=f"system:serviceaccount:ns:bot-{n}") for n in range(5)
+    ]
+    over = [
+        await cluster.ask(f"b{n}", 10_000, user=f"system:serviceaccount:ns:late-{n}")
+        for n in range(5)
+    ]
+    other = await cluster.ask("c", 1, user="system:serviceaccount:other:bot-0")
+    amy = await cluster.ask("d", 1, user="amy")
+
+    assert [a.reason for a in bots] == ["fits"] * 3 + ["too-many-requests"] * 2
+    assert {a.reason for a in over} == {"too-many-requests"}
+    assert (other.reason, amy.reason) == ("fits", "fits")
+    assert len(cluster.admission.handler._buckets) == 3
+
+
+async def test_controllers_of_one_namespace_do_not_use_up_the_rate_of_each_other(cluster):
+    cluster.admission.handler._buckets = Buckets(Rate(per_second=1, burst=1))
+    groups = ("system:serviceaccounts", "system:serviceaccounts:kube-system")
+    answers = [
+        await cluster.ask(f"a{n}", 1, user=f"system:serviceaccount:kube-system:{n}", groups=groups)
+        for n in range(3)
+    ]
+
+    assert {a.reason for a in answers} == {"fits"}
+
+
+@pytest.mark.parametrize(
+    ("user", "asker"),
+    [
+        ("system:serviceaccount:ns:bot", "system:serviceaccount:ns"),
+        ("system:serviceaccount:ns", "system:serviceaccount:ns"),
+        ("system:serviceaccounts:ns:bot", "system:serviceaccounts:ns:bot"),
+        ("oidc:system:serviceaccount:ns:bot", "oidc:system:serviceaccount:ns:bot"),
+        ("amy", "amy"),
+        ("", ""),
+    ],
+)
+def test_only_a_service_account_goes_by_its_namespace(user, asker):
+    assert rate.asker_of(user, is_controller=False) == asker
+    assert rate.asker_of(user, is_controller=True) == user
 
 
 def test_buckets_are_bounded_and_the_longest_unused_gives_way(monkeypatch):

@@ -128,11 +128,11 @@ def _with_failures(rows: list[dict[str, Any]], nodes: list[NodeFailures]) -> lis
     return sorted(found, key=lambda row: not row["is_outlier"])
 
 
-def _hours(title: str, name: str) -> Column:
+def _hours(title: str, name: str, *, drop: int = 0) -> Column:
     def cell(row: Row) -> str:
         return f"{row[name] / MILLI_HOUR:,.1f}"
 
-    return Column(title, cell, is_figure=True)
+    return Column(title, cell, drop=drop, is_figure=True)
 
 
 _COLUMNS = {
@@ -144,15 +144,15 @@ _COLUMNS = {
     "slot": field("SLOT"),
     "attempt": field("ATTEMPT"),
     "name": field("POD", "name", wide=True),
-    "node": field("NODE"),
+    "node": field("NODE", drop=6),
     "cause": field("CAUSE", show=words),
 }
 _FIGURES = (
-    count("PODS", "attempts"),
-    count("RESTARTS", "restarts"),
-    _hours("CORE-H", "cpu_milli_s"),
-    _hours("GPU-H", "gpu_milli_s"),
-    _hours("LOST-CORE-H", "lost_cpu_milli_s"),
+    count("PODS", "attempts", drop=5),
+    count("RESTARTS", "restarts", drop=2),
+    _hours("CORE-H", "cpu_milli_s", drop=4),
+    _hours("GPU-H", "gpu_milli_s", drop=3),
+    _hours("LOST-CORE-H", "lost_cpu_milli_s", drop=1),
     _hours("LOST-GPU-H", "lost_gpu_milli_s"),
 )
 _FAILURES = ("failures", "jobs", "failed_jobs", "failed_ratio", "other_ratio", "is_outlier")

@@ -10,7 +10,6 @@ import sqlalchemy as sa
 from bus.clock import SECOND_US
 from deploy.queries.agreement import Compared
 from projections.decisions import decisions
-from projections.engine.past import sequence_before
 from projections.engine.segments.reading import selecting
 from projections.quota_trees.queries import Select
 from reactors.catalogue import REACTORS
@@ -24,7 +23,7 @@ def steps(connection: sa.Connection, cluster: str, since_s: int) -> Iterator[Com
     """The steps of training jobs since a second, which are counted as they come; an empty count for the last decision's moment."""
     select = selecting(connection)
     newest = at(select, REACTORS, cluster)
-    since = sequence_before(connection, since_s * SECOND_US - 1) if since_s else 0
+    since = _sequence_before(connection, since_s) if since_s else 0
     before = _counts(at(select, REACTORS, cluster, since)) if since else {}
     last_s = _moment(select, cluster, sa.func.max)
     first_s = min(max(since_s, _moment(select, cluster, sa.func.min)), last_s)
@@ -34,6 +33,13 @@ def steps(connection: sa.Connection, cluster: str, since_s: int) -> Iterator[Com
         if left > 0:
             yield Compared("jobs", step, named, first_s, count=left)
             yield Compared("jobs", step, named, last_s, count=0)
+
+
+def _sequence_before(connection: sa.Connection, since_s: int) -> int:
+    # With all that makes a ledger of an earlier moment, which no comparison of the whole history needs.
+    from projections.engine.past import sequence_before
+
+    return sequence_before(connection, since_s * SECOND_US - 1)
 
 
 def _counts(replica: Replica) -> dict[tuple[str, str], int]:

@@ -6,9 +6,12 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-#: Columns that a name, or a sentence, keeps at least; and less, before a line becomes too long.
+#: Columns that a name, or a sentence, keeps at least; and less and less, before a line becomes too long.
 ROOMY = {"name": 18, "words": 26}
 LONGEST_LINE = 44
+SNUG = {"name": 14, "words": 20}
+#: Up to so long a word of a sentence stays whole in a table that is snug.
+LONGEST_WORD = 24
 TIGHT = {"name": 10, "words": 12}
 
 
@@ -56,6 +59,9 @@ class Texts:
         if self.kind == "words" and rooms is ROOMY:
             # A long sentence needs more, or its row becomes a tower.
             room = max(room, min(self.natural // 4, LONGEST_LINE))
+        if self.kind == "words" and rooms is SNUG:
+            longest = max(length(word) for cell in self.cells for word in cell.split(" "))
+            room = max(room, min(longest, LONGEST_WORD))
         return min(self.natural, max(room, length(self.head)))
 
 
@@ -64,7 +70,10 @@ def widths(columns: Sequence[Texts], room: int | None, gap: int) -> list[int]:
     if room is None:
         return [one.natural for one in columns]
     going = sorted((p for p, c in enumerate(columns) if c.drop), key=lambda p: -columns[p].drop)
-    tries = [(ROOMY, going[:count]) for count in range(len(going) + 1)] + [(TIGHT, going)]
+    tries = [(ROOMY, going[:count]) for count in range(len(going) + 1)] + [
+        (SNUG, going),
+        (TIGHT, going),
+    ]
     for rooms, gone in tries:
         found = [0 if p in gone else one.least(rooms) for p, one in enumerate(columns)]
         spare = room - sum(found) - gap * (sum(map(bool, found)) - 1)

@@ -17,7 +17,6 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column, Row
 from deploy.cli.rendering.words import moment, words
-from deploy.commands.manifest_files import manifests
 from deploy.errors import SettingsError
 from deploy.runtime.ledgers import reading
 
@@ -59,6 +58,7 @@ def check(
     bursar schedule check pod.yaml
     bursar schedule check pod.yaml -o json    # top nodes with the score of each plugin
     """
+    from deploy.commands.manifest_files import manifests
     from deploy.queries.scheduling import known, only_cluster, reads_quotas, tried
 
     found = manifests(file)
@@ -181,15 +181,20 @@ def _best(row: Row) -> Cell | None:
     return Cell(", ".join(parts), "words") if parts else None
 
 
+def _help(row: Row) -> Cell | None:
+    """What would let it go, as a sentence."""
+    return Cell(", ".join(row["help"]), "words") if row["help"] else None
+
+
 _QUEUE_COLUMNS = (
     field("POD", show=Cell),
-    field("GANG", show=lambda text: Cell(text) if text else None, drop=2),
-    field("PRIORITY", drop=1),
-    field("SINCE", show=moment),
-    field("STATE"),
+    field("GANG", show=lambda text: Cell(text) if text else None, drop=4),
+    field("PRIORITY", drop=3),
+    field("SINCE", show=moment, drop=2),
+    field("STATE", show=lambda text: Cell(text, "fixed")),
     field("NODE"),
     field("REASON", show=words),
-    Column("HELP", lambda row: Cell(", ".join(row["help"]), "words") if row["help"] else None),
+    Column("HELP", _help, drop=1),
     field("UNTIL", show=moment, wide=True),
     field("ATTEMPTS", wide=True),
     field("UID", wide=True),

@@ -359,6 +359,21 @@ async def test_the_limit_is_two_percent_in_five_minutes():
     assert 2 * 3 == len(at.culled())
 
 
+async def test_a_warning_does_not_use_up_the_limit_of_stops():
+    """Ten notebooks share a limit of one stop in five minutes; nine are warned just before the stop of the first is due."""
+    at = Notebooks()
+    await at.idle(10, pace={"per_minute": 1, "per_namespace": 1})
+    at.kernels |= {f"nb-{n}": {"active_us": us(800)} for n in range(2, 11)}
+    await at.pass_time(3_290)
+
+    verbs = [(second, verb) for second, verb, _ in at.story if verb != "done"]
+    assert [(1800, "warn"), *[(2600, "warn")] * 9, (2700, "cull")] == verbs
+
+    # Stops do use it up: of the nine that are due from second 3500 on, one goes in five minutes.
+    await at.pass_time(710)
+    assert [2700, 3500, 3800] == [second for second, verb, _ in at.story if verb == "cull"]
+
+
 async def test_deriving_the_decisions_of_a_day_again_gives_the_same_bytes():
     at = Notebooks()
     await at.idle(20)

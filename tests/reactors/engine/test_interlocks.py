@@ -2,8 +2,10 @@
 
 import pytest
 
+from bus.events.decisions import Cull, Target, Warn
 from bus.events.histories import HistoryRecovered
 from bus.events.policies import PauseChanged
+from reactors.engine.interlocks import Gate
 from reactors.engine.settings import Pace
 from tests.factories import pod_observed, pods_listed, said
 from tests.reactors.engine.toys import FAST, Scene
@@ -195,3 +197,19 @@ async def test_what_a_shadow_decides_takes_nothing_from_what_is_really_done():
     await at.tick()
 
     assert [True, False] == [decision.is_shadow for decision in at.decisions()]
+
+
+def test_the_gate_counts_stops_and_no_warnings():
+    target = Target("Notebook", "ns", "nb", "nb")
+    common = {
+        "id": "0" * 32, "reactor": "culling", "rules": 1, "key": "nb", "trigger": 1, "at_us": 10, "policy": "",
+        "is_shadow": False, "target": target, "reason": "idle", "expires_us": 99,
+    }  # fmt: skip
+    gate = Gate("", 10, [])
+    one = Pace(per_minute=1, per_namespace=1, per_workload=1)
+
+    answers = [
+        gate.refuses(verb(**common), managed=0, pace=one)
+        for verb in (Warn, Warn, Warn, Cull, Warn, Cull)
+    ]
+    assert ["", "", "", "", "", "blast_radius"] == answers
