@@ -8,6 +8,7 @@ import typer
 
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
+from deploy.cli.running import log_as_set
 from deploy.errors import StoppedError
 
 if TYPE_CHECKING:
@@ -72,8 +73,10 @@ def _run(asked: CommandContext, work: Work) -> None:
     from deploy.cli.up import LineScreen
     from deploy.runtime.bootstrap import run
 
+    settings = asked.settings
+    log_as_set(settings)
     try:
         with LineScreen() as screen:
-            run(work(asked.settings, screen))
+            run(work(settings, screen))
     except StoppedError:
         say("stopped; the next start goes on from here")

@@ -15,6 +15,7 @@ from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.output import say
+from deploy.cli.running import log_as_set
 from deploy.errors import StoppedError
 
 if TYPE_CHECKING:
@@ -52,7 +53,9 @@ def up(
     from deploy.runtime.service import serve
 
     settings = asked.settings
-    screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
+    log_as_set(settings)
+    is_live = sys.stderr.isatty() and settings.log.format == "text"
+    screen = LiveScreen() if is_live else LineScreen()
     try:
         with screen:
             run(serve(settings, screen, once=once, recording=recording))

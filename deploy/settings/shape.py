@@ -33,6 +33,7 @@ from pydantic_settings import (
 )
 
 from bus.kube.watch.labels import LabelPolicy
+from deploy.logs import Form
 from deploy.settings.addresses import (
     EMBEDDED,
     SHORT_FORMS,
@@ -156,6 +157,13 @@ class ClusterSettings(_Part):
         return name
 
 
+class LogSettings(_Part):
+    """What a process that runs on says on stderr: `up`, `watch`, `ledger`, `act`, `webhook`, `api` and `hub`."""
+
+    #: `text`: lines for people. `json`: one object a line, see docs/operating.md (logs). Commands that end say text.
+    format: Form = "text"
+
+
 class HubSettings(_Part):
     """Which clusters a hub follows. See ``bursar hub``."""
 
@@ -214,6 +222,7 @@ class Settings(BaseSettings):
     admission: AdmissionSettings = AdmissionSettings()
     api: ApiSettings = ApiSettings()
     hub: HubSettings = HubSettings()
+    log: LogSettings = LogSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""
