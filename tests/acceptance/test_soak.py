@@ -109,6 +109,9 @@ def show(site, churn, truth):
     print(
         f"most cores {dict(truth.most())}; most MiB {json.dumps(memory)}; history {size(site.disk) // MIB} MiB"
     )
+    wrong = counted(site, truth)
     print(
-        f"full disk: {site.has_disk}; wrong {counted(site, truth)[:5]}; ends unseen {site.unseen}"
+        f"full disk: {site.has_disk}; wrong {wrong[:5]}; ends unseen {site.unseen}, written twice {site.rewritten}"
     )
+    for uid, *_ in wrong[:5]:
+        print(*truth.told(uid), site.ask("events", "--key", uid)[1], sep="\n")
