@@ -262,6 +262,11 @@ class Settings(BaseSettings):
         return is_beside and self.history.segment_events > 0
 
     @property
+    def sealed_events(self) -> int:
+        """Events of one segment; 0 where none is written."""
+        return self.history.segment_events if self.seals else 0
+
+    @property
     def signing_key(self) -> Path:
         """The key that signs them."""
         return self.ledger.signing_key or self.data / "signing.key"
