@@ -6,7 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
 import sqlalchemy as sa
@@ -24,8 +24,8 @@ TEAMS = 20
 #: No label of Kubernetes can be this.
 OTHERS = "(others)"
 
-_PARKED = sa.select(sa.func.count()).select_from(parked)
-_SEALED = sa.select(sa.func.count(), sa.func.max(segments.c.sequence))
+_PARKED: sa.Select[Any] = sa.select(sa.func.count()).select_from(parked)
+_SEALED: sa.Select[Any] = sa.select(sa.func.count(), sa.func.max(segments.c.sequence))
 
 
 class Writes(Protocol):
