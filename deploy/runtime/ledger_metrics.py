@@ -24,8 +24,8 @@ TEAMS = 20
 #: No label of Kubernetes can be this.
 OTHERS = "(others)"
 
-_PARKED: sa.Select[Any] = sa.select(sa.func.count()).select_from(parked)
-_SEALED: sa.Select[Any] = sa.select(sa.func.count(), sa.func.max(segments.c.sequence))
+_PARKED = sa.select(sa.func.count()).select_from(parked)
+_SEALED: sa.Select[Any] = sa.select(*(sa.func.count(), sa.func.max(segments.c.sequence)))
 
 
 class Writes(Protocol):
@@ -79,17 +79,19 @@ class LedgerMetrics:
         while True:
             # A database that is away is the writer's trouble, who says so.
             with suppress(sa.exc.SQLAlchemyError):
-                await asyncio.to_thread(self._look)
-                if (now := time.monotonic()) >= due:
-                    self._held = await asyncio.to_thread(self._teams)
-                    due = now + USAGE_SECONDS
+                is_due = (now := time.monotonic()) >= due
+                await asyncio.to_thread(self.look, teams=is_due)
+                due = now + USAGE_SECONDS if is_due else due
             await asyncio.sleep(LOOK_SECONDS)
 
-    def _look(self) -> None:
+    def look(self, *, teams: bool = True) -> None:
+        """Look once. Raises SQLAlchemyError."""
         [(self._parked,)] = self._store.select(_PARKED)
         if self._every:
             [(self._segments, sealed)] = self._store.select(_SEALED)
             self._sealed = sealed or 0
+        if teams:
+            self._held = self._teams()
 
     def _teams(self) -> list[Held]:
         found = self._store.select(HELD_BY_TEAM)

@@ -3,16 +3,14 @@
 Source: docs/operating.md (alerts and a dashboard).
 """
 
-import asyncio
 from typing import NamedTuple
 
 import pytest
 
 from bus.jetstream import GuardLine, State
-from bus.waiting import beside
 from deploy.runtime.guarding import bus_metrics
 from deploy.runtime.ledger_metrics import OTHERS, TEAMS, LedgerMetrics
-from deploy.runtime.sealing import Sealing
+from deploy.runtime.sealing import sealer_of
 from deploy.settings.load import load
 from projections.engine.store import Store, engine
 from tests import factories as f
@@ -31,13 +29,10 @@ def pods(team, count, first=0, **fields):
     return [f.pod_observed(f"{team[:20]}-{n}", team=team, **fields) for n in range(first, count)]
 
 
-async def looked(store, **more):
-    """What is shown after the first look, by name and team; without a team by name."""
+def looked(store, **more):
+    """What is shown after a look, by name and team; without a team by name."""
     metrics = LedgerMetrics(store, Writer(7), **more)
-    async with beside(metrics.run()):
-        async with asyncio.timeout(20):
-            while not metrics._held:
-                await asyncio.sleep(0.01)
+    metrics.look()
     return {
         (one.name, sample.labels.get("team")): sample.value
         for one in metrics()
@@ -55,7 +50,7 @@ def store(request, tmp_path):
     made.close()
 
 
-async def test_what_teams_hold_is_of_the_pods_that_are_open(store):
+def test_what_teams_hold_is_of_the_pods_that_are_open(store):
     said = [
         *pods("blue", 2, cpu="1500m", memory="1Gi", gpu=2),
         *pods("red", 1, cpu="2"),
@@ -65,7 +60,7 @@ async def test_what_teams_hold_is_of_the_pods_that_are_open(store):
         f.pod_observed("waits", 1, 0, cpu="9", team="red", node=None),
     ]
     fill(store, f.numbered(said), batch=100)
-    found = await looked(store)
+    found = looked(store)
 
     def of(what):
         return {
@@ -78,13 +73,13 @@ async def test_what_teams_hold_is_of_the_pods_that_are_open(store):
     assert of("pods") == {"blue": 2, "red": 1}
 
 
-async def test_a_tenant_who_invents_teams_makes_one_series_of_them_all(store):
+def test_a_tenant_who_invents_teams_makes_one_series_of_them_all(store):
     """Nor does one hide who holds most: that is by what is held."""
     said = [*pods("large", 1, cpu="64", gpu=8)]
     said += [one for n in range(300) for one in pods(f"made-up-{n}", 1, cpu="1m", memory="1Mi")]
     said += pods("second", 1, cpu="500m")
     fill(store, f.numbered(said), batch=1000)
-    found = await looked(store)
+    found = looked(store)
     cores = {
         team: value for (name, team), value in found.items() if name == "bursar_team_cpu_cores"
     }
@@ -95,16 +90,17 @@ async def test_a_tenant_who_invents_teams_makes_one_series_of_them_all(store):
     assert cores[OTHERS] == "0.282"
 
 
-async def test_how_far_the_history_is_sealed_is_shown_where_it_is(tmp_path, monkeypatch):
+def test_how_far_the_history_is_sealed_is_shown_where_it_is(tmp_path, monkeypatch):
     for name, value in {"DATA": tmp_path, "HISTORY__SEGMENT_EVENTS": "2"}.items():
         monkeypatch.setenv(f"BURSAR_{name}", str(value))
     make_ledger(tmp_path, pods("blue", 7))
     store = Store(engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
-    before = await looked(store, segment_events=2)
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(Sealing(load(), store).run(), 2)
-    after = await looked(store, segment_events=2)
-    plain = await looked(store)
+    before = looked(store, segment_events=2)
+    sealer = sealer_of(load(), store)
+    while sealer.seal():
+        pass
+    after = looked(store, segment_events=2)
+    plain = looked(store)
     store.close()
 
     names = ["segments", "sealed_sequence", "segments_waiting", "sealing_trouble"]

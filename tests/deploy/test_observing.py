@@ -1,6 +1,5 @@
 """Alerts and the dashboard: every query is one of the product's own metrics, and each alert fires when it shall, and not else."""
 
-import asyncio
 import json
 from collections import defaultdict
 from typing import NamedTuple
@@ -13,7 +12,6 @@ from bus.jetstream import GuardLine, State
 from bus.kube.watch.contract import ReflectorState
 from bus.memory import MemoryTransport
 from bus.metrics import exposition
-from bus.waiting import beside
 from deploy.commands.installation import FOLDER
 from deploy.runtime.admission import admitting
 from deploy.runtime.guarding import bus_metrics
@@ -81,10 +79,7 @@ async def product(tmp_path):
             settings, transport, Cluster(), keeps=True, more=more, prover=prover, shows=shows
         ),
     ):
-        async with beside(ledger.run()):
-            async with asyncio.timeout(10):
-                while "blue" not in "".join(exposition(ledger())):
-                    await asyncio.sleep(0.01)
+        ledger.look()
         found = [metric for part in shows for metric in part()]
         text = "".join(exposition(found))
         yield {one.name: (one.kind, list(one.samples)) for one in found}, text
