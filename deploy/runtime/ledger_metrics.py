@@ -25,7 +25,8 @@ TEAMS = 20
 OTHERS = "(others)"
 
 _PARKED = sa.select(sa.func.count()).select_from(parked)
-_SEALED: sa.Select[Any] = sa.select(*(sa.func.count(), sa.func.max(segments.c.sequence)))
+_SEALING: list[sa.ColumnElement[Any]] = [sa.func.count(), sa.func.max(segments.c.sequence)]
+_SEALED = sa.select(*_SEALING)
 
 
 class Writes(Protocol):
