@@ -45,6 +45,11 @@ class SharedReading:
         self._sequence = 0
         self._room = asyncio.Event()
 
+    @property
+    def sequence(self) -> int:
+        """The last event of the common read; 0 before there is one."""
+        return self._sequence
+
     async def publish(
         self, events: Sequence[Event], *, expect: Expectation | None = None
     ) -> list[int]:

@@ -67,6 +67,8 @@ class JetStream:
         self.stream = stream
         self._connection = connection
         self._publisher = publisher
+        #: The last event that was published here, or that the stream's leader said is there; 0 before.
+        self.sequence = 0
 
     @classmethod
     async def connect(
@@ -132,7 +134,9 @@ class JetStream:
         Raises DuplicateIdError when an id is stored with another content, EnvelopeError for an
         event that may not enter, before anything is sent; windows before another failure are stored.
         """
-        return await self._publisher.publish(events, expect=expect)
+        sequences = await self._publisher.publish(events, expect=expect)
+        self.sequence = max([self.sequence, *sequences[-1:]])
+        return sequences
 
     def read(
         self, *, after: int, batch: int = 1000, linger_seconds: float = 0.02, live: bool = True
@@ -162,6 +166,7 @@ class JetStream:
         last = info.state.last_seq
         # An empty stream says 0 for the first as well as for the last.
         first = info.state.first_seq if info.state.messages else last + 1
+        self.sequence = max(self.sequence, last)
         return Head(self.stream.name, parse_stamp(info.created), first, last)
 
     async def at(self, sequence: int) -> Event | None:

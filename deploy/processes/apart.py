@@ -9,6 +9,7 @@ import typer
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 from deploy.errors import StoppedError
+from deploy.processes.logs import log_as_set
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine
@@ -72,8 +73,10 @@ def _run(asked: CommandContext, work: Work) -> None:
     from deploy.processes.up import LineScreen
     from deploy.runtime.bootstrap import run
 
+    settings = asked.settings
+    log_as_set(settings)
     try:
         with LineScreen() as screen:
-            run(work(asked.settings, screen))
+            run(work(settings, screen))
     except StoppedError:
         say("stopped; the next start goes on from here")

@@ -9,6 +9,7 @@ import typer
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 from deploy.errors import SettingsError, StoppedError
+from deploy.processes.logs import log_as_set
 from deploy.settings.shape import Settings
 
 
@@ -29,8 +30,10 @@ def api(asked: CommandContext) -> None:
     """
     from deploy.runtime.bootstrap import run
 
+    settings = asked.settings
+    log_as_set(settings)
     try:
-        run(_serve(asked.settings))
+        run(_serve(settings))
     except StoppedError:
         say("stopped")
 

@@ -14,6 +14,7 @@ from deploy.cli.rendering.answers import answer, count, field
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.words import duration, moment
 from deploy.errors import StoppedError
+from deploy.processes.logs import log_as_set
 from deploy.runtime.clusters import links, places
 from deploy.runtime.ledgers import clusters as of_ledger
 from deploy.runtime.ledgers import reading
@@ -54,9 +55,11 @@ def hub(asked: CommandContext) -> None:
     from deploy.runtime.bootstrap import run
     from deploy.runtime.hub import follow_clusters
 
+    settings = asked.settings
+    log_as_set(settings)
     try:
         with LineScreen() as screen:
-            run(follow_clusters(asked.settings, screen))
+            run(follow_clusters(settings, screen))
     except StoppedError:
         say("stopped; the next start goes on from here")
 

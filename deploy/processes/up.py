@@ -16,6 +16,7 @@ from deploy.cli.rendering.consoles import console
 from deploy.cli.rendering.escapes import inert
 from deploy.cli.rendering.output import say
 from deploy.errors import StoppedError
+from deploy.processes.logs import log_as_set
 
 if TYPE_CHECKING:
     from deploy.runtime.service import Progress
@@ -53,7 +54,9 @@ def up(
     from deploy.runtime.service import serve
 
     settings = asked.settings
-    screen = LiveScreen() if sys.stderr.isatty() else LineScreen()
+    log_as_set(settings)
+    is_live = sys.stderr.isatty() and settings.log.format == "text"
+    screen = LiveScreen() if is_live else LineScreen()
     try:
         with screen:
             run(serve(settings, screen, answering=answering, once=once, recording=recording))

@@ -10,6 +10,7 @@ import typer
 from deploy.cli.options import CommandContext, command
 from deploy.cli.rendering.output import say
 from deploy.errors import SettingsError, StoppedError
+from deploy.processes.logs import log_as_set
 from deploy.settings.admission import told_of
 from deploy.settings.shape import Settings
 
@@ -33,6 +34,7 @@ def webhook(asked: CommandContext) -> None:
     from deploy.runtime.bootstrap import run
 
     settings = asked.settings
+    log_as_set(settings)
     if settings.admission.mode not in ("shadow", "enforce"):
         raise SettingsError(
             "there is nothing to answer: set BURSAR_ADMISSION__MODE to shadow or enforce"

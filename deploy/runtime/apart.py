@@ -23,6 +23,7 @@ from bus.waiting import beside
 from deploy.errors import AbsentLedgerError, OlderLedgerError, SettingsError
 from deploy.runtime.admission import Figures, healthy
 from deploy.runtime.bootstrap import Bus, OtherLedgerWriter, OwnLedgerWriter, bus, reach
+from deploy.runtime.guarding import bus_metrics, guarded
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import ledger, reader
 from deploy.runtime.locking import ACTING, LEDGER, in_turn
@@ -31,7 +32,6 @@ from deploy.runtime.service import (
     Progress,
     Screen,
     deciding,
-    guarded,
     keeping_quotas,
     written,
 )
@@ -62,7 +62,8 @@ async def write_ledger(settings: Settings, screen: Screen) -> None:
             with ledger(settings) as store:
                 writer = OwnLedgerWriter(settings, store, opened.shared)
                 screen.tell(writer.signer)
-                figures.append(metrics := LedgerMetrics(store, writer))
+                figures.append(partial(bus_metrics, opened.guard))
+                figures.append(metrics := LedgerMetrics(store, writer, settings.sealed_events))
                 async with beside(writer.run()), beside(guarded(opened)), beside(metrics.run()):
                     screen.tell(f"writing the ledger from event {writer.sequence:,} on")
                     await asyncio.Event().wait()
@@ -82,6 +83,7 @@ async def watch_cluster(settings: Settings, screen: Screen) -> None:
                 beside(guarded(opened)),
             ):  # fmt: skip
                 figures.append(partial(source_metrics, followed.states))
+                figures.append(partial(bus_metrics, opened.guard))
                 await opened.transport.hear(_topic(settings), followed.relist)
                 progress = Progress(stage="following", sources=followed.states)
                 async with written(settings, progress):
@@ -113,7 +115,7 @@ async def act(settings: Settings, screen: Screen) -> None:
         await stack.enter_async_context(beside(guarded(opened)))
         asked = asyncio.Queue[str]()
         await stack.enter_async_context(beside(_asking(opened, _topic(settings), asked)))
-        more: Figures = []
+        more: Figures = [partial(bus_metrics, opened.guard)]
         progress = Progress(stage="following", guard=opened.guard)
         screen.tell(f"admission is {told_of(settings.admission)}")
         keeping = keeping_quotas(

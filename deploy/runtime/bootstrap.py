@@ -27,6 +27,7 @@ from bus.streams import history
 from bus.transport import Transport
 from bus.waiting import beside, reached
 from deploy.errors import StoppedError
+from deploy.logs import follow, tell
 from deploy.runtime.tasks import tasks
 from deploy.settings.addresses import masked
 
@@ -91,7 +92,9 @@ async def bus(settings: Settings | LedgerPlace, *, is_checked: bool = True) -> A
         lines = await transport.guard(*monitor_urls)
         if is_checked:
             require_safe(lines)
-        yield Bus(transport, SharedReading(transport), lines, monitor_urls, masked(url), started)
+        shared = SharedReading(transport)
+        follow(lambda: max(shared.sequence, transport.sequence))
+        yield Bus(transport, shared, lines, monitor_urls, masked(url), started)
 
 
 # writing the ledger
@@ -244,9 +247,13 @@ def run(work: Coroutine[Any, Any, T]) -> T:
             # Whatever hangs, the end comes: the default action of this signal ends the process.
             setitimer(ITIMER_REAL, END_SECONDS)
 
+        def show() -> None:
+            if not tell(waiting := tasks()):
+                print(waiting, file=sys.stderr, flush=True)
+
         for signal in (SIGTERM, SIGINT, SIGHUP):
             loop.add_signal_handler(signal, stop, signal)
-        loop.add_signal_handler(SIGUSR1, lambda: print(tasks(), file=sys.stderr, flush=True))
+        loop.add_signal_handler(SIGUSR1, show)
         return await work
 
     try:

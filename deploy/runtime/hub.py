@@ -26,6 +26,7 @@ from bus.sharing import SharedReading
 from bus.streams import mirror
 from bus.waiting import beside
 from deploy.errors import SettingsError
+from deploy.logs import follow
 from deploy.runtime.bootstrap import OwnLedgerWriter, first_error
 from deploy.runtime.clusters import FOLDER, STATE, ClusterLink
 from deploy.runtime.ledgers import held_ledger
@@ -74,6 +75,7 @@ async def _followed(settings: Settings, name: str, link: ClusterLink, screen: Sc
             require_safe(await door.guard(*settings.bus.monitor_urls))
             with held_ledger(own, "hub") as (store, lock):
                 writer = OwnLedgerWriter(own, store, SharedReading(door), lock)
+                follow(lambda: writer.sequence)
                 screen.tell(f"cluster {name}: its ledger goes on from event {writer.sequence:,}")
                 async with beside(writer.run()), beside(_looked_at(door, link, writer)):
                     await asyncio.Event().wait()

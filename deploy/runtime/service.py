@@ -21,7 +21,7 @@ import msgspec
 
 from bus.clock import SystemClock
 from bus.envelope import Event
-from bus.jetstream import GuardLine, require_safe
+from bus.jetstream import GuardLine
 from bus.kube.client import KubeCluster
 from bus.kube.watch.contract import ReflectorState
 from bus.private_files import replace
@@ -33,6 +33,7 @@ from deploy.runtime.admission import Answering, Figures, admitting, healthy
 from deploy.runtime.blocked import held_back, run_by
 from deploy.runtime.bootstrap import Bus, LedgerWriter, bus, keeper, reach
 from deploy.runtime.files import raise_file_limit
+from deploy.runtime.guarding import bus_metrics, guarded
 from deploy.runtime.import_events import Taken, say
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.ledgers import held_ledger
@@ -62,8 +63,7 @@ MARK = "recording"
 
 _log = logging.getLogger(__name__)
 
-#: How often the bus is checked again, and how often the sources' state is written.
-GUARD_SECONDS = 60.0
+#: How often the sources' state is written.
 STATE_SECONDS = 5.0
 
 
@@ -172,9 +172,13 @@ async def _work(
                 followed.cluster.fence = lock.confirm
                 progress.sources = followed.states
                 screen.tell(f"admission is {told_of(settings.admission)}")
-                metrics = LedgerMetrics(store, keeping)
+                metrics = LedgerMetrics(store, keeping, settings.sealed_events)
                 await stack.enter_async_context(beside(metrics.run()))
-                more: Figures = [partial(source_metrics, followed.states), metrics]
+                more: Figures = [
+                    partial(source_metrics, followed.states),
+                    metrics,
+                    partial(bus_metrics, opened.guard),
+                ]
                 keeping_trees = keeping_quotas(
                     settings, opened, store, followed.cluster, followed.relist, more, progress
                 )
@@ -340,13 +344,6 @@ async def _listed(progress: Progress) -> None:
         return 0 if listed() == len(sources) else -1 - sum(s.published + s.skipped for s in sources)
 
     await reached(moved, 0, "the first lists of the cluster")
-
-
-async def guarded(opened: Bus) -> None:
-    """Check the bus again and again; what became unsafe ends us (P3)."""
-    while True:
-        await asyncio.sleep(GUARD_SECONDS)
-        require_safe(await opened.transport.guard(*opened.monitor_urls))
 
 
 async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: LedgerWriter) -> None:

@@ -41,7 +41,18 @@ FIELDS = {
     "cluster": frozenset({"name", "kubeconfig", "context", "relist_seconds", "trust_env"}),
 }
 OTHERS = frozenset(
-    {"history", "labels", "admission", "api", "hub", "budgets", "culling", "evictions", "jobs"}
+    {
+        "history",
+        "labels",
+        "admission",
+        "api",
+        "hub",
+        "log",
+        "budgets",
+        "culling",
+        "evictions",
+        "jobs",
+    }
     | {"scheduling"}
 )
 

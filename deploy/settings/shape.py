@@ -34,6 +34,7 @@ from pydantic_settings import (
 )
 
 from bus.kube.watch.labels import LabelPolicy
+from deploy.logs import Form
 from deploy.settings.addresses import (
     EMBEDDED,
     SHORT_FORMS,
@@ -175,6 +176,13 @@ class ClusterSettings(_Part):
         return name
 
 
+class LogSettings(_Part):
+    """What a process that runs on says on stderr: `up`, `watch`, `ledger`, `act`, `webhook`, `api` and `hub`."""
+
+    #: `text`: lines for people. `json`: one object a line, see docs/operating.md (logs). Commands that end say text.
+    format: Form = "text"
+
+
 class HubSettings(_Part):
     """Which clusters a hub follows. See ``bursar hub``."""
 
@@ -233,6 +241,7 @@ class Settings(BaseSettings):
     admission: AdmissionSettings = AdmissionSettings()
     api: ApiSettings = ApiSettings()
     hub: HubSettings = HubSettings()
+    log: LogSettings = LogSettings()
 
     def section(self, reactor: Reactor) -> ReactorSettings:
         """What is set of a reactor."""
@@ -270,6 +279,11 @@ class Settings(BaseSettings):
         """Whether segments are written. Of a ledger on a server only where a folder is named, as others read it elsewhere."""
         is_beside = self.ledger_url.startswith("sqlite") or self.history.folder is not None
         return is_beside and self.history.segment_events > 0
+
+    @property
+    def sealed_events(self) -> int:
+        """Events of one segment; 0 where none is written."""
+        return self.history.segment_events if self.seals else 0
 
     @property
     def signing_key(self) -> Path:

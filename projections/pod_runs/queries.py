@@ -46,6 +46,21 @@ def live(select: Select) -> list[PodRun]:
     return stored(rows, select(sa.select(held_segments).where(held_segments.c.uid.in_(uids))))
 
 
+#: What pods hold that are open, by team: team, milli-cores, MiB, milli-cards, pods.
+HELD_BY_TEAM = (
+    sa.select(
+        held_segments.c.team,
+        sa.func.sum(held_segments.c.cpu_milli),
+        sa.func.sum(held_segments.c.memory_mib),
+        sa.func.sum(held_segments.c.gpu_milli),
+        sa.func.count(),
+    )
+    .select_from(pod_runs.join(held_segments, pod_runs.c.uid == held_segments.c.uid))
+    # By the pods that are open, which have an index.
+    .where(pod_runs.c.end_s.is_(None), held_segments.c.end_s.is_(None))
+    .group_by(held_segments.c.team)
+)
+
 #: Uids of pods of a (``cluster``, ``name`` of a namespace) that held or waited from second ``since`` on.
 OF_NAMESPACE = sa.select(pod_runs.c.uid).where(
     pod_runs.c.cluster == sa.bindparam("cluster"),

@@ -125,7 +125,12 @@ class Journals(Forest):
                 self.parked += 1
                 if event.type.startswith("admission.") and event.cluster == self._cluster:
                     self.tree(event.key).skip(event.sequence)
-                _log.error("event %d is passed over: %s", event.sequence, error)
+                _log.error(
+                    "event %d is passed over: %s",
+                    event.sequence,
+                    error,
+                    extra={"event": event.sequence},
+                )
         self.sequence = events[-1].sequence
         self._wake()
 

@@ -116,7 +116,12 @@ class Runner:
         except EnvelopeError as error:
             # The ledger parks it, too; a newer version than ours is raised, and stops this process.
             self.parked += 1
-            _log.error("event %d is passed over: %s", event.sequence, error)
+            _log.error(
+                "event %d is passed over: %s",
+                event.sequence,
+                error,
+                extra={"event": event.sequence},
+            )
             return
         if event.sequence <= self._past or not self.replica.is_trigger(event):
             return

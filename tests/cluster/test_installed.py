@@ -10,11 +10,12 @@ import pytest
 import yaml
 
 from deploy.cli.program.program import run_command
-from deploy.commands.installation import Mode, Size, identity
+from deploy.commands.installation import FOLDER, Mode, Size, identity
 from tests.cluster.api import ApiError
 from tests.deploy.installations import CASES, objects, pod, workloads
 
 pytestmark = pytest.mark.kube
+OBSERVE = FOLDER / "observe"
 DOCS = Path(__file__).parents[2] / "docs"
 PODS = "/api/v1/namespaces/bursar-system/pods?dryRun=All"
 
@@ -123,3 +124,20 @@ def test_the_kustomization_of_the_docs_changes_what_is_printed(installed, tmp_pa
     assert {"name": "BURSAR_CLUSTER__NAME", "value": "prod"} in pod(workload)["containers"][0][
         "env"
     ]
+
+
+def test_dashboard_and_alerts_are_config_maps_as_grafana_and_prometheus_read_them(installed):
+    """By kubectl's own kustomize, from the files that tests/deploy/test_observing.py runs each query of."""
+    printed = installed.kubectl("kustomize", str(OBSERVE))
+    installed.kubectl("apply", "-k", str(OBSERVE), "--dry-run=server")
+    made = {one["metadata"]["name"]: one for one in yaml.safe_load_all(printed)}
+    data = {name: one["data"] for name, one in made.items()}
+    labelled = [n for n, one in made.items() if "grafana_dashboard" in one["metadata"]["labels"]]
+    [provider] = yaml.safe_load(data["bursar-grafana"]["bursar.yaml"])["providers"]
+
+    assert {one["kind"] for one in made.values()} == {"ConfigMap"}
+    assert {one["metadata"]["namespace"] for one in made.values()} == {"bursar-system"}
+    assert data["bursar-dashboard"] == {"bursar.json": (OBSERVE / "dashboard.json").read_text()}
+    assert data["bursar-alerts"] == {"bursar.yaml": (OBSERVE / "alerts.yaml").read_text()}
+    assert labelled == ["bursar-dashboard"]
+    assert (provider["type"], provider["options"]["path"][0]) == ("file", "/")

@@ -48,6 +48,7 @@ def test_every_variable_is_a_setting_and_every_command_is_one(
         assert program == "bursar" and command in COMMANDS
         # Who watches and who writes the ledger are asked nothing.
         assert command in ("watch", "ledger", "api") or settings.admission.mode == mode
+        assert settings.log.format == "json"
         assert ports["health"] == settings.admission.health_port
         assert ports.get("reviews", settings.admission.port) == settings.admission.port
         assert ports.get("questions", settings.api.port) == settings.api.port

@@ -2,16 +2,19 @@
 
 import json
 from collections import defaultdict
+from typing import NamedTuple
 
 import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
+from bus.jetstream import GuardLine, State
 from bus.kube.watch.contract import ReflectorState
 from bus.memory import MemoryTransport
 from bus.metrics import exposition
 from deploy.commands.installation import FOLDER
 from deploy.runtime.admission import admitting
+from deploy.runtime.guarding import bus_metrics
 from deploy.runtime.ledger_metrics import LedgerMetrics
 from deploy.runtime.proving import Prover
 from deploy.runtime.reactors import acting
@@ -20,6 +23,7 @@ from deploy.settings.shape import Settings
 from projections.engine.store import Store, engine
 from reactors.engine.figures import figures
 from tests import factories as f
+from tests.deploy.ledgers import make_ledger
 from tests.deploy.promql import Query
 from tests.scenario import Clock
 
@@ -28,6 +32,13 @@ RULES = {rule["alert"]: rule for group in ALERTS["groups"] for rule in group["ru
 DASHBOARD = json.loads((FOLDER / "observe" / "dashboard.json").read_text())
 QUERIES = [rule["expr"] for rule in RULES.values()]
 QUERIES += [target["expr"] for panel in DASHBOARD["panels"] for target in panel["targets"]]
+
+
+class Writer(NamedTuple):
+    """Whoever writes the ledger."""
+
+    sequence: int
+    unsealed: str
 
 
 class Cluster:
@@ -49,14 +60,17 @@ async def product(tmp_path):
         scheduling={"mode": "shadow"},
         jobs={"mode": "shadow"},
     )
+    make_ledger(tmp_path, [f.pod_observed("p", 1, 0, cpu="2", gpu=1, team="blue")])
     store = Store(engine(f"sqlite:///{tmp_path / 'ledger.db'}"))
+    ledger = LedgerMetrics(store, Writer(7, ""), segment_events=4)
     transport, shows = MemoryTransport(), []
     quota = f.quota_observed("q", 1, 0, hard={"limits.cpu": 4000}, cluster="default")
     await transport.publish([quota])
     more = [
         lambda: source_metrics({"pods": ReflectorState()}),
         lambda: figures(runner.replica),
-        LedgerMetrics(store, type("Writer", (), {"sequence": 7})()),
+        ledger,
+        lambda: bus_metrics([GuardLine("sync_interval", State.OK, "always", "always", "sync")]),
     ]
     prover = Prover(Cluster(), settings.admission, Clock(0))
     async with (
@@ -65,6 +79,7 @@ async def product(tmp_path):
             settings, transport, Cluster(), keeps=True, more=more, prover=prover, shows=shows
         ),
     ):
+        ledger.look()
         found = [metric for part in shows for metric in part()]
         text = "".join(exposition(found))
         yield {one.name: (one.kind, list(one.samples)) for one in found}, text
@@ -98,6 +113,11 @@ async def test_every_query_is_answered_by_what_the_product_shows(product):
     assert "sum by (allowed) (rate(bursar_admission_reviews_total[5m]))" in shown
     assert "max(bursar_admission_history_sequence) - max(bursar_ledger_sequence)" in shown
     assert "max by (quota, key) (bursar_quota_used / bursar_quota_hard)" in shown
+    assert {f"max by (team) (bursar_team_{what})" for what in ("gpus", "cpu_cores", "memory_bytes", "pods")} <= shown  # fmt: skip
+    assert {
+        "max by (property) (bursar_bus_property)",
+        "max(bursar_history_segments_waiting)",
+    } <= shown
     assert not shown & {rule["expr"] for name, rule in RULES.items() if name != "BursarNoReviews"}
 
 
@@ -143,6 +163,14 @@ CASES = {
         {"bursar_ledger_parked_events": 1, "bursar_admission_parked_total": 0},
         {"bursar_ledger_parked_events": 0, "bursar_admission_parked_total": 0},
     ),
+    "BursarSealingStandsStill": (
+        {"bursar_history_sealing_trouble": 0, "bursar_history_segments_waiting": 3},
+        {"bursar_history_sealing_trouble": 0, "bursar_history_segments_waiting": 1},
+    ),
+    "BursarBusWeak": (
+        {'bursar_bus_property{property="replicas"}': 2, 'bursar_bus_property{property="sync_interval"}': 0},
+        {'bursar_bus_property{property="sync_interval"}': 1, 'bursar_bus_property{property="replicas"}': 0},
+    ),
     "BursarUngoverned": (
         {'bursar_quota_ungoverned{quota="q",key="limits.cpu"}': 0, 'bursar_quota_ungoverned{quota="q",key="limits.memory"}': 1},
         {'bursar_quota_ungoverned{quota="q",key="limits.cpu"}': 0},
@@ -185,6 +213,12 @@ def test_a_parked_event_is_told_of_while_the_other_process_is_gone_or_admission_
 
     assert query.run(samples({alive: 1}), NOW)
     assert not query.run(samples({alive: 0}), NOW)
+
+
+def test_a_segment_that_cannot_be_written_is_told_of_before_others_wait():
+    told = {"bursar_history_sealing_trouble": 1, "bursar_history_segments_waiting": 0}
+
+    assert Query(RULES["BursarSealingStandsStill"]["expr"]).run(samples(told), NOW)
 
 
 #: The metrics that each process alone shows: with it, they are gone.

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import sys
+from logging import ERROR
 from typing import TYPE_CHECKING, Annotated, NoReturn
 
 import typer
@@ -129,31 +130,37 @@ def _told(error: Exception) -> int:
     if hasattr(error, "format_message"):
         context = getattr(error, "ctx", None)
         path = context.command_path if context is not None else "bursar"
-        say(f"{path}: {error.format_message()}  (see {path} --help)")
+        _failed(f"{path}: {error.format_message()}  (see {path} --help)")
         return Exit.USAGE
     if isinstance(error, typer.Abort):
         return 130
     if isinstance(error, AbsentLedgerError):
-        say(
+        _failed(
             f"bursar: no ledger at {getattr(error, 'ledger', '')}: begin one with"
             f" `{hint('up')}` or `{hint('import')}`"
         )
     elif isinstance(error, OlderLedgerError):
-        say(
+        _failed(
             f"bursar: {error.ledger} was written by an older Bursar (its schema is {error.found}, this program needs"
             f" {error.wanted}): `{hint('up')}` brings it up to date"
         )
     elif isinstance(error, LedgerBusyError):
-        say(f"bursar: this ledger is being written by {error.holder}")
+        _failed(f"bursar: this ledger is being written by {error.holder}")
     elif isinstance(error, StoppedError):
-        say("bursar: stopped; what was committed is kept, the same command goes on from there")
+        _failed("bursar: stopped; what was committed is kept, the same command goes on from there")
     elif isinstance(error, HistoryDivergedError) and "recover" not in str(error):
-        say(f"bursar: bus and ledger differ: {error}: end `bursar up`, then run `bursar recover`")
+        _failed(
+            f"bursar: bus and ledger differ: {error}: end `bursar up`, then run `bursar recover`"
+        )
     elif isinstance(error, BursarError):
-        say(f"bursar: {error}")
+        _failed(f"bursar: {error}")
     elif is_of_database(error):
         cause = getattr(error, "orig", None) or error
-        say(f"bursar: the ledger: {str(cause).splitlines()[0]}")
+        _failed(f"bursar: the ledger: {str(cause).splitlines()[0]}")
     else:
-        say(f"bursar: {type(error).__name__}: {error}  (--debug shows where)")
+        _failed(f"bursar: {type(error).__name__}: {error}  (--debug shows where)")
     return exit_of(error)
+
+
+def _failed(text: str) -> None:
+    say(text, ERROR)

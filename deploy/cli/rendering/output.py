@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import csv
 import json
+import logging
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TextIO
 
 from deploy.cli.rendering import Format
@@ -25,10 +26,19 @@ if TYPE_CHECKING:
 #: What makes a spreadsheet read a cell as a formula.
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\0")
 
+_tell: Callable[[str, int], bool] | None = None
 
-def say(text: str) -> None:
-    """One line for people, on stderr."""
-    print(inert(text), file=sys.stderr)
+
+def say(text: str, level: int = logging.INFO) -> None:
+    """One line for people, on stderr; or of the log, where :func:`say_by` was told so."""
+    if _tell is None or not _tell(text, level):
+        print(inert(text), file=sys.stderr)
+
+
+def say_by(tell: Callable[[str, int], bool]) -> None:
+    """What is said from now on is handed to ``tell`` first, which is False for what it did not take."""
+    global _tell
+    _tell = tell
 
 
 def as_json(value: Any) -> str:

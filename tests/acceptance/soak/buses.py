@@ -41,11 +41,15 @@ class Nodes:
         )
 
     def start(self, parts):
-        """Each as a part of the installation."""
+        """Each as a part of the installation. One alone has the probe of docs/limits.md: it refuses all after a full disk.
+
+        Of three, one that is cut off says that it is not well, too; it needs the others, not a new start.
+        """
         environment = {"PATH": os.defpath, "HOME": str(self._folder)}
         for n in range(self.count):
             command = [str(bundled_binary()), "-c", str(self._folder / f"{n}.conf")]
-            parts.add(f"nats-{n}", command, environment)
+            health = f"{self.monitor_urls[n]}/healthz" if self.count == 1 else ""
+            parts.add(f"nats-{n}", command, environment, health)
 
     def wires_of(self, n):
         """All that connects one node with clients and with the others."""

@@ -128,13 +128,35 @@ class Truth:
             if one.key.startswith(PODS) and one.body is not None:
                 told[one.body["metadata"]["uid"]].append(one.body)
         #: Uid to (start, end, milli-cores, MiB) of each pod that was bound; end None while it holds.
-        self.pods = {}
+        self.pods, self.finishes = {}, {}
         for uid, bodies in told.items():
             start = min(filter(None, map(started, bodies)), default=None)
             if start is not None:
                 cpu, memory, _ = requests(bodies[0])
                 end = ended(bodies)
                 self.pods[uid] = (start, end if end is None else max(end, start), cpu, memory)
+                # The simulator, when its request was cut off, writes that a pod finished once more, with another second. Who
+                # lists after that cannot know of the first one.
+                self.finishes[uid] = {
+                    max(ended([body]), start) for body in bodies if body["status"]["phase"] in OVER
+                }
+
+    def told(self, uid):
+        """What each version of a pod says of its end, for whoever looks for a difference."""
+        found = []
+        for one in self.versions:
+            if one.key.startswith(PODS) and (body := one.body) and body["metadata"]["uid"] == uid:
+                metadata, status = body["metadata"], body["status"]
+                ends = [
+                    c["state"]["terminated"]["finishedAt"]
+                    for c in status.get("containerStatuses", ()) if "terminated" in c.get("state", {})
+                ]  # fmt: skip
+                deleted = (
+                    metadata.get("deletionTimestamp"),
+                    metadata.get("deletionGracePeriodSeconds"),
+                )
+                found.append((one.revision, round(one.at, 1), status["phase"], ends, *deleted))
+        return found
 
     @property
     def seconds(self):

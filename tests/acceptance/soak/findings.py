@@ -35,11 +35,14 @@ def counted(site, truth):
         found = {one.uid: one for one in accounts(store.select, as_of_s=2**33)}
     finally:
         store.close()
-    wrong, site.unseen = [], 0
+    wrong, site.unseen, site.rewritten = [], 0, 0
     for uid, (start, end, cpu, memory) in truth.pods.items():
         mine = found.get(uid)
         held = mine and [(h.start_s, h.end_s, h.cpu_milli, h.memory_mib) for h in mine.holdings]
         if held == [(start, end, cpu, memory)] or (start == end and held == []):
+            continue
+        if held in [[(start, other, cpu, memory)] for other in truth.finishes[uid]]:
+            site.rewritten += 1
             continue
         if mine and "vanished" in mine.flags and held:
             ((first, last, *amounts),) = held

@@ -1,0 +1,17 @@
+"""What every command that runs on begins with: its log, as the settings want it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from deploy.cli.rendering.output import say_by
+from deploy.logs import begin, tell
+
+if TYPE_CHECKING:
+    from deploy.settings.shape import Settings
+
+
+def log_as_set(settings: Settings) -> None:
+    """Write logs, and what is said to people, in the form that is set."""
+    begin(settings.log.format)
+    say_by(tell)

@@ -1,0 +1,35 @@
+"""The guard of the bus while a process runs: what it found the last time, and the end where that is unsafe."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from bus.jetstream import GuardLine, State, require_safe
+from bus.metrics import Metric, Sample
+
+if TYPE_CHECKING:
+    from deploy.runtime.bootstrap import Bus
+
+#: How often the bus is checked again.
+GUARD_SECONDS = 60.0
+
+_HOW = {State.OK: 0, State.UNKNOWN: 1, State.WEAK: 2, State.UNSAFE: 3}
+
+
+async def guarded(opened: Bus) -> None:
+    """Check the bus again and again; what became unsafe ends us (P3)."""
+    while True:
+        await asyncio.sleep(GUARD_SECONDS)
+        opened.guard[:] = await opened.transport.guard(*opened.monitor_urls)
+        require_safe(opened.guard)
+
+
+def bus_metrics(guard: Sequence[GuardLine]) -> Iterator[Metric]:
+    """The last look. Which properties there are is fixed."""
+    yield Metric(
+        "bursar_bus_property", "gauge",
+        "How safe a property of the bus is: 0 as it should be, 1 not known, 2 weak, 3 unsafe.",
+        [Sample(_HOW[line.state], {"property": line.property}) for line in guard],
+    )  # fmt: skip
