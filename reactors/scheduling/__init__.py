@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"
 #: Version of the scheduler's rules.
-RULES = 6
+RULES = 7
 
 
 def scheduler_of(

@@ -7,6 +7,9 @@ Of the pods that have arrived (a lesson) it learns four things, and nothing of t
 - what the room left on a card is worth (``patterns``);
 - which nodes are selected by more demand than they have cards: a pod that takes one pays for it.
 
+The first pod that selects a rare model may come when other pods have taken all of its cards. So once any pods select
+nodes, every model is taken to be selected by a small part of the demand, before a pod has selected it.
+
 Source: docs/scheduling.md, "GPU packing".
 """
 
@@ -46,6 +49,8 @@ class LearnedPolicy(msgspec.Struct, frozen=True):
     wasted: float = 10.0
     #: A thousandth of a card of nodes that are selected as much as they have idle cards.
     scarce: float = 2.0
+    #: Part of all demand that selects each GPU model beside what pods select, once any pods select nodes.
+    unseen: float = 0.01
 
 
 def reachable(columns: Columns, kinds: list[Kind]) -> Bools:
@@ -135,7 +140,7 @@ class Learned:
         """How scarce the idle cards of each node are.
 
         For each selection of nodes that pods asked for: the share of all demand that asks for it, divided by the share of all idle
-        cards on the nodes that it selects.
+        cards on the nodes that it selects. The same for each GPU model and the demand that nobody has seen yet.
         """
         idle = self.columns.idle
         total = int(idle.sum())
@@ -145,4 +150,7 @@ class Learned:
             among = int(idle[selected].sum())
             if among:
                 prices[selected] += part * total / among
-        return prices
+        models = self.columns.model
+        among_model = np.bincount(models, idle)[models]
+        unseen = self.policy.unseen * total / np.maximum(among_model, 1)
+        return np.asarray(prices + np.where((models > 0) & (among_model > 0), unseen, 0.0))
