@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "60c80c652a5ab953",
+    "versions": "8b4e158280b96e58",
     "reactors": "2dfd0ef7a0dbb6a4",
     "admission": "299c335bc958cbcb",
 }

@@ -87,7 +87,10 @@ class Learned:
         #: Cores for a thousandth of a card, 0 = none are known.
         self._cores = cores / milli if milli else 0.0
         # What each room wastes, not what it is worth.
-        self._room: Ints = np.arange(UNITS + 1) * STEP - room_values(shares)
+        values = room_values(shares)
+        self._room: Ints = np.arange(UNITS + 1) * STEP - values
+        #: What the room of a card is worth, by its idle thousandths. A card that is not there, -1, is worth the last: nothing.
+        self._worth: Ints = np.append(values[np.arange(WHOLE + 1) // STEP], 0)
         most = sorted(demand, key=lambda one: (-demand[one], one))[:MOST_SELECTIONS]
         self._selected = reachable(columns, [(0, 0, 1, (one,)) for one in most])
         #: Of all demand, the part of each selection.
@@ -140,9 +143,10 @@ class Learned:
         """How scarce the idle cards of each node are.
 
         For each selection of nodes that pods asked for: the share of all demand that asks for it, divided by the share of all idle
-        cards on the nodes that it selects. The same for each GPU model and the demand that nobody has seen yet.
+        room on the nodes that it selects, by what that room is worth. The same for each GPU model and the demand that nobody has
+        seen yet.
         """
-        idle = self.columns.idle
+        idle: Ints = self._worth.take(self.columns.cards.T, mode="wrap").sum(axis=0)
         total = int(idle.sum())
         prices: Floats = np.zeros(idle.size)
         # One after the other, so that the sum has one order.

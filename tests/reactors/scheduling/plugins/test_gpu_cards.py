@@ -20,7 +20,11 @@ TYPICAL = (Typical(3_000, 810, 1, (), 0.6), Typical(4_000, 320, 1, ("T4",), 0.4)
 
 
 #: One node of a rare model before others of a common one.
-RARE = [("a", 96, 256, 8, "G3"), ("b", 96, 256, 8, "T4"), *((one, 96, 256, 8, "G2") for one in "cdef")]
+RARE = [
+    ("a", 96, 256, 8, "G3"),
+    ("b", 96, 256, 8, "T4"),
+    *((one, 96, 256, 8, "G2") for one in "cdef"),
+]
 WHOLE_CARD = (8_000, 16_000, 100, ())
 
 
@@ -118,6 +122,22 @@ def test_a_rare_model_takes_any_pod_when_it_has_as_many_idle_cards_as_the_common
     _, _, nodes = after_one_that_selects_t4(40)
 
     assert nodes.count("a") == 8 and "b" not in nodes
+
+
+def test_room_that_no_share_can_use_makes_no_model_look_plentiful():
+    common = "abcdefgh"
+    nodes = [(one, 96, 256, 8, "G2") for one in common]
+    world = gpu_world([*nodes, ("i", 96, 256, 8, "G3"), ("j", 96, 256, 8, "T4")])
+    framework = packing("Learned", world, typical=())
+    gpu_pod(world, "a-first", (1_000, 1, 81, ("T4",)))
+    # Of the common model, two cards are idle and 62 have 190 left, into which none of these shares fits.
+    for number in range(62):
+        held = gpu_pod(world, f"held{number:02}", (1_000, 1, 81, ()))
+        world.columns.place(held, common[number // 8], (number % 8,))
+    idle = world.columns.idle
+
+    assert idle[:8].sum() > idle[8] == 8_000
+    assert placed(framework, gpu_pod(world, "p", (1_000, 1, 100, ()))) == ("i", (0,))
 
 
 @pytest.mark.parametrize("otherwise", [{"unseen": 0.0}, {"selects": False}])
