@@ -32,7 +32,7 @@ MADE_BY = "bursar.io/made-by"
 _KINDS = {kind.kind: kind for kind in GOVERNED if kind.kind in LAYOUTS}
 
 
-def api_version(found: Json) -> str:
+def api_version(found: Mapping[str, Any]) -> str:
     """Of a job, as its object says it."""
     return str(found.get("apiVersion") or "kubeflow.org/v1")
 

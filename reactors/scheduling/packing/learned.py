@@ -7,6 +7,9 @@ Of the pods that have arrived (a lesson) it learns four things, and nothing of t
 - what the room left on a card is worth (``patterns``);
 - which nodes are selected by more demand than they have cards: a pod that takes one pays for it.
 
+The first pod that selects a rare model may come when other pods have taken all of its cards. So once any pods select
+nodes, every model is taken to be selected by a small part of the demand, before a pod has selected it.
+
 Source: docs/scheduling.md, "GPU packing".
 """
 
@@ -46,6 +49,8 @@ class LearnedPolicy(msgspec.Struct, frozen=True):
     wasted: float = 10.0
     #: A thousandth of a card of nodes that are selected as much as they have idle cards.
     scarce: float = 2.0
+    #: Part of all demand that selects each GPU model beside what pods select, once any pods select nodes.
+    unseen: float = 0.01
 
 
 def reachable(columns: Columns, kinds: list[Kind]) -> Bools:
@@ -82,7 +87,10 @@ class Learned:
         #: Cores for a thousandth of a card, 0 = none are known.
         self._cores = cores / milli if milli else 0.0
         # What each room wastes, not what it is worth.
-        self._room: Ints = np.arange(UNITS + 1) * STEP - room_values(shares)
+        values = room_values(shares)
+        self._room: Ints = np.arange(UNITS + 1) * STEP - values
+        #: What the room of a card is worth, by its idle thousandths. A card that is not there, -1, is worth the last: nothing.
+        self._worth: Ints = np.append(values[np.arange(WHOLE + 1) // STEP], 0)
         most = sorted(demand, key=lambda one: (-demand[one], one))[:MOST_SELECTIONS]
         self._selected = reachable(columns, [(0, 0, 1, (one,)) for one in most])
         #: Of all demand, the part of each selection.
@@ -135,9 +143,10 @@ class Learned:
         """How scarce the idle cards of each node are.
 
         For each selection of nodes that pods asked for: the share of all demand that asks for it, divided by the share of all idle
-        cards on the nodes that it selects.
+        room on the nodes that it selects, by what that room is worth. The same for each GPU model and the demand that nobody has
+        seen yet.
         """
-        idle = self.columns.idle
+        idle: Ints = self._worth.take(self.columns.cards.T, mode="wrap").sum(axis=0)
         total = int(idle.sum())
         prices: Floats = np.zeros(idle.size)
         # One after the other, so that the sum has one order.
@@ -145,4 +154,7 @@ class Learned:
             among = int(idle[selected].sum())
             if among:
                 prices[selected] += part * total / among
-        return prices
+        models = self.columns.model
+        among_model = np.bincount(models, idle)[models]
+        unseen = self.policy.unseen * total / np.maximum(among_model, 1)
+        return np.asarray(prices + np.where((models > 0) & (among_model > 0), unseen, 0.0))

@@ -7,6 +7,7 @@ from reactors.scheduling.contract import Cycle
 from reactors.scheduling.explaining import explained
 from reactors.scheduling.framework import Framework
 from reactors.scheduling.packing.catalogue import POLICIES, Typical
+from reactors.scheduling.packing.learned import LearnedPolicy
 from reactors.scheduling.plugins.gpu_cards import REASON, GpuCards
 from reactors.scheduling.plugins.node_affinity import NodeAffinity
 from reactors.scheduling.plugins.priority_sort import PrioritySort
@@ -18,8 +19,18 @@ from tests.reactors.scheduling.worlds import reasons
 TYPICAL = (Typical(3_000, 810, 1, (), 0.6), Typical(4_000, 320, 1, ("T4",), 0.4))
 
 
-def packing(policy, world, *, typical=TYPICAL):
-    plugins = (PrioritySort(), NodeResourcesFit(), NodeAffinity(), GpuCards(policy, typical))
+#: One node of a rare model before others of a common one.
+RARE = [
+    ("a", 96, 256, 8, "G3"),
+    ("b", 96, 256, 8, "T4"),
+    *((one, 96, 256, 8, "G2") for one in "cdef"),
+]
+WHOLE_CARD = (8_000, 16_000, 100, ())
+
+
+def packing(policy, world, *, typical=TYPICAL, learned=LearnedPolicy()):
+    cards = GpuCards(policy, typical, learned)
+    plugins = (PrioritySort(), NodeResourcesFit(), NodeAffinity(), cards)
     enabled = tuple(Enabled(one, int(one.name == GpuCards.name)) for one in plugins)
     return Framework(Profile("packing", enabled, takes_first=True), world.columns)
 
@@ -87,6 +98,53 @@ def test_what_is_learned_is_a_function_of_the_pods_so_far(policy):
 
     assert runs[0][:80] == runs[1][:80]
     assert framework.columns.learned().lesson.number == 3
+
+
+def after_one_that_selects_t4(count, *, selects=True, **weights):
+    """The cluster, and the nodes of so many pods that any node will do for."""
+    world = gpu_world(RARE)
+    framework = packing("Learned", world, learned=LearnedPolicy(**weights))
+    begins = (8_000, 16_000, 100, ("T4",)) if selects else WHOLE_CARD
+    placed(framework, gpu_pod(world, "first", begins))
+    pods = [gpu_pod(world, f"p{at}", WHOLE_CARD) for at in range(count)]
+    return world, framework, [placed(framework, pod)[0] for pod in pods]
+
+
+def test_a_rare_model_is_left_to_pods_that_select_it_later():
+    world, framework, nodes = after_one_that_selects_t4(24)
+    late = gpu_pod(world, "late", (8_000, 16_000, 800, ("G3",)))
+
+    assert set(nodes) <= set("cdef")
+    assert placed(framework, late) == ("a", tuple(range(8)))
+
+
+def test_a_rare_model_takes_any_pod_when_it_has_as_many_idle_cards_as_the_common_one():
+    _, _, nodes = after_one_that_selects_t4(40)
+
+    assert nodes.count("a") == 8 and "b" not in nodes
+
+
+def test_room_that_no_share_can_use_makes_no_model_look_plentiful():
+    common = "abcdefgh"
+    nodes = [(one, 96, 256, 8, "G2") for one in common]
+    world = gpu_world([*nodes, ("i", 96, 256, 8, "G3"), ("j", 96, 256, 8, "T4")])
+    framework = packing("Learned", world, typical=())
+    gpu_pod(world, "a-first", (1_000, 1, 81, ("T4",)))
+    # Of the common model, two cards are idle and 62 have 190 left, into which none of these shares fits.
+    for number in range(62):
+        held = gpu_pod(world, f"held{number:02}", (1_000, 1, 81, ()))
+        world.columns.place(held, common[number // 8], (number % 8,))
+    idle = world.columns.idle
+
+    assert idle[:8].sum() > idle[8] == 8_000
+    assert placed(framework, gpu_pod(world, "p", (1_000, 1, 100, ()))) == ("i", (0,))
+
+
+@pytest.mark.parametrize("otherwise", [{"unseen": 0.0}, {"selects": False}])
+def test_a_rare_model_costs_nothing_without_its_weight_or_where_no_pod_selects(otherwise):
+    _, _, nodes = after_one_that_selects_t4(7, **otherwise)
+
+    assert set(nodes) == {"a"}
 
 
 def test_shares_that_no_single_card_takes_are_refused_with_the_reason():
