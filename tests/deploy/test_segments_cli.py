@@ -16,7 +16,7 @@ from projections.engine.segments.reading import trimmed_until
 from projections.engine.store import Store, engine
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.deploy.test_queue_cli import lived
+from tests.deploy.queue_ledger import lived
 from tests.recording import recorded
 from tests.simulation.loop import simulate
 
