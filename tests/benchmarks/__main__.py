@@ -30,6 +30,7 @@ NAMES = (
     "start",
     "lab",
     "past",
+    "segments",
     "elastic",
     "culling",
     "admission",

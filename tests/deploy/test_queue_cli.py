@@ -8,8 +8,7 @@ from bus.events.workloads import WorkloadObserved
 from bus.kube.kinds import QUEUE_ANNOTATION
 from reactors.queue import releasing
 from tests.deploy.ledgers import bursar, make_ledger
-from tests.reactors.queue.jobs import Jobs
-from tests.reactors.queue.settling import quiet, until
+from tests.deploy.queue_ledger import lived
 from tests.simulation.loop import simulate
 
 
@@ -19,24 +18,6 @@ def data(tmp_path_factory):
         patch.setattr(releasing, "APART_SECONDS", 0.0)
         events = simulate(lived())
     return make_ledger(tmp_path_factory.mktemp("queue"), events)
-
-
-async def lived():
-    """One runs until its deadline; one waits for it, one behind that, one is held."""
-    async with Jobs() as cluster:
-        await cluster.see_class("high", 7)
-        await cluster.see_team(4)
-        await cluster.create("first", 3, deadline=100)
-        await until(lambda: cluster.running() == ["first"])
-        cluster.clock.after(10)
-        await cluster.create("next", 2, deadline=50, priority="high")
-        await cluster.create("wide", 4)
-        await cluster.create("kept", 1)
-        await cluster.order(cluster.uid("kept"), "hold")
-        cluster.clock.after(5)
-        await cluster.create("late", 1)
-        await quiet(cluster)
-        return list(cluster.transport.events)
 
 
 def test_who_waits_in_which_place_for_what_and_until_when(capsys, data):

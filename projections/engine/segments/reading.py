@@ -83,12 +83,17 @@ class Segment:
         return self._place.has(file_name(self.first))
 
     @property
+    def is_place_here(self) -> bool:
+        """Whether this machine has the place that it lies in. Raises SegmentPlaceError."""
+        return self._place.exists()
+
+    @property
     def is_away(self) -> bool:
         """Whether it lies where this machine has no such place, and nothing needs it here: the table has its events.
 
         Raises SegmentPlaceError.
         """
-        return not self.trimmed and not self._place.exists()
+        return not self.trimmed and not self.is_place_here
 
     def bytes(self) -> bytes:
         """The file, which is the one that was written. Raises DamagedSegmentError and SegmentPlaceError."""

@@ -1,13 +1,15 @@
 """Is every segment there, and what it was? Part of a verification: names each that is not.
 
 A trimmed segment is read whole, and the chain goes through its events. Of any other the file, its head and the signature are
-checked, which covers the packed events, and the chain at both ends is the table's; where its whole folder is on another machine,
-what the ledger has of its head.
+checked, which covers the packed events, and the chain at both ends is the table's; where the folders of all segments are on another
+machine, what the ledger has of its head. Where the folder of any segment is here, a folder that is not is a finding: somebody
+may have written another one into the ledger.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 
 import sqlalchemy as sa
 
@@ -47,7 +49,9 @@ class Walk:
     def run(self) -> None:
         """Follow the chain to the end of what was trimmed, and check all segments."""
         end, is_table = 0, False
-        for segment in sealed(self._select):
+        found = sealed(self._select)
+        is_here = any(map(_is_here, found))
+        for segment in found:
             if segment.first != end + 1 or segment.last < segment.first:
                 self._tell("segment", end + 1, "the ledger names no segment that begins here")
             if segment.trimmed and is_table:
@@ -60,7 +64,7 @@ class Walk:
                 if segment.trimmed:
                     self._trimmed(segment)
                 else:
-                    self._beside_table(segment)
+                    self._beside_table(segment, is_here)
             except (LedgerError, SegmentPlaceError) as error:
                 self._tell("segment", segment.first, str(error))
                 self._passed(segment)
@@ -91,8 +95,10 @@ class Walk:
             if (event_of_row(row), bytes(row[10])) != (content.events(row[0] - 1, row[0])[0], content.links[place]):  # fmt: skip
                 self._tell("chain", row[0], "the event is not the one that was sealed")
 
-    def _beside_table(self, segment: Segment) -> None:
+    def _beside_table(self, segment: Segment, is_other_here: bool) -> None:
         is_away = segment.is_away
+        if is_away and is_other_here:
+            raise DamagedSegmentError("a segment's folder is not here, and that of others is", path=segment.where)  # fmt: skip
         head = noted_head(segment, self._keys) if is_away else checked_head(segment, self._keys)[0]
         column = events.c.sequence
         ends = {head.first - 1: head.before, head.last: head.chain}
@@ -114,3 +120,10 @@ class Walk:
         self.count += segment.last - segment.first + 1
         self.observed_us = max(self.observed_us, newest_us)
         self._progress(self.count)
+
+
+def _is_here(segment: Segment) -> bool:
+    """Whether this machine has its folder; one that cannot be looked at is a finding of its own."""
+    with suppress(LedgerError, SegmentPlaceError):
+        return segment.is_place_here
+    return False

@@ -122,3 +122,17 @@ def test_a_segment_of_another_length_by_another_key_is_not_taken(tmp_path):
     with pytest.raises(LedgerError, match="another key"):
         seal_all(tmp_path, store)
     store.close()
+
+
+@pytest.mark.parametrize("trimmed", [0, 2])
+def test_a_folder_that_is_not_here_is_found_where_that_of_others_is(tmp_path, trimmed):
+    """Written into the ledger by somebody, so that nobody looks at the file, or left behind with `history.folder` changed."""
+    made(tmp_path, trimmed=trimmed)
+    store = opened(tmp_path)
+    with store.engine.begin() as connection:
+        connection.execute(segments.update().where(segments.c.first == 181).values(place="other"))
+    store.close()
+
+    (found,) = findings(tmp_path)
+    assert (found.what, found.sequence) == ("segment", 181)
+    assert str(tmp_path / "other" / reading.file_name(181)) in found.reason

@@ -21,6 +21,8 @@ from projections.engine.segments.signing import sign_segment_head
 from projections.engine.tables import checkpoints, events, heads, segments
 from tests.projections.engine.segments.histories import copied, findings, made, opened
 
+#: Of the long test: BURSAR_MUTATIONS=10000 tries ten thousand.
+MANY = int(os.environ.get("BURSAR_MUTATIONS", "1000"))
 #: Compared with the bus at each start, or only shown: tests/projections/engine/test_tampering.py.
 UNCOMPARED = {"version", "stream", "stream_created_us", "incarnation", "name"}
 
@@ -236,14 +238,11 @@ def test_any_single_change_is_found_and_named(whole, tmp_path):
     assert passed_over == []
 
 
-# TODO: 9 of 2,000 pass unfound, all in rows of `segments`; likely another place of an untrimmed one, which counts as away since
-# pods without the folder are healthy. Until that is told apart the ten thousand run where they are asked for.
-@pytest.mark.skipif("BURSAR_MUTATIONS" not in os.environ, reason="BURSAR_MUTATIONS asks for them")
 @pytest.mark.slow
 @pytest.mark.computes
 @pytest.mark.timeout(7_200)
-@pytest.mark.parametrize("part", range(10))
-def test_ten_thousand_changes_are_found_and_named(whole, tmp_path, part):
+@pytest.mark.parametrize("part", range(MANY // 1_000))
+def test_many_changes_are_found_and_named(whole, tmp_path, part):
     passed_over = [
         (seed, name)
         for seed in range(1_000 * (part + 1), 1_000 * (part + 2))
