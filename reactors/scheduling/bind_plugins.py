@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.contract import Bind, Plugin, PostBind, PreBind
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
+from reactors.scheduling.effectors.bind_cycle import BindCycle
 
 
 class BindPlugins:

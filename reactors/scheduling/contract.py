@@ -19,9 +19,9 @@ import msgspec
 
 from bus.events.constraints import HeldCpus
 from projections.cluster import Pod
-from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Bools, Columns, Ints, Rows
 from reactors.scheduling.effectors.bind import Outcomes, Prepared
+from reactors.scheduling.effectors.bind_cycle import BindCycle
 from reactors.scheduling.hints import Hint
 
 #: The distance of a node that passes with one change of a text.

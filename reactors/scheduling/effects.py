@@ -17,8 +17,8 @@ from bus.transport import Transport
 from bus.waiting import Moves
 from reactors.engine.replica import Replica
 from reactors.scheduling import NAME
-from reactors.scheduling.binding import Known
 from reactors.scheduling.effectors.bind import Outcomes, Placement
+from reactors.scheduling.effectors.bind_cycle import Known
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effectors.notices import PodNotices, Subject, telling
 from reactors.scheduling.effectors.reservations import ReservationStatuses, writing

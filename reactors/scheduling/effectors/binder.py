@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
-from reactors.scheduling.binding import BindCycle, Known, Writes
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Placement, Prepared, seen
+from reactors.scheduling.effectors.bind_cycle import BindCycle, Known, Writes
 
 if TYPE_CHECKING:
     from reactors.scheduling.bind_plugins import BindPlugins

@@ -17,10 +17,10 @@ import numpy as np
 from projections.cluster.reservations import Reservation as Row
 from projections.cluster.reservations import requested
 from reactors.scheduling import reservation_rules as rules
-from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Columns, Ints, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Cycle, Refused, Status, scaled
 from reactors.scheduling.effectors.bind import Outcomes
+from reactors.scheduling.effectors.bind_cycle import BindCycle
 from reactors.scheduling.effectors.reserve import reserve
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.messages import RESERVATION_TAKEN

@@ -19,10 +19,10 @@ import numpy as np
 from bus.events.constraints import NodeSelectorTerm, Requirement
 from bus.events.volumes import TopologyTerm
 from projections.cluster.volumes import Claim
-from reactors.scheduling.binding import BindCycle
 from reactors.scheduling.columns import Bools, Columns, Rows
 from reactors.scheduling.contract import ONE_CHANGE, SKIP, Code, Cycle, Refused, Status
 from reactors.scheduling.effectors.bind import DONE, Prepared
+from reactors.scheduling.effectors.bind_cycle import BindCycle
 from reactors.scheduling.effectors.claims import ClaimSelector, UnboundClaim
 from reactors.scheduling.hints import Hint
 from reactors.scheduling.plugins.volume_restrictions import NOT_FOUND

@@ -10,8 +10,8 @@ from bus.errors import ClusterUnavailableError, ConflictError, NotFoundError
 from bus.waiting import Moves
 from projections.cluster.volumes import Claim
 from reactors.scheduling.bind_plugins import BindPlugins
-from reactors.scheduling.binding import Known
 from reactors.scheduling.effectors.bind import Placement
+from reactors.scheduling.effectors.bind_cycle import Known
 from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.plugins.default_binder import DefaultBinder
 from reactors.scheduling.plugins.volume_binding import VolumeBinding
