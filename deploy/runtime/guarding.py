@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from bus.errors import BusUnavailableError
 from bus.jetstream import GuardLine, State, require_safe
 from bus.metrics import Metric, Sample
 
 if TYPE_CHECKING:
     from deploy.runtime.bootstrap import Bus
+
+_log = logging.getLogger(__name__)
 
 #: How often the bus is checked again.
 GUARD_SECONDS = 60.0
@@ -19,11 +23,19 @@ _HOW = {State.OK: 0, State.UNKNOWN: 1, State.WEAK: 2, State.UNSAFE: 3}
 
 
 async def guarded(opened: Bus) -> None:
-    """Check the bus again and again; what became unsafe ends us (P3)."""
+    """Check the bus again and again; what became unsafe ends us (P3), and one that is away does not.
+
+    Who watches has seen what nobody has stored yet, and publishes it when the bus is back.
+    """
     while True:
         await asyncio.sleep(GUARD_SECONDS)
-        opened.guard[:] = await opened.transport.guard(*opened.monitor_urls)
-        require_safe(opened.guard)
+        try:
+            found = await opened.transport.guard(*opened.monitor_urls)
+        except BusUnavailableError as error:
+            _log.warning("the bus cannot be checked now: %s", error)
+            continue
+        opened.guard[:] = found
+        require_safe(found)
 
 
 def bus_metrics(guard: Sequence[GuardLine]) -> Iterator[Metric]:

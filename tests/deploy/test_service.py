@@ -6,7 +6,7 @@ import types
 
 import pytest
 
-from bus.errors import UnsafeBusError
+from bus.errors import BusUnavailableError, UnsafeBusError
 from bus.jetstream import GuardLine, State
 from deploy.runtime import guarding, service
 from deploy.settings.shape import Settings
@@ -32,6 +32,25 @@ async def test_e14_a_bus_that_becomes_unsafe_is_noticed_within_a_minute_and_ends
     assert within <= 60
     assert opened.guard == CUT, "what metrics and `bursar status` show is the last look"
     assert next(answers, None) is None
+
+
+async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, caplog):
+    """What was seen and is not stored yet would be lost with whoever watches."""
+    monkeypatch.setattr(guarding, "GUARD_SECONDS", 0.01)
+    answers = iter([SAFE, BusUnavailableError(reason="cut"), BusUnavailableError(reason="cut"), CUT])
+
+    class Bus:
+        async def guard(self, *_):
+            if isinstance(found := next(answers), Exception):
+                raise found
+            return found
+
+    opened = types.SimpleNamespace(transport=Bus(), monitor_urls=(), guard=[])
+    async with asyncio.timeout(5):
+        with pytest.raises(UnsafeBusError, match="max_msgs"):
+            await guarding.guarded(opened)
+
+    assert caplog.text.count("cannot be checked now") == 2
 
 
 async def test_a_full_disk_ends_nobody_who_only_tells_how_he_is(monkeypatch, tmp_path, caplog):
