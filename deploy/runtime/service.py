@@ -12,7 +12,7 @@ import asyncio
 import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -21,6 +21,7 @@ import msgspec
 
 from bus.clock import SystemClock
 from bus.envelope import Event
+from bus.errors import BusUnavailableError
 from bus.jetstream import GuardLine
 from bus.kube.client import KubeCluster
 from bus.kube.watch.contract import ReflectorState
@@ -352,7 +353,9 @@ async def _shown(screen: Screen, progress: Progress, opened: Bus, keeping: Ledge
         progress.filled, progress.unsealed = keeping.filled, keeping.unsealed
         progress.sequence = max(progress.sequence, keeping.sequence)
         if opened.transport.connected:
-            progress.sequence = (await opened.transport.head()).last_sequence
+            # Nodes that choose a leader answer nobody for a while; the figure of before is shown then.
+            with suppress(BusUnavailableError):
+                progress.sequence = (await opened.transport.head()).last_sequence
         screen.show(progress)
         await asyncio.sleep(0.5)
 

@@ -8,6 +8,7 @@ import pytest
 
 from bus.errors import BusUnavailableError, UnsafeBusError
 from bus.jetstream import GuardLine, State
+from bus.waiting import beside
 from deploy.runtime import guarding, service
 from deploy.settings.shape import Settings
 
@@ -37,7 +38,9 @@ async def test_e14_a_bus_that_becomes_unsafe_is_noticed_within_a_minute_and_ends
 async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, caplog):
     """What was seen and is not stored yet would be lost with whoever watches."""
     monkeypatch.setattr(guarding, "GUARD_SECONDS", 0.01)
-    answers = iter([SAFE, BusUnavailableError(reason="cut"), BusUnavailableError(reason="cut"), CUT])
+    answers = iter(
+        [SAFE, BusUnavailableError(reason="cut"), BusUnavailableError(reason="cut"), CUT]
+    )
 
     class Bus:
         async def guard(self, *_):
@@ -51,6 +54,36 @@ async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, ca
             await guarding.guarded(opened)
 
     assert caplog.text.count("cannot be checked now") == 2
+
+
+async def test_a_bus_that_does_not_answer_for_a_while_ends_nobody_who_shows_how_far_it_is():
+    """Three nodes choose a leader for seconds, and the connection is up all the time."""
+    shown, enough = [], asyncio.Event()
+    answers = iter([3, BusUnavailableError(reason="no leader"), 5])
+
+    class Bus:
+        connected = True
+
+        async def head(self):
+            if isinstance(found := next(answers), Exception):
+                raise found
+            return types.SimpleNamespace(last_sequence=found)
+
+    class Screen:
+        def show(self, progress):
+            shown.append(progress.sequence)
+            if len(shown) == 3:
+                enough.set()
+
+    opened = types.SimpleNamespace(transport=Bus())
+    keeping = types.SimpleNamespace(sequence=1, filled=None, unsealed="")
+    async with (
+        asyncio.timeout(5),
+        beside(service._shown(Screen(), service.Progress(), opened, keeping)),
+    ):
+        await enough.wait()
+
+    assert shown == [3, 3, 5]
 
 
 async def test_a_full_disk_ends_nobody_who_only_tells_how_he_is(monkeypatch, tmp_path, caplog):
