@@ -152,7 +152,8 @@ class Connection:
     async def _failed(self, error: Exception) -> None:
         self.last_error = str(error) or type(error).__name__
         self.violations += "permissions violation" in self.last_error.lower()
-        if self._is_greeting and isinstance(error, TlsRefusedError | ssl.SSLError):
+        is_cut = isinstance(error, ssl.SSLEOFError | ssl.SSLZeroReturnError)
+        if self._is_greeting and isinstance(error, TlsRefusedError | ssl.SSLError) and not is_cut:
             # Ends nats-py's connecting: it would try until it has another server, and none is named.
             raise BusTlsError(reason=self.last_error) from error
         if "authorization" in self.last_error.lower():

@@ -96,6 +96,8 @@ class RawClient(Client):
     def __init__(self, tls: Tls | None = None) -> None:
         super().__init__()
         self._tls = tls
+        #: The name by which servers are known that say where they are by an address alone.
+        self._name: str | None = None
         self.raw: dict[int, Take] = {}
         self._ps = _RawParser(self)
 
@@ -125,18 +127,50 @@ class RawClient(Client):
     async def _process_connect_init(self) -> None:
         try:
             await super()._process_connect_init()
-        except BaseException:
+        except BaseException as error:
             # Nobody is told when a connection ends whose handshake failed (asyncio), and nats-py would wait for that for ever.
             if (left := self._transport) is not None:
                 self._transport = None
                 left.close()  # type: ignore[no-untyped-call]
-            raise
+            if isinstance(error, OSError | TimeoutError | nats.errors.Error) or not isinstance(
+                error, Exception
+            ):
+                raise
+            # Any other would end its reconnecting: an odd greeting is what whoever answers in the server's place says.
+            raise nats.errors.Error(f"the greeting cannot be read: {error}") from error
 
     async def _process_info(self, info: dict[str, Any], initial_connection: bool = False) -> None:
-        # nats-py goes on unencrypted, and tells its password, where a server, or somebody between, offers no TLS.
-        if initial_connection and self._tls is not None and info.get("tls_required") is not True:
-            raise TlsRefusedError("the server offers no TLS")
+        if self._tls is None:
+            await super()._process_info(info, initial_connection)
+            return
+        if initial_connection:
+            # nats-py goes on unencrypted, and tells its password, where a server, or somebody between, offers no TLS.
+            if info.get("tls_required") is not True:
+                raise TlsRefusedError("the server offers no TLS")
+            # This is said before the handshake, by anybody. Inside TLS the server says once more where the others are.
+            info = {name: said for name, said in info.items() if name != "connect_urls"}
         await super()._process_info(info, initial_connection)
+        if self._name is None and self._current_server is not None:
+            self._name = self._current_server.uri.hostname
+        for server in self._server_pool:
+            if server.tls_name is not None:
+                server.tls_name = self._name
+
+    async def _process_op_err(self, e: Exception) -> None:
+        self._abort()
+        await super()._process_op_err(e)
+
+    async def _close(self, status: int, do_cbs: bool = True) -> None:
+        if not self.is_connected:
+            self._abort()
+        await super()._close(status, do_cbs)
+
+    def _abort(self) -> None:
+        # nats-py ends a broken connection in order before it looks for another: a silent one takes 30 s with TLS, and as long as
+        # TCP does where bytes are unsent.
+        writer = getattr(self._transport, "_io_writer", None)
+        if writer is not None:
+            writer.transport.abort()
 
     @property
     def greeting(self) -> dict[str, Any]:

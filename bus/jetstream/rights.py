@@ -33,7 +33,7 @@ _WORDS = (f"_INBOX_bursar.{_STREAM}.*",)
 _OBSERVED = ("*.observed", "*.vanished", "*.listed", "source.heard", "observation.refused")
 _DECIDED = (
     "admission.*", "decision.*", "effect.settled", "notice.settled", "scheduling.passed", "bind.settled", "budget.judged",
-    "notebook.sampled", "policy.changed", "clock.ticked",
+    "notebook.sampled", "policy.changed", "clock.ticked", "pause.changed",
 )  # fmt: skip
 _ORDERED = ("pause.changed", "budget.credited", "queue.ordered", "restore.asked")
 
@@ -57,7 +57,7 @@ ROLES: Mapping[str, Role] = {
     "ledger": Role("bursar ledger: it reads", ()),
     "act": Role("bursar act: it decides, and says what came of it", _DECIDED, _READING + _MAKING + _WORDS),
     "webhook": Role("bursar webhook: it decides about reviews", ("admission.*",)),
-    "up": Role("bursar up: all of these in one process", _OBSERVED + _DECIDED, _READING + _MAKING + _WORDS),
+    "up": Role("bursar up: all of these in one process, and orders", _OBSERVED + _DECIDED + _ORDERED, _READING + _MAKING + _WORDS),
     "orders": Role("people's orders: bursar pause, resume, budget credit, queue and restore", _ORDERED, _READING),
     "ask": Role("questions: it reads", (), _READING),
 }  # fmt: skip
@@ -68,6 +68,7 @@ def configuration() -> str:
     users = "\n".join(f"  # {role.purpose}\n{_user(name, role)}" for name, role in ROLES.items())
     return f"""\
 # nats-server -c FILE, with the passwords in its environment: BURSAR_WATCH_PASSWORD and so on.
+# Three nodes: a `cluster` block too, with TLS, `verify: true` and a log-in of its own: whoever joins may do everything.
 listen: "0.0.0.0:4222"
 http: "0.0.0.0:8222"
 max_payload: 1048576

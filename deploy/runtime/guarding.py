@@ -7,6 +7,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from msgspec import structs
+
 from bus.errors import BusUnavailableError
 from bus.jetstream import GuardLine, State, require_safe
 from bus.metrics import Metric, Sample
@@ -33,6 +35,7 @@ async def guarded(opened: Bus) -> None:
             found = await opened.transport.guard(*opened.monitor_urls)
         except BusUnavailableError as error:
             _log.warning("the bus cannot be checked now: %s", error)
+            opened.guard[:] = [structs.replace(line, state=State.UNKNOWN) for line in opened.guard]
             continue
         opened.guard[:] = found
         require_safe(found)

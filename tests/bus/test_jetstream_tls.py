@@ -95,6 +95,85 @@ async def test_a_server_that_offers_no_tls_is_told_nothing(offer, authority):
 
 
 @pytest.mark.nats
+async def test_servers_that_are_named_before_the_handshake_are_not_asked(server, authority):
+    """Whoever is between may add one, pass on the rest, and cut the line: its certificate would be held against its own name."""
+    await (await connected(server.url, ours(authority))).close()
+
+    async def between(reader, writer):
+        theirs, to_server = await asyncio.open_connection("127.0.0.1", server.port)
+        greeting = await theirs.readline()
+        writer.write(
+            greeting.replace(b"INFO {", b'INFO {"connect_urls":["other.example.org:4222"],', 1)
+        )
+        await asyncio.gather(piped(reader, to_server), piped(theirs, writer))
+
+    listening = await asyncio.start_server(between, "127.0.0.1", 0)
+    port = listening.sockets[0].getsockname()[1]
+    door = await connected(f"nats://127.0.0.1:{port}", ours(authority))
+    known = {one.uri.hostname for one in door._connection._client._server_pool}
+    await door.close()
+    listening.close()
+
+    assert known == {"127.0.0.1"}
+
+
+async def piped(reader, writer):
+    while data := await reader.read(65_536):
+        writer.write(data)
+    writer.close()
+
+
+@pytest.mark.nats
+async def test_a_silent_server_is_left_within_seconds(server, authority):
+    """An end in order is waited for by nobody: TLS would wait 30 s for it."""
+    door = await connected(server.url, ours(authority))
+    lost = asyncio.Event()
+    door._connection.on_lost.add(lost.set)
+    server.freeze()
+    try:
+        # Two pings of two seconds, and the third that finds them unanswered.
+        async with asyncio.timeout(20):
+            await lost.wait()
+    finally:
+        server.thaw()
+        await door.close()
+
+
+@pytest.mark.nats
+async def test_odd_greetings_end_no_reconnecting(server, authority):
+    """Whoever answers one connection in the server's place says what he likes."""
+    door = await connected(server.url, ours(authority))
+    server.stop()
+    odd = [
+        b"INFO []\r\n",
+        b"INFO\r\n",
+        b"INFO " + b"x" * 70_000 + b"\r\n",
+        b'INFO {"connect_urls":["[::1"]}\r\n',
+        b"\r\n",
+    ]
+    heard = asyncio.Event()
+
+    async def answered(reader, writer):
+        if odd:
+            writer.write(odd.pop())
+        else:
+            heard.set()
+        writer.close()
+
+    listening = await asyncio.start_server(answered, "127.0.0.1", server.port)
+    try:
+        async with asyncio.timeout(30):
+            await heard.wait()
+        listening.close()
+        await listening.wait_closed()
+        server.start()
+        async with asyncio.timeout(30):
+            assert await door.publish([said(1)]) == [1]
+    finally:
+        await door.close()
+
+
+@pytest.mark.nats
 async def test_certificates_that_are_renewed_while_it_runs_are_used(server, authority, tmp_path):
     """As cert-manager does it: other files under the same names, an other authority too."""
     tls = ours(authority)

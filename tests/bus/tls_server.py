@@ -1,5 +1,6 @@
 """A nats-server behind TLS that asks for a client's certificate, and a log-in."""
 
+import signal
 import subprocess
 
 from bus.embedded import bundled_binary
@@ -32,6 +33,12 @@ class Server:
     def stop(self):
         self._process.kill()
         self._process.wait()
+
+    def freeze(self):
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self):
+        self._process.send_signal(signal.SIGCONT)
 
     def signed_by(self, authority):
         self._authority = authority

@@ -41,9 +41,11 @@ async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, ca
     answers = iter(
         [SAFE, BusUnavailableError(reason="cut"), BusUnavailableError(reason="cut"), CUT]
     )
+    seen = []
 
     class Bus:
         async def guard(self, *_):
+            seen.append([line.state for line in opened.guard])
             if isinstance(found := next(answers), Exception):
                 raise found
             return found
