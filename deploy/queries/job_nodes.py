@@ -111,9 +111,11 @@ def _log_choices(all_: int, chosen: int) -> float:
     return math.lgamma(all_ + 1) - math.lgamma(chosen + 1) - math.lgamma(all_ - chosen + 1)
 
 
-def failures(select: Select, now_s: int, namespace: str | None = None) -> list[NodeFailures]:
-    """Every node that had pods of training jobs in the days before a second, by cluster and name; of one namespace where it
-    is given.
+def failures(
+    select: Select, now_s: int, namespace: str | None = None, cluster: str | None = None
+) -> list[NodeFailures]:
+    """Every node that had pods of training jobs in the days before a second, by cluster and name; of one namespace, or one
+    cluster, where it is given.
     """
     seen = _ATTEMPTS.c
     since = format_stamp(max(0, now_s - DAYS * 86_400) * SECOND_US)
@@ -133,6 +135,8 @@ def failures(select: Select, now_s: int, namespace: str | None = None) -> list[N
     )  # fmt: skip
     if namespace is not None:
         query = query.where(seen.namespace == namespace)
+    if cluster is not None:
+        query = query.where(seen.cluster == cluster)
     return compared(
         [NodeFailures(cluster, node, *map(int, rest)) for cluster, node, *rest in select(query)]
     )

@@ -92,8 +92,8 @@ def _failing(select: Select, cluster: str, now_s: int) -> dict[str, str]:
 
     return {
         one.node: one.sentence
-        for one in job_nodes.failures(select, now_s)
-        if one.is_outlier and one.cluster == cluster
+        for one in job_nodes.failures(select, now_s, cluster=cluster)
+        if one.is_outlier
     }
 
 
