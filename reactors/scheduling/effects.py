@@ -84,7 +84,9 @@ class Placements:
             yield from ((one.uid, one.decision) for one in self._state.outstanding)
 
     def placement(self, uid: str) -> Placement | None:
-        """Where a pod shall go; None where nothing is outstanding of it."""
+        """Where a pod shall go; None where nothing is outstanding of it, or nothing may be done."""
+        if self._replica.policies.is_paused:
+            return None
         scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
         found = scheduler.assumed.get(uid) if scheduler is not None else None
         if scheduler is None or found is None or found.is_shadow or found.waits:

@@ -68,7 +68,7 @@ class Outstanding(Protocol):
         ...
 
     def placement(self, uid: str) -> Placement | None:
-        """That of one pod; None where there is none any more."""
+        """That of one pod; None where there is none any more, or nothing may be done."""
         ...
 
     def overtaken(self, placement: Placement) -> str:
@@ -157,11 +157,7 @@ class Binder:
         wanted = dict(self._outstanding.decisions())
         known = self._known
         for uid in [uid for uid, decision in known.items() if wanted.get(uid) != decision]:
-            del known[uid]
-            self._again_at.pop(uid, None)
-            self._uncertain_at.pop(uid, None)
-            self._against.pop(uid, None)
-            self._data.pop(uid, None)
+            self._forget(uid)
         due = [uid for uid, at in self._again_at.items() if at <= now]
         for uid in (*(uid for uid in wanted if uid not in known), *due):
             placement = self._outstanding.placement(uid)
@@ -171,6 +167,18 @@ class Binder:
                 self._queue.put_nowait(placement)
         self._next_at = min(self._again_at.values(), default=float("inf"))
 
+    def _leave(self, placement: Placement) -> None:
+        """Nothing is done of a placement now: where it is outstanding again, as after a pause, it is queued again."""
+        if self._known.get(placement.uid) == placement.decision:
+            self._forget(placement.uid)
+
+    def _forget(self, uid: str) -> None:
+        self._known.pop(uid, None)
+        self._again_at.pop(uid, None)
+        self._uncertain_at.pop(uid, None)
+        self._against.pop(uid, None)
+        self._data.pop(uid, None)
+
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
@@ -179,6 +187,7 @@ class Binder:
                 await asyncio.sleep(rests)
             # Much may have happened while it was queued.
             if self._outstanding.placement(placement.uid) != placement:
+                self._leave(placement)
                 continue
             binding = self._outstanding.binding(placement)
             if binding is not None:
@@ -196,6 +205,7 @@ class Binder:
         if prepared == DONE and self._outstanding.position != position:
             # Much may have happened while plugins did their part.
             if self._outstanding.placement(placement.uid) != placement:
+                self._leave(placement)
                 return
             prepared = Prepared(why=self._outstanding.overtaken(placement))
         if not prepared.why and prepared != DONE:
