@@ -106,10 +106,12 @@ class Binder:
         self._queue: asyncio.Queue[Placement] = asyncio.Queue()
         #: Pod to decision: what is queued, in work, or done and still outstanding.
         self._known: dict[str, str] = {}
+        #: Pod and decision of what is queued or in work, also where it is outstanding no more: it is queued once at a time.
+        self._busy: set[tuple[str, str]] = set()
         #: When a known one is tried again, and when anything is; seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
         self._rests_until = 0.0
-        #: When a request of an outstanding pod was last sent whose answer is not known.
+        #: When a request of a pod was last sent whose answer is not known, while it may still arrive.
         self._uncertain_at: dict[str, float] = {}
         #: Placements that were refused once, with the words: the pod decides when it is read.
         self._against: dict[str, tuple[Placement, str]] = {}
@@ -158,12 +160,18 @@ class Binder:
         known = self._known
         for uid in [uid for uid, decision in known.items() if wanted.get(uid) != decision]:
             self._forget(uid)
+        for uid in [uid for uid, at in self._uncertain_at.items() if at + LATE_SECONDS <= now]:
+            del self._uncertain_at[uid]
         due = [uid for uid, at in self._again_at.items() if at <= now]
         for uid in (*(uid for uid in wanted if uid not in known), *due):
             placement = self._outstanding.placement(uid)
-            if placement is not None:
-                self._again_at.pop(uid, None)
-                known[uid] = placement.decision
+            if placement is None:
+                self._forget(uid)
+                continue
+            self._again_at.pop(uid, None)
+            known[uid], one = placement.decision, (uid, placement.decision)
+            if one not in self._busy:
+                self._busy.add(one)
                 self._queue.put_nowait(placement)
         self._next_at = min(self._again_at.values(), default=float("inf"))
 
@@ -175,7 +183,6 @@ class Binder:
     def _forget(self, uid: str) -> None:
         self._known.pop(uid, None)
         self._again_at.pop(uid, None)
-        self._uncertain_at.pop(uid, None)
         self._against.pop(uid, None)
         self._data.pop(uid, None)
 
@@ -185,16 +192,25 @@ class Binder:
             placement = await self._queue.get()
             while (rests := self._rests_until - loop.time()) > 0:
                 await asyncio.sleep(rests)
-            # Much may have happened while it was queued.
-            if self._outstanding.placement(placement.uid) != placement:
-                self._leave(placement)
-                continue
-            binding = self._outstanding.binding(placement)
-            if binding is not None:
-                plugins, known = binding
-                now, data = loop.time(), self._data.setdefault(placement.uid, {})
-                cycle = BindCycle(placement, known, self._cluster, now, data, self._told)
-                await self._try(plugins, cycle)
+            try:
+                await self._begin(placement)
+            finally:
+                self._busy.discard((placement.uid, placement.decision))
+
+    async def _begin(self, placement: Placement) -> None:
+        """Try to bind a pod, unless it is outstanding no more."""
+        uid, known = placement.uid, self._known
+        # Much may have happened while it was queued.
+        is_same = self._outstanding.placement(uid) == placement
+        binding = self._outstanding.binding(placement) if is_same else None
+        if binding is None or known.setdefault(uid, placement.decision) != placement.decision:
+            self._leave(placement)
+            return
+        plugins, observed = binding
+        now, data = asyncio.get_running_loop().time(), self._data.setdefault(uid, {})
+        await self._try(
+            plugins, BindCycle(placement, observed, self._cluster, now, data, self._told)
+        )
 
     async def _try(self, plugins: BindPlugins, cycle: BindCycle) -> None:
         """Bind a pod by the plugins of its profile, as far as it may be and can be now."""
@@ -216,7 +232,8 @@ class Binder:
             await self._end(plugins, cycle, prepared.why or NOBODY)
         elif found.outcome == "refused":
             self.counts["refused"] += 1
-            self._against[placement.uid] = (placement, found.message)
+            if self._known.get(placement.uid) == placement.decision:
+                self._against[placement.uid] = (placement, found.message)
             self._again(placement, loop.time() + REFUSED_SECONDS)
         else:
             self._take(plugins, cycle, found, loop.time())
@@ -254,6 +271,9 @@ class Binder:
             self._refused.append((placement, found))
 
     def _again(self, placement: Placement, at: float) -> None:
+        """Try a placement again then; nothing where it is known no more: the pod got another node, or is outstanding no more."""
+        if self._known.get(placement.uid) != placement.decision:
+            return
         self._again_at[placement.uid] = at
         self._next_at = min(self._next_at, at)
 
