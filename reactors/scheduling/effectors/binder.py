@@ -113,8 +113,8 @@ class Binder:
         self._rests_until = 0.0
         #: When a request of a pod was last sent whose answer is not known, while it may still arrive.
         self._uncertain_at: dict[str, float] = {}
-        #: Placements that were refused once, with the words: the pod decides when it is read.
-        self._against: dict[str, tuple[Placement, str]] = {}
+        #: Pod to the decision that was refused once, with the words: the pod decides when it is read.
+        self._against: dict[str, tuple[str, str]] = {}
         #: By pod and plugin: what plugins keep between the tries of one decision.
         self._data: dict[str, dict[str, Any]] = {}
         self._refused: list[tuple[Placement, Outcomes]] = []
@@ -201,7 +201,10 @@ class Binder:
         """Try to bind a pod, unless it is outstanding no more."""
         uid, known = placement.uid, self._known
         # Much may have happened while it was queued.
-        is_same = self._outstanding.placement(uid) == placement
+        current = self._outstanding.placement(uid)
+        # Another policy may have given it to another profile.
+        is_same = current is not None and current.decision == placement.decision
+        placement = current if current is not None and is_same else placement
         binding = self._outstanding.binding(placement) if is_same else None
         if binding is None or known.setdefault(uid, placement.decision) != placement.decision:
             self._leave(placement)
@@ -220,8 +223,13 @@ class Binder:
         prepared = Prepared(why=why) if why else await plugins.pre_bind(cycle)
         if prepared == DONE and self._outstanding.position != position:
             # Much may have happened while plugins did their part.
-            if self._outstanding.placement(placement.uid) != placement:
+            current = self._outstanding.placement(placement.uid)
+            if current is None or current.decision != placement.decision:
                 self._leave(placement)
+                return
+            if current != placement:
+                # Of another profile by now: its plugins are asked.
+                self._again(current, loop.time())
                 return
             prepared = Prepared(why=self._outstanding.overtaken(placement))
         if not prepared.why and prepared != DONE:
@@ -233,14 +241,14 @@ class Binder:
         elif found.outcome == "refused":
             self.counts["refused"] += 1
             if self._known.get(placement.uid) == placement.decision:
-                self._against[placement.uid] = (placement, found.message)
+                self._against[placement.uid] = (placement.decision, found.message)
             self._again(placement, loop.time() + REFUSED_SECONDS)
         else:
             self._take(plugins, cycle, found, loop.time())
 
     def _said_against(self, placement: Placement) -> str:
-        refused, message = self._against.get(placement.uid, (None, ""))
-        return message if refused == placement else ""
+        refused, message = self._against.get(placement.uid, ("", ""))
+        return message if refused == placement.decision else ""
 
     async def _end(self, plugins: BindPlugins, cycle: BindCycle, why: str) -> None:
         """Give a placement up that is not right any more, unless the pod has its node already."""

@@ -2,9 +2,10 @@
 
 import asyncio
 
+import msgspec
 import pytest
 
-from bus.errors import ClusterUnavailableError
+from bus.errors import ClusterUnavailableError, ConflictError
 from reactors.scheduling.effectors import binder
 from reactors.scheduling.effectors.bind import DONE, Prepared
 from reactors.scheduling.plugins.default_binder import DefaultBinder
@@ -124,3 +125,38 @@ async def test_a_request_that_may_still_arrive_keeps_its_room_through_a_pause():
         await asyncio.sleep(10)
 
     assert ([], [("p", "refused")]) == (before, world.settled)
+
+
+def renamed(world):
+    """Another policy has other names for its profiles."""
+    world.wanted = {
+        uid: msgspec.structs.replace(one, profile="other") for uid, one in world.wanted.items()
+    }
+    world.moves += 1
+    world._waits.wake()
+
+
+async def test_what_is_queued_or_in_work_when_its_profile_gets_another_name_is_bound(monkeypatch):
+    monkeypatch.setattr(binder, "AT_ONCE", 1)
+    world = Counted("p", "q")
+    plugin = Prepares(d1=(5.0, DONE))
+    world.plugins = [plugin, DefaultBinder()]
+    async with world.running():
+        await asyncio.sleep(1)
+        renamed(world)
+        await asyncio.sleep(60)
+
+    # The plugins of the other profile are asked about the first one, too.
+    assert plugin.begun == ["d1"] * 3
+    assert sorted(world.cluster.asked) == [("p", "n1"), ("q", "n1")]
+
+
+async def test_a_refusal_counts_when_the_profile_gets_another_name():
+    world = Counted("p")
+    world.cluster.errors = {"p": [ConflictError(message="has gates")]}
+    async with world.running():
+        await asyncio.sleep(1)
+        renamed(world)
+        await asyncio.sleep(60)
+
+    assert (world.cluster.asked, world.settled) == ([("p", "n1")], [("p", "refused")])
