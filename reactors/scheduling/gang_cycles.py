@@ -53,10 +53,15 @@ class GangCycles:
         """What a snapshot holds."""
         return dict(sorted(self.all.items()))
 
+    def counts(self, uid: str) -> bool:
+        """Whether a pod is tried once in a cycle: its gang is strict, and was never complete."""
+        gang = self._gangs.of(uid)
+        return gang is not None and self._gangs.is_strict(gang.key)
+
     def refusal(self, uid: str) -> str:
         """Why a pod is not tried now; "" = it may be."""
         gang = self._gangs.of(uid)
-        if gang is None or not self._gangs.is_strict(gang.key):
+        if gang is None or not self.counts(uid):
             return ""
         now = self._advanced(gang.key)
         if not now.is_valid:
@@ -82,7 +87,7 @@ class GangCycles:
         """A pod that was tried has no node: so has the cycle of its strict gang failed."""
         gang = self._gangs.of(uid)
         known = self.all.get(gang.key) if gang is not None else None
-        if gang is None or known is None or not self._gangs.is_strict(gang.key):
+        if gang is None or known is None or not self.counts(uid):
             return
         if self._log is not None:
             self._log.append(_Before(gang.key, known))

@@ -8,6 +8,7 @@ from reactors.scheduling import diagnosis
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests.reactors.engine.restoring import folded, known
+from tests.reactors.scheduling.gang_crowds import GangCrowds
 from tests.reactors.scheduling.ganging import Ganging, happens
 from tests.reactors.scheduling.scene import fresh, same
 
@@ -137,3 +138,15 @@ def test_all_profiles_go_by_the_same_rules():
     SchedulingPolicy(profiles=(older, without))
     with pytest.raises(ValueError, match="the same in all profiles"):
         SchedulingPolicy(profiles=(older, SchedulingProfile(name="b")))
+
+
+@pytest.mark.parametrize("mode", ["", "NonStrict"])
+async def test_nobody_is_evicted_for_a_strict_gang_that_is_counted_in_cycles(mode):
+    cluster = GangCrowds()
+    profile = SchedulingProfile(fields={"Coscheduling": {"rules": "v1.0"}})
+    await cluster.full_of({"a": [1, 1], "b": [9, 9]}, profiles=(profile,))
+    await cluster.say(*cluster.gang(4, mode=mode))
+    await cluster.later(700)
+
+    assert cluster.victims() == ([] if not mode else ["a0", "a1"])
+    assert same(cluster) == len(cluster.passes()) + len(cluster.evictions())
