@@ -150,3 +150,23 @@ async def test_nobody_is_evicted_for_a_strict_gang_that_is_counted_in_cycles(mod
 
     assert cluster.victims() == ([] if not mode else ["a0", "a1"])
     assert same(cluster) == len(cluster.passes()) + len(cluster.evictions())
+
+
+async def test_the_rest_of_a_gang_that_is_bound_in_part_is_tried_again_when_there_is_room():
+    cluster = Ganging()
+    await cluster.begin(nodes=1, rules="v1.0")
+    await cluster.say(cluster.node("n1"), *cluster.light(3, total="3"))
+    nodes = cluster.outstanding()
+    others = sorted(set(nodes) - {"g0"})
+    spare = "n1" if nodes["g0"] == "n0" else "n0"
+    await cluster.say(cluster.of("g0", node=nodes["g0"], least="3", total="3"))
+    await cluster.say(*(cluster.settled(uid) for uid in others), cluster.node_gone(spare))
+    for _ in range(5):
+        await cluster.tick(60)
+    before = cluster.outstanding()
+    await cluster.say(cluster.node("later"))
+    for _ in range(5):
+        await cluster.tick(60)
+
+    assert (len(nodes), before, sorted(cluster.outstanding())) == (3, {}, others)
+    cluster.same()
