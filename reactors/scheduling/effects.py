@@ -269,6 +269,9 @@ def trouble(
             f"{len(late):,} pods have had a node for more than {CONFIRMED_US // SECOND_US // 60} minutes and are not observed"
             f" on it, the first one {late[0]}: is the watch of pods alive, and does the API server answer?"
         )
+    if binder.failures:
+        failed = list(binder.failures.values())
+        yield f"the binds of {len(failed):,} pods fail, and are tried again: {failed[0]}"
     if notices.trouble:
         yield f"pods are not told why they wait: {notices.trouble}"
     if statuses.trouble:

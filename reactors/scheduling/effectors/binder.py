@@ -5,7 +5,8 @@ that it had bound already is found on its node. A placement that got no certain 
 again on the same node: a request that seemed lost may still arrive. Room is given back only where the pod was read and waits,
 after every request has run out that may have been on its way: also a refusal may meet a second process that is let through.
 
-An API server that has too much to do, or denies the right, is left alone for a while by all.
+An API server that has too much to do, or denies the right, is left alone for a while by all. What a plugin raises keeps the one
+pod waiting: it is told, and the pod is tried again later.
 
 Source: docs/scheduling.md; docs/reliability.md.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
-from reactors.scheduling.effectors.bind import DONE, Outcomes, Placement, Prepared, seen
+from reactors.scheduling.effectors.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
 from reactors.scheduling.effectors.bind_cycle import BindCycle, Known, Writes
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ LEAST_LOOK_SECONDS = 0.001
 LOOK_RATIO = 20
 LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 1.0
-#: Before a placement is tried again that got no answer, and before anything is while the right is missing.
+#: Before a placement is tried again that got no answer; and before anything is while the right is missing, or what a plugin failed
+#: with.
 AGAIN_SECONDS = 1.0
 DENIED_SECONDS = 30.0
 #: After this a bound pod that was not observed on its node is asked about again.
@@ -99,6 +101,8 @@ class Binder:
         self.counts: Counter[str] = Counter()
         #: What keeps placements from being bound, in the API server's words; "" while nothing does.
         self.trouble = ""
+        #: By pod: what was raised when it was tried last, with the plugin.
+        self.failures: dict[str, str] = {}
         self._cluster = cluster
         self._outstanding = outstanding
         self._say = settle
@@ -185,6 +189,7 @@ class Binder:
         self._again_at.pop(uid, None)
         self._against.pop(uid, None)
         self._data.pop(uid, None)
+        self.failures.pop(uid, None)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -194,6 +199,9 @@ class Binder:
                 await asyncio.sleep(rests)
             try:
                 await self._begin(placement)
+                self.failures.pop(placement.uid, None)
+            except Exception as error:
+                self._failed(placement, error)
             finally:
                 self._busy.discard((placement.uid, placement.decision))
 
@@ -245,6 +253,18 @@ class Binder:
             self._again(placement, loop.time() + REFUSED_SECONDS)
         else:
             self._take(plugins, cycle, found, loop.time())
+
+    def _failed(self, placement: Placement, error: Exception) -> None:
+        """A plugin raised what none may: nobody knows what it did before, and the others go on."""
+        uid, now = placement.uid, asyncio.get_running_loop().time()
+        where = getattr(error, "__notes__", ["the binder"])[-1]
+        words = f"{where} failed with {placement.namespace}/{placement.name}: {type(error).__name__}: {error}"
+        if self.failures.get(uid) != words[:LONGEST]:
+            _log.error("%s", words, exc_info=error)
+        self._uncertain_at[uid] = now
+        self._again(placement, now + DENIED_SECONDS)
+        if uid in self._again_at:
+            self.failures[uid] = words[:LONGEST]
 
     def _said_against(self, placement: Placement) -> str:
         refused, message = self._against.get(placement.uid, ("", ""))
