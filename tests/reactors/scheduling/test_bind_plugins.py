@@ -243,6 +243,8 @@ def test_which_plugins_bind():
     assert isinstance(VolumeBinding(), PreBind)
 
 
-def test_a_profile_without_a_plugin_that_binds_is_refused():
+@pytest.mark.parametrize("others", [{}, {"Reservation": 10}])
+def test_a_profile_without_a_plugin_that_binds_pods_is_refused(others):
+    profile_of("bursar", others, {})
     with pytest.raises(ValueError, match="binds"):
-        profile_of("bursar", {"DefaultBinder": 0}, {})
+        profile_of("bursar", {"DefaultBinder": 0} | others, {})
