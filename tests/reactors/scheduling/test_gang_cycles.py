@@ -170,3 +170,15 @@ async def test_the_rest_of_a_gang_that_is_bound_in_part_is_tried_again_when_ther
 
     assert (len(nodes), before, sorted(cluster.outstanding())) == (3, {}, others)
     cluster.same()
+
+
+@pytest.mark.parametrize(("rules", "nodes", "passes"), [("v1.0", 3, 60), ("v1.0", 0, 2), ("current", 3, 2)])  # fmt: skip
+async def test_a_gang_of_which_some_pods_find_room_is_tried_every_ten_seconds(rules, nodes, passes):
+    cluster = Ganging()
+    await cluster.begin(nodes=nodes, rules=rules)
+    await cluster.say(*cluster.light(7))
+    before = len(cluster.passes())
+    for _ in range(60):
+        await cluster.tick(10)
+
+    assert len(cluster.passes()) - before == passes
