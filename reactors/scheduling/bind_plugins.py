@@ -1,11 +1,12 @@
-"""Runs the plugins of a profile that bind: PreBind in order, one Bind, then PostBind.
+"""Runs the plugins of a profile that bind: PreBind in order, one Bind, then PostBind. What a plugin raises names the plugin.
 
 Source: Kubernetes, "Scheduling Framework"; docs/scheduling.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 from reactors.scheduling.contract import Bind, Plugin, PostBind, PreBind
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
@@ -24,7 +25,8 @@ class BindPlugins:
     async def pre_bind(self, cycle: BindCycle) -> Prepared:
         """The first answer that is not "done" ends it: those after it are not asked before."""
         for one in self._pre_binds:
-            found = await one.pre_bind(cycle)
+            with _named(one):
+                found = await one.pre_bind(cycle)
             if found != DONE:
                 return found
         return DONE
@@ -32,7 +34,8 @@ class BindPlugins:
     async def bind(self, cycle: BindCycle) -> Outcomes | None:
         """What the first plugin says that binds this pod; None = none does, and nothing was done."""
         for one in self._binds:
-            found = await one.bind_pod(cycle)
+            with _named(one):
+                found = await one.bind_pod(cycle)
             if found is not None:
                 return found
         return None
@@ -40,4 +43,14 @@ class BindPlugins:
     def post_bind(self, cycle: BindCycle) -> None:
         """Tell every plugin that the pod was bound."""
         for one in self._post_binds:
-            one.post_bind(cycle)
+            with _named(one):
+                one.post_bind(cycle)
+
+
+@contextmanager
+def _named(plugin: Plugin) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        error.add_note(f"plugin {plugin.name}")
+        raise

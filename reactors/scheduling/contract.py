@@ -247,7 +247,11 @@ class Bind(Plugin, Protocol):
 
 @runtime_checkable
 class PostBind(Plugin, Protocol):
-    """Hears that a pod was bound. It changes nothing."""
+    """Hears that a pod was bound, of one decision perhaps more than once. It changes nothing.
+
+    It hears it again where the pod was not observed on its node in time, after a restart or a pause before that, from a second
+    process that acts, and where a PostBind failed.
+    """
 
     def post_bind(self, cycle: BindCycle) -> None:
         """The pod is on its node."""

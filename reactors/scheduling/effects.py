@@ -84,7 +84,9 @@ class Placements:
             yield from ((one.uid, one.decision) for one in self._state.outstanding)
 
     def placement(self, uid: str) -> Placement | None:
-        """Where a pod shall go; None where nothing is outstanding of it."""
+        """Where a pod shall go; None where nothing is outstanding of it, or nothing may be done."""
+        if self._replica.policies.is_paused:
+            return None
         scheduler, pod = self._state.scheduler, self._replica.cluster_state.pods.get(uid)
         found = scheduler.assumed.get(uid) if scheduler is not None else None
         if scheduler is None or found is None or found.is_shadow or found.waits:
@@ -267,6 +269,9 @@ def trouble(
             f"{len(late):,} pods have had a node for more than {CONFIRMED_US // SECOND_US // 60} minutes and are not observed"
             f" on it, the first one {late[0]}: is the watch of pods alive, and does the API server answer?"
         )
+    if binder.failures:
+        failed = list(binder.failures.values())
+        yield f"the binds of {len(failed):,} pods fail, and are tried again: {failed[0]}"
     if notices.trouble:
         yield f"pods are not told why they wait: {notices.trouble}"
     if statuses.trouble:

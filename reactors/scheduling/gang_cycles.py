@@ -1,8 +1,9 @@
 """The schedule cycle of gangs as Koordinator 1.0 counts it. Pure but for its state.
 
 Each pod of a strict gang is tried once in a cycle. Where one finds no node the cycle has failed, and no other pod of the gang is
-tried in it; the next cycle begins when as many pods were tried as the gang has in all. A gang that was complete once, or is
-not strict, is counted and held up by nothing. A pass is decided by trial: what it counts is taken back at its end.
+tried in it; the next cycle begins when as many pods were tried as the gang has in all. A gang that was complete once, has
+a pod that is bound, or is not strict, is counted and held up by nothing: a bound pod is tried no more, and would be missing for
+ever. A pass is decided by trial: what it counts is taken back at its end.
 
 Source: koordinator-sh/koordinator v1.0, coscheduling/core (PreFilter, PostFilter); docs/scheduling.md, "Gangs".
 """
@@ -53,10 +54,15 @@ class GangCycles:
         """What a snapshot holds."""
         return dict(sorted(self.all.items()))
 
+    def counts(self, uid: str) -> bool:
+        """Whether a pod is tried once in a cycle: its gang is strict, and was never complete."""
+        gang = self._gangs.of(uid)
+        return gang is not None and self._gangs.is_strict(gang.key)
+
     def refusal(self, uid: str) -> str:
         """Why a pod is not tried now; "" = it may be."""
         gang = self._gangs.of(uid)
-        if gang is None or not self._gangs.is_strict(gang.key):
+        if gang is None or gang.bound or not self.counts(uid):
             return ""
         now = self._advanced(gang.key)
         if not now.is_valid:
@@ -82,7 +88,7 @@ class GangCycles:
         """A pod that was tried has no node: so has the cycle of its strict gang failed."""
         gang = self._gangs.of(uid)
         known = self.all.get(gang.key) if gang is not None else None
-        if gang is None or known is None or not self._gangs.is_strict(gang.key):
+        if gang is None or gang.bound or known is None or not self.counts(uid):
             return
         if self._log is not None:
             self._log.append(_Before(gang.key, known))

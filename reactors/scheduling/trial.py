@@ -116,6 +116,7 @@ class Searches:
 
     def __init__(self, scheduler: Scheduler, sequence: int, at_us: int, *, is_on: bool) -> None:
         self._nominations, self._columns = scheduler.nominations, scheduler.columns
+        self._cycles = scheduler.gangs.cycles
         self._is_on = is_on and scheduler.preemption != "off"
         self._holds = scheduler.preemption == "on" and not scheduler.is_shadow
         self._sequence, self._sparing = sequence, scheduler.nominations.sparing(at_us)
@@ -131,6 +132,9 @@ class Searches:
         """Who has to go for a pod that no node takes; its node is held for it from now on. None = nobody."""
         pod, columns = cycle.pod, self._columns
         if not self._is_on or min(columns.priorities, default=pod.priority) >= pod.priority:
+            return None
+        if self._cycles is not None and self._cycles.counts(pod.uid):
+            # Whether the others of its gang start is not known, whoever goes for this one.
             return None
         kind = framework.kind(cycle)
         if kind in self._in_vain or self._nominations.awaits(pod.uid, framework, cycle):

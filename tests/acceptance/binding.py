@@ -45,7 +45,7 @@ PREEMPTING = (
 MORTAL = ContextVar("MORTAL", default=False)
 
 
-class KilledError(Exception):
+class KilledError(BaseException):
     """The process ends here."""
 
 

@@ -5,7 +5,8 @@ that it had bound already is found on its node. A placement that got no certain 
 again on the same node: a request that seemed lost may still arrive. Room is given back only where the pod was read and waits,
 after every request has run out that may have been on its way: also a refusal may meet a second process that is let through.
 
-An API server that has too much to do, or denies the right, is left alone for a while by all.
+An API server that has too much to do, or denies the right, is left alone for a while by all. What a plugin raises keeps the one
+pod waiting: it is told, and the pod is tried again later.
 
 Source: docs/scheduling.md; docs/reliability.md.
 """
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
 from bus.errors import RetryableError
-from reactors.scheduling.effectors.bind import DONE, Outcomes, Placement, Prepared, seen
+from reactors.scheduling.effectors.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
 from reactors.scheduling.effectors.bind_cycle import BindCycle, Known, Writes
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ LEAST_LOOK_SECONDS = 0.001
 LOOK_RATIO = 20
 LOOK_SECONDS = 0.02
 LONGEST_LOOK_SECONDS = 1.0
-#: Before a placement is tried again that got no answer, and before anything is while the right is missing.
+#: Before a placement is tried again that got no answer; and before anything is while the right is missing, or what a plugin failed
+#: with.
 AGAIN_SECONDS = 1.0
 DENIED_SECONDS = 30.0
 #: After this a bound pod that was not observed on its node is asked about again.
@@ -68,7 +70,7 @@ class Outstanding(Protocol):
         ...
 
     def placement(self, uid: str) -> Placement | None:
-        """That of one pod; None where there is none any more."""
+        """That of one pod; None where there is none any more, or nothing may be done."""
         ...
 
     def overtaken(self, placement: Placement) -> str:
@@ -99,6 +101,8 @@ class Binder:
         self.counts: Counter[str] = Counter()
         #: What keeps placements from being bound, in the API server's words; "" while nothing does.
         self.trouble = ""
+        #: By pod: what was raised when it was tried last, with the plugin.
+        self.failures: dict[str, str] = {}
         self._cluster = cluster
         self._outstanding = outstanding
         self._say = settle
@@ -106,13 +110,15 @@ class Binder:
         self._queue: asyncio.Queue[Placement] = asyncio.Queue()
         #: Pod to decision: what is queued, in work, or done and still outstanding.
         self._known: dict[str, str] = {}
+        #: Pod and decision of what is queued or in work, also where it is outstanding no more: it is queued once at a time.
+        self._busy: set[tuple[str, str]] = set()
         #: When a known one is tried again, and when anything is; seconds of the loop's clock.
         self._again_at: dict[str, float] = {}
         self._rests_until = 0.0
-        #: When a request of an outstanding pod was last sent whose answer is not known.
+        #: When a request of a pod was last sent whose answer is not known, while it may still arrive.
         self._uncertain_at: dict[str, float] = {}
-        #: Placements that were refused once, with the words: the pod decides when it is read.
-        self._against: dict[str, tuple[Placement, str]] = {}
+        #: Pod to the decision that was refused once, with the words: the pod decides when it is read.
+        self._against: dict[str, tuple[str, str]] = {}
         #: By pod and plugin: what plugins keep between the tries of one decision.
         self._data: dict[str, dict[str, Any]] = {}
         self._refused: list[tuple[Placement, Outcomes]] = []
@@ -157,19 +163,33 @@ class Binder:
         wanted = dict(self._outstanding.decisions())
         known = self._known
         for uid in [uid for uid, decision in known.items() if wanted.get(uid) != decision]:
-            del known[uid]
-            self._again_at.pop(uid, None)
-            self._uncertain_at.pop(uid, None)
-            self._against.pop(uid, None)
-            self._data.pop(uid, None)
+            self._forget(uid)
+        for uid in [uid for uid, at in self._uncertain_at.items() if at + LATE_SECONDS <= now]:
+            del self._uncertain_at[uid]
         due = [uid for uid, at in self._again_at.items() if at <= now]
         for uid in (*(uid for uid in wanted if uid not in known), *due):
             placement = self._outstanding.placement(uid)
-            if placement is not None:
-                self._again_at.pop(uid, None)
-                known[uid] = placement.decision
+            if placement is None:
+                self._forget(uid)
+                continue
+            self._again_at.pop(uid, None)
+            known[uid], one = placement.decision, (uid, placement.decision)
+            if one not in self._busy:
+                self._busy.add(one)
                 self._queue.put_nowait(placement)
         self._next_at = min(self._again_at.values(), default=float("inf"))
+
+    def _leave(self, placement: Placement) -> None:
+        """Nothing is done of a placement now: where it is outstanding again, as after a pause, it is queued again."""
+        if self._known.get(placement.uid) == placement.decision:
+            self._forget(placement.uid)
+
+    def _forget(self, uid: str) -> None:
+        self._known.pop(uid, None)
+        self._again_at.pop(uid, None)
+        self._against.pop(uid, None)
+        self._data.pop(uid, None)
+        self.failures.pop(uid, None)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
@@ -177,15 +197,31 @@ class Binder:
             placement = await self._queue.get()
             while (rests := self._rests_until - loop.time()) > 0:
                 await asyncio.sleep(rests)
-            # Much may have happened while it was queued.
-            if self._outstanding.placement(placement.uid) != placement:
-                continue
-            binding = self._outstanding.binding(placement)
-            if binding is not None:
-                plugins, known = binding
-                now, data = loop.time(), self._data.setdefault(placement.uid, {})
-                cycle = BindCycle(placement, known, self._cluster, now, data, self._told)
-                await self._try(plugins, cycle)
+            try:
+                await self._begin(placement)
+                self.failures.pop(placement.uid, None)
+            except Exception as error:
+                self._failed(placement, error)
+            finally:
+                self._busy.discard((placement.uid, placement.decision))
+
+    async def _begin(self, placement: Placement) -> None:
+        """Try to bind a pod, unless it is outstanding no more."""
+        uid, known = placement.uid, self._known
+        # Much may have happened while it was queued.
+        current = self._outstanding.placement(uid)
+        # Another policy may have given it to another profile.
+        is_same = current is not None and current.decision == placement.decision
+        placement = current if current is not None and is_same else placement
+        binding = self._outstanding.binding(placement) if is_same else None
+        if binding is None or known.setdefault(uid, placement.decision) != placement.decision:
+            self._leave(placement)
+            return
+        plugins, observed = binding
+        now, data = asyncio.get_running_loop().time(), self._data.setdefault(uid, {})
+        await self._try(
+            plugins, BindCycle(placement, observed, self._cluster, now, data, self._told)
+        )
 
     async def _try(self, plugins: BindPlugins, cycle: BindCycle) -> None:
         """Bind a pod by the plugins of its profile, as far as it may be and can be now."""
@@ -195,7 +231,13 @@ class Binder:
         prepared = Prepared(why=why) if why else await plugins.pre_bind(cycle)
         if prepared == DONE and self._outstanding.position != position:
             # Much may have happened while plugins did their part.
-            if self._outstanding.placement(placement.uid) != placement:
+            current = self._outstanding.placement(placement.uid)
+            if current is None or current.decision != placement.decision:
+                self._leave(placement)
+                return
+            if current != placement:
+                # Of another profile by now: its plugins are asked.
+                self._again(current, loop.time())
                 return
             prepared = Prepared(why=self._outstanding.overtaken(placement))
         if not prepared.why and prepared != DONE:
@@ -206,14 +248,27 @@ class Binder:
             await self._end(plugins, cycle, prepared.why or NOBODY)
         elif found.outcome == "refused":
             self.counts["refused"] += 1
-            self._against[placement.uid] = (placement, found.message)
+            if self._known.get(placement.uid) == placement.decision:
+                self._against[placement.uid] = (placement.decision, found.message)
             self._again(placement, loop.time() + REFUSED_SECONDS)
         else:
             self._take(plugins, cycle, found, loop.time())
 
+    def _failed(self, placement: Placement, error: Exception) -> None:
+        """A plugin raised what none may: nobody knows what it did before, and the others go on."""
+        uid, now = placement.uid, asyncio.get_running_loop().time()
+        where = getattr(error, "__notes__", ["the binder"])[-1]
+        words = f"{where} failed with {placement.namespace}/{placement.name}: {type(error).__name__}: {error}"
+        if self.failures.get(uid) != words[:LONGEST]:
+            _log.error("%s", words, exc_info=error)
+        self._uncertain_at[uid] = now
+        self._again(placement, now + DENIED_SECONDS)
+        if uid in self._again_at:
+            self.failures[uid] = words[:LONGEST]
+
     def _said_against(self, placement: Placement) -> str:
-        refused, message = self._against.get(placement.uid, (None, ""))
-        return message if refused == placement else ""
+        refused, message = self._against.get(placement.uid, ("", ""))
+        return message if refused == placement.decision else ""
 
     async def _end(self, plugins: BindPlugins, cycle: BindCycle, why: str) -> None:
         """Give a placement up that is not right any more, unless the pod has its node already."""
@@ -244,6 +299,9 @@ class Binder:
             self._refused.append((placement, found))
 
     def _again(self, placement: Placement, at: float) -> None:
+        """Try a placement again then; nothing where it is known no more: the pod got another node, or is outstanding no more."""
+        if self._known.get(placement.uid) != placement.decision:
+            return
         self._again_at[placement.uid] = at
         self._next_at = min(self._next_at, at)
 

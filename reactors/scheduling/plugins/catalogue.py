@@ -100,6 +100,8 @@ def profile_of(
                 raise ValueError(f"{plugin.name} has no field {', '.join(strange)}")
     if sum(isinstance(one.plugin, QueueSort) for one in enabled) != 1:
         raise ValueError("exactly one plugin of a profile sorts the queue")
-    if not any(isinstance(one.plugin, Bind) for one in enabled):
+    # Reservation binds reservations alone.
+    binding = (one.plugin for one in enabled if isinstance(one.plugin, Bind))
+    if all(isinstance(one, Reservation) for one in binding):
         raise ValueError("no plugin of a profile binds its pods")
     return Profile(name, tuple(enabled))

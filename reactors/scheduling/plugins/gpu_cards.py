@@ -1,6 +1,7 @@
 """GpuCards: a node has cards with room for the pod, the policy says which node packs best, and which cards it is.
 
-A share of a card lies on one card; whole cards are idle ones, the first of the node. A profile names it, with the policy;
+A share of a card lies on one card; whole cards are idle ones, and parts of several cards are on those with the room, the first of
+the node. A profile names it, with the policy;
 the default profile does not.
 
 Source: docs/scheduling.md, "GPU packing".
@@ -16,7 +17,6 @@ import numpy as np
 
 from reactors.scheduling import cards
 from reactors.scheduling.arrivals import Lesson
-from reactors.scheduling.cards import WHOLE
 from reactors.scheduling.columns import Columns, Ints, Rows
 from reactors.scheduling.contract import (
     DEVICES,
@@ -111,10 +111,10 @@ class GpuCards(msgspec.Struct, frozen=True):
         return np.clip(found, LOWEST, HIGHEST)
 
     def cards(self, cycle: Cycle, row: int) -> tuple[int, ...]:
-        """The card of a share by the policy, else the first idle ones."""
+        """The card of a share by the policy, else the first ones with the room."""
         shape = self._shape(cycle)
         if not shape.is_share:
-            free = np.flatnonzero(cycle.columns.cards[row] == WHOLE)
+            free = np.flatnonzero(cycle.columns.cards[row] >= shape.milli)
             return tuple(free[: shape.cards].tolist())
         chance = seed(cycle.pod.uid, row)
         return (self._table(cycle.columns).policy.card(shape, row, chance),)

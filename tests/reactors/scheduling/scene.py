@@ -66,7 +66,7 @@ class Cluster(Scenario):
         return {one.uid: one.node for one in self.state.outstanding}
 
 
-class Killed(Exception):
+class Killed(BaseException):
     """The process ends here."""
 
 

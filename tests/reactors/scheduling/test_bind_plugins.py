@@ -1,11 +1,14 @@
 """PreBind, Bind and PostBind are hooks of plugins: what fails gives the node back, one plugin binds, and all hear of it."""
 
 import asyncio
+from types import SimpleNamespace
 
+import msgspec
 import pytest
 
 from reactors.scheduling.contract import Bind, PostBind, PreBind
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
+from reactors.scheduling.effects import trouble
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile, profile_of
 from reactors.scheduling.plugins.default_binder import DefaultBinder
 from reactors.scheduling.plugins.reservation import Reservation
@@ -15,6 +18,9 @@ from tests.reactors.scheduling.ganging import Ganging
 from tests.reactors.scheduling.outstanding import World
 
 pytestmark = pytest.mark.simulated
+
+
+Quiet = SimpleNamespace(trouble="")
 
 
 class Hooked:
@@ -152,6 +158,79 @@ async def test_a_pod_whose_pre_bind_fails_is_unreserved_and_waits_again_after_it
     assert again is None
 
 
+class Fails:
+    """Raises for one pod at one hook, so often."""
+
+    name, is_local = "Fails", True
+
+    def __init__(self, times):
+        self.left = times
+
+    def fail(self, cycle):
+        if cycle.placement.uid == "p" and self.left:
+            self.left -= 1
+            raise KeyError("no such key")
+
+
+class FailsBefore(Fails):
+    async def pre_bind(self, cycle):
+        self.fail(cycle)
+        return DONE
+
+
+class FailsWhile(Fails):
+    async def bind_pod(self, cycle):
+        self.fail(cycle)
+        return None
+
+
+class FailsAfter(Fails):
+    def post_bind(self, cycle):
+        self.fail(cycle)
+
+
+@pytest.mark.parametrize("kind", [FailsBefore, FailsWhile, FailsAfter])
+async def test_what_a_plugin_raises_for_one_pod_is_told_and_the_others_are_bound(kind, caplog):
+    world = World("p", *(f"q{n}" for n in range(30)))
+    world.plugins = [kind(2), DefaultBinder()]
+    async with world.running():
+        await asyncio.sleep(20)
+        early, told = dict(world.cluster.nodes), dict(world.binder.failures)
+        said = list(trouble(world.binder, Quiet, SimpleNamespace(late=list), Quiet))
+        await asyncio.sleep(20)
+        world.against = {"p": "node_gone"} if kind is not FailsAfter else {}
+        await asyncio.sleep(60)
+        kept = list(world.settled)
+        world.against = {}
+        await asyncio.sleep(100)
+
+        assert world.binder.failures == {}
+    words = "plugin Fails failed with ns/p: KeyError: 'no such key'"
+    assert told == {"p": words}
+    assert said == [f"the binds of 1 pods fail, and are tried again: {words}"]
+    assert [one.message for one in caplog.records if one.exc_info] == [words]
+    # What it did before it failed is not known, so its room is kept.
+    assert (len(early), kept) == (31 - (kind is not FailsAfter), [])
+    assert len(world.cluster.nodes) == 31 and world.told.count("p") == 1
+
+
+async def test_annotations_that_cannot_be_made_keep_one_pod_waiting(monkeypatch):
+    world, binding = World("p", "q"), World.binding
+
+    def broken(self, placement):
+        plugins, known = binding(self, placement)
+        bad = {} if placement.uid == "q" else None
+        return plugins, msgspec.structs.replace(known, annotations=lambda: {**bad})
+
+    monkeypatch.setattr(World, "binding", broken)
+    async with world.running():
+        await asyncio.sleep(100)
+        told = list(world.binder.failures.values())
+
+    assert world.cluster.nodes == {"q": "n1"}
+    assert len(told) == 1 and "plugin DefaultBinder failed with ns/p: TypeError" in told[0]
+
+
 def test_which_plugins_bind():
     plugins = [one.plugin for one in default_profile("bursar").plugins]
 
@@ -164,6 +243,8 @@ def test_which_plugins_bind():
     assert isinstance(VolumeBinding(), PreBind)
 
 
-def test_a_profile_without_a_plugin_that_binds_is_refused():
+@pytest.mark.parametrize("others", [{}, {"Reservation": 10}])
+def test_a_profile_without_a_plugin_that_binds_pods_is_refused(others):
+    profile_of("bursar", others, {})
     with pytest.raises(ValueError, match="binds"):
-        profile_of("bursar", {"DefaultBinder": 0}, {})
+        profile_of("bursar", {"DefaultBinder": 0} | others, {})

@@ -8,6 +8,7 @@ from reactors.scheduling import diagnosis
 from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests.reactors.engine.restoring import folded, known
+from tests.reactors.scheduling.gang_crowds import GangCrowds
 from tests.reactors.scheduling.ganging import Ganging, happens
 from tests.reactors.scheduling.scene import fresh, same
 
@@ -137,3 +138,47 @@ def test_all_profiles_go_by_the_same_rules():
     SchedulingPolicy(profiles=(older, without))
     with pytest.raises(ValueError, match="the same in all profiles"):
         SchedulingPolicy(profiles=(older, SchedulingProfile(name="b")))
+
+
+@pytest.mark.parametrize("mode", ["", "NonStrict"])
+async def test_nobody_is_evicted_for_a_strict_gang_that_is_counted_in_cycles(mode):
+    cluster = GangCrowds()
+    profile = SchedulingProfile(fields={"Coscheduling": {"rules": "v1.0"}})
+    await cluster.full_of({"a": [1, 1], "b": [9, 9]}, profiles=(profile,))
+    await cluster.say(*cluster.gang(4, mode=mode))
+    await cluster.later(700)
+
+    assert cluster.victims() == ([] if not mode else ["a0", "a1"])
+    assert same(cluster) == len(cluster.passes()) + len(cluster.evictions())
+
+
+async def test_the_rest_of_a_gang_that_is_bound_in_part_is_tried_again_when_there_is_room():
+    cluster = Ganging()
+    await cluster.begin(nodes=1, rules="v1.0")
+    await cluster.say(cluster.node("n1"), *cluster.light(3, total="3"))
+    nodes = cluster.outstanding()
+    others = sorted(set(nodes) - {"g0"})
+    spare = "n1" if nodes["g0"] == "n0" else "n0"
+    await cluster.say(cluster.of("g0", node=nodes["g0"], least="3", total="3"))
+    await cluster.say(*(cluster.settled(uid) for uid in others), cluster.node_gone(spare))
+    for _ in range(5):
+        await cluster.tick(60)
+    before = cluster.outstanding()
+    await cluster.say(cluster.node("later"))
+    for _ in range(5):
+        await cluster.tick(60)
+
+    assert (len(nodes), before, sorted(cluster.outstanding())) == (3, {}, others)
+    cluster.same()
+
+
+@pytest.mark.parametrize(("rules", "nodes", "passes"), [("v1.0", 3, 60), ("v1.0", 0, 2), ("current", 3, 2)])  # fmt: skip
+async def test_a_gang_of_which_some_pods_find_room_is_tried_every_ten_seconds(rules, nodes, passes):
+    cluster = Ganging()
+    await cluster.begin(nodes=nodes, rules=rules)
+    await cluster.say(*cluster.light(7))
+    before = len(cluster.passes())
+    for _ in range(60):
+        await cluster.tick(10)
+
+    assert len(cluster.passes()) - before == passes

@@ -11,9 +11,11 @@ from reactors.scheduling.reactor import reactor
 from reactors.scheduling.settings import SchedulingPolicy, SchedulingProfile
 from tests import factories as f
 from tests.reactors.engine.restoring import folded, known
+from tests.reactors.scheduling.scene import OURS
 from tests.scenario import Scenario
 
 CORE = "koordinator.sh/gpu-core"
+RATIO, SHARED = "koordinator.sh/gpu-memory-ratio", "koordinator.sh/gpu.shared"
 OFFERED = {"cpu": "64", "memory": "256Gi", "pods": "110", CORE: "400"}
 
 
@@ -31,10 +33,10 @@ def pod(at, number, hundredths, model=""):
     )  # fmt: skip
 
 
-async def scene(policy):
+async def scene(policy, offered=OFFERED):
     at = Scenario(reactor, {})
     nodes = [
-        f.node_observed(name, 1, at.at(), uid=name, allocatable=OFFERED, labels={"model": model})
+        f.node_observed(name, 1, at.at(), uid=name, allocatable=offered, labels={"model": model})
         for name, model in zip("abcd", ("T4", "T4", "G2", "G3"), strict=True)
     ]
     # Who learns has pods to learn from that are there already.
@@ -88,6 +90,33 @@ async def test_no_card_is_given_twice():
 
     # A fifth of one card is taken by the pod that was there first.
     assert len(cards) == len(set(cards)) == 16
+
+
+@pytest.mark.parametrize("policy", ["BestFit", "FGD", "Learned"])
+@pytest.mark.parametrize("seed", range(4))
+async def test_parts_of_several_cards_get_as_many_and_no_card_is_over_its_sum(policy, seed):
+    offered = OFFERED | {RATIO: "400", SHARED: "100"}
+    at, random, wanted = await scene(packing(policy=policy), offered), Random(seed), {}
+    for number in range(60):
+        shared, part = random.choice(((2, 100), (3, 60), (2, 40), (1, 30), (2, 200)))
+        name = f"p{number:03}"
+        wanted[name] = (shared, min(-(-part * 10 // shared), 1000))
+        asked = f.requesting({"cpu": "100m", RATIO: str(part), SHARED: str(shared)})
+        await at.say(
+            f.pod_observed(name, number + 1, at.at(), node=None, resources=asked, constraints=OURS)
+        )
+    used = dict.fromkeys(((node, card) for node in "abcd" for card in range(4)), 0)
+    for name, node, cards in placed(at):
+        # The one that was there asks for a fifth of a card.
+        count, milli = wanted.get(name, (1, 200))
+        assert len(set(cards)) == count
+        for card in cards:
+            used[node, card] += milli
+
+    assert max(used.values()) <= 1000
+    assert sum(used.values()) > 12_000
+    found = rederive(lambda: iter(at.transport.events), [reactor], at.cluster)
+    assert found.mismatches == ()
 
 
 def test_a_policy_that_there_is_not_is_refused_by_name():
