@@ -20,7 +20,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from bus.crashpoints import crashpoint
-from bus.errors import RetryableError
+from bus.errors import BursarError, RetryableError
 from reactors.scheduling.effectors.bind import DONE, LONGEST, Outcomes, Placement, Prepared, seen
 from reactors.scheduling.effectors.bind_cycle import BindCycle, Known, Writes
 
@@ -200,6 +200,9 @@ class Binder:
             try:
                 await self._begin(placement)
                 self.failures.pop(placement.uid, None)
+            except BursarError:
+                # What it says its catcher shall do is not to go on, as where a lock is lost.
+                raise
             except Exception as error:
                 self._failed(placement, error)
             finally:

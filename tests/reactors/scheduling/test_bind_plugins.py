@@ -6,8 +6,10 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
+from bus.errors import PermanentError
 from reactors.scheduling.contract import Bind, PostBind, PreBind
 from reactors.scheduling.effectors.bind import DONE, Outcomes, Prepared
+from reactors.scheduling.effectors.binder import Binder
 from reactors.scheduling.effects import trouble
 from reactors.scheduling.plugins.catalogue import PLUGINS, default_profile, profile_of
 from reactors.scheduling.plugins.default_binder import DefaultBinder
@@ -212,6 +214,26 @@ async def test_what_a_plugin_raises_for_one_pod_is_told_and_the_others_are_bound
     # What it did before it failed is not known, so its room is kept.
     assert (len(early), kept) == (31 - (kind is not FailsAfter), [])
     assert len(world.cluster.nodes) == 31 and world.told.count("p") == 1
+
+
+async def test_who_lost_its_lock_binds_nothing_more():
+    """Its fence stands before each write, and raises what nobody passes over."""
+
+    class Fenced:
+        name, is_local = "Fenced", True
+
+        async def bind_pod(self, cycle):
+            raise PermanentError("the lock is lost")
+
+    world = World("p", "q")
+    world.plugins = [Fenced(), DefaultBinder()]
+    binder = Binder(world.cluster, world, world.settle, lambda one: None)
+    with pytest.raises(BaseExceptionGroup) as caught:
+        async with asyncio.timeout(20):
+            await binder.run()
+
+    assert caught.group_contains(PermanentError)
+    assert world.cluster.nodes == {}
 
 
 async def test_annotations_that_cannot_be_made_keep_one_pod_waiting(monkeypatch):
