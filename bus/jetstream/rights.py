@@ -39,7 +39,7 @@ _ORDERED = ("pause.changed", "budget.credited", "queue.ordered", "restore.asked"
 
 
 class Role(msgspec.Struct, frozen=True):
-    """What one user is for, which types of events it may write, as NATS has wildcards, and what else it may ask."""
+    """A user of the server: its purpose, the types of events it may write (with NATS' wildcards), and its other requests."""
 
     purpose: str
     types: tuple[str, ...] = ()
