@@ -122,6 +122,11 @@ class JetStream:
         return self._connection.connected
 
     @property
+    def given_up(self) -> bool:
+        """Whether the connection is down and will not come back by itself."""
+        return self._connection.given_up
+
+    @property
     def last_error(self) -> str:
         """The last thing the connection reported, such as a missing permission; else empty."""
         return self._connection.last_error

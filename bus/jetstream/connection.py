@@ -177,6 +177,11 @@ class Connection:
         return self._up.is_set() and self._client.is_connected
 
     @property
+    def given_up(self) -> bool:
+        """Whether it is down and will not come back: nats-py's reconnecting ended, for a cause that nobody foresaw."""
+        return self._client.given_up
+
+    @property
     def server_info(self) -> dict[str, Any]:
         """What the server said of itself when it greeted: `version`, `server_id`, `max_payload`."""
         return self._client.greeting

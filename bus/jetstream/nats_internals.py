@@ -173,6 +173,12 @@ class RawClient(Client):
             writer.transport.abort()
 
     @property
+    def given_up(self) -> bool:
+        """Whether it is not connected, and nothing tries to connect it again."""
+        task = self._reconnection_task
+        return not self.is_connected and (task is None or task.done())
+
+    @property
     def greeting(self) -> dict[str, Any]:
         """What the server said of itself when it greeted."""
         return dict(self._server_info)

@@ -28,12 +28,15 @@ async def guarded(opened: Bus) -> None:
     """Check the bus again and again; what became unsafe ends us (P3), and one that is away does not.
 
     Who watches has seen what nobody has stored yet, and publishes it when the bus is back.
+    A connection that will never come back ends us too: whoever runs us starts us again.
     """
     while True:
         await asyncio.sleep(GUARD_SECONDS)
         try:
             found = await opened.transport.guard(*opened.monitor_urls)
         except BusUnavailableError as error:
+            if opened.transport.given_up:
+                raise
             _log.warning("the bus cannot be checked now: %s", error)
             opened.guard[:] = [structs.replace(line, state=State.UNKNOWN) for line in opened.guard]
             continue

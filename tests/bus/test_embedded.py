@@ -60,6 +60,25 @@ def said(number):
     return Event("c1", "pod.observed", "p", f"uid/{number}", "watch", 1_700_000_000_000_000, b"{}")
 
 
+async def test_a_connection_tells_when_it_will_never_come_back(tmp_path):
+    """While the server is away it tries again and again, until something ends that: here it forgets which servers there are."""
+    async with EmbeddedServer(tmp_path) as server:
+        client = await JetStream.connect(server.url, history(), credentials=server.credentials)
+        assert not client.given_up
+    try:
+        async with asyncio.timeout(10):
+            while client.connected:
+                await asyncio.sleep(0.02)
+        assert not client.given_up
+
+        client._connection._client._server_pool.clear()
+        async with asyncio.timeout(10):
+            while not client.given_up:
+                await asyncio.sleep(0.02)
+    finally:
+        await client.close()
+
+
 async def gone(pid, seconds=5.0):
     """Whether the process ends in time; a zombie has ended."""
     deadline = time.monotonic() + seconds

@@ -92,7 +92,9 @@ async def test_every_query_is_about_metrics_of_the_product(product):
         for name, is_counted, labels in Query(expr).used:
             plain = name.removesuffix("_bucket")
             kind, samples = known[plain]
-            has = {label for one in samples for label in one.labels}
+            has = {label for one in samples for label in one.labels} | {
+                "instance"
+            }  # Prometheus writes it.
             assert kind in ("counter", "histogram") or not is_counted, expr
             assert (kind == "histogram") == (name != plain), expr
             assert not samples or labels <= has, (expr, has)
@@ -170,6 +172,10 @@ CASES = {
     "BursarBusWeak": (
         {'bursar_bus_property{property="replicas"}': 2, 'bursar_bus_property{property="sync_interval"}': 0},
         {'bursar_bus_property{property="sync_interval"}': 1, 'bursar_bus_property{property="replicas"}': 0},
+    ),
+    "BursarBusAway": (
+        {'bursar_bus_property{instance="a",property="replicas"}': 1, 'bursar_bus_property{instance="b",property="replicas"}': 0},
+        {'bursar_bus_property{instance="a",property="replicas"}': 1, 'bursar_bus_property{instance="a",property="max_msgs"}': 0},
     ),
     "BursarUngoverned": (
         {'bursar_quota_ungoverned{quota="q",key="limits.cpu"}': 0, 'bursar_quota_ungoverned{quota="q",key="limits.memory"}': 1},

@@ -44,6 +44,8 @@ async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, ca
     seen = []
 
     class Bus:
+        given_up = False
+
         async def guard(self, *_):
             seen.append([line.state for line in opened.guard])
             if isinstance(found := next(answers), Exception):
@@ -56,6 +58,21 @@ async def test_a_bus_that_is_away_when_it_is_checked_ends_nobody(monkeypatch, ca
             await guarding.guarded(opened)
 
     assert caplog.text.count("cannot be checked now") == 2
+
+
+async def test_a_connection_that_will_never_come_back_ends_us(monkeypatch):
+    monkeypatch.setattr(guarding, "GUARD_SECONDS", 0.01)
+
+    class Bus:
+        given_up = True
+
+        async def guard(self, *_):
+            raise BusUnavailableError(reason="cut")
+
+    opened = types.SimpleNamespace(transport=Bus(), monitor_urls=(), guard=[])
+    async with asyncio.timeout(5):
+        with pytest.raises(BusUnavailableError, match="cut"):
+            await guarding.guarded(opened)
 
 
 async def test_a_bus_that_does_not_answer_for_a_while_ends_nobody_who_shows_how_far_it_is():
