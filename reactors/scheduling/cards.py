@@ -95,13 +95,13 @@ def bytes_of(pod: Pod) -> int:
     return 0 if count else _asked(pod, _MEMORY) // max(_asked(pod, _SHARED), 1)
 
 
-def holding_of(pod: Pod, on: tuple[int, ...]) -> Holding | None:
-    """What a pod has of the cards of its node; None for nothing."""
+def parts_of(pod: Pod) -> tuple[int, int, int]:
+    """(cards, thousandths of each, bytes of each) that a pod has of whatever node it is on; no cards = nothing."""
     count, milli = wanted(pod)
     size = bytes_of(pod)
     if size:
         count = min(max(_asked(pod, _SHARED), 1), MOST_CARDS + 1)
-    return Holding(pod.started_us, count, milli, on, size) if count else None
+    return count, milli, size
 
 
 def count_of(allocatable: Mapping[str, str]) -> int:

@@ -72,12 +72,13 @@ class Placed(msgspec.Struct, frozen=True, gc=False):
 
 
 class _Request(msgspec.Struct, frozen=True, gc=False):
-    """What a demand requests, as (column, amount), and by name what no node offers."""
+    """What a demand requests, as (column, amount), by name what no node offers, and what of cards."""
 
     demand: dict[str, int]
     amounts: list[tuple[int, int]]
     not_offered: dict[str, int]
     has_devices: bool
+    cards: tuple[int, int, int]
 
 
 class Columns(ClusterColumns):
@@ -163,7 +164,7 @@ class Columns(ClusterColumns):
         known = self._requests.get(id(demand))
         if known is not None and known.demand is demand:
             return known
-        found = _Request(demand, [], {}, bool(requested(demand)))
+        found = _Request(demand, [], {}, bool(requested(demand)), cards.parts_of(pod))
         for key, amount in demand.items():
             if key.startswith(_REQUESTS):
                 name = key.removeprefix(_REQUESTS)
@@ -293,7 +294,8 @@ class Columns(ClusterColumns):
 
     def _count(self, placed: Placed, sign: int) -> None:
         row, pod = self.row_of[placed.node], placed.pod
-        for at, amount in self._requested(pod).amounts:
+        request = self._requested(pod)
+        for at, amount in request.amounts:
             self.free[row, at] -= sign * amount
             if at <= MEMORY:
                 self.nonzero[row, at] += sign * amount
@@ -310,12 +312,13 @@ class Columns(ClusterColumns):
         self.volumes.count(pod, row, sign)
         for port in ports_of(pod):
             _tally(self.ports[row], port, sign)
-        holding = cards.holding_of(pod, () if placed.is_said else placed.cards)
-        if holding is not None:
-            kind = SHARE if holding.milli < cards.WHOLE else min(holding.count, MOST_TOLD)
+        count, milli, size = request.cards
+        if count:
+            kind = SHARE if milli < cards.WHOLE else min(count, MOST_TOLD)
             self.kinds[row, kind] += sign
             if sign > 0:
-                self._holding[row][pod.uid] = holding
+                on = () if placed.is_said else placed.cards
+                self._holding[row][pod.uid] = cards.Holding(pod.started_us, count, milli, on, size)
             else:
                 del self._holding[row][pod.uid]
             self._deal_cards(row)

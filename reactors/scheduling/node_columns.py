@@ -112,6 +112,8 @@ class NodeColumns:
         self._labels: dict[str, SmallInts] = {}
         self._forget_at = SPARE
         self._holding: list[dict[str, cards.Holding]] = []
+        #: By row: how many cards the node offers, and bytes of each.
+        self._offers: list[tuple[int, int]] = []
 
     def _move(self, nodes: list[Node], rows: Sequence[int]) -> None:
         """These are the nodes from now on; each was in one of ``rows``, -1 = it is new and says nothing yet."""
@@ -121,6 +123,7 @@ class NodeColumns:
             setattr(self, name, _moved(getattr(self, name), rows, fill))
         self._labels = {key: _moved(one, rows, 0) for key, one in self._labels.items()}
         self._holding = [self._holding[row] if row >= 0 else {} for row in rows]
+        self._offers = [self._offers[row] if row >= 0 else (0, 0) for row in rows]
         self.nodes = nodes
         if self._is_bloated:
             self._forget()
@@ -183,6 +186,7 @@ class NodeColumns:
             self._taint_sets[node.taints] = len(self.taints)
             self.taints.append(node.taints)
         self.taint_set[row] = self._taint_sets[node.taints]
+        self._offers[row] = (cards.count_of(node.allocatable), cards.memory_of(node.allocatable))
         self._deal_cards(row)
         self._touch(row)
 
@@ -229,11 +233,11 @@ class NodeColumns:
             self._touch(self.row_of[name])
 
     def _deal_cards(self, row: int) -> None:
-        count = cards.count_of(self.nodes[row].allocatable)
+        count, memory = self._offers[row]
         if count > self.cards.shape[1]:
             more = np.full((len(self.nodes), count - self.cards.shape[1]), -1, np.int32)
             self.cards = np.hstack((self.cards, more))
-        idle = cards.idle(count, self._holding[row], cards.memory_of(self.nodes[row].allocatable))
+        idle = cards.idle(count, self._holding[row], memory)
         self.cards[row] = -1
         self.cards[row, :count] = idle
         self.idle[row] = sum(idle)

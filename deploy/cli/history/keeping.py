@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import msgspec
 import sqlalchemy as sa
@@ -25,7 +26,12 @@ from projections.engine.store import Store
 from projections.engine.tables import parked as parked_events
 
 if TYPE_CHECKING:
+    from deploy.queries.decisions import AllRederived
+    from deploy.settings.place import LedgerPlace
+    from projections.engine.verify import Report
     from reactors.engine.verify import Rederived
+
+T = TypeVar("T")
 
 _UNANCHORED = "keep the key, or a copy of heads.jsonl, elsewhere, and name it with --key or --heads"
 
@@ -41,9 +47,9 @@ def register(app: typer.Typer) -> None:
 
 
 @contextmanager
-def looking(asked: CommandContext) -> Iterator[Store]:
+def looking(place: LedgerPlace) -> Iterator[Store]:
     """The ledger, only to look at. Raises AbsentLedgerError."""
-    made = reader(asked.place)
+    made = reader(place)
     try:
         yield Store(made)
     finally:
@@ -145,7 +151,6 @@ def verify(
     bursar verify --key 9a41…
     bursar verify --decisions
     """
-    from deploy.queries.decisions import rederived
     from projections.catalogue import MODEL
     from projections.engine.verify import verify as check
 
@@ -156,11 +161,13 @@ def verify(
     own = asked.settings.heads_file
     # The file that the ledger's own process writes is no witness from outside.
     outside = None if heads is not None and own.exists() and heads.samefile(own) else heads
-    with looking(asked) as store, bar("verifying") as told:
-        found = check(
-            MODEL, store, outside, keys=keys, own_file=own if own.exists() else None, progress=told
-        )
-        again = rederived(store.select) if decisions else None
+    inside = own if own.exists() else None
+
+    def checked() -> Report:
+        with looking(asked.place) as store, bar("verifying") as told:
+            return check(MODEL, store, outside, keys=keys, own_file=inside, progress=told)
+
+    found, again = _beside_decisions(asked.place, checked) if decisions else (checked(), None)
     row: dict[str, Any] = {
         "ok": found.ok,
         "events": found.events,
@@ -205,6 +212,27 @@ def verify(
         raise typer.Exit(Exit.DIFFERENT)
     if not found.anchored_until:
         raise typer.Exit(Exit.UNANCHORED)
+
+
+def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, AllRederived]:
+    """What ``checked`` finds, and all decided again, each by a process of its own."""
+    from deploy.runtime.forked import Child, Tell, child
+
+    async def decide(tell: Tell) -> None:
+        from deploy.queries.decisions import rederived
+
+        with looking(place) as store:
+            tell(rederived(store.select))
+
+    async def all_told(beside: Child) -> list[AllRederived]:
+        return [told async for told in beside.told()]
+
+    async def both(beside: Child) -> tuple[T, AllRederived]:
+        found, (again,) = await asyncio.gather(asyncio.to_thread(checked), all_told(beside))
+        return found, again
+
+    with child(decide) as beside:
+        return asyncio.run(both(beside))
 
 
 def _named(again: Rederived) -> list[dict[str, Any]]:
