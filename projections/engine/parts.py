@@ -12,16 +12,19 @@ Source: docs/architecture.md (snapshots).
 
 from __future__ import annotations
 
+import re
+import sys
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from functools import cache
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import msgspec
-from msgspec import inspect
 
 from bus.events import VOCABULARY
 from bus.events.decisions import Decision
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 class SavedDecision(msgspec.Struct, frozen=True):
@@ -99,27 +102,39 @@ def _first(values: Iterable[Any]) -> Any:
 
 
 @cache
-def shape(*types: Any) -> str:
-    """Every name and type below ``types``, as text: another text means that one cannot be read as the other."""
-    return "\n".join(_shape(inspect.type_info(one)) for one in types)
+def shape(*types: type[Any]) -> str:
+    """Every name and type below ``types``, which are structs, as text: another text means that one cannot be read as the other.
+
+    Annotations are not evaluated, which every question to the ledger would wait for: only the names in them are looked up.
+    """
+    found: dict[type[Any], str] = {}
+    waiting = deque(types)
+    while waiting:
+        one = waiting.popleft()
+        if one not in found:
+            texts = dict(_annotated(one, waiting))
+            names = zip(one.__struct_fields__, one.__struct_encode_fields__, strict=True)
+            fields = ", ".join(f"{encoded}: {texts[name]}" for name, encoded in names)
+            found[one] = f"{one.__qualname__}({fields})"
+    return "\n".join(found.values())
 
 
-def _shape(found: Any) -> str:
-    name = type(found).__name__
-    cls = getattr(found, "cls", None)
-    if cls is not None:
-        name += f" {cls.__qualname__}"
-    fields = getattr(found, "fields", None)
-    if fields is not None:
-        inner = [f"{one.encode_name}: {_shape(one.type)}" for one in fields]
-        return f"{name}({', '.join(inner)})"
-    inner = [_shaped(getattr(found, one)) for one in found.__struct_fields__ if one != "cls"]
-    return f"{name}[{', '.join(inner)}]" if inner else name
+def _annotated(struct: type[Any], below: deque[type[Any]]) -> Iterator[tuple[str, str]]:
+    """The text of each annotation, later ones over earlier ones; the structs that they name are put into ``below``."""
+    for one in reversed(struct.__mro__):
+        names = vars(sys.modules[one.__module__])
+        for name, annotation in vars(one).get("__annotations__", {}).items():
+            text = annotation if isinstance(annotation, str) else repr(annotation)
+            if not text.startswith("ClassVar"):
+                named = [names.get(word) for word in _WORD.findall(text)]
+                yield name, " = ".join((text, *_meant([annotation, *named], below)))
 
 
-def _shaped(value: Any) -> str:
-    if isinstance(value, inspect.Type):
-        return _shape(value)
-    if isinstance(value, tuple):
-        return f"({', '.join(map(_shaped, value))})"
-    return repr(value)
+def _meant(values: Iterable[Any], below: deque[type[Any]]) -> Iterator[str]:
+    """What the aliases among the values of names stand for."""
+    for value in values:
+        if hasattr(value, "__struct_fields__"):
+            below.append(value)
+        elif inner := get_args(value):
+            yield repr(value)
+            yield from _meant(inner, below)

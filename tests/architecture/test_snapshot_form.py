@@ -18,7 +18,7 @@ from tests.recording import recorded
 WRITTEN_DOWN = {
     "form": 2,
     "day": "89234d1f24d236a0",
-    "versions": "1d95cb481d160858",
+    "versions": "a0a8bd7a3440d99f",
     "reactors": "2dfd0ef7a0dbb6a4",
     "admission": "299c335bc958cbcb",
 }

@@ -5,6 +5,8 @@ import os
 import random
 import shutil
 import signal
+import sys
+import types
 from contextlib import AsyncExitStack
 
 import msgspec
@@ -16,7 +18,7 @@ from hypothesis import strategies as st
 from bus import crashpoints
 from bus.memory import MemoryTransport
 from projections.engine import snapshots as kept_snapshots
-from projections.engine.parts import Part
+from projections.engine.parts import Part, shape
 from projections.engine.snapshots import NEWEST, last, write
 from projections.engine.store import Store, engine
 from projections.engine.tables import events, snapshots
@@ -375,3 +377,32 @@ async def test_a_ledger_that_stands_still_does_not_hold_up_the_end(store, histor
     await written.end()
 
     assert 0 == last(store.select, writing.reader_of(whole(history)))
+
+
+def test_what_is_saved_has_another_shape_with_another_name_type_or_alias_anywhere_below():
+    def made(**changed):
+        module = types.ModuleType("saved")
+        sys.modules[module.__name__] = module
+        said = {"kind": "Literal['a', 'b']", "name": "number", "type": "int", "encoded": "None"}
+        source = """
+from __future__ import annotations
+from typing import ClassVar, Literal
+import msgspec
+Kind = {kind}
+class Inner(msgspec.Struct, rename={encoded}):
+    {name}: {type}
+    kind: Kind
+Inners = tuple[Inner, ...]
+class Saved(msgspec.Struct):
+    wire: ClassVar[int] = 1
+    inners: dict[str, Inners]
+"""
+        exec(source.format(**said | changed), vars(module))
+        return shape(module.Saved)
+
+    plain = made()
+    assert made() == plain
+    others = [
+        made(kind="Literal['a']"), made(name="count"), made(type="int | None"), made(encoded="'upper'"),
+    ]  # fmt: skip
+    assert 5 == len({plain, *others})
