@@ -23,7 +23,7 @@ settings.register_profile(
 )
 #: Part of `make acceptance`.
 settings.register_profile(
-    "thorough", max_examples=200, deadline=None, suppress_health_check=_SLOW, print_blob=True
+    "thorough", max_examples=100, deadline=None, suppress_health_check=_SLOW, print_blob=True
 )
 #: Minutes a property: `pytest --hypothesis-profile=ci`.
 settings.register_profile(

@@ -84,14 +84,14 @@ def plain_counts(status):
     return {type: (one.active, one.succeeded, one.failed) for type, one in status.counts.items()}
 
 
-@settings(max_examples=tries(100, 5_000), deadline=None)
+@settings(max_examples=tries(100, 2_000), deadline=None)
 @given(jobs())
 def test_a_look_gives_what_the_plain_walk_gives(drawn):
     job, pods = drawn
     check(job, pods, Plainly(job, pods, NOW).run())
 
 
-@settings(max_examples=tries(100, 5_000), deadline=None)
+@settings(max_examples=tries(100, 2_000), deadline=None)
 @given(other_jobs())
 def test_a_look_at_a_job_of_another_kind_gives_what_the_plain_walk_gives(drawn):
     job, pods, resolved = drawn
@@ -112,7 +112,7 @@ def check(job, pods, told):
     )
 
 
-@settings(max_examples=tries(50, 2_000), deadline=None)
+@settings(max_examples=tries(50, 1_000), deadline=None)
 @given(jobs(), st.sampled_from([True, False]), st.randoms(use_true_random=False))
 def test_taking_the_steps_in_any_order_ends_at_the_same_pods(drawn, is_v1, random):
     job, pods = drawn
