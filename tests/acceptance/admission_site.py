@@ -100,6 +100,13 @@ class Site:
         self._processes.append(process)
         return process
 
+    def ask(self, *arguments):
+        """A finished question to the ledger beside it."""
+        command = [str(pathlib.Path(sys.executable).parent / "bursar"), *arguments]
+        environment = {"PATH": os.environ["PATH"], "HOME": str(self.folder)}
+        environment |= {"BURSAR_DATA": str(self.folder / "data")}
+        return subprocess.run(command, env=environment, capture_output=True, text=True)
+
     def stop(self):
         for process in self._processes:
             process.terminate()

@@ -1,10 +1,6 @@
 """`enforce` enforces, and says so: by this machine's address and by a Service, or it does not start."""
 
 import json
-import os
-import pathlib
-import subprocess
-import sys
 
 import pytest
 
@@ -30,10 +26,7 @@ def start_site(start_plane, tmp_path):
 
 def status(site):
     """Exit code and answer of `bursar status` beside the running `bursar up`."""
-    command = [str(pathlib.Path(sys.executable).parent / "bursar"), "status", "-o", "json"]
-    environment = {"PATH": os.environ["PATH"], "HOME": str(site.folder)}
-    environment |= {"BURSAR_DATA": str(site.folder / "data")}
-    done = subprocess.run(command, env=environment, capture_output=True, text=True)
+    done = site.ask("status", "-o", "json")
     return done.returncode, json.loads(done.stdout)
 
 
