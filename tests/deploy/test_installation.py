@@ -77,6 +77,15 @@ def test_pods_are_restricted_and_write_to_volumes_only(size, mode, acts):
 
 
 @each
+def test_what_keeps_quotas_and_books_goes_last_from_a_node_that_has_no_room(size, mode, acts):
+    """Nobody's notebook evicts who says which may be evicted. What answers questions alone may go."""
+    for workload in workloads(size, mode, acts):
+        is_asked = workload["metadata"]["name"] == "bursar-api"
+        critical = None if is_asked else "system-cluster-critical"
+        assert pod(workload).get("priorityClassName") == critical
+
+
+@each
 def test_each_account_secret_service_and_setting_of_a_file_is_there_or_in_the_docs(
     size, mode, acts
 ):
