@@ -41,13 +41,16 @@ class Proposed(msgspec.Struct, frozen=True):
         known = fact.spec
         if known is None:
             return fact
+        most = {**known.max, **self.max}
+        # A quota that states no weight has its max as weight, whatever that is.
+        weight = most if known.weight == known.max else known.weight
         spec = msgspec.structs.replace(
             known,
             hard={**known.hard, **self.hard},
             cash={**known.cash, **self.cash},
             min={**known.min, **self.min},
-            max={**known.max, **self.max},
-            weight={**known.weight, **self.weight},
+            max=most,
+            weight={**weight, **self.weight},
             queue=msgspec.structs.replace(known.queue, **self.queue),
             **self.fields,
         )
