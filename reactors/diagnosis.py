@@ -23,6 +23,9 @@ from reactors.scheduling import diagnosis
 
 #: Most bytes of a flag's value.
 LONGEST = 64
+#: From this verbosity on, debug messages are logged, too (Kubernetes, "Logging Conventions"): of our packages, and no others'.
+DEBUG = 4
+_PACKAGES = ("bus", "projections", "reactors", "deploy")
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}", re.ASCII)
 
 _log = logging.getLogger(__name__)
@@ -50,7 +53,12 @@ class Diagnosis:
         }
         self._services = {"GET": sorted(["/apis/v1/__services__", *answers])}
         self.routes = [
-            Route("/debug/flags/s", self._flag, methods=["PUT"]),
+            Route("/debug/flags/s", self._flag("debugTopNScores", self._set_most), methods=["PUT"]),
+            Route(
+                "/debug/flags/v",
+                self._flag("klog.logging.verbosity", _set_verbosity),
+                methods=["PUT"],
+            ),
             Route("/apis/v1/__services__", self._listed),
             *(Route(_path(path), self._answering(one)) for path, one in answers.items()),
         ]
@@ -64,18 +72,24 @@ class Diagnosis:
                     for table in diagnosis.tables(SchedulingPassed.read(event), self.most):
                         _log.info("scores of pass %d\n%s", event.sequence, table)
 
-    async def _flag(self, request: Request) -> Response:
-        body = b""
-        async for chunk in request.stream():
-            body += chunk
-            if len(body) > LONGEST:
-                return PlainTextResponse("the value is too long", 413)
-        value = body.decode("utf-8", "replace").strip()
-        if not _INTEGER.fullmatch(value):
-            said = f"failed set debugTopNScores {value}: {value!r} is no integer"
-            return PlainTextResponse(said, 400)
-        self.most = int(value)
-        return PlainTextResponse(f"successfully set debugTopNScores to {self.most}")
+    def _set_most(self, value: int) -> None:
+        self.most = value
+
+    def _flag(self, name: str, change: Callable[[int], None]) -> Callable[[Request], Any]:
+        async def changed(request: Request) -> Response:
+            body = b""
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > LONGEST:
+                    return PlainTextResponse("the value is too long", 413)
+            value = body.decode("utf-8", "replace").strip()
+            if not _INTEGER.fullmatch(value):
+                said = f"failed set {name} {value}: {value!r} is no integer"
+                return PlainTextResponse(said, 400)
+            change(int(value))
+            return PlainTextResponse(f"successfully set {name} to {int(value)}")
+
+        return changed
 
     async def _listed(self, request: Request) -> Response:
         return JSONResponse(self._services)
@@ -91,6 +105,11 @@ class Diagnosis:
             return JSONResponse(body)
 
         return found
+
+
+def _set_verbosity(value: int) -> None:
+    for name in _PACKAGES:
+        logging.getLogger(name).setLevel(logging.DEBUG if value >= DEBUG else logging.NOTSET)
 
 
 def _path(path: str) -> str:

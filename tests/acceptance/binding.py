@@ -57,11 +57,13 @@ class Meddled:
         self.tried = self.wrong = 0
         #: Names of pods whose user makes another one of that name just before they are bound.
         self.replaced, self.replace = set(), None
+        #: Names of nodes that are deleted just before a pod is bound to them.
+        self.doomed, self.remove = set(), None
 
     def __getattr__(self, name):
         return getattr(self._door, name)
 
-    async def bind(self, namespace, pod, **fields):
+    async def bind(self, namespace, pod, *, node, **fields):
         self.tried += 1
         wrong = {23: "busy", 31: "lost", 37: "never sent", 41: "refused"}
         what = next((wrong[n] for n in wrong if self.tried % n == 0), "")
@@ -70,13 +72,16 @@ class Meddled:
             self.replaced.discard(pod)
             # A kill of ours does not end what the user does.
             await asyncio.shield(self.replace(pod))
+        if node in self.doomed:
+            self.doomed.discard(node)
+            await asyncio.shield(self.remove(node))
         if what == "busy":
             raise ClusterUnavailableError(status=429, delay_seconds=0.1)
         if what == "refused":
             raise RequestRefusedError(status=422, message="a policy of the cluster refuses it")
         if what == "never sent":
             raise ClusterUnavailableError(reason="ConnectionResetError", delay_seconds=0.1)
-        await self._door.bind(namespace, pod, **fields)
+        await self._door.bind(namespace, pod, node=node, **fields)
         if what == "lost":
             raise ClusterUnavailableError(reason="TimeoutError", delay_seconds=0.1)
 
@@ -167,6 +172,8 @@ class Scene:
 
     def __init__(self, plane):
         self._api, self._threads = plane.api, ThreadPoolExecutor(8)
+        #: Nodes that are made again when they are lost.
+        self.returning = set()
 
     async def request(self, *args, **options):
         loop = asyncio.get_running_loop()
@@ -181,6 +188,19 @@ class Scene:
         """Its user deletes a pod, and makes another of its name."""
         await self.request("DELETE", f"{PODS_PATH}/{name}?gracePeriodSeconds=0")
         await self.request("POST", PODS_PATH, pod(name, "1", 1))
+
+    async def remove(self, node):
+        """A node is lost; one of those that return is made again at once, and has the pods of its name."""
+        found = await self.request("GET", f"{NODES_PATH}/{node}")
+        await self.request("DELETE", f"{NODES_PATH}/{node}")
+        fields = ("name", "labels")
+        found["metadata"] = {
+            name: found["metadata"][name] for name in fields if name in found["metadata"]
+        }
+        if node in self.returning:
+            await self.request("POST", NODES_PATH, found)
+            path, status = f"{NODES_PATH}/{node}/status", {"status": found["status"]}
+            await self.request("PATCH", path, status, content_type=MERGE)
 
     async def cordon(self, name):
         patch = {"spec": {"unschedulable": True}}

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from bus.events.decisions import BindSettled, SchedulingPassed
+from bus.events.nodes import NodeVanished
 from bus.memory import MemoryTransport
 from tests.acceptance import binding
 from tests.acceptance.binding import PODS_PATH, Meddled, Scene
@@ -65,6 +66,42 @@ async def test_all_are_bound_and_no_node_holds_more_than_it_has(plane):
     assert {one["metadata"]["annotations"]["bursar.io/decision"] for one in bound} <= decided
     assert (left, cluster.replaced) == ([], set())
     assert {"gone", "refused"} <= {one.result for fact in settled for one in fact.failed}
+
+
+async def test_nodes_that_are_lost_between_a_choice_and_its_bind_get_no_more_than_they_have(plane):
+    """The API server does not look whether a node exists. Half of them come back at once, with their pods by their name."""
+    names = binding.schedulable(plane, 12, cpu="6", memory="24Gi")
+    scene, transport = Scene(plane), MemoryTransport()
+    async with binding.watched(plane, transport, Meddled) as cluster:
+        lost = names[:6]
+        cluster.doomed, scene.returning = set(lost), set(lost[3:])
+        cluster.remove = scene.remove
+        labels = ("bind.before_post", "bind.after_post")
+        async with binding.killed_again_and_again(
+            lambda: binding.scheduling(transport, cluster), labels
+        ) as left:
+            await scene.create(binding.pods(40, 3))
+            await scene.all_told()
+            await scene.cordon(names[6])
+            await scene.create(binding.pods(40, 4, "q"))
+            await scene.all_told()
+    found, gone = await scene.pods(), set(lost[:3])
+    bound = [one for one in found if one["spec"].get("nodeName")]
+    ended = {
+        fact.name: event.sequence
+        for event in transport.events
+        if event.type == NodeVanished.wire_type and (fact := NodeVanished.read(event)).name in gone
+    }
+
+    print(f"{len(bound)} of {len(found)} bound, {cluster.tried} binds, {cluster.wrong} went wrong")
+    assert (left, cluster.doomed, set(ended)) == ([], set(), gone)
+    assert [] == binding.overcommitted(await scene.nodes(), found)
+    assert len({one["spec"]["nodeName"] for one in bound}) > 6
+    for fact in (
+        SchedulingPassed.read(e) for e in transport.events if e.type == SchedulingPassed.wire_type
+    ):
+        chosen = {fact.nodes[one.node] for one in fact.pods if one.node >= 0}
+        assert not [name for name in chosen & gone if ended[name] <= fact.after]
 
 
 async def test_a_pod_that_fits_nowhere_is_told_so_as_kube_scheduler_would(plane):

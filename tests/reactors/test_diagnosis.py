@@ -96,6 +96,23 @@ async def test_tables_are_logged_while_the_flag_wants_them(caplog):
     assert lines[2].startswith("| 0 | ns/q | ") and len(lines) == 3
 
 
+async def test_debug_messages_of_our_packages_are_logged_from_verbosity_4_on():
+    diagnosis, log = Diagnosis(lambda: None), logging.getLogger("reactors.webhook.listening")
+    before = log.isEnabledFor(logging.DEBUG)
+    answers = [
+        await asked(diagnosis, "/debug/flags/v", "PUT", one) for one in (b"3", b"4", b"loud")
+    ]
+    is_told, others = (
+        log.isEnabledFor(logging.DEBUG),
+        logging.getLogger("asyncio").isEnabledFor(logging.DEBUG),
+    )
+    await asked(diagnosis, "/debug/flags/v", "PUT", b"0")
+
+    assert [200, 200, 400] == [one.status for one in answers]
+    assert answers[1].body == b"successfully set klog.logging.verbosity to 4"
+    assert (before, is_told, others, log.isEnabledFor(logging.DEBUG)) == (False, True, False, False)
+
+
 async def test_a_long_value_is_refused_before_it_is_read_whole():
     answer = await asked(Diagnosis(lambda: None), "/debug/flags/s", "PUT", b"1" * 1000)
 
