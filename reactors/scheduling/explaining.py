@@ -108,17 +108,15 @@ def best(columns: Columns, choice: Choice) -> list[Candidate]:
         *np.flatnonzero(totals == least)[:TOP].tolist(),
     ]
     chosen = int(np.searchsorted(choice.rows, choice.row))
-    order = sorted({*found, chosen}, key=lambda at: (-int(totals[at]), at != chosen, at))[:TOP]
-    plugins = sorted(choice.scores)
-    # [plugins x nodes]; without plugins each node has no scores.
-    scores = np.array([choice.scores[name][order] for name in plugins], np.int64).reshape(
-        -1, len(order)
-    )
+    order = sorted({*found, chosen}, key=lambda at: (-int(totals[at]), at != chosen, at))
+    scores = sorted(choice.scores.items())
     return [
-        Candidate(columns.names[row], total, dict(zip(plugins, shares, strict=True)))
-        for row, total, shares in zip(
-            choice.rows[order].tolist(), totals[order].tolist(), scores.T.tolist(), strict=True
+        Candidate(
+            columns.names[choice.rows[at]],
+            int(totals[at]),
+            {name: int(found[at]) for name, found in scores},
         )
+        for at in order[:TOP]
     ]
 
 

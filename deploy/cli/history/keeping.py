@@ -220,8 +220,9 @@ def _beside_decisions(place: LedgerPlace, checked: Callable[[], T]) -> tuple[T, 
 
     async def decide(tell: Tell) -> None:
         from deploy.queries.decisions import rederived
+        from projections.engine.collecting import seldom_collecting
 
-        with looking(place) as store:
+        with looking(place) as store, seldom_collecting():
             tell(rederived(store.select))
 
     async def all_told(beside: Child) -> list[AllRederived]:
