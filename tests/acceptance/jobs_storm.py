@@ -163,6 +163,8 @@ class Storm:
         self.jobs, self.lost, self.failed = {}, set(), Counter()
         self._due, self._seen = queue.Queue(), set()
         self._open, self._waiting = set(), defaultdict(list)
+        #: Pods that were being deleted at the last look.
+        self._ending = set()
         self.record = Record(plane.etcd_url, self._hear)
         for _ in range(KUBELETS):
             threading.Thread(target=self._kubelet, daemon=True).start()
@@ -209,7 +211,9 @@ class Storm:
                 conditions = one.get("status", {}).get("conditions", ())
                 true = {c["type"] for c in conditions if c["status"] == "True"}
                 found[one["metadata"]["name"]] = true
-        there = Counter(slot(one)[0] for one in self._tried("GET", PODS)["items"])
+        pods = self._tried("GET", PODS)["items"]
+        self._delete_again(pods)
+        there = Counter(slot(one)[0] for one in pods)
         uids = {uid: name for name, uid in self._uids().items()}
         left = {uids.get(uid, uid) for uid in there}
         return {
@@ -217,6 +221,20 @@ class Storm:
             for name in self.jobs
             if not self._is_as_said(name, found.get(name), name in left)
         }
+
+    def _delete_again(self, pods):
+        """As a kubelet does, and the simulator does not, where the API server was killed in the middle of it.
+
+        The server first writes that a pod has no grace left, then removes it.
+        """
+        for one in (one["metadata"] for one in pods):
+            if one.get("deletionGracePeriodSeconds") == 0 and one["uid"] in self._ending:
+                path = f"{PODS}/{one['name']}"
+                self._tried(
+                    "DELETE", path, {"gracePeriodSeconds": 0, "preconditions": {"uid": one["uid"]}}
+                )
+            if "deletionTimestamp" in one:
+                self._ending.add(one["uid"])
 
     def _uids(self):
         bodies = (
