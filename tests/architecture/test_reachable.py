@@ -19,8 +19,6 @@ METHODS = {
     "bus.notebooks.prober._Reading.on_headers_complete": "httptools calls it",
     "bus.notebooks.prober._Reading.on_body": "httptools calls it",
     "bus.notebooks.prober._Reading.on_message_complete": "httptools calls it",
-    "projections.cluster.state.ClusterState.assume": "binding's trials will; held to its cost by the benchmark `cluster_state`",
-    "projections.cluster.state.ClusterState.undo": "the same",
     **{
         f"bus.kube.client.connections._Connection.{name}": "httptools or the event loop calls it"
         for name in (

@@ -1,11 +1,11 @@
-"""The state of the cluster in memory: how much it takes, what a look-up and a trial cost, and what folding an event costs.
+"""The state of the cluster in memory: how much it takes, what a look-up costs, and what folding an event costs.
 
     python -m tests.benchmarks.cluster_state [--pods 100000] [--workloads 20000] [--nodes 5000] [--rounds 5] [-o json]
 
 Every pod and workload is observed twice, pods as they are made and as they run, with the labels that a controller writes.
 *memory* is what the process grew by from the first event to the last. *look-up* asks the index for the pods of a node, of a
-workload and of a namespace, and for a pod by its name. *trial* binds one pod to another node and takes that back. *state*
-folds events of pods that are known already, *replica* folds the same with every reactor beside it; both decode the events.
+workload and of a namespace, and for a pod by its name. *state* folds events of pods that are known already, *replica* folds
+the same with every reactor beside it; both decode the events.
 """
 
 from __future__ import annotations
@@ -33,7 +33,6 @@ from tests.benchmarks.measure import Report
 
 NAMESPACES = 200
 LOOKUPS = 50_000
-TRIALS = 50_000
 FOLDED = 50_000
 MIB = 2**20
 _RESOURCES = [
@@ -136,17 +135,6 @@ def looked_up(state: ClusterState, cluster: Cluster) -> float:
     return spent * 1e6 / found
 
 
-def tried(state: ClusterState, cluster: Cluster) -> float:
-    """Microseconds of one trial."""
-    picks = random.Random(2).choices(cluster.pods, k=TRIALS)
-    nodes = random.Random(3).choices(cluster.nodes, k=TRIALS)
-    began = time.process_time()
-    for uid, node in zip(picks, nodes, strict=True):
-        state.assume(uid, node)
-        state.undo()
-    return (time.process_time() - began) * 1e6 / TRIALS
-
-
 def folded(cluster: Cluster, state: ClusterState | None, replica: Replica | None) -> float:
     """CPU microseconds of one event of a pod that is known already."""
     events = [cluster.pod(number, is_bound=True) for number in range(FOLDED)]
@@ -171,7 +159,6 @@ def run(args: argparse.Namespace) -> Report:
     taken = (resident() - before) / MIB
     rounds = range(args.rounds)
     lookups = [looked_up(state, cluster) for _ in rounds]
-    trials = [tried(state, cluster) for _ in rounds]
     plain = [folded(cluster, state, None) for _ in rounds]
     replica = Replica(REACTORS, "c")
     for event in cluster.events():
@@ -180,7 +167,6 @@ def run(args: argparse.Namespace) -> Report:
     goals = [
         measure.verdict("memory, MiB", [taken], "<=", 400),
         measure.verdict("look-up, us", lookups, "<=", 1),
-        measure.verdict("trial of one pod, us", trials, "<=", 10),
     ]
     notes = [
         f"{len(state.pods):,} pods, {len(state.workloads):,} workloads, {len(state.nodes):,} nodes",
