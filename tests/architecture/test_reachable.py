@@ -25,7 +25,6 @@ METHODS = {
             "on_header", "on_body", "on_message_complete", "connection_made", "connection_lost", "data_received",
         )
     },
-    "bus.embedded.Address.recovery_credentials": "rights that the embedded server is configured with; tests use them",
     **{
         f"reactors.webhook.connections.Connection.{name}": "httptools or the event loop calls it"
         for name in (
