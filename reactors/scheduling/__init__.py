@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from reactors.scheduling.passes import Scheduler
     from reactors.scheduling.quota_state import QuotaState
     from reactors.scheduling.settings import SchedulingPolicy
-    from reactors.scheduling.state import Dealt, SchedulingState
+    from reactors.scheduling.shape import Dealt
+    from reactors.scheduling.state import SchedulingState
 
 #: The name of the reactor, and of its section of the settings.
 NAME = "scheduling"

@@ -34,7 +34,7 @@ from reactors.scheduling.node_columns import (
     Rows,
     SmallInts,
 )
-from reactors.scheduling.state import Dealt
+from reactors.scheduling.shape import Dealt
 from reactors.scheduling.volumes import Volumes
 
 __all__ = [

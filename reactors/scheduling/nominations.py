@@ -23,7 +23,7 @@ from projections.cluster import ClusterState, Pod
 from reactors.scheduling.columns import Columns, Placed, holds
 from reactors.scheduling.contract import Cycle, Sparing
 from reactors.scheduling.framework import Framework
-from reactors.scheduling.state import Evicting, Mark, Nominated, Rested
+from reactors.scheduling.shape import Evicting, Mark, Nominated, Rested
 
 #: Without a victim that goes a nomination ends after so long, twice the window of the interlocks; one whose victims are ending
 #: after this at the latest.

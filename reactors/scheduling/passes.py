@@ -33,12 +33,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
 from reactors.scheduling.reservations import WITHOUT_NODE
-from reactors.scheduling.state import (
-    Assumed,
-    Mark,
-    SavedArrivals,
-    Waiting,
-)
+from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting
 
 
 class Scheduler(AssumedPods):
