@@ -22,7 +22,7 @@ from bus.clock import SECOND_US, format_stamp
 from bus.go_time import Stamp
 from bus.kube.crds.culling import CHECKED_AT, LAST_ACTIVITY, STOPPED
 from projections.cluster import Workload
-from reactors.culling.decide import judged
+from reactors.culling.decide import evaluated
 from reactors.culling.policy import CullingPolicy
 from reactors.culling.state import CullingState
 
@@ -92,7 +92,7 @@ def _wanted(
         yield Stamping(*place)
         return
     seen = [uid for uid in pods if uid in view.activity and view.state.pods[uid].is_running]
-    found = [judged(view, policy, uid, now_us).verdict for uid in seen]
+    found = [evaluated(view, policy, uid, now_us).verdict for uid in seen]
     known = [verdict.last_activity_us for verdict in found if verdict.decision != "unknown"]
     if known:
         period_us = policy.check_period_seconds * SECOND_US

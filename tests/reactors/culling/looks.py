@@ -7,7 +7,7 @@ warning is void, and nothing in it is saved.
 import msgspec
 
 from bus.clock import SECOND_US
-from reactors.culling.fusion import Sample, Warned, judge
+from reactors.culling.fusion import Sample, Warned, evaluate
 from reactors.culling.simulate import Cull, Run, Simulation, ended, watched
 
 RECORDED = "recorded"
@@ -57,7 +57,7 @@ def simulate(looks, limits):
 
 def _judged(run, look, limits):
     """Take the verdict at this look, and remember from when on another one is possible."""
-    verdict = judge(
+    verdict = evaluate(
         [Sample(source=RECORDED, observed_us=look.at_us, active_us=run.active_us)],
         running_since_us=run.since_us,
         warned=run.warned,
