@@ -106,14 +106,16 @@ def _by_kubeflow(
     now_us: int,
 ) -> Evaluation:
     """An owner's exemption holds here, too: whoever comes from Kubeflow has none."""
-    book = view.books.of(pod.namespace, pod.name)
-    found = verdict_of(book, rules, pod.started_us, is_warned=standing is not None)
+    culler_pass = view.books.of(pod.namespace, pod.name)
+    found = verdict_of(culler_pass, rules, pod.started_us, is_warned=standing is not None)
     if limits.exempt and found.decision == "cull":
         found = msgspec.structs.replace(found, decision="keep", reason="exempt")
     limits = msgspec.structs.replace(
         limits, idle_seconds=rules.idle_minutes * 60, warning_seconds=0
     )
-    looked_us = now_us if standing is not None else book.looked_us if book is not None else 0
+    looked_us = (
+        now_us if standing is not None else culler_pass.looked_us if culler_pass is not None else 0
+    )
     return Evaluation(pod, limits, samples, found, None, looked_us)
 
 
@@ -240,8 +242,8 @@ def _target(view: CullingState, policy: CullingPolicy, pod: Pod) -> Target | Non
 
 def _notebook(view: CullingState, pod: Pod) -> Workload | None:
     """The Notebook that the pod's name says."""
-    book = view.books.of(pod.namespace, pod.name)
-    return view.state.workloads.get(book.uid) if book is not None else None
+    culler_pass = view.books.of(pod.namespace, pod.name)
+    return view.state.workloads.get(culler_pass.uid) if culler_pass is not None else None
 
 
 def _restored(id: str, cull: Decision, trigger: Trigger) -> ProposedDecision:
@@ -282,9 +284,9 @@ def overtaken(view: CullingState, decision: Decision, policy: CullingPolicy) -> 
 def _overtaken_by_kubeflow(
     view: CullingState, policy: CullingPolicy, pod: Pod, decision: Decision
 ) -> str:
-    book = view.books.of(pod.namespace, pod.name)
+    culler_pass = view.books.of(pod.namespace, pod.name)
     before_us = decision.numbers["last_activity_us"]
-    if activity_us(book, before_us) > before_us:
+    if activity_us(culler_pass, before_us) > before_us:
         return "active"
     return "" if _is_same(_target(view, policy, pod), decision.target) else "target_changed"
 

@@ -80,9 +80,9 @@ def _wanted(
 ) -> Iterator[Stamping]:
     place = notebook.uid, notebook.namespace, notebook.name
     if policy.kubeflow is not None:
-        book = view.books.named(notebook.namespace, notebook.name)
-        if book is not None and book.decision:
-            written = book.annotations
+        culler_pass = view.books.named(notebook.namespace, notebook.name)
+        if culler_pass is not None and culler_pass.decision:
+            written = culler_pass.annotations
             yield Stamping(*place, written.get(LAST_ACTIVITY, ""), written.get(CHECKED_AT, ""))
         elif STOPPED in notebook.annotations:
             yield Stamping(*place)
