@@ -23,7 +23,7 @@ from deploy.queries.quotas import Consulted, consulting
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.advice import Advice
-from reactors.admission.trial import Judged, Trial
+from reactors.admission.trial import Evaluation, Trial
 from reactors.webhook.registration import IGNORE_LABEL, SYSTEM_NAMESPACES
 
 _FIELDS = (
@@ -66,7 +66,7 @@ def check(
     kubectl kustomize . | bursar quota check - -n research
     """
     with consulting(asked.place, cluster) as consulted:
-        found = _judged(asked, consulted, file, namespace)
+        found = _evaluated(asked, consulted, file, namespace)
         notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
     rows = [_row(one) for one in found]
     messages = [one.message for one in found if one.message]
@@ -77,7 +77,9 @@ def check(
         raise typer.Exit(Exit.NOT_ADMITTED)
 
 
-def _judged(asked: CommandContext, consulted: Consulted, file: str, namespace: str) -> list[Judged]:
+def _evaluated(
+    asked: CommandContext, consulted: Consulted, file: str, namespace: str
+) -> list[Evaluation]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
     consulted.view.requires_namespaces = settings.require_namespaces
@@ -87,7 +89,7 @@ def _judged(asked: CommandContext, consulted: Consulted, file: str, namespace: s
         consulted.journals.trees, consulted.journals.places, consulted.view,
         lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
     )  # fmt: skip
-    return [trial.judge(one, namespace) for one in manifests(file)]
+    return [trial.evaluate(one, namespace) for one in manifests(file)]
 
 
 def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
@@ -109,16 +111,16 @@ def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
     return next((str(row[0]) for row in consulted.select(query)), "")
 
 
-def _row(judged: Judged) -> dict[str, Any]:
-    advice = judged.advice
-    name = f"{judged.namespace}/{judged.name}" if judged.namespace else judged.name
+def _row(evaluation: Evaluation) -> dict[str, Any]:
+    advice = evaluation.advice
+    name = f"{evaluation.namespace}/{evaluation.name}" if evaluation.namespace else evaluation.name
     return {
-        "object": f"{judged.kind} {name}",
-        "quota": judged.quota,
-        "admitted": judged.is_admitted,
-        "reason": judged.reason,
-        "message": judged.message,
-        "changes": changes(judged),
+        "object": f"{evaluation.kind} {name}",
+        "quota": evaluation.quota,
+        "admitted": evaluation.is_admitted,
+        "reason": evaluation.reason,
+        "message": evaluation.message,
+        "changes": changes(evaluation),
         "replicas_path": advice.path,
         "replicas": advice.replicas if advice.path else None,
         "replicas_that_fit": advice.fits,
@@ -127,14 +129,14 @@ def _row(judged: Judged) -> dict[str, Any]:
         "parent_has_room": advice.has_room_above,
         "credit": advice.credit,
         "budget_resets_at": times.stamp(advice.resets_s or None),
-        "largest_hard": judged.largest,
-        "charge": judged.decision.charge if judged.decision else {},
+        "largest_hard": evaluation.largest,
+        "charge": evaluation.decision.charge if evaluation.decision else {},
     }
 
 
-def changes(judged: Judged) -> list[str]:
+def changes(evaluation: Evaluation) -> list[str]:
     """What would let it pass, each by itself enough, the smallest first."""
-    advice = judged.advice
+    advice = evaluation.advice
     found = []
     if advice.fits is not None:
         found.append(f"{advice.path} {advice.replicas} -> {advice.fits}")
@@ -142,16 +144,16 @@ def changes(judged: Judged) -> list[str]:
     # Where both budget and limit refuse, neither change is enough alone.
     found += [
         f"{change}, and {given_back}" if given_back else change
-        for change in _of_budgets(judged.quota, advice)
+        for change in _of_budgets(evaluation.quota, advice)
     ]
     if given_back and not advice.credit:
         found.append(given_back)
         if advice.hard:
             room = "admits that" if advice.has_room_above else "does not admit that now"
             hard = _amounts(advice.hard)
-            found.append(f"raise quota {judged.quota!r} to {hard} (its tree {room})")
-    if judged.largest:
-        found.append(f"ask for {_amounts(judged.largest)}")
+            found.append(f"raise quota {evaluation.quota!r} to {hard} (its tree {room})")
+    if evaluation.largest:
+        found.append(f"ask for {_amounts(evaluation.largest)}")
     return found
 
 
