@@ -19,7 +19,7 @@ from deploy.cli.rendering.layout import Cell
 from deploy.cli.rendering.output import say
 from deploy.cli.rendering.tables import Column
 from deploy.commands.manifest_files import manifests
-from deploy.queries.quotas import Consulted, consulting
+from deploy.queries.quotas import QuotaQueries, quota_queries
 from projections.pod_runs import pod_runs
 from projections.workloads import workloads
 from reactors.admission.advice import Advice
@@ -65,9 +65,9 @@ def check(
     bursar quota check train.yaml
     kubectl kustomize . | bursar quota check - -n research
     """
-    with consulting(asked.place, cluster) as consulted:
-        found = _evaluated(asked, consulted, file, namespace)
-        notes = footer(consulted.sequence, consulted.observed_us // 1_000_000)
+    with quota_queries(asked.place, cluster) as queries:
+        found = _evaluated(asked, queries, file, namespace)
+        notes = footer(queries.sequence, queries.observed_us // 1_000_000)
     rows = [_row(one) for one in found]
     messages = [one.message for one in found if one.message]
     answer(asked, rows, fields=_FIELDS, columns=_COLUMNS, notes=[*messages, *notes])
@@ -78,37 +78,37 @@ def check(
 
 
 def _evaluated(
-    asked: CommandContext, consulted: Consulted, file: str, namespace: str
+    asked: CommandContext, queries: QuotaQueries, file: str, namespace: str
 ) -> list[Evaluation]:
     settings = asked.settings.admission
     exempt = {*SYSTEM_NAMESPACES, settings.namespace, *settings.exempt_namespaces}
-    consulted.view.requires_namespaces = settings.require_namespaces
-    namespaces = consulted.view.state.namespaces.values()
+    queries.view.requires_namespaces = settings.require_namespaces
+    namespaces = queries.view.state.namespaces.values()
     exempt.update(one.name for one in namespaces if one.labels.get(IGNORE_LABEL) == "ignore")
     trial = Trial(
-        consulted.journals.trees, consulted.journals.places, consulted.view,
-        lambda *named: _uid(consulted, *named), now_us=SystemClock().now_us(), exempt=exempt,
+        queries.journals.trees, queries.journals.places, queries.view,
+        lambda *named: _uid(queries, *named), now_us=SystemClock().now_us(), exempt=exempt,
     )  # fmt: skip
     return [trial.evaluate(one, namespace) for one in manifests(file)]
 
 
-def _uid(consulted: Consulted, kind: str, namespace: str, name: str) -> str:
+def _uid(queries: QuotaQueries, kind: str, namespace: str, name: str) -> str:
     """Of the object that is there under this name; "" for none."""
     if not name:
         return ""
     if kind == "Pod":
         runs = pod_runs.c
         query = sa.select(runs.uid).where(
-            runs.cluster == consulted.cluster, runs.namespace == namespace, runs.name == name,
+            runs.cluster == queries.cluster, runs.namespace == namespace, runs.name == name,
             runs.end_s.is_(None),
         )  # fmt: skip
     else:
         columns = workloads.c
         query = sa.select(columns.uid).where(
-            columns.cluster == consulted.cluster, columns.kind == kind,
+            columns.cluster == queries.cluster, columns.kind == kind,
             columns.namespace == namespace, columns.name == name, columns.vanished == 0,
         )  # fmt: skip
-    return next((str(row[0]) for row in consulted.select(query)), "")
+    return next((str(row[0]) for row in queries.select(query)), "")
 
 
 def _row(evaluation: Evaluation) -> dict[str, Any]:
