@@ -90,6 +90,11 @@ class Scheduler(AssumedPods):
                 queue.regate(uid, at_us)
         self.happened(hints, at_us, claims)
 
+    def quotas_moved(self, sequence: int, at_us: int, *, helps: bool) -> None:
+        """Passes that were decided before this event are asked again; pods that may be helped are tried again."""
+        self.touched[QUOTAS] = sequence
+        self.happened({Hint.QUOTA} if helps else set(), at_us)
+
     def place(
         self, profile: str, uid: str, node: str, cards: tuple[int, ...], mark: Mark, cpus: HeldCpus | None = None,
     ) -> None:  # fmt: skip

@@ -156,7 +156,7 @@ class SchedulingState(Part):
                 self.counts.observed(changes, scheduler.assumed, event.time_us)
                 scheduler.follow(changes, event.sequence, event.time_us)
         if self.quotas is not None and has_moved:
-            self.quotas.tell(scheduler, event, helps=helps)
+            scheduler.quotas_moved(event.sequence, event.time_us, helps=helps)
 
     def _passed(self, scheduler: Scheduler, fact: SchedulingPassed, event: Event) -> None:
         # The digest covers the mode.
