@@ -25,7 +25,6 @@ from projections.cluster.rows import Node
 from projections.cluster.volumes import Claim, ClaimKey, claims_of
 from reactors.scheduling.arrivals import Arrivals
 from reactors.scheduling.assumed_pods import AssumedPods
-from reactors.scheduling.columns import holds
 from reactors.scheduling.contract import Cycle
 from reactors.scheduling.gang_shape import SavedGangs
 from reactors.scheduling.hints import Hint, hints_of
@@ -33,7 +32,7 @@ from reactors.scheduling.messages import unschedulable
 from reactors.scheduling.queue import Queue
 from reactors.scheduling.quota_state import QUOTAS
 from reactors.scheduling.reservations import WITHOUT_NODE
-from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting
+from reactors.scheduling.shape import Assumed, Mark, SavedArrivals, Waiting, holds
 
 
 class Scheduler(AssumedPods):

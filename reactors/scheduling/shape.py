@@ -10,9 +10,12 @@ import msgspec
 from bus.clock import SECOND_US
 from bus.events.constraints import HeldCpus
 from bus.events.decisions import Victim
+from projections.cluster import Pod
 
 #: So long a bind may be unconfirmed; then whoever binds reads the pod. A shadow waits as long for the real scheduler.
 CONFIRMED_US = 300 * SECOND_US
+#: Longest that a pod waits at Permit.
+LONGEST_WAIT_US = 900 * SECOND_US
 
 
 class Dealt(msgspec.Struct, frozen=True, gc=False):
@@ -126,3 +129,8 @@ class Mark(msgspec.Struct, frozen=True):
     after: int
     at_us: int
     is_shadow: bool = False
+
+
+def holds(pod: Pod) -> bool:
+    """Whether a pod has a part of a node: a scheduler counts it until it is gone or has ended."""
+    return bool(pod.node) and not pod.is_ended
